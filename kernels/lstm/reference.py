@@ -1,0 +1,43 @@
+"""The LSTM with forgetting inside the unroll.
+
+    i, f, g, o = split(z_t + W_h h_{t-1})                    z_t = W_x x_t + b, for all t at once
+    c_t = sigmoid(f) * c_{t-1} + sigmoid(i) * tanh(g)          h_t = sigmoid(o) * tanh(c_t)
+
+Gate order and parameter shapes are PyTorch's.
+Source: Hochreiter & Schmidhuber 1997; Gers et al. 2000.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.recurrence import loop_over_time
+
+
+class LSTMState(NamedTuple):
+    hidden: Float[Tensor, "B D"]
+    cell: Float[Tensor, "B D"]
+
+
+def step(
+    z: Float[Tensor, "B 4*D"], state: LSTMState, hidden_weights: Float[Tensor, "4*D D"]
+) -> tuple[Float[Tensor, "B D"], LSTMState]:
+    """One step; z is the input's contribution to the four gates, biases included."""
+    gates = z + F.linear(state.hidden, hidden_weights)
+    i, f, g, o = gates.chunk(4, -1)
+    cell = f.sigmoid() * state.cell + i.sigmoid() * g.tanh()
+    hidden = o.sigmoid() * cell.tanh()
+    return hidden, LSTMState(hidden, cell)
+
+
+def unroll(
+    z: Float[Tensor, "T B 4*D"],
+    is_first: Bool[Tensor, "T B"],
+    state: LSTMState,
+    hidden_weights: Float[Tensor, "4*D D"],
+) -> tuple[Float[Tensor, "T B D"], LSTMState]:
+    law = partial(step, hidden_weights=hidden_weights)
+    return loop_over_time(law, (z,), is_first, state, empty=z[..., : state.cell.shape[-1]])

@@ -1,0 +1,74 @@
+"""The delta rule with a recurrent slow net (Recurrent Delta Net).
+
+    h_t    = tanh(y_{t-1})
+    q_t    = phi(q^x_t + h_t R_q)             k_t = phi(k^x_t + h_t R_k)
+    v_t    = v^x_t + h_t R_v               beta_t = sigmoid(beta^x_t + h_t r_beta)
+    W_t    = W_{t-1} + k_t (beta_t (v_t - W_{t-1}^T k_t))^T
+    y_t    = W_t^T q_t
+
+phi is softmax as published. The x-parts are projections of the input, computed for all t at once;
+R_* are per head.
+Source: Irie et al. 2021, eqs. 15-18.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.fast_weights import delta_write, read
+from kernels.feature_maps import feature_map as look_up
+from kernels.recurrence import loop_over_time
+
+
+class RecurrentDeltaRuleState(NamedTuple):
+    fast_weights: Float[Tensor, "B H K V"]
+    output: Float[Tensor, "B H V"]  # y_{t-1}, before any output projection
+
+
+class RecurrentWeights(NamedTuple):
+    """The slow net's recurrent weights; with equal key and value sizes, as everywhere here."""
+
+    query: Float[Tensor, "H V K"]
+    key: Float[Tensor, "H V K"]
+    value: Float[Tensor, "H V V"]
+    strength: Float[Tensor, "H V"]
+
+
+def step(
+    q: Float[Tensor, "B H K"],
+    k: Float[Tensor, "B H K"],
+    v: Float[Tensor, "B H V"],
+    beta: Float[Tensor, "B H"],
+    state: RecurrentDeltaRuleState,
+    recurrent: RecurrentWeights,
+    feature_map: str = "softmax",
+) -> tuple[Float[Tensor, "B H V"], RecurrentDeltaRuleState]:
+    """One step; q, k, v and beta are the x-parts, before feature map and sigmoid."""
+    h, phi = state.output.tanh(), look_up(feature_map)
+    query = phi(q + _per_head(h, recurrent.query))
+    key = phi(k + _per_head(h, recurrent.key))
+    value = v + _per_head(h, recurrent.value)
+    strength = (beta + (h * recurrent.strength).sum(-1)).sigmoid()
+    weights = delta_write(state.fast_weights, key, value, strength)
+    y = read(weights, query)
+    return y, RecurrentDeltaRuleState(weights, y)
+
+
+def _per_head(h: Float[Tensor, "B H V"], matrix: Float[Tensor, "H V K"]) -> Float[Tensor, "B H K"]:
+    return (h.transpose(0, 1) @ matrix).transpose(0, 1)
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H K"],
+    v: Float[Tensor, "T B H V"],
+    beta: Float[Tensor, "T B H"],
+    is_first: Bool[Tensor, "T B"],
+    state: RecurrentDeltaRuleState,
+    recurrent: RecurrentWeights,
+    feature_map: str = "softmax",
+) -> tuple[Float[Tensor, "T B H V"], RecurrentDeltaRuleState]:
+    law = partial(step, recurrent=recurrent, feature_map=feature_map)
+    return loop_over_time(law, (q, k, v, beta), is_first, state, empty=v)

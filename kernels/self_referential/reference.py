@@ -1,0 +1,61 @@
+"""A weight matrix that rewrites itself (SRWM).
+
+One matrix W_{t-1} [D, 3D + 4] per head answers the input with everything, itself included:
+
+    y_t, q_t, k_t, b_t = split(W_{t-1}^T x_t)          sizes D, D, D, 4
+    W_t = W_{t-1} + phi(k_t) (sigmoid(b_t) * (W_{t-1}^T phi(q_t) - W_{t-1}^T phi(k_t)))^T
+
+with one of the four strengths b_t for each of the blocks y, q, k, b of columns. The state is the
+*shift* W_t - W_0 from trainable initial weights W_0, so that a zero state is a fresh one.
+Source: Irie et al. 2022 (A modern self-referential weight matrix), eqs. 5-8.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.fast_weights import add_outer, read
+from kernels.feature_maps import feature_map as look_up
+from kernels.recurrence import loop_over_time
+
+
+class SelfReferentialState(NamedTuple):
+    shift: Float[Tensor, "B H D 3*D+4"]
+
+
+def step(
+    x: Float[Tensor, "B H D"],
+    state: SelfReferentialState,
+    initial_weights: Float[Tensor, "H D 3*D+4"],
+    feature_map: str = "softmax",
+) -> tuple[Float[Tensor, "B H D"], SelfReferentialState]:
+    """One step: read, then write."""
+    size, phi = x.shape[-1], look_up(feature_map)
+    blocks = [size, size, size, 4]
+    weights = initial_weights + state.shift
+    y, query, key, strengths = read(weights, x).split(blocks, -1)
+    query, key = phi(query), phi(key)
+    strength = _per_column(strengths.sigmoid(), blocks)
+    # W^T q - W^T k in one product: only the difference of query and key enters.
+    change = strength * read(weights, query - key)
+    return y, SelfReferentialState(add_outer(state.shift, key, change))
+
+
+def _per_column(strengths: Float[Tensor, "B H 4"], blocks: list[int]) -> Tensor:
+    """Repeats each block's strength over that block's columns: [B, H, 3D + 4]."""
+    each = strengths.split(1, -1)
+    return torch.cat([s.expand(*s.shape[:-1], n) for s, n in zip(each, blocks, strict=True)], -1)
+
+
+def unroll(
+    x: Float[Tensor, "T B H D"],
+    is_first: Bool[Tensor, "T B"],
+    state: SelfReferentialState,
+    initial_weights: Float[Tensor, "H D 3*D+4"],
+    feature_map: str = "softmax",
+) -> tuple[Float[Tensor, "T B H D"], SelfReferentialState]:
+    law = partial(step, initial_weights=initial_weights, feature_map=feature_map)
+    return loop_over_time(law, (x,), is_first, state, empty=x)
