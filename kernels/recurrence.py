@@ -10,21 +10,29 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-State = TypeVar("State", bound=tuple[Tensor, ...])
+State = TypeVar("State", bound=tuple)  # a NamedTuple of tensors, or of further states
+
+
+def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
+    """Applies `function` to every tensor of a state, however deeply nested."""
+    if isinstance(state, Tensor):
+        return function(state)
+    mapped = (map_state(function, part) for part in state)
+    return type(state)(*mapped) if hasattr(state, "_fields") else type(state)(mapped)
 
 
 def forget(state: State, is_first: Tensor) -> State:
     """A fresh (zero) state in the columns where `is_first` is true, the given one elsewhere.
 
-    `state`: a NamedTuple of tensors [B, ...]; `is_first`: bool [B]. Selects rather than
-    multiplies, so a NaN or infinity that an old episode left behind does not survive.
+    `state`: tensors [B, ...]; `is_first`: bool [B]. Selects rather than multiplies, so a NaN or
+    infinity that an old episode left behind does not survive.
     """
 
     def select(tensor: Tensor) -> Tensor:
         first = is_first.reshape(is_first.shape + (1,) * (tensor.ndim - 1))
         return torch.where(first, torch.zeros((), dtype=tensor.dtype, device=tensor.device), tensor)
 
-    return type(state)(*(select(tensor) for tensor in state))
+    return map_state(select, state)
 
 
 def loop_over_time(

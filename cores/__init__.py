@@ -1,0 +1,91 @@
+"""Memories for agents: one interface, one file each, and `CORES` from name to kind.
+
+A new core is one file and one line here (and an operation in `kernels/` if its recurrence is new).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+from cores.core import Core, unroll_by_steps, unroll_truncated
+from cores.delta_net import DeltaNet
+from cores.delta_rnn import DeltaRNN
+from cores.fast_weight_core import FastWeightCore
+from cores.feedforward import Feedforward, FeedforwardConfig
+from cores.linear_transformer import LinearTransformer
+from cores.lstm import LSTM, LSTMConfig
+from cores.recurrent_delta_net import RecurrentDeltaNet
+from cores.self_referential import SelfReferential
+from cores.stack import Stack, StackConfig
+
+
+@dataclass(frozen=True)
+class CoreKind:
+    """How a named core is built, and what it computes."""
+
+    build: Callable[[int, Any], Core]  # (input size, config) -> core
+    config: Any  # the defaults, a frozen dataclass
+    equation: str
+    source: str
+    has_fast_weights: bool
+
+    def options(self) -> list[str]:
+        """The names of the config's fields."""
+        return [field.name for field in fields(self.config)]
+
+
+def _alone(core: type[Core], config: Any) -> CoreKind:
+    return CoreKind(core, config, core.equation, core.source, has_fast_weights=False)
+
+
+def _stacked(memory: type[FastWeightCore], **changes: Any) -> CoreKind:
+    build = partial(Stack, memory=memory)
+    config = StackConfig(**changes)
+    return CoreKind(build, config, memory.equation, memory.source, has_fast_weights=True)
+
+
+CORES: dict[str, CoreKind] = {
+    "feedforward": _alone(Feedforward, FeedforwardConfig()),
+    "lstm": _alone(LSTM, LSTMConfig()),
+    "lt": _stacked(LinearTransformer, feature_map="elu_sum"),
+    "delta_net": _stacked(DeltaNet, feature_map="elu_sum"),
+    "rdn": _stacked(RecurrentDeltaNet),
+    "rdn_large": _stacked(RecurrentDeltaNet, layers=4, width=256, heads=8),
+    "delta_rnn": _stacked(DeltaRNN),
+    "srwm": _stacked(SelfReferential, heads=8),
+}
+
+
+def core_kind(name: str) -> CoreKind:
+    """Looks a core up; an unknown name raises a `ValueError` that lists the known ones."""
+    if name not in CORES:
+        raise ValueError(f"unknown core {name!r}; known: {', '.join(CORES)}")
+    return CORES[name]
+
+
+def build_core(name: str, input_size: int, **changes: Any) -> Core:
+    """Builds a core from its published defaults and `changes` to its config's fields.
+
+    Raises `ValueError` for an unknown core, an option that the core does not have, or a value that
+    does not fit (a width that the heads do not divide, an unknown feature map).
+    """
+    kind = core_kind(name)
+    for option, value in changes.items():
+        if option not in kind.options():
+            have = ", ".join(kind.options()) or "none"
+            raise ValueError(f"core {name!r} has no option {option!r}; it has: {have}")
+        if isinstance(value, int) and value < 1:
+            raise ValueError(f"core option {option!r} must be at least 1, not {value}")
+    return kind.build(input_size, replace(kind.config, **changes))
+
+
+__all__ = [
+    "CORES",
+    "Core",
+    "CoreKind",
+    "build_core",
+    "core_kind",
+    "unroll_by_steps",
+    "unroll_truncated",
+]

@@ -1,0 +1,69 @@
+"""The one interface of every memory: a fresh state, one step, an unroll that can forget.
+
+`step` is the definition, in plain PyTorch, as the paper writes it. `unroll` is the implementation
+that training and acting use; one test over all cores shows that they agree.
+"""
+
+import abc
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from kernels.recurrence import State, forget, map_state
+
+
+class Core(nn.Module, abc.ABC):
+    """A recurrent network from input x to output y with a state that is zero when fresh.
+
+    A state is a NamedTuple of float32 tensors, batch axis first, never mutated, differentiable.
+    """
+
+    input_size: int
+    output_size: int
+
+    @abc.abstractmethod
+    def initial_state(self, batch_size: int) -> State:
+        """A fresh state: zeros, on the parameters' device."""
+
+    @abc.abstractmethod
+    def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B E"], State]:
+        """One time step."""
+
+    @abc.abstractmethod
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B E"], State]:
+        """All time steps; where `is_first[t]`, the state is forgotten before x[t] is consumed."""
+
+
+def unroll_truncated(
+    core: Core,
+    x: Float[Tensor, "T B D"],
+    state: State,
+    is_first: Bool[Tensor, "T B"],
+    bptt: int | None,
+) -> tuple[Float[Tensor, "T B E"], State]:
+    """`core.unroll` whose gradient reaches back at most `bptt` steps; None lets it reach all.
+
+    The unroll is cut into pieces of `bptt` steps and the state detached between them. One step is
+    how the published fast-weight agents were trained: each step learns from its own write only.
+    """
+    if bptt is None or bptt >= x.shape[0]:
+        return core.unroll(x, state, is_first)
+    outputs = []
+    for piece, first in zip(x.split(bptt), is_first.split(bptt), strict=True):
+        y, state = core.unroll(piece, map_state(Tensor.detach, state), first)
+        outputs.append(y)
+    return torch.cat(outputs), state
+
+
+def unroll_by_steps(
+    core: Core, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
+) -> tuple[Float[Tensor, "T B E"], State]:
+    """The definition of `unroll`: forget, then step. Slow; for tests and for new cores."""
+    outputs = []
+    for x_t, first in zip(x, is_first, strict=True):
+        y, state = core.step(x_t, forget(state, first))
+        outputs.append(y)
+    return torch.stack(outputs), state

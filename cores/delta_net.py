@@ -1,0 +1,27 @@
+"""DeltaNet: look up what the key already answers, and write only the difference."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from cores.fast_weight_core import FastWeightCore, SlowNet
+from kernels.delta_rule import DeltaRuleState, delta_rule
+from kernels.delta_rule.reference import step
+
+
+class DeltaNet(FastWeightCore):
+    """Multi-head delta rule; the write strength beta is a scalar per head and step."""
+
+    equation = "W_t = W_(t-1) + k_t (beta_t (v_t - W_(t-1)^T k_t))^T;  y_t = W_t^T q_t"
+    source = "Schlag et al. 2021; Irie et al. 2021, eqs. 7-10"
+    operation, law = staticmethod(delta_rule), staticmethod(step)
+
+    def __init__(self, width: int, heads: int, feature_map: str):
+        super().__init__(width, heads, feature_map)
+        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3 + (1,))
+
+    def initial_state(self, batch_size: int) -> DeltaRuleState:
+        return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
+
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        q, k, v, beta = self.slow_net(x)
+        return self.feature_map(q), self.feature_map(k), v, beta.sigmoid()

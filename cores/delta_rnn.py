@@ -1,0 +1,35 @@
+"""Delta RNN: the fast net is an RNN, and the delta rule writes both of its weight matrices."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from cores.fast_weight_core import FastWeightCore, SlowNet
+from kernels.delta_rnn import DeltaRNNState, delta_rnn
+from kernels.delta_rnn.reference import step
+
+
+class DeltaRNN(FastWeightCore):
+    """Version B of the paper; the slow net emits 5 vectors and 2 write strengths per head."""
+
+    equation = "y_t = W_t^T q_t + R_t^T softmax(y_(t-1));  W_t, R_t by delta rules"
+    source = "Irie et al. 2021, eq. 12"
+    operation, law = staticmethod(delta_rnn), staticmethod(step)
+
+    def __init__(self, width: int, heads: int, feature_map: str):
+        super().__init__(width, heads, feature_map)
+        size = self.head_size
+        self.slow_net = SlowNet(width, heads, (size, size, size, 1, size, size, 1))
+
+    def initial_state(self, batch_size: int) -> DeltaRNNState:
+        size = self.head_size
+        return DeltaRNNState(
+            self.zeros(batch_size, self.heads, size, size),
+            self.zeros(batch_size, self.heads, size, size),
+            self.zeros(batch_size, self.heads, size),
+        )
+
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta = self.slow_net(x)
+        phi = self.feature_map
+        written = (phi(q), phi(k), v, beta.sigmoid())
+        return *written, phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()

@@ -1,0 +1,72 @@
+"""What the fast-weight cores share: heads, and the slow net that programs a recurrence.
+
+A variant says only what varies: the vectors its slow net emits, and which recurrence they drive.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from cores.core import Core
+from kernels.feature_maps import feature_map
+from kernels.recurrence import State
+
+
+class SlowNet(nn.Module):
+    """Projects x to several vectors per head, without bias.
+
+    `sizes` names the length of each; a length of 1 is a scalar and loses its axis. The results
+    are views of one tensor [..., H, sum of sizes]: nothing is copied.
+    """
+
+    def __init__(self, width: int, heads: int, sizes: tuple[int, ...]):
+        super().__init__()
+        self.heads, self.sizes = heads, sizes
+        self.project = nn.Linear(width, heads * sum(sizes), bias=False)
+
+    def forward(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        programs = self.project(x).unflatten(-1, (self.heads, sum(self.sizes)))
+        parts = programs.split(self.sizes, -1)
+        vectors = zip(parts, self.sizes, strict=True)
+        return tuple(part.squeeze(-1) if size == 1 else part for part, size in vectors)
+
+
+class FastWeightCore(Core):
+    """Abstract: x [.., D] -> heads -> recurrence -> heads side by side [.., D]."""
+
+    operation: Callable[..., tuple[Tensor, Any]]  # the recurrence, unrolled
+    law: Callable[..., tuple[Tensor, Any]]  # one step of it
+
+    def __init__(self, width: int, heads: int, feature_map_name: str):
+        super().__init__()
+        if heads < 1 or width % heads:
+            raise ValueError(f"width {width} cannot be split into {heads} heads of equal size")
+        self.input_size = self.output_size = width
+        self.heads, self.head_size = heads, width // heads
+        self.feature_map_name = feature_map_name
+        self.feature_map = feature_map(feature_map_name)
+
+    @abc.abstractmethod
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        """The recurrence's inputs, each [..., H, size] or [..., H]."""
+
+    def constants(self) -> dict[str, Any]:
+        """The recurrence's other arguments, the same at every step."""
+        return {}
+
+    def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:
+        y, state = type(self).law(*self.program(x), state, **self.constants())
+        return y.flatten(-2), state
+
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B D"], State]:
+        y, state = type(self).operation(*self.program(x), is_first, state, **self.constants())
+        return y.flatten(-2), state
+
+    def zeros(self, *shape: int) -> Tensor:
+        """A zero tensor of the parameters' dtype and device."""
+        return next(self.parameters()).new_zeros(shape)

@@ -1,0 +1,40 @@
+"""No memory at all: y = x. The baseline that any memory has to beat."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from cores.core import Core
+
+
+class NoState(NamedTuple):
+    """Nothing is remembered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedforwardConfig:
+    """There is nothing to choose."""
+
+
+class Feedforward(Core):
+    """Hands its input on (Irie et al. 2021, appendix C: the LSTM model without its LSTM)."""
+
+    equation = "y_t = x_t"
+    source = "Espeholt et al. 2018; Irie et al. 2021, appendix C"
+
+    def __init__(self, input_size: int, config: FeedforwardConfig | None = None):
+        super().__init__()
+        self.input_size = self.output_size = input_size
+
+    def initial_state(self, batch_size: int) -> NoState:
+        return NoState()
+
+    def step(self, x: Float[Tensor, "B D"], state: NoState) -> tuple[Float[Tensor, "B D"], NoState]:
+        return x, state
+
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: NoState, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B D"], NoState]:
+        return x, state

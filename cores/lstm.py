@@ -1,0 +1,46 @@
+"""The long short-term memory, the usual memory of an agent."""
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from cores.core import Core
+from kernels.lstm import LSTMState, lstm
+from kernels.lstm.reference import step as lstm_step
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTMConfig:
+    width: int = 256  # units (Espeholt et al. 2018)
+
+
+class LSTM(Core):
+    """One LSTM layer with PyTorch's parameters and initialisation."""
+
+    equation = "c_t = f_t * c_(t-1) + i_t * g_t;  y_t = o_t * tanh(c_t)"
+    source = "Hochreiter & Schmidhuber 1997"
+
+    def __init__(self, input_size: int, config: LSTMConfig | None = None):
+        super().__init__()
+        config = config or LSTMConfig()
+        self.input_size, self.output_size = input_size, config.width
+        self.cell = nn.LSTMCell(input_size, config.width)
+
+    def initial_state(self, batch_size: int) -> LSTMState:
+        zeros = self.cell.weight_hh.new_zeros(batch_size, self.output_size)
+        return LSTMState(zeros, zeros)
+
+    def step(
+        self, x: Float[Tensor, "B D"], state: LSTMState
+    ) -> tuple[Float[Tensor, "B E"], LSTMState]:
+        return lstm_step(self._from_input(x), state, self.cell.weight_hh)
+
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: LSTMState, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B E"], LSTMState]:
+        return lstm(self._from_input(x), is_first, state, self.cell.weight_hh)
+
+    def _from_input(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch 4*E"]:
+        return F.linear(x, self.cell.weight_ih, self.cell.bias_ih + self.cell.bias_hh)

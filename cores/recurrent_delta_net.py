@@ -1,0 +1,47 @@
+"""Recurrent Delta Net (RDN): a DeltaNet whose slow net also sees its own last output."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cores.fast_weight_core import FastWeightCore, SlowNet
+from kernels.recurrent_delta_rule import (
+    RecurrentDeltaRuleState,
+    RecurrentWeights,
+    recurrent_delta_rule,
+)
+from kernels.recurrent_delta_rule.reference import step
+
+
+class RecurrentDeltaNet(FastWeightCore):
+    """Delta rule with recurrent weights per head, initialised N(0, 1/sqrt(head size))."""
+
+    equation = "q, k, v, beta = W x_t + R tanh(y_(t-1));  W_t and y_t as in delta_net"
+    source = "Irie et al. 2021, eqs. 15-18"
+    operation, law = staticmethod(recurrent_delta_rule), staticmethod(step)
+
+    def __init__(self, width: int, heads: int, feature_map: str):
+        super().__init__(width, heads, feature_map)
+        size, std = self.head_size, self.head_size**-0.5
+        self.slow_net = SlowNet(width, heads, (size, size, size, 1))
+        self.recurrent_query = nn.Parameter(torch.randn(heads, size, size) * std)
+        self.recurrent_key = nn.Parameter(torch.randn(heads, size, size) * std)
+        self.recurrent_value = nn.Parameter(torch.randn(heads, size, size) * std)
+        self.recurrent_strength = nn.Parameter(torch.randn(heads, size) * std)
+
+    def initial_state(self, batch_size: int) -> RecurrentDeltaRuleState:
+        return RecurrentDeltaRuleState(
+            self.zeros(batch_size, self.heads, self.head_size, self.head_size),
+            self.zeros(batch_size, self.heads, self.head_size),
+        )
+
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        return self.slow_net(x)
+
+    def constants(self) -> dict[str, Any]:
+        recurrent = RecurrentWeights(
+            self.recurrent_query, self.recurrent_key, self.recurrent_value, self.recurrent_strength
+        )
+        return {"recurrent": recurrent, "feature_map": self.feature_map_name}

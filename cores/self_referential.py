@@ -1,0 +1,38 @@
+"""Self-referential weight matrix (SRWM): one matrix that computes, queries and rewrites itself."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cores.fast_weight_core import FastWeightCore
+from kernels.self_referential import SelfReferentialState, self_referential
+from kernels.self_referential.reference import step
+
+
+class SelfReferential(FastWeightCore):
+    """Each head's matrix starts from trainable weights and reads softmax(x).
+
+    Initialised N(0, 1/sqrt(head size)) throughout; the write strengths' columns have mean 0, as
+    in the published agents.
+    """
+
+    equation = "y, q, k, b = W_(t-1)^T x;  W_t = W_(t-1) + phi(k) (sigmoid(b) W^T(phi(q)-phi(k)))^T"
+    source = "Irie et al. 2022; 2023, section 3"
+    operation, law = staticmethod(self_referential), staticmethod(step)
+
+    def __init__(self, width: int, heads: int, feature_map: str):
+        super().__init__(width, heads, feature_map)
+        size = self.head_size
+        self.initial_weights = nn.Parameter(torch.randn(heads, size, 3 * size + 4) * size**-0.5)
+
+    def initial_state(self, batch_size: int) -> SelfReferentialState:
+        size = self.head_size
+        return SelfReferentialState(self.zeros(batch_size, self.heads, size, 3 * size + 4))
+
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        return (x.unflatten(-1, (self.heads, self.head_size)).softmax(-1),)
+
+    def constants(self) -> dict[str, Any]:
+        return {"initial_weights": self.initial_weights, "feature_map": self.feature_map_name}

@@ -1,0 +1,100 @@
+"""A deep memory: residual blocks, each a fast-weight layer and a feed-forward network.
+
+    x = x + project(memory(LayerNorm(x)))
+    x = x + feedforward(LayerNorm(x))
+
+Pre-activation residual blocks without positions, dropout or a final LayerNorm.
+Source: Irie et al. 2021, section 4.4 and appendix C.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from cores.core import Core
+from cores.fast_weight_core import FastWeightCore
+from kernels.recurrence import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig:
+    """Defaults are the published small agent's."""
+
+    layers: int = 2  # residual blocks
+    width: int = 128  # model width; heads * head size
+    heads: int = 4  # fast-weight matrices per layer
+    feedforward: int = 512  # hidden units of each block's feed-forward network
+    feature_map: str = "softmax"  # of keys and queries: softmax, elu_sum, elu or identity
+
+
+class Block(Core):
+    """One residual block around a memory."""
+
+    def __init__(self, memory: FastWeightCore, feedforward: int):
+        super().__init__()
+        width = self.input_size = self.output_size = memory.output_size
+        self.memory = memory
+        self.memory_norm = nn.LayerNorm(width)
+        self.project = nn.Linear(width, width, bias=False)
+        self.feedforward = nn.Sequential(
+            nn.LayerNorm(width),
+            nn.Linear(width, feedforward),
+            nn.ReLU(),
+            nn.Linear(feedforward, width),
+        )
+
+    def initial_state(self, batch_size: int) -> State:
+        return self.memory.initial_state(batch_size)
+
+    def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:
+        y, state = self.memory.step(self.memory_norm(x), state)
+        return self._add(x, y), state
+
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B D"], State]:
+        y, state = self.memory.unroll(self.memory_norm(x), state, is_first)
+        return self._add(x, y), state
+
+    def _add(self, x: Tensor, remembered: Tensor) -> Tensor:
+        x = x + self.project(remembered)
+        return x + self.feedforward(x)
+
+
+class Stack(Core):
+    """A linear map to the model width, then `config.layers` blocks of one kind of memory."""
+
+    def __init__(
+        self,
+        input_size: int,
+        config: StackConfig,
+        memory: Callable[[int, int, str], FastWeightCore],
+    ):
+        super().__init__()
+        self.input_size, self.output_size = input_size, config.width
+        self.embed = nn.Linear(input_size, config.width)
+        self.blocks = nn.ModuleList(
+            Block(memory(config.width, config.heads, config.feature_map), config.feedforward)
+            for _ in range(config.layers)
+        )
+
+    def initial_state(self, batch_size: int) -> tuple:
+        return tuple(block.initial_state(batch_size) for block in self.blocks)
+
+    def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
+        x, states = self.embed(x), []
+        for block, block_state in zip(self.blocks, state, strict=True):
+            x, block_state = block.step(x, block_state)
+            states.append(block_state)
+        return x, tuple(states)
+
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B E"], tuple]:
+        x, states = self.embed(x), []
+        for block, block_state in zip(self.blocks, state, strict=True):
+            x, block_state = block.unroll(x, block_state, is_first)
+            states.append(block_state)
+        return x, tuple(states)
