@@ -1,0 +1,1 @@
+"""IMPALA without threads: rollout, stem, network, actor, V-trace, losses, learner, weights."""

@@ -1,0 +1,133 @@
+"""The learner: V-trace actor-critic with RMSprop, as published for IMPALA.
+
+Losses are summed over time and batch by default, so the learning rate belongs to a batch size.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from agents.losses import baseline_loss, entropy_loss, log_probability, policy_gradient_loss
+from agents.network import Network
+from agents.rollout import Rollout, align
+from agents.vtrace import vtrace
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerConfig:
+    """Defaults: Espeholt et al. 2018, appendix G, as used by Irie et al. 2021, appendix C."""
+
+    total_steps: int = 200_000_000  # agent steps; the learning rate reaches 0 there
+    learning_rate: float = 6e-4
+    alpha: float = 0.99  # RMSprop's smoothing
+    epsilon: float = 0.01  # RMSprop's, added to the root
+    momentum: float = 0.0
+    grad_norm_clipping: float = 40.0  # Euclidean norm of the whole gradient
+    discounting: float = 0.99  # per agent step
+    baseline_cost: float = 0.5
+    entropy_cost: float = 0.01
+    reward_clipping: Literal["abs_one", "none"] = "abs_one"  # abs_one: to [-1, 1]
+    reduction: Literal["sum", "mean"] = "sum"  # of losses over time and batch
+    rho_clip: float = 1.0
+    c_clip: float = 1.0
+    pg_rho_clip: float = 1.0
+    micro_batch: int = 0  # streams a backward pass; 0: all at once. Same gradient, less memory
+
+
+class Learner:
+    """Owns the optimiser and the schedule of one network."""
+
+    def __init__(self, network: Network, config: LearnerConfig):
+        self.network, self.config = network, config
+        self.optimizer = torch.optim.RMSprop(
+            network.parameters(),
+            lr=config.learning_rate,
+            alpha=config.alpha,
+            eps=config.epsilon,
+            momentum=config.momentum,
+        )
+        self.steps = 0  # agent steps learned from
+        self.updates = 0
+
+    def update(self, rollout: Rollout) -> dict[str, Tensor]:
+        """One gradient step on T x B transitions; returns scalar tensors for the logs.
+
+        Losses are logged as they enter the total: reduced, and weighted by their costs.
+        """
+        length, batch = rollout.action.shape
+        self._anneal()
+        self.optimizer.zero_grad(set_to_none=True)
+        width = self.config.micro_batch or batch
+        parts = []
+        for start in range(0, batch, width):
+            losses = self._losses(rollout.columns(start, min(start + width, batch)))
+            scale = 1.0 if self.config.reduction == "sum" else 1.0 / (length * batch)
+            losses = {name: loss * scale for name, loss in losses.items()}
+            losses["total_loss"].backward()
+            parts.append({name: loss.detach() for name, loss in losses.items()})
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.config.grad_norm_clipping)
+        self.optimizer.step()
+        self.steps += length * batch
+        self.updates += 1
+        sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
+        return sums | {"grad_norm": norm}
+
+    def _losses(self, rollout: Rollout) -> dict[str, Tensor]:
+        config, length = self.config, rollout.action.shape[0]
+        transitions = align(rollout, config.discounting)
+        output, _ = self.network(
+            rollout.frame,
+            rollout.reward,
+            rollout.is_first,
+            rollout.last_action,
+            rollout.initial_state,
+        )
+        logits, value = output.policy_logits[:length], output.value[:length]
+        reward = transitions.reward
+        if config.reward_clipping == "abs_one":
+            reward = reward.clamp(-1, 1)
+        log_rho = log_probability(logits, transitions.action) - log_probability(
+            transitions.policy_logits, transitions.action
+        )
+        targets = vtrace(
+            log_rho=log_rho,
+            discount=transitions.discount,
+            reward=reward,
+            value=value,
+            bootstrap_value=output.value[length],
+            rho_clip=config.rho_clip,
+            c_clip=config.c_clip,
+            pg_rho_clip=config.pg_rho_clip,
+        )
+        policy = policy_gradient_loss(logits, transitions.action, targets.advantages).sum()
+        baseline = config.baseline_cost * baseline_loss(value, targets.value_targets).sum()
+        entropy = config.entropy_cost * entropy_loss(logits).sum()
+        return {
+            "total_loss": policy + baseline + entropy,
+            "pg_loss": policy,
+            "baseline_loss": baseline,
+            "entropy_loss": entropy,
+        }
+
+    def learning_rate(self) -> float:
+        """The rate of the next update: linear from the configured one to 0 at `total_steps`."""
+        done = min(self.steps / self.config.total_steps, 1.0)
+        return self.config.learning_rate * (1.0 - done)
+
+    def _anneal(self) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Optimiser state and counters; the network's parameters are saved by their owner."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": {"steps": self.steps, "updates": self.updates},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues where `state_dict` was taken."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.steps, self.updates = state["schedule"]["steps"], state["schedule"]["updates"]

@@ -1,0 +1,76 @@
+"""The agent's network: stem -> core -> policy and value heads.
+
+The core's input is the stem's features, the clipped reward and, if asked for, the last action.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+
+from agents.stem import apply_over_time, build_stem
+from cores import build_core, unroll_truncated
+from kernels.recurrence import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """What the network is made of; a name and numbers, so that a checkpoint can rebuild it."""
+
+    frame_shape: tuple[int, ...]  # (channels, height, width) in pixels, or (size,)
+    num_actions: int
+    core: str
+    core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
+    stem: str = "auto"
+    feed_last_action: bool = False  # one-hot into the core; the published agent did not
+    bptt: int | None = None  # steps that gradients reach back through the core; None: all
+
+
+class NetworkOutput(NamedTuple):
+    policy_logits: Float[Tensor, "T B A"]
+    value: Float[Tensor, "T B"]
+
+
+class Network(nn.Module):
+    """One network for acting (T = 1) and learning."""
+
+    def __init__(self, config: NetworkConfig):
+        super().__init__()
+        self.config = config
+        self.stem = build_stem(config.stem, config.frame_shape)
+        extra = 1 + (config.num_actions if config.feed_last_action else 0)
+        core_input = self.stem.output_size + extra
+        self.core = build_core(config.core, core_input, **dict(config.core_options))
+        self.policy = nn.Linear(self.core.output_size, config.num_actions)
+        self.value = nn.Linear(self.core.output_size, 1)
+
+    def initial_state(self, batch_size: int) -> State:
+        """A fresh core state for `batch_size` streams."""
+        return self.core.initial_state(batch_size)
+
+    def forward(
+        self,
+        frame: Shaped[Tensor, "T B *frame"],
+        reward: Float[Tensor, "T B"],
+        is_first: Bool[Tensor, "T B"],
+        last_action: Int[Tensor, "T B"],
+        state: State,
+    ) -> tuple[NetworkOutput, State]:
+        """Policy logits and values for T rows of B streams, and the state after them.
+
+        Frames are uint8 pictures or float vectors; rewards are unclipped.
+        """
+        parts = [apply_over_time(self.stem, frame), reward.clamp(-1, 1).unsqueeze(-1)]
+        if self.config.feed_last_action:
+            parts.append(F.one_hot(last_action, self.config.num_actions))
+        x = torch.cat([part.to(parts[0].dtype) for part in parts], -1)
+        y, state = unroll_truncated(self.core, x, state, is_first, self.config.bptt)
+        return NetworkOutput(self.policy(y), self.value(y).squeeze(-1)), state
+
+
+def count_parameters(module: nn.Module) -> int:
+    """How many numbers training adjusts."""
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,0 +1,49 @@
+"""What actors hand to the learner, and the only shift in time between the two.
+
+Row t holds what the agent saw (`frame[t], reward[t], is_first[t], last_action[t]`) and what it did
+about it (`action[t], policy_logits[t]`); `reward[t+1]` answers `action[t]`. There are T+1 rows of
+seeing and T of doing: the last row is the next rollout's row 0 and is here for its value only.
+"""
+
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from kernels.recurrence import State, map_state
+
+
+class Rollout(NamedTuple):
+    """T steps of B streams. `initial_state` is the core's state before row 0, detached."""
+
+    frame: Shaped[Tensor, "T+1 B *frame"]
+    reward: Float[Tensor, "T+1 B"]  # unclipped
+    is_first: Bool[Tensor, "T+1 B"]
+    last_action: Int[Tensor, "T+1 B"]
+    action: Int[Tensor, "T B"]
+    policy_logits: Float[Tensor, "T B A"]
+    initial_state: State
+
+    def columns(self, start: int, stop: int) -> "Rollout":
+        """The streams [start, stop) of this rollout, without a copy."""
+        rows = (tensor[:, start:stop] for tensor in self[:-1])
+        return Rollout(*rows, map_state(lambda tensor: tensor[start:stop], self.initial_state))
+
+
+class Transitions(NamedTuple):
+    """One action a row, with what came of it."""
+
+    action: Int[Tensor, "T B"]
+    policy_logits: Float[Tensor, "T B A"]  # the actor's
+    reward: Float[Tensor, "T B"]  # that this action earned, unclipped
+    discount: Float[Tensor, "T B"]  # of what follows; 0 where this action ended the episode
+
+
+def align(rollout: Rollout, discounting: float) -> Transitions:
+    """Puts each action beside its reward: the only time shift in the project.
+
+    An episode that was cut off by a time limit counts as ended, as in IMPALA.
+    """
+    ended = rollout.is_first[1:]
+    discount = (~ended).to(rollout.reward.dtype) * discounting
+    return Transitions(rollout.action, rollout.policy_logits, rollout.reward[1:], discount)
