@@ -3,6 +3,9 @@
 A stream never ends. Where an episode (for the learner) ends, the next `TimeStep` holds the *next*
 episode's first frame with `is_first` set, and the last reward of the old episode: `reward[t+1]`
 answers `action[t]`, also across a boundary.
+
+Units. An *agent step* is one decision; an *emulator frame* is one picture of the game. Where
+there is no emulator, one agent step is one frame.
 """
 
 from typing import NamedTuple, Protocol
@@ -18,7 +21,7 @@ class Episode(NamedTuple):
     episode_return: float  # undiscounted, unclipped
     life_returns: tuple[float, ...]  # one a life, in order; they sum to episode_return
     agent_steps: int
-    emulator_frames: int
+    emulator_frames: int  # every frame since the game's reset, those before the first decision too
 
 
 class Life(NamedTuple):
@@ -27,11 +30,14 @@ class Life(NamedTuple):
     env: int
     life_return: float  # undiscounted, unclipped
     agent_steps: int
-    emulator_frames: int
+    emulator_frames: int  # the lives of a game sum to the game's
 
 
 class TimeStep(NamedTuple):
-    """One row of all streams, environment axis B first."""
+    """One row of all streams, environment axis B first.
+
+    The arrays are the caller's to keep: no environment writes to them again.
+    """
 
     frame: np.ndarray  # [B, *frame_shape], frame_dtype
     reward: np.ndarray  # [B] float32, unclipped; answers the previous action
@@ -56,11 +62,42 @@ class Environments(Protocol):
         ...
 
     def step(self, action: np.ndarray) -> TimeStep:
-        """Takes `action` [B] int64 and returns the next row."""
+        """Takes `action` [B] int64 and returns the next row.
+
+        Raises:
+            ValueError: `action` has another shape or kind, or leaves `0 .. num_actions - 1`.
+        """
         ...
 
     def render(self) -> np.ndarray:
         """The current pictures, [B, H, W, 3] uint8; needs `render=True` at construction."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Frees threads and windows. The last `TimeStep` stays valid."""
+        ...
+
+
+def check_action(action: np.ndarray, num_envs: int, num_actions: int) -> None:
+    """Raises `ValueError` unless `action` is [num_envs] integers in `0 .. num_actions - 1`.
+
+    Not a nicety: ale-py's vector environment waits for ever after an action out of range.
+    """
+    if action.shape != (num_envs,) or action.dtype.kind not in "iu":
+        raise ValueError(
+            f"actions must be integers of shape ({num_envs},), "
+            f"got {action.dtype} of shape {action.shape}"
+        )
+    if action.min() < 0 or action.max() >= num_actions:
+        raise ValueError(f"actions must be in 0..{num_actions - 1}, got {action.tolist()}")
+
+
+def check_batch(num_envs: int, seed: int) -> None:
+    """Raises `ValueError` unless there is an environment, and a seed for each of them.
+
+    Environment `i` takes `seed + i`, which ale-py keeps in an int32 (and ignores below zero).
+    """
+    if num_envs < 1:
+        raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+    if not 0 <= seed <= 2**31 - num_envs:
+        raise ValueError(f"seed must be in 0..{2**31 - num_envs}, got {seed}")
