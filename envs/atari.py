@@ -1,0 +1,178 @@
+"""Atari on ale-py's C++ vector environment.
+
+Facts that this file rests on (ale-py 0.12, checked in `tests/envs/`):
+
+- `life_loss_info=True` reports a lost life as `terminated` while the game goes on;
+  `episodic_life=True` would reset the whole game, so it is off.
+- With autoreset in the same step, the row in which a game ends holds the old game's reward and
+  the new game's frame, lives and frame numbers.
+- `frame_number` counts through resets and `episode_frame_number` starts again, so their
+  difference is the clock at which the present game began. It moves exactly when a game ended,
+  also in games without lives, and gives a game's exact length in emulator frames: the frames
+  before the first decision included, and those that game over cut from the last step not.
+- Every row comes in arrays of its own.
+"""
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from jaxtyping import Int, UInt8
+
+from envs.accounting import Accounting
+from envs.interface import TimeStep, check_action, check_batch
+from envs.naming import game_name
+from envs.protocols import Protocol
+
+
+class AtariEnvironments:
+    """A batch of one Atari game; frames are [B, frame_stack, 84, 84] uint8, newest last.
+
+    Args:
+        rom: ale-py's name of the game, such as `ms_pacman`.
+        num_envs: B.
+        seed: environment `i` plays from seed `seed + i`, whatever B and `num_threads`.
+        protocol: how the game is played.
+        render: also emulate in colour, at about twice the cost, so that `render` works.
+        num_threads: threads of emulation; 0 for one a core.
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+
+    def __init__(
+        self,
+        rom: str,
+        num_envs: int,
+        *,
+        seed: int,
+        protocol: Protocol,
+        render: bool = False,
+        num_threads: int = 0,
+    ):
+        check_batch(num_envs, seed)
+        self._emulators = _emulators(rom, num_envs, protocol, num_threads)
+        self._colour = _colour_twin(rom, num_envs, protocol, num_threads) if render else None
+        self._seed = seed
+        self._accounting = Accounting(num_envs)
+        self._picture: np.ndarray | None = None
+        self.name = game_name(rom)
+        self.num_envs = num_envs
+        self.protocol = protocol
+        self.action_meanings = tuple(a.name for a in self._emulators.ale.get_action_set())
+        self.num_actions = len(self.action_meanings)
+        self.frame_shape = self._emulators.single_observation_space.shape
+        self.frame_dtype = np.dtype(np.uint8)
+        self.frames_per_step = protocol.frame_skip
+
+    def reset(self) -> TimeStep:
+        """Starts every stream afresh from its seed; see `Environments.reset`."""
+        frame, info = self._emulators.reset(seed=self._seed)
+        if self._colour is not None:
+            self._picture = self._colour.reset(seed=self._seed)[0]
+        self._accounting.reset()
+        self._lives = info["lives"]
+        self._game_began = _game_began(info)
+        reward, is_first = np.zeros(self.num_envs, np.float32), np.ones(self.num_envs, bool)
+        return TimeStep(frame, reward, is_first, (), ())
+
+    def step(self, action: Int[np.ndarray, " B"]) -> TimeStep:
+        """Plays `action` for `frames_per_step` frames; see `Environments.step`."""
+        check_action(action, self.num_envs, self.num_actions)
+        frame, reward, terminated, truncated, info = self._advance(action.astype(np.int64))
+        game_began = _game_began(info)
+        game_over = game_began != self._game_began
+        # ale-py's own rule for a lost life: in some games the last one is lived with zero left.
+        life_over = game_over | ((info["lives"] < self._lives) & (info["lives"] > 0))
+        # A new game began where the old one ended, some frames ago by now.
+        clock = np.where(game_over, game_began, info["frame_number"])
+        self._lives, self._game_began = info["lives"], game_began
+        reward = reward.astype(np.float32)
+        episodes, lives = self._accounting.record(reward, life_over, game_over, clock)
+        return TimeStep(frame, reward, terminated | truncated, episodes, lives)
+
+    def render(self) -> UInt8[np.ndarray, "B H W 3"]:
+        """The current pictures in colour, as large as the console's (210x160 for most games).
+
+        Raises:
+            ValueError: made without `render=True`, or not yet reset.
+        """
+        if self._picture is None:
+            raise ValueError("render() needs render=True at construction and a reset() before")
+        return self._picture[:, 0]
+
+    def close(self) -> None:
+        """Stops the emulation threads, which live as long as their environment is held."""
+        self._emulators = self._colour = self._picture = None
+
+    def _advance(self, action: Int[np.ndarray, " B"]) -> tuple:
+        if self._colour is None:
+            return self._emulators.step(action)
+        # Both at once: each has threads of its own.
+        self._emulators.send(action)
+        self._colour.send(action)
+        row = self._emulators.recv()
+        self._picture, reward, *_, info = self._colour.recv()
+        assert (reward == row[1]).all() and (info["lives"] == row[4]["lives"]).all()
+        return row
+
+
+def _game_began(info: dict[str, np.ndarray]) -> Int[np.ndarray, " B"]:
+    return info["frame_number"] - info["episode_frame_number"]
+
+
+def _emulators(rom: str, num_envs: int, protocol: Protocol, num_threads: int, **picture: object):
+    """ale-py's vector environment with every flag said: its defaults have changed before."""
+    from ale_py.vector_env import AtariVectorEnv
+
+    picture = {
+        "img_height": 84,
+        "img_width": 84,
+        "grayscale": True,
+        "stack_num": protocol.frame_stack,
+        **picture,
+    }
+    return AtariVectorEnv(
+        rom,
+        num_envs,
+        batch_size=num_envs,
+        num_threads=num_threads,
+        thread_affinity_offset=-1,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+        frameskip=protocol.frame_skip,
+        maxpool=protocol.max_pool,
+        repeat_action_probability=protocol.sticky,
+        noop_max=protocol.noop_max,
+        use_fire_reset=protocol.fire_at_reset,
+        full_action_space=protocol.full_action_set,
+        continuous=False,
+        episodic_life=False,
+        life_loss_info=protocol.life_signal,
+        max_num_frames_per_episode=protocol.max_frames,
+        reward_clipping=False,
+        **picture,
+    )
+
+
+def _colour_twin(rom: str, num_envs: int, protocol: Protocol, num_threads: int):
+    """The same games again in colour: same seeds and actions, so the same random draws.
+
+    ale-py's vector environment gives one kind of picture, and the learner's are grey and small.
+    """
+    height, width = _screen_size(rom)
+    return _emulators(
+        rom,
+        num_envs,
+        protocol,
+        num_threads,
+        img_height=height,
+        img_width=width,
+        grayscale=False,
+        stack_num=1,
+    )
+
+
+def _screen_size(rom: str) -> tuple[int, int]:
+    from ale_py import ALEInterface, roms
+
+    console = ALEInterface()
+    console.loadROM(roms.get_rom_path(rom))
+    return console.getScreenDims()

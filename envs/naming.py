@@ -1,0 +1,102 @@
+"""What a name means: one of our games, an Atari game in any of its spellings, a Gymnasium id."""
+
+import difflib
+import importlib
+import re
+from functools import cache
+from typing import NamedTuple
+
+import gymnasium
+
+# Our small games, by the name and the Gymnasium id they are registered under.
+OWN_GAMES = {"Catch": "fastweights/Catch-v0", "TMaze": "fastweights/TMaze-v0"}
+
+# ALE/Qbert-v5, QbertNoFrameskip-v4, Qbert, qbert
+_ATARI_SPELLING = re.compile(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
+# Bundled with ale-py but for two players at least.
+_MULTIPLAYER = {"combat", "joust", "maze_craze", "warlords"}
+
+
+class Name(NamedTuple):
+    """Where an environment comes from: an ale-py ROM or a Gymnasium id, one of them None."""
+
+    rom: str | None
+    gymnasium_id: str | None  # with its module, where one was given
+    display: str  # what people call it
+
+
+def names() -> tuple[str, ...]:
+    """Our own games and ale-py's single-player Atari games, as `make` takes them."""
+    return (*OWN_GAMES, *sorted(map(game_name, _roms().values())))
+
+
+def game_name(rom: str) -> str:
+    """`MsPacman` for `ms_pacman`: the name that the Gymnasium ids are built from."""
+    return rom.title().replace("_", "")
+
+
+def resolve(name: str) -> Name:
+    """Finds the environment called `name`.
+
+    A Gymnasium id that somebody registered comes before an Atari game of the same name. Of an
+    Atari id (`ALE/Qbert-v5`, `QbertNoFrameskip-v4`) only the game is taken: dynamics come from
+    the protocol. Capitals and underscores do not matter in an Atari game's name.
+
+    Raises:
+        ValueError: an unknown name, with the nearest known; or a module that cannot be imported.
+    """
+    if name in OWN_GAMES:
+        return Name(None, OWN_GAMES[name], name)
+    if _is_registered(name):
+        return Name(None, name, name)
+    if rom := _rom_called(name):
+        return Name(rom, None, game_name(rom))
+    raise ValueError(_unknown(name))
+
+
+def _is_registered(name: str) -> bool:
+    module, _, gymnasium_id = name.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"cannot import the module of {name!r}: {error}") from error
+    return gymnasium_id in _registered()
+
+
+def _registered() -> set[str]:
+    """Gymnasium's ids less Atari's: ale-py registers those too, but only once it is imported."""
+    specs = gymnasium.registry.items()
+    return {name for name, spec in specs if not str(spec.entry_point).startswith("ale_py")}
+
+
+def _rom_called(name: str) -> str | None:
+    match = _ATARI_SPELLING.fullmatch(name)
+    return _roms().get(_squash(match[1])) if match else None
+
+
+@cache
+def _roms() -> dict[str, str]:
+    """ROM names by their squashed form: `mspacman` -> `ms_pacman`."""
+    from ale_py import roms
+
+    return {_squash(rom): rom for rom in roms.get_all_rom_ids() if rom not in _MULTIPLAYER}
+
+
+def _squash(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _unknown(name: str) -> str:
+    known = {_squash(one): one for one in (*names(), *_registered())}
+    spellings = (name, name.removeprefix("ALE/"), re.sub(r"(NoFrameskip)?-v\d+$", "", name))
+    near = [
+        known[key]
+        for spelling in spellings
+        for key in difflib.get_close_matches(_squash(spelling), known, n=3)
+    ]
+    hint = f"did you mean {', '.join(dict.fromkeys(near))}? " if near else ""
+    return (
+        f"unknown environment {name!r}: {hint}Give an Atari game (Qbert), "
+        f"{' or '.join(OWN_GAMES)}, or a registered Gymnasium id (CartPole-v1, my_module:MyGame-v0)"
+    )

@@ -1,0 +1,81 @@
+"""How Atari is played: what varies between papers, as one value with a name.
+
+- Mnih et al. 2015, Human-level control through deep reinforcement learning (Nature 518).
+- Machado et al. 2018, Revisiting the Arcade Learning Environment (JAIR 61), section 5.
+- Espeholt et al. 2018, IMPALA (ICML), appendix on Atari.
+
+Common to all: 84x84 grey pictures, maximum over the last two of four frames, stack of four
+(Mnih et al. 2015, Methods).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+_LEAST = {"frame_skip": 1, "frame_stack": 1, "noop_max": 0, "max_frames": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """Everything about playing Atari that a score depends on."""
+
+    frame_skip: int = 4  # emulator frames an agent step, one action for all (Mnih et al. 2015)
+    max_pool: bool = True  # maximum over the step's last two frames (Mnih et al. 2015)
+    frame_stack: int = 4  # pictures an observation, oldest first (Mnih et al. 2015)
+    # Probability, each emulator frame, that the previous action is repeated instead
+    # (Machado et al. 2018: 0.25).
+    sticky: float = 0.0
+    # A game starts after `draw` emulator frames without a decision, draw uniform in
+    # 0 .. noop_max - 1 (ale-py's convention; Mnih et al. 2015: up to 30). 0 for none.
+    noop_max: int = 30
+    # FIRE is the first of those frames in games that have the button, or some would never start.
+    # At a game's reset only: after a lost life it is for the agent to press it.
+    fire_at_reset: bool = True
+    full_action_set: bool = False  # all 18 actions (Machado et al. 2018), or the game's own
+    # A lost life ends an episode for the learner (memory reset, zero bootstrap), and the game
+    # goes on (Mnih et al. 2015; Machado et al. 2018 advise against).
+    life_signal: bool = True
+    # Emulator frames after which a game is cut off, those before the first decision not counted:
+    # 30 minutes at 60 Hz (Machado et al. 2018).
+    max_frames: int = 108_000
+    score: Literal["game", "life"] = "game"  # what a reported score is the return of
+
+    def __post_init__(self):
+        if not 0.0 <= self.sticky < 1.0:
+            raise ValueError(f"sticky is a probability below 1, got {self.sticky}")
+        for field, least in _LEAST.items():
+            if getattr(self, field) < least:
+                raise ValueError(f"{field} must be at least {least}, got {getattr(self, field)}")
+        if self.score not in ("game", "life"):
+            raise ValueError(f"score must be 'game' or 'life', got {self.score!r}")
+
+    def override(self, options: Mapping[str, object]) -> "Protocol":
+        """The same protocol with some fields changed; `ValueError` for a field it has not."""
+        known = [field.name for field in fields(self)]
+        if unknown := sorted(set(options) - set(known)):
+            raise ValueError(
+                f"unknown Atari option {unknown[0]!r}; a protocol has {', '.join(known)}"
+            )
+        return replace(self, **options)
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    # Scores are full games; the learner sees a lost life as an end, as in IMPALA.
+    "full-game": Protocol(),
+    # The published evaluation: a score is the return of one life. (Its environments also pressed
+    # FIRE after each lost life and before, not after, the no-ops started; ale-py's do not.)
+    "published": Protocol(score="life"),
+    # Machado et al. 2018, table 3.
+    "machado": Protocol(
+        sticky=0.25, noop_max=0, fire_at_reset=False, full_action_set=True, life_signal=False
+    ),
+    # No-op starts (Mnih et al. 2015) with the 30-minute cap, as in most tables since.
+    "noop30": Protocol(fire_at_reset=False, life_signal=False),
+}
+
+
+def protocol_named(name: str) -> Protocol:
+    """Looks a preset up; an unknown name raises `ValueError` that lists the known."""
+    if name not in PROTOCOLS:
+        raise ValueError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name]
