@@ -1,0 +1,58 @@
+"""Catch: a ball falls, a paddle moves under it. Needs no memory, and is learned in seconds.
+
+    . . o . .     10 rows, 5 columns. The ball starts in a random column of the top row and falls
+    . . . . .     one row a step; the paddle starts in the middle of the bottom row and moves one
+      ...         column a step. After nine steps: +1 if the ball lands on the paddle, else -1.
+    . . _ . .
+
+Source: Osband et al. 2020, Behaviour Suite for Reinforcement Learning (ICLR), after Mnih et al.
+2014, Recurrent Models of Visual Attention.
+"""
+
+import numpy as np
+
+from envs.vector_game import BLUE, RED, VectorGame
+
+ROWS, COLUMNS = 10, 5
+
+
+class Catch(VectorGame):
+    """A batch of Catch games.
+
+    Observation: float32 [50], the board row by row, 1 at the ball and at the paddle (once where
+    they meet). Actions: left, stay, right; a paddle at the wall stays there. Nine steps a game.
+
+    Args:
+        num_envs: games in the batch.
+        render_mode: `rgb_array` for `render`, or None.
+    """
+
+    def __init__(self, num_envs: int = 1, render_mode: str | None = None):
+        super().__init__(num_envs, ROWS * COLUMNS, ("left", "stay", "right"), render_mode)
+        self._ball = np.zeros((num_envs, 2), np.int64)  # row, column
+        self._paddle = np.zeros(num_envs, np.int64)
+        self._games = np.arange(num_envs)
+
+    def _begin(self, where):
+        self._ball[where, 0] = 0
+        self._ball[where, 1] = self._draw(where, COLUMNS)
+        self._paddle[where] = COLUMNS // 2
+
+    def _advance(self, action):
+        self._paddle = np.clip(self._paddle + action - 1, 0, COLUMNS - 1)
+        self._ball[:, 0] += 1
+        landed = self._ball[:, 0] == ROWS - 1
+        caught = np.where(self._ball[:, 1] == self._paddle, 1, -1)
+        return (landed * caught).astype(np.float32), landed, np.zeros_like(landed)
+
+    def _observe(self):
+        return self._board(1, 1).reshape(self.num_envs, -1).astype(np.float32)
+
+    def _cells(self):
+        return self._board(RED, BLUE)
+
+    def _board(self, ball: int, paddle: int):
+        board = np.zeros((self.num_envs, ROWS, COLUMNS), np.int64)
+        board[self._games, self._ball[:, 0], self._ball[:, 1]] = ball
+        board[self._games, ROWS - 1, self._paddle] = paddle
+        return board

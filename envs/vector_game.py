@@ -1,0 +1,138 @@
+"""What a small game played as a batch of arrays has in common with the next one."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from jaxtyping import Bool, Float, Int, UInt8
+
+_RED, _GREEN, _BLUE = (214, 69, 65), (63, 160, 95), (66, 114, 196)
+COLOURS = np.array([(245, 245, 245), (40, 44, 52), _RED, _GREEN, _BLUE], np.uint8)
+PAPER, INK, RED, GREEN, BLUE = range(len(COLOURS))
+_CELL = 16  # pixels: sides come out as multiples of 16, which video codecs ask for
+
+
+class VectorGame(VectorEnv, ABC):
+    """A batch of games with vector observations, discrete actions and autoreset in the same step.
+
+    Each game has a generator of its own: what it plays depends on its seed and its actions, not
+    on how many others there are. A game says how to begin, to move on, and what there is to see.
+
+    Args:
+        num_envs: games in the batch, B.
+        observation_size: N of the float32 observation vectors, between 0 and 1.
+        action_meanings: a word for each action.
+        render_mode: `rgb_array` for `render`, or None.
+
+    Raises:
+        ValueError: an unknown `render_mode`, or no game at all.
+    """
+
+    action_meanings: tuple[str, ...]
+
+    def __init__(
+        self,
+        num_envs: int,
+        observation_size: int,
+        action_meanings: tuple[str, ...],
+        render_mode: str | None,
+    ):
+        if num_envs < 1:
+            raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode must be None or 'rgb_array', got {render_mode!r}")
+        self.metadata = {
+            "autoreset_mode": AutoresetMode.SAME_STEP,
+            "render_modes": ["rgb_array"],
+            "render_fps": 8,
+        }
+        self.num_envs = num_envs
+        self.render_mode = render_mode
+        self.action_meanings = action_meanings
+        self.single_observation_space = Box(0.0, 1.0, (observation_size,), np.float32)
+        self.single_action_space = Discrete(len(action_meanings))
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._generators: list[np.random.Generator] = []
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict | None = None
+    ) -> tuple[Float[np.ndarray, "B N"], dict]:
+        """Begins all games; `seed` s gives game `i` the seed `s + i`, as Gymnasium does.
+
+        Without a seed the generators go on, or start from entropy the first time. A game whose
+        seed in a list is None does the same. No `options` are known.
+
+        Raises:
+            ValueError: a list of seeds of another length than `num_envs`.
+        """
+        seeds = (
+            [seed + i for i in range(self.num_envs)] if isinstance(seed, int | np.integer) else seed
+        )
+        if seeds is None:
+            seeds = [None] * self.num_envs
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"expected {self.num_envs} seeds, got {len(seeds)}")
+        before = self._generators or [None] * self.num_envs
+        self._generators = [
+            generator if generator is not None and one is None else np.random.default_rng(one)
+            for one, generator in zip(seeds, before, strict=True)
+        ]
+        self._begin(np.ones(self.num_envs, bool))
+        return self._observe(), {}
+
+    def step(
+        self, actions: Int[np.ndarray, " B"]
+    ) -> tuple[
+        Float[np.ndarray, "B N"],
+        Float[np.ndarray, " B"],
+        Bool[np.ndarray, " B"],
+        Bool[np.ndarray, " B"],
+        dict,
+    ]:
+        """One move of every game: observation, reward, terminated, truncated, info.
+
+        Where a game ended, the observation is the next one's first and `info["final_obs"]`,
+        [B, N], holds the last of the old, with `info["_final_obs"]` to say where.
+        """
+        reward, terminated, truncated = self._advance(np.asarray(actions))
+        over = terminated | truncated
+        observation, info = self._observe(), {}
+        if over.any():
+            info = {"final_obs": observation, "_final_obs": over}
+            self._begin(over)
+            observation = self._observe()
+        return observation, reward, terminated, truncated, info
+
+    def render(self) -> UInt8[np.ndarray, "B H W 3"] | None:
+        """Pictures of all games, or None where no `render_mode` was asked for."""
+        if self.render_mode is None:
+            return None
+        pixels = self._cells().repeat(_CELL, axis=1).repeat(_CELL, axis=2)
+        return COLOURS[pixels]
+
+    def _draw(self, where: Bool[np.ndarray, " B"], choices: int) -> Int[np.ndarray, " N"]:
+        """One uniform draw from `0 .. choices - 1` for each game in `where`, by its generator."""
+        games = np.flatnonzero(where)
+        return np.array([self._generators[game].integers(choices) for game in games], np.int64)
+
+    @abstractmethod
+    def _begin(self, where: Bool[np.ndarray, " B"]) -> None:
+        """Sets the games in `where` to a fresh start."""
+
+    @abstractmethod
+    def _advance(
+        self, action: Int[np.ndarray, " B"]
+    ) -> tuple[Float[np.ndarray, " B"], Bool[np.ndarray, " B"], Bool[np.ndarray, " B"]]:
+        """Moves on; returns fresh arrays: float32 reward, terminated, truncated."""
+
+    @abstractmethod
+    def _observe(self) -> Float[np.ndarray, "B N"]:
+        """A fresh array of observations."""
+
+    @abstractmethod
+    def _cells(self) -> Int[np.ndarray, "B R C"]:
+        """The picture in big cells: an index into `COLOURS` for each."""
