@@ -1,0 +1,142 @@
+"""Any Gymnasium environment as `Environments`: one life an episode, one frame an agent step."""
+
+from collections.abc import Mapping
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Discrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from jaxtyping import Int, UInt8
+
+from envs.accounting import Accounting
+from envs.interface import TimeStep, check_action, check_batch
+from envs.observations import frame_format
+
+
+class GymnasiumEnvironments:
+    """A Gymnasium vector environment, seen by an actor.
+
+    An episode that terminated and one that was truncated both end in `is_first`. Frames are as
+    `envs.observations.frame_format` says; actions `0 .. A - 1` whatever the space starts at.
+
+    Args:
+        vector_env: with autoreset in the same step and a discrete action space. `close` closes it.
+        name: what to call it.
+        seed: environment `i` starts from seed `seed + i`.
+
+    Raises:
+        ValueError: another autoreset mode, or a space that is not supported.
+    """
+
+    def __init__(self, vector_env: VectorEnv, *, name: str, seed: int):
+        check_batch(vector_env.num_envs, seed)
+        _check(vector_env, name)
+        self._vector_env = vector_env
+        self._seed = seed
+        self._first_action = vector_env.single_action_space.start
+        self._format = frame_format(vector_env.single_observation_space)
+        self._accounting = Accounting(vector_env.num_envs)
+        self._clock = np.zeros(vector_env.num_envs, np.int64)
+        self.name = name
+        self.num_envs = vector_env.num_envs
+        self.num_actions = int(vector_env.single_action_space.n)
+        self.action_meanings = _action_meanings(vector_env, self.num_actions)
+        self.frame_shape = self._format.shape
+        self.frame_dtype = self._format.dtype
+        self.frames_per_step = 1
+
+    def reset(self) -> TimeStep:
+        """Starts every stream afresh from its seed; see `Environments.reset`."""
+        observation, _ = self._vector_env.reset(seed=self._seed)
+        self._accounting.reset()
+        self._clock[:] = 0
+        reward, is_first = np.zeros(self.num_envs, np.float32), np.ones(self.num_envs, bool)
+        return TimeStep(self._format.convert(observation), reward, is_first, (), ())
+
+    def step(self, action: Int[np.ndarray, " B"]) -> TimeStep:
+        """One step of all environments; see `Environments.step`."""
+        check_action(action, self.num_envs, self.num_actions)
+        observation, reward, terminated, truncated, _ = self._vector_env.step(
+            action.astype(np.int64) + self._first_action
+        )
+        self._clock += 1
+        over = terminated | truncated
+        episodes, lives = self._accounting.record(reward, over, over, self._clock)
+        frame = self._format.convert(observation)
+        return TimeStep(frame, reward.astype(np.float32), over, episodes, lives)
+
+    def render(self) -> UInt8[np.ndarray, "B H W 3"]:
+        """The current pictures.
+
+        Raises:
+            ValueError: made without `render=True`.
+        """
+        pictures = self._vector_env.render()
+        if pictures is None or any(picture is None for picture in pictures):
+            raise ValueError(f"{self.name} has no pictures: render() needs render=True")
+        return np.stack(pictures)
+
+    def close(self) -> None:
+        """Closes the Gymnasium environment."""
+        self._vector_env.close()
+
+
+def make_gymnasium(
+    gymnasium_id: str,
+    num_envs: int,
+    *,
+    display: str,
+    seed: int,
+    options: Mapping[str, object],
+    render: bool,
+) -> GymnasiumEnvironments:
+    """Makes `num_envs` of a registered Gymnasium environment.
+
+    Args:
+        gymnasium_id: such as `CartPole-v1` or `my_module:MyGame-v0`, its module imported.
+        num_envs: B.
+        display: what to call it.
+        seed: environment `i` starts from seed `seed + i`.
+        options: keyword arguments for the environment's constructor.
+        render: ask for its `rgb_array` pictures.
+
+    Raises:
+        ValueError: as `GymnasiumEnvironments`; or the constructor does not take `options`.
+    """
+    check_batch(num_envs, seed)
+    keywords = {**options, "render_mode": "rgb_array"} if render else dict(options)
+    # One with both forms is run in sync: its own vector form resets when it likes.
+    vectorised = gymnasium.spec(gymnasium_id.rpartition(":")[2]).entry_point is None
+    try:
+        vector_env = gymnasium.make_vec(
+            gymnasium_id,
+            num_envs,
+            vectorization_mode="vector_entry_point" if vectorised else "sync",
+            vector_kwargs=None if vectorised else {"autoreset_mode": AutoresetMode.SAME_STEP},
+            **keywords,
+        )
+    except TypeError as error:
+        raise ValueError(f"{display} does not take the options {keywords}: {error}") from error
+    try:
+        return GymnasiumEnvironments(vector_env, name=display, seed=seed)
+    except ValueError:
+        vector_env.close()
+        raise
+
+
+def _check(vector_env: VectorEnv, name: str) -> None:
+    mode = vector_env.metadata.get("autoreset_mode")
+    if mode != AutoresetMode.SAME_STEP:
+        raise ValueError(
+            f"{name} must reset in the same step (AutoresetMode.SAME_STEP), not {mode}"
+        )
+    if not isinstance(vector_env.single_action_space, Discrete):
+        raise ValueError(
+            f"{name} has actions of {vector_env.single_action_space}, "
+            "which are not supported: Discrete actions are"
+        )
+
+
+def _action_meanings(vector_env: VectorEnv, num_actions: int) -> tuple[str, ...]:
+    default = tuple(str(action) for action in range(num_actions))
+    return getattr(vector_env, "action_meanings", default)
