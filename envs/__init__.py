@@ -1,0 +1,75 @@
+"""Where frames come from: Atari, small memory games, any Gymnasium environment. No torch here."""
+
+from collections.abc import Mapping
+
+import gymnasium
+
+from envs.adapter import GymnasiumEnvironments, make_gymnasium
+from envs.atari import AtariEnvironments
+from envs.interface import Environments, Episode, Life, TimeStep
+from envs.naming import OWN_GAMES, names, resolve
+from envs.protocols import PROTOCOLS, Protocol, protocol_named
+
+__all__ = [
+    "PROTOCOLS",
+    "AtariEnvironments",
+    "Environments",
+    "Episode",
+    "GymnasiumEnvironments",
+    "Life",
+    "Protocol",
+    "TimeStep",
+    "make",
+    "names",
+]
+
+_DEFAULT_PROTOCOL = "full-game"
+
+gymnasium.register(OWN_GAMES["Catch"], vector_entry_point="envs.catch:Catch")
+gymnasium.register(OWN_GAMES["TMaze"], vector_entry_point="envs.t_maze:TMaze")
+
+
+def make(
+    name: str,
+    num_envs: int,
+    *,
+    seed: int = 0,
+    protocol: str = _DEFAULT_PROTOCOL,
+    options: Mapping[str, object] | None = None,
+    render: bool = False,
+    num_threads: int = 0,
+) -> Environments:
+    """Makes a batch of environments.
+
+    Args:
+        name: an Atari game (`Qbert`, `ALE/Qbert-v5`, `QbertNoFrameskip-v4`, `qbert`), `Catch`,
+            `TMaze`, or a Gymnasium id, with its module if need be (`my_module:MyGame-v0`).
+        num_envs: how many, the batch axis B.
+        seed: environment `i` is seeded `seed + i`; the same seed plays the same games.
+        protocol: how Atari is played and scored, a key of `PROTOCOLS`. For Atari only.
+        options: for Atari, fields of `Protocol` to change; else keyword arguments of the
+            environment's constructor, such as `{"corridor": 20}` for `TMaze`.
+        render: also make pictures for `Environments.render`.
+        num_threads: threads of Atari emulation, 0 for one a core. Others run in the caller's.
+
+    Raises:
+        ValueError: an unknown name, protocol or option, an argument out of its range, or a kind
+            of observation or action that is not supported.
+    """
+    which, options = resolve(name), options or {}
+    rules = protocol_named(protocol)
+    if which.rom is not None:
+        rules = rules.override(options)
+        return AtariEnvironments(
+            which.rom, num_envs, seed=seed, protocol=rules, render=render, num_threads=num_threads
+        )
+    if protocol != _DEFAULT_PROTOCOL:
+        raise ValueError(f"protocol {protocol!r} is for Atari games, and {name} is none")
+    return make_gymnasium(
+        which.gymnasium_id,
+        num_envs,
+        display=which.display,
+        seed=seed,
+        options=options,
+        render=render,
+    )
