@@ -1,0 +1,85 @@
+"""Where a command's expected failures become one line on stderr and exit code 2.
+
+Expected is what the person at the keyboard can put right: a `UserError`, or an operating system
+that says no (disk full, no permission). Everything else, plain `ValueError` included, is a bug of
+ours and keeps its traceback. Rooms below `launch` raise plain `ValueError` for bad names and sizes;
+the command checks its options inside `user_input()`, which vouches that a `ValueError` from there
+is about the options.
+"""
+
+import errno
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+EXIT_CODE = 2
+INTERRUPTED_EXIT_CODE = 130  # 128 + SIGINT, what shells expect
+
+# What a full, read-only or forbidden disk answers. ENOENT is not here: a path the user typed is
+# checked where it is read, so a missing file that gets this far is a bug.
+_SYSTEM_SAYS_NO = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+}
+
+
+class UserError(ValueError):
+    """A failure whose message is a complete line for the person who typed the command."""
+
+
+@contextmanager
+def user_input() -> Iterator[None]:
+    """Turns a `ValueError` of the block into a `UserError` with the same message.
+
+    Only for blocks that check what the user asked for, before any training: a `ValueError` from
+    deep inside a training step is a bug.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorates a command: expected failures print `error: ...` and exit with code 2.
+
+    Raises:
+        SystemExit: 2 after an expected failure, 130 after Ctrl-C.
+    """
+
+    @functools.wraps(main)
+    def command(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return main(*args, **kwargs)
+        except UserError as error:
+            reason, code = str(error), EXIT_CODE
+        except OSError as error:
+            if error.errno not in _SYSTEM_SAYS_NO:
+                raise
+            reason, code = describe_os_error(error), EXIT_CODE
+        except KeyboardInterrupt:
+            reason, code = "interrupted", INTERRUPTED_EXIT_CODE
+        # One line whatever a message holds, so that scripts can rely on it.
+        print("error:", " ".join(reason.split()), file=sys.stderr)
+        raise SystemExit(code)
+
+    return command
+
+
+def describe_os_error(error: OSError) -> str:
+    """`runs/x: No space left on device`, or without the path where the system gave none."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {reason}" if error.filename else reason

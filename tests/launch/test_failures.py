@@ -1,0 +1,89 @@
+"""Expected failures are one line and exit code 2; bugs keep their tracebacks."""
+
+import errno
+import json
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from launch.checkpoints import CheckpointError
+from launch.failures import UserError, one_line_errors, user_input
+from launch.run_folder import RunFolderError
+
+
+def fail_with(error: BaseException):
+    @one_line_errors
+    def main() -> None:
+        raise error
+
+    return main
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UserError("no game 'Qbret':\n  did you mean 'Qbert'?"),
+        CheckpointError("damaged"),
+        RunFolderError("in use"),
+        OSError(errno.ENOSPC, "No space left on device", "runs/x"),
+        PermissionError(errno.EACCES, "Permission denied", "runs/x"),
+        OSError(errno.EROFS, "Read-only file system"),
+    ],
+)
+def test_expected_failures_are_one_line(capsys, error):
+    with pytest.raises(SystemExit) as caught:
+        fail_with(error)()
+    assert caught.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+
+
+def test_a_system_failure_names_the_file(capsys):
+    with pytest.raises(SystemExit):
+        fail_with(OSError(errno.ENOSPC, "No space left on device", "runs/x"))()
+    assert capsys.readouterr().err == "error: runs/x: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        *(ValueError("a"), TypeError("a"), AssertionError("a"), RuntimeError("a"), KeyError("a")),
+        *(FileNotFoundError(errno.ENOENT, "a"), BrokenPipeError(errno.EPIPE, "a")),
+    ],
+)
+def test_bugs_keep_their_traceback(bug):
+    with pytest.raises(type(bug)) as caught:
+        fail_with(bug)()
+    assert caught.value is bug
+
+
+def test_ctrl_c_has_the_shells_exit_code():
+    with pytest.raises(SystemExit) as caught:
+        fail_with(KeyboardInterrupt())()
+    assert caught.value.code == 130
+
+
+def test_results_pass_through():
+    assert one_line_errors(lambda a, b=1: a + b)(1, b=2) == 3
+
+
+def test_user_input_vouches_for_value_errors_only():
+    with pytest.raises(UserError, match="unknown core"), user_input():
+        raise ValueError("unknown core 'x'; known: lstm, rdn")
+    with pytest.raises(CheckpointError), user_input():
+        raise CheckpointError("kept as it is")
+    with pytest.raises(TypeError), user_input():
+        raise TypeError
+    with pytest.raises(UserError), user_input():
+        json.loads("{")
+
+
+def test_no_file_in_launch_hides_another_module():
+    # `python launch/atari.py` puts launch/ first on the path.
+    here = {path.stem for path in (Path(__file__).parents[2] / "launch").glob("*.py")}
+    assert here - {"__init__"} and not here & (
+        sys.stdlib_module_names | set(packages_distributions())
+    )
