@@ -1,0 +1,128 @@
+"""Where a run came from: code, command, versions, machine. What `meta.json` records.
+
+Environment variables are recorded by an allow-list: run folders are shared, and environments hold
+passwords.
+"""
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+_ENVIRONMENT = (
+    *("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUBLAS_WORKSPACE_CONFIG"),
+    *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE", "PYTORCH_ALLOC_CONF"),
+    *("PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    *("OMP_PROC_BIND", "KMP_AFFINITY", "KMP_BLOCKTIME", "MALLOC_MMAP_THRESHOLD_"),
+    *("MALLOC_TRIM_THRESHOLD_", "PYTHONHASHSEED", "WORLD_SIZE", "RANK", "LOCAL_RANK"),
+)
+_SLURM = (
+    *("JOB_ID", "JOB_NAME", "JOB_PARTITION", "JOB_NUM_NODES", "ARRAY_JOB_ID", "ARRAY_TASK_ID"),
+    *("NNODES", "NODEID", "NODELIST", "NTASKS", "PROCID", "LOCALID", "CPUS_PER_TASK", "GPUS"),
+    *("CPUS_ON_NODE", "GPUS_ON_NODE", "MEM_PER_NODE", "RESTART_COUNT"),
+)
+_PACKAGES = ("torch", "numpy", "gymnasium", "ale-py")
+_REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def environment() -> dict[str, str]:
+    """The environment variables that change how a run computes, and no others."""
+    names = (*_ENVIRONMENT, *(f"SLURM_{name}" for name in _SLURM))
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def slurm() -> dict[str, str] | None:
+    """The Slurm job as TorchBeast records it (`job_id`, ...); None outside of one."""
+    if "SLURM_JOB_ID" not in os.environ:
+        return None
+    return {
+        name.lower(): os.environ[f"SLURM_{name}"]
+        for name in _SLURM
+        if f"SLURM_{name}" in os.environ
+    }
+
+
+def git_revision(folder: Path = _REPOSITORY) -> dict[str, Any] | None:
+    """`commit`, `branch` (None where detached) and `is_dirty` of the repository at `folder`.
+
+    None where `folder` is not a repository's root: an installed package inside somebody else's
+    repository would record the wrong commit.
+    """
+    try:
+        root = _git(folder, "rev-parse", "--show-toplevel")
+        if Path(root).resolve() != Path(folder).resolve():
+            return None
+        branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD")
+        return {
+            "commit": _git(folder, "rev-parse", "HEAD"),
+            "branch": None if branch == "HEAD" else branch,
+            "is_dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
+        }
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Python and the packages that results depend on; None where not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Operating system, processor, core count, memory in bytes, and the GPUs already in use."""
+    return {
+        "system": platform.platform(),
+        "processor": _processor_name(),
+        "cores": os.cpu_count(),
+        "memory_bytes": _memory_bytes(),
+        "gpus": _gpu_names(),
+    }
+
+
+def command_line() -> str:
+    """The command as it can be pasted into a shell."""
+    return shlex.join([Path(sys.executable).name, *sys.argv])
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
+    )
+    return done.stdout.strip()
+
+
+def _processor_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _gpu_names() -> list[str]:
+    # Asking a GPU its name starts CUDA, which costs memory: so only where the run has started it.
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return []
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

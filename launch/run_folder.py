@@ -1,0 +1,213 @@
+"""The folder `{savedir}/{xpid}` of one run, as TorchBeast lays it out.
+
+    meta.json     options, dates, code, versions, machine        logs.csv, fields.csv   log_table.py
+    out.log       what the run said                              latest -> xpid         beside it
+
+One process writes a run folder at a time, by a lock that dies with it.
+"""
+
+import datetime
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from launch import provenance
+from launch.atomic_files import PARTIAL, remove_partials, write_bytes
+from launch.failures import UserError, describe_os_error
+from launch.folder_lock import FolderLock
+from launch.log_table import LogTable
+
+_A_RUN_HAS = ("meta.json", "logs.csv", "model.tar", "checkpoints")
+
+
+class RunFolderError(UserError):
+    """A run folder that cannot be made, opened or written."""
+
+
+def default_xpid(env: str, core: str, savedir: Path, now: datetime.datetime | None = None) -> str:
+    """`{env}-{core}-{YYYYmmdd-HHMMSS}`, made a file name, with `-2`, `-3`, ... where taken."""
+    stamp = f"{now or datetime.datetime.now():%Y%m%d-%H%M%S}"
+    base = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{env}-{core}-{stamp}").lstrip(".-")
+    xpid, count = base, 1
+    while (Path(savedir).expanduser() / xpid).exists():
+        count += 1
+        xpid = f"{base}-{count}"
+    return xpid
+
+
+def read_meta(path: Path) -> dict[str, Any]:
+    """What `meta.json` of the run folder `path` says, without locking it.
+
+    Raises:
+        RunFolderError: no run there, or a damaged file.
+    """
+    path = Path(path)
+    try:
+        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunFolderError(f"{path} holds no run (no meta.json): check the path") from error
+    except OSError as error:
+        raise RunFolderError(f"cannot read the run {describe_os_error(error)}") from error
+    except ValueError as error:
+        raise RunFolderError(f"{path / 'meta.json'} is damaged: {error}") from error
+    if not isinstance(meta, dict):
+        raise RunFolderError(f"{path / 'meta.json'} is damaged: not an object")
+    return meta
+
+
+class RunFolder:
+    """A run folder held for writing: from `create` or `open`, until `finish` or `close`."""
+
+    def __init__(self, path: Path, lock: FolderLock, meta: dict[str, Any]) -> None:
+        self.path = path
+        self.xpid = path.name
+        self.meta = meta
+        self._lock = lock
+        remove_partials(path)
+        self._write_meta()
+        self._table = LogTable(path)
+        _point_latest_to(path)
+
+    @classmethod
+    def create(cls, savedir: Path, xpid: str, config: dict[str, Any]) -> "RunFolder":
+        """Makes the folder of a new run; `config`, its resolved options, must be JSON-able.
+
+        Raises:
+            RunFolderError: not writable, in use, `xpid` no file name, or the folder holds a run.
+        """
+        if not re.fullmatch(r"[^/\\\0]+", xpid) or xpid in (".", "..", "latest"):
+            raise RunFolderError(f"--xpid {xpid!r} cannot name a folder: choose another")
+        path = Path(savedir).expanduser() / xpid
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = _lock(path)
+            try:
+                _check_no_run(path)
+                return cls(path, lock, _new_meta(xpid, config))
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """Takes up the run at `path` again, `latest` included; notes the fact in `meta.json`.
+
+        Raises:
+            RunFolderError: no run there, not writable, or another process is writing it.
+        """
+        path = Path(path).expanduser().resolve()
+        meta = read_meta(path)
+        again = {"date": _now(), "command": provenance.command_line()}
+        meta.setdefault("resumed", []).append({**again, "git": provenance.git_revision()})
+        meta.update(date_end=None, successful=False)
+        try:
+            lock = _lock(path)
+            try:
+                return cls(path, lock, meta)
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Appends a row to `logs.csv`: TorchBeast's columns and any others; None is left empty.
+
+        Raises:
+            RunFolderError: the disk is full, ...; the row leaves no trace.
+        """
+        try:
+            self._table.log(row)
+        except OSError as error:
+            raise _cannot_write(self.path / "logs.csv", error) from error
+
+    def rewind(self, step: int) -> None:
+        """Drops logged rows beyond `step` (agent steps), for a run resumed from there."""
+        try:
+            self._table.rewind(step)
+        except OSError as error:
+            raise _cannot_write(self.path / "logs.csv", error) from error
+
+    def say(self, line: str) -> None:
+        """Adds a dated line to `out.log`."""
+        try:
+            with (self.path / "out.log").open("a", encoding="utf-8") as file:
+                file.write(f"{_now()} {line}\n")
+        except OSError as error:
+            raise _cannot_write(self.path / "out.log", error) from error
+
+    def finish(self, successful: bool = True) -> None:
+        """Records the end in `meta.json` and lets the folder go."""
+        self.meta.update(date_end=_now(), successful=successful)
+        try:
+            self._write_meta()
+        except OSError as error:
+            raise _cannot_write(self.path / "meta.json", error) from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Lets the folder go without an end in `meta.json`, as a killed process would."""
+        self._lock.release()
+
+    def _write_meta(self) -> None:
+        text = json.dumps(self.meta, indent=4, sort_keys=True) + "\n"
+        write_bytes(self.path / "meta.json", text.encode())
+
+
+def _new_meta(xpid: str, config: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "args": config,
+        "xpid": xpid,
+        "date_start": _now(),
+        "date_end": None,
+        "successful": False,
+        "env": provenance.environment(),
+        "git": provenance.git_revision(),
+        "slurm": provenance.slurm(),
+        "versions": provenance.versions(),
+        "machine": provenance.machine(),
+        "command": provenance.command_line(),
+    }
+
+
+def _check_no_run(path: Path) -> None:
+    if any((path / name).exists() for name in _A_RUN_HAS):
+        raise RunFolderError(
+            f"{path} already holds a run: go on with --resume {path}, or choose another --xpid"
+        )
+
+
+def _now() -> str:
+    return f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S.%f}"
+
+
+def _lock(path: Path) -> FolderLock:
+    try:
+        return FolderLock(path)
+    except BlockingIOError as error:
+        holder = f"process {error.strerror}" if error.strerror else "another process"
+        raise RunFolderError(f"{path} is being written by {holder}: wait, or stop it") from error
+
+
+def _cannot_write(path: Path, error: OSError) -> RunFolderError:
+    reason = error.strerror or error
+    return RunFolderError(f"cannot write {path}: {reason}; free the disk or choose a --savedir")
+
+
+def _point_latest_to(path: Path) -> None:
+    """A convenience: none where links are impossible or `latest` is somebody's folder."""
+    latest = path.with_name("latest")
+    beside = path.with_name(f"{PARTIAL}{os.getpid()}.latest")
+    if latest.exists() and not latest.is_symlink():
+        return
+    try:
+        beside.unlink(missing_ok=True)
+        beside.symlink_to(path.name, target_is_directory=True)
+        beside.replace(latest)
+    except (OSError, NotImplementedError):
+        return
