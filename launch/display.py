@@ -1,0 +1,178 @@
+"""A run's progress on the terminal: a bar where there is one, a plain line every ten seconds where
+there is none (a log file, a pipe, a batch job).
+
+A display never ends a run: where a terminal fails (closed, absurdly narrow, unable to show a
+character), plain lines take over, and where those fail too, silence.
+"""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+# What is shown, in this order, where the row has it: column of the logs -> short name.
+SHOWN = {
+    "recent_full_game_return": "return",
+    "games": "games",
+    "recent_life_return": "per life",
+    "total_loss": "loss",
+    "pg_loss": "policy",
+    "baseline_loss": "baseline",
+    "entropy_loss": "entropy",
+    "policy_lag": "lag",
+}
+_RATE_WINDOW = 30.0  # seconds
+_PLAIN_INTERVAL = 10.0  # seconds between plain lines
+_REDRAW_INTERVAL = 0.1  # seconds
+
+
+class _Console(Console):
+    """Raises where nobody reads any more; rich's own would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        raise BrokenPipeError
+
+
+class Display:
+    """Progress from `step` to `total_steps`, both in agent steps; a context manager.
+
+    `update` after every tick; `say` prints a line above the bar, as a plain `print` does within
+    the context. `clock` is in seconds and never goes back.
+    """
+
+    def __init__(
+        self,
+        total_steps: int,
+        step: int = 0,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._total_steps = total_steps
+        self._step = step
+        self._stream = stream
+        self._clock = clock
+        self._history = deque([(clock(), step)])
+        self._row: Mapping[str, Any] = {}
+        self._live: Live | None = None
+        self._last_shown = -float("inf")
+        self._shown_step: int | None = None
+
+    def __enter__(self) -> Self:
+        self._stream = self._stream or sys.stdout
+        try:
+            console = _Console(file=self._stream)
+            if console.is_terminal and not console.is_dumb_terminal:
+                # Drawn by hand from `update`: no thread of its own beside the learner.
+                self._live = Live(console=console, auto_refresh=False, transient=False)
+                self._live.start()
+        except Exception:
+            self._live = None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._shown_step != self._step or self._live is not None:
+            self._show()
+        self._stop_live()
+
+    @property
+    def steps_per_second(self) -> float | None:
+        """Agent steps a second over the last half minute; None before the second update."""
+        (begin, first), (end, last) = self._history[0], self._history[-1]
+        return (last - first) / (end - begin) if end > begin else None
+
+    def update(self, step: int, row: Mapping[str, Any]) -> None:
+        """Shows `step` (agent steps so far) and what `SHOWN` names of `row`."""
+        now = self._clock()
+        self._step, self._row = step, row
+        self._history.append((now, step))
+        while len(self._history) > 2 and now - self._history[1][0] > _RATE_WINDOW:
+            self._history.popleft()
+        interval = _PLAIN_INTERVAL if self._live is None else _REDRAW_INTERVAL
+        if now - self._last_shown >= interval:
+            self._last_shown = now
+            self._show()
+
+    def say(self, line: str) -> None:
+        """Prints `line` above the bar."""
+        try:
+            if self._live is not None:
+                self._live.console.print(Text(line))
+                return
+        except Exception:
+            self._stop_live()
+        self._print(line)
+
+    def _show(self) -> None:
+        self._shown_step = self._step
+        try:
+            if self._live is not None:
+                self._live.update(self._bar(), refresh=True)
+                return
+        except Exception:
+            self._stop_live()
+        self._print(" · ".join([*self._progress(), *self._facts()]))
+
+    def _print(self, line: str) -> None:
+        try:
+            stream = self._stream or sys.stdout
+            encoding = getattr(stream, "encoding", None) or "utf-8"
+            stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+            stream.flush()
+        except (OSError, ValueError, LookupError):
+            return  # nobody is reading (a closed pipe or file): the run matters more
+
+    def _stop_live(self) -> None:
+        live, self._live = self._live, None
+        try:
+            if live is not None:
+                live.stop()
+        except Exception:
+            return
+
+    def _bar(self) -> Group:
+        lines = [" · ".join(part) for part in (self._progress(), self._facts()) if part]
+        bar = ProgressBar(total=max(1, self._total_steps), completed=self._step)
+        # The bar comes last: it ends no line, so text after it would be cut off with it.
+        return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines), bar)
+
+    def _progress(self) -> list[str]:
+        share = 100 * self._step / self._total_steps if self._total_steps else 100
+        parts = [f"{share:.0f} %", f"{self._step:,} of {self._total_steps:,} agent steps"]
+        rate = self.steps_per_second
+        if rate:
+            left = max(0, self._total_steps - self._step) / rate
+            parts += [f"{rate:,.0f} steps/s", f"{_duration(left)} left"]
+        return parts
+
+    def _facts(self) -> list[str]:
+        return [
+            f"{short} {_short_number(self._row[name])}"
+            for name, short in SHOWN.items()
+            if self._row.get(name) is not None
+        ]
+
+
+def _short_number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{float(value):,.4g}"
+
+
+def _duration(seconds: float) -> str:
+    """`2 d 03 h`, `1:02:03` or `02:03`."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} d {hours % 24:02d} h"
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute:02d}:{second:02d}"
