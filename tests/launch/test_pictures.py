@@ -1,0 +1,142 @@
+"""Learning curves, clips and stills can be opened again and show what they should."""
+
+import errno
+import sys
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from PIL import Image
+
+from launch.log_table import LogTable, read_logs
+from launch.pictures import learning_curve, still, write_clip
+
+
+def frames(count: int, height: int = 84, width: int = 84) -> list[np.ndarray]:
+    """A white bar that moves to the right over a dark red ground."""
+    result = np.full((count, height, width, 3), (60, 0, 0), np.uint8)
+    for index in range(count):
+        result[index, :, 4 * index : 4 * index + 8] = 255
+    return list(result)
+
+
+def logs(folder, ticks: int = 50) -> dict[str, list]:
+    table = LogTable(folder)
+    for tick in range(ticks):
+        table.log(
+            {
+                "step": 1000 * tick,
+                "episode_returns": (tick * 3.0, tick * 4.0) if tick % 5 else None,
+                "recent_full_game_return": tick * 3.5 if tick else None,
+                "recent_life_return": tick * 1.0 if tick else None,
+            }
+        )
+    return read_logs(folder)
+
+
+def colours(path) -> set[tuple[int, ...]]:
+    return set(map(tuple, np.asarray(Image.open(path).convert("RGB")).reshape(-1, 3).tolist()))
+
+
+def test_a_learning_curve_shows_games_lives_and_references(tmp_path):
+    path = tmp_path / "curve.png"
+    learning_curve(logs(tmp_path), path, title="Qbert", references={"random play": 163.9})
+    assert Image.open(path).size == (960, 600)
+    # Full game, life, reference: each line is there in its own colour.
+    assert {(0, 114, 178), (213, 94, 0), (0, 158, 115)} <= colours(path)
+    assert "matplotlib.pyplot" not in sys.modules
+
+
+def test_a_curve_without_games_or_columns_is_drawn(tmp_path):
+    for index, empty in enumerate([{}, {"step": [1, 2], "recent_full_game_return": [None, None]}]):
+        path = tmp_path / f"{index}.png"
+        learning_curve(empty, path)
+        assert len(colours(path)) > 10  # axes and the words that there is nothing yet
+        assert (0, 114, 178) not in colours(path)
+
+
+@pytest.mark.parametrize(("height", "width"), [(84, 84), (210, 160), (33, 7), (401, 301)])
+def test_an_mp4_holds_every_frame_with_even_sides(tmp_path, height, width):
+    path = tmp_path / "clip.mp4"
+    assert write_clip(iter(frames(12, height, width)), path, fps=15) == path
+    decoded = imageio.imread(path)
+    factor = 3 if height <= 120 else 2 if height <= 320 else 1
+    expected = [side * factor + side * factor % 2 for side in (height, width)]
+    assert decoded.shape == (12, *expected, 3)
+    assert imageio.immeta(path)["fps"] == 15
+    assert imageio.immeta(path)["pix_fmt"].startswith("yuv420p")
+    assert [file.name for file in tmp_path.iterdir()] == ["clip.mp4"]
+
+
+def test_an_mp4_shows_the_frames_in_order(tmp_path):
+    decoded = imageio.imread(write_clip(frames(12), tmp_path / "clip.mp4", fps=15))
+    brightest = decoded[..., 1].mean(axis=1)  # [time, x] of the green channel
+    centres = [np.average(np.arange(252), weights=row**2) for row in brightest.astype(float)]
+    np.testing.assert_allclose(centres, [12 * index + 11.5 for index in range(12)], atol=4)
+
+
+def test_a_gif_holds_every_frame(tmp_path):
+    path = write_clip(frames(7), tmp_path / "clip.gif", fps=10)
+    with Image.open(path) as image:
+        assert image.n_frames == 7 and image.size == (252, 252)
+        assert image.info["duration"] == 100 and image.info["loop"] == 0
+        assert image.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_grey_pictures_make_a_clip(tmp_path):
+    grey = [frame[..., 1] for frame in frames(3)]
+    assert imageio.imread(write_clip(grey, tmp_path / "clip.mp4", 10)).shape == (3, 252, 252, 3)
+
+
+def test_without_ffmpeg_there_is_a_gif_and_a_word_about_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    path = write_clip(frames(3), tmp_path / "clip.mp4", fps=10)
+    assert path == tmp_path / "clip.gif" and Image.open(path).n_frames == 3
+    assert "no ffmpeg" in capsys.readouterr().err
+
+
+def test_what_is_no_clip_is_refused_and_leaves_nothing(tmp_path):
+    wrong = {
+        "at least one frame": [],
+        "uint8": [np.zeros((8, 8, 3))],
+        "a picture is": [np.zeros((8, 8, 4), np.uint8)],
+        "one shape": [*frames(2), np.zeros((9, 9, 3), np.uint8)],
+    }
+    for message, bad in wrong.items():
+        for name in ("clip.mp4", "clip.gif"):
+            with pytest.raises(ValueError, match=message):
+                write_clip(bad, tmp_path / name, fps=10)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_clip_that_cannot_be_written_is_an_os_error(tmp_path, monkeypatch):
+    for name in ("clip.mp4", "clip.gif"):
+        with pytest.raises(OSError):
+            write_clip(frames(2), tmp_path / "nowhere" / name, fps=10)
+    old = write_clip(frames(2), tmp_path / "clip.mp4", fps=10).read_bytes()
+    monkeypatch.setattr("imageio_ffmpeg.count_frames_and_secs", lambda _: (1, 0.1))
+    with pytest.raises(OSError, match="1 of 5 frames"):
+        write_clip(frames(5), tmp_path / "clip.mp4", fps=10)
+    assert (tmp_path / "clip.mp4").read_bytes() == old
+    assert [file.name for file in tmp_path.iterdir()] == ["clip.mp4"]
+
+
+def test_a_still_is_the_frame_enlarged_without_blur(tmp_path):
+    frame = np.random.default_rng(0).integers(0, 256, (20, 10, 3), dtype=np.uint8)
+    still(frame, tmp_path / "still.png")
+    read = np.asarray(Image.open(tmp_path / "still.png"))
+    np.testing.assert_array_equal(read, frame.repeat(3, axis=0).repeat(3, axis=1))
+
+
+def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
+    path = tmp_path / "still.png"
+    still(frames(1)[0], path)
+    old = path.read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        learning_curve({}, path)
+    assert path.read_bytes() == old and len(list(tmp_path.iterdir())) == 1
