@@ -72,7 +72,7 @@ class Learner:
         self.steps += length * batch
         self.updates += 1
         sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
-        return sums | {"grad_norm": norm}
+        return sums | {"gradient_norm": norm}
 
     def _losses(self, rollout: Rollout) -> dict[str, Tensor]:
         config, length = self.config, rollout.action.shape[0]

@@ -1,0 +1,46 @@
+# make atari    install what is missing into .venv, train RDN on Qbert for minutes, evaluate, draw
+# make test     install what is missing into .venv, run the tests
+# make check    what CI runs: format, lint, tests (layering is one of them)
+
+PYTHONS := python3 python3.13 python3.12 python3.11
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for p in $(PYTHONS); do $$p -c '$(SUPPORTED)' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: help atari test check format install clean
+
+help:
+	@sed -n 's/^# make /make /p' Makefile
+
+atari: .venv/installed
+	@$(BIN)/python launch/atari.py --preset quick $(ARGS)
+
+test: .venv/installed-dev
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+
+check: .venv/installed-dev
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory test
+
+format: .venv/installed-dev
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+install: .venv/installed-dev
+
+clean:
+	rm -rf .venv build *.egg-info
+
+.venv/installed: requirements.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11, 3.12 or 3.13 is needed and none of them was found; install one, or name it: make PYTHON=/path/to/python"; exit 2; }
+	@$(PYTHON) -c '$(SUPPORTED)' || { echo "error: $(PYTHON) is not Python 3.11, 3.12 or 3.13; name another: make PYTHON=/path/to/python"; exit 2; }
+	@echo "installing into .venv (torch is a large download; this happens once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on -r requirements.txt
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --editable '.[dev]'
+	@touch $@

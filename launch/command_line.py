@@ -1,0 +1,72 @@
+"""From `sys.argv` to resolved options: presets, resumed runs and TorchBeast's flags included."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from launch.options import PRESETS, RunOptions, check, preset
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandLine:
+    """Train an agent with fast-weight memory.
+
+    Steps are agent steps; on Atari one agent step is 4 emulator frames. Options start from a
+    preset (`--preset`) and are changed one by one. Flags of TorchBeast work under their names.
+    """
+
+    preset: str = "paper"
+    """Where options start from: paper (published recipe, full gradients through time), published
+    (as its code trained: one-step gradients), quick (minutes on two cores)."""
+    resume: Path | None = None
+    """A run folder to go on with; its options are kept."""
+    list_cores: bool = False
+    """Show every core with its equation, source and parameter count, and stop."""
+    list_envs: bool = False
+    """Show the names of all games, and stop."""
+    run: Annotated[RunOptions, tyro.conf.arg(name="")] = field(default_factory=RunOptions)
+
+
+def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandLine:
+    """Parses a command line; `saved` are a resumed run's options, which then are the defaults.
+
+    Exits with code 2 (and tyro's message) for unknown flags and malformed values; raises
+    `ValueError` for an unknown preset, core or combination.
+    """
+    known = peek(arguments)
+    defaults = saved or preset(known.preset or "paper", known.core)
+    command = tyro.cli(
+        CommandLine,
+        args=arguments,
+        default=CommandLine(run=defaults),
+        prog="python launch/atari.py",
+        description=_description(),
+    )
+    check(command.run)
+    return command
+
+
+def peek(arguments: Sequence[str]) -> argparse.Namespace:
+    """The three options that decide what the others' defaults are: preset, core and resume."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    early.add_argument("--preset", default=None)
+    early.add_argument("--core", default="rdn")
+    early.add_argument("--resume", type=Path, default=None)
+    try:
+        return early.parse_known_args(arguments)[0]
+    except argparse.ArgumentError:  # a flag without its value: tyro says it better
+        return early.parse_args([])
+
+
+def _description() -> str:
+    examples = (
+        "python launch/atari.py --core rdn --env Qbert",
+        "python launch/atari.py --preset quick --core lstm --env Pong",
+        "python launch/atari.py --env TMaze --env-options corridor=10 --core delta_net",
+        "python launch/atari.py --resume runs/latest",
+    )
+    return f"{CommandLine.__doc__}\n\nPresets: {', '.join(PRESETS)}.\n\n" + "\n".join(examples)

@@ -1,0 +1,35 @@
+"""Which device and how many threads a command uses."""
+
+import os
+
+import torch
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is a GPU where there is one, else the CPU.
+
+    Raises a one-line `ValueError` for a name torch does not know or a device this machine lacks.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"--device {name!r} is none of auto, cpu, cuda, cuda:0, mps") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"--device {name}: torch sees {torch.cuda.device_count()} CUDA devices here; "
+            "use --device cpu"
+        )
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("--device mps: no Apple GPU here; use --device cpu")
+    return device
+
+
+def use_threads(count: int) -> None:
+    """Lets torch use `count` CPU threads; 0: as many as this process may run on."""
+    if count < 0:
+        raise ValueError(f"--num-threads must be at least 0, not {count}")
+    affinity = getattr(os, "sched_getaffinity", None)
+    available = len(affinity(0)) if affinity else os.cpu_count() or 1
+    torch.set_num_threads(count or available)

@@ -1,0 +1,204 @@
+"""The options of a training run: what the command line, the presets and a checkpoint agree on."""
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from math import gcd
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from agents.learner import LearnerConfig
+from agents.network import NetworkConfig
+from cores import CORES, core_kind
+
+Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Everything that decides what a run computes, and a few things about where it runs."""
+
+    env: str = "Qbert"
+    """Game (Qbert, ALE/Qbert-v5, QbertNoFrameskip-v4), Catch, TMaze, or any gymnasium id."""
+    env_options: tuple[str, ...] = ()
+    """name=value pairs for a non-Atari environment's constructor, e.g. corridor=10."""
+    protocol: str = "full-game"
+    """Atari rules: full-game, published, machado or noop30."""
+    core: str = "rdn"
+    """Memory; `--list-cores` shows them all."""
+    core_layers: int | None = None
+    """Residual blocks (default: the core's published value, as for the next four)."""
+    core_width: int | None = None
+    """Units."""
+    core_heads: int | None = None
+    """Fast-weight matrices per layer; must divide the width."""
+    core_feedforward: int | None = None
+    """Hidden units of each block's feed-forward network."""
+    core_feature_map: str | None = None
+    """Of keys and queries: softmax, elu_sum, elu or identity."""
+    bptt: Literal["full"] | int = "full"
+    """Steps that gradients reach back through the core: full, or a number (1: as published)."""
+    stem: str = "auto"
+    """auto, resnet (15 convolutions), shallow (2 convolutions) or mlp (vectors)."""
+    feed_last_action: bool = False
+    """Feed the last action to the core; the published agents did not."""
+    num_envs: Annotated[int, tyro.conf.arg(aliases=["--num-actors"])] = 32
+    """Environments played at once; a multiple of the batch size."""
+    batch_size: int = 32
+    """Rollouts in one update."""
+    unroll_length: int = 50
+    """Agent steps in a rollout: the reach of the gradient through time."""
+    learner: Learner = field(default_factory=LearnerConfig)
+    seed: int = 1
+    """Of weights, actions and environments (environment i gets seed + i)."""
+
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    num_threads: int = 0
+    """CPU threads; 0: all cores."""
+    checkpoint_minutes: float = 10.0
+    """Minutes between checkpoints: the most that a crash can lose."""
+    disable_checkpoint: bool = False
+    """Write no checkpoints (the run cannot be resumed or evaluated)."""
+    evaluate_episodes: int = 0
+    """Full games played before and after training, for the closing table and clip; 0: none."""
+    savedir: Path = Path("runs")
+    """Where run folders are made."""
+    xpid: str | None = None
+    """The run folder's name (default: game, core and time)."""
+
+    def core_options(self) -> tuple[tuple[str, Any], ...]:
+        """Those of the core's options that differ from its published defaults."""
+        given = {name: getattr(self, f"core_{name}") for name in _CORE_OPTIONS}
+        return tuple((name, value) for name, value in given.items() if value is not None)
+
+    def network(self, frame_shape: tuple[int, ...], num_actions: int) -> NetworkConfig:
+        """The network that these options describe, for an environment's frames and actions."""
+        return NetworkConfig(
+            frame_shape=tuple(frame_shape),
+            num_actions=num_actions,
+            core=self.core,
+            core_options=self.core_options(),
+            stem=self.stem,
+            feed_last_action=self.feed_last_action,
+            bptt=None if self.bptt == "full" else self.bptt,
+        )
+
+    def environment_options(self) -> dict[str, Any]:
+        """`env_options` as a dictionary, numbers as numbers."""
+        return dict(_name_and_value(pair) for pair in self.env_options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, flat, with TorchBeast's names where it has one; `from_dict` reads them."""
+        flat = asdict(self) | {"savedir": str(self.savedir), "env_options": list(self.env_options)}
+        return flat | flat.pop("learner")
+
+    @classmethod
+    def from_dict(cls, flat: dict[str, Any]) -> "RunOptions":
+        """The inverse of `to_dict`; a missing or unknown name raises a `ValueError`."""
+        learner_names = {f.name for f in fields(LearnerConfig)}
+        own_names = {f.name for f in fields(cls)} - {"learner"}
+        if set(flat) != learner_names | own_names:
+            odd = sorted(set(flat) ^ (learner_names | own_names))
+            raise ValueError(f"these options do not belong to this version: {', '.join(odd)}")
+        own = {name: flat[name] for name in own_names}
+        own |= {"savedir": Path(flat["savedir"]), "env_options": tuple(flat["env_options"])}
+        return cls(learner=LearnerConfig(**{name: flat[name] for name in learner_names}), **own)
+
+
+_CORE_OPTIONS = ("layers", "width", "heads", "feedforward", "feature_map")
+
+# What a resumed run may do differently: none of these changes what is computed.
+CHANGEABLE_ON_RESUME = (
+    "device",
+    "num_threads",
+    "checkpoint_minutes",
+    "disable_checkpoint",
+    "evaluate_episodes",
+    "savedir",
+    "xpid",
+)
+
+
+def _name_and_value(pair: str) -> tuple[str, Any]:
+    name, equals, text = pair.partition("=")
+    if not (name and equals):
+        raise ValueError(f"--env-options takes name=value pairs, not {pair!r}")
+    for kind in (int, float):
+        try:
+            return name, kind(text)
+        except ValueError:
+            continue
+    return name, {"true": True, "false": False}.get(text.lower(), text)
+
+
+def check(options: RunOptions) -> None:
+    """Raises a one-line `ValueError` for numbers that cannot work, alone or together."""
+    core_kind(options.core)
+    learner = options.learner
+    at_least_one = {
+        "num_envs": options.num_envs,
+        "batch_size": options.batch_size,
+        "unroll_length": options.unroll_length,
+        "total_steps": learner.total_steps,
+        "bptt": 1 if options.bptt == "full" else options.bptt,
+    }
+    for name, value in at_least_one.items():
+        if value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    if options.num_envs % options.batch_size:
+        raise ValueError(
+            f"--num-envs {options.num_envs} is not a multiple of --batch-size "
+            f"{options.batch_size}: every update takes the rollouts of a whole batch of "
+            f"environments; try --batch-size {gcd(options.num_envs, options.batch_size)}"
+        )
+    if learner.micro_batch < 0 or learner.micro_batch > options.batch_size:
+        raise ValueError(
+            f"--micro-batch {learner.micro_batch} must lie between 0 (all) and --batch-size "
+            f"{options.batch_size}"
+        )
+    if not 0 <= learner.discounting <= 1:
+        raise ValueError(f"--discounting must lie in [0, 1], not {learner.discounting}")
+    if options.checkpoint_minutes <= 0:
+        raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
+    if not 0 <= options.seed < 2**31:
+        raise ValueError(f"--seed must lie in [0, 2^31), not {options.seed}")
+
+
+def differences(saved: RunOptions, asked: RunOptions) -> list[str]:
+    """The names of options that a resumed run may not change, and that `asked` would."""
+    old, new = saved.to_dict(), asked.to_dict()
+    return [n for n in old if n not in CHANGEABLE_ON_RESUME and old[n] != new[n]]
+
+
+def paper(core: str) -> RunOptions:
+    """The published recipe with gradients through the whole unroll (the default)."""
+    return RunOptions(core=core)
+
+
+def published(core: str) -> RunOptions:
+    """The recipe as its code trained: fast-weight cores get gradients through one step only."""
+    bptt = 1 if core in CORES and CORES[core].has_fast_weights else "full"
+    return RunOptions(core=core, bptt=bptt, protocol="published")
+
+
+def quick(core: str) -> RunOptions:
+    """Minutes on two cores: the shallow stem, short rollouts, a picture at the end."""
+    return replace(
+        paper(core),
+        stem="shallow",
+        unroll_length=20,
+        learner=LearnerConfig(total_steps=400_000),
+        checkpoint_minutes=1.0,
+        evaluate_episodes=32,
+    )
+
+
+PRESETS = {"paper": paper, "published": published, "quick": quick}
+
+
+def preset(name: str, core: str) -> RunOptions:
+    """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
+    if name not in PRESETS:
+        raise ValueError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
+    return PRESETS[name](core)

@@ -1,0 +1,64 @@
+"""What a newcomer sees at the end of `make atari`: before and after, a curve and a clip."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+from rich.console import Console
+
+from agents.network import Network
+from launch.evaluation import Evaluation
+from launch.log_table import read_logs
+from launch.options import RunOptions
+from launch.pictures import learning_curve, still
+from launch.play import EvaluateOptions, make_clip, play
+from launch.saved_agent import open_agent
+from launch.tables import evaluation_table
+
+BEFORE = "before.json"
+
+
+def before_training(network: Network, options: RunOptions, run: Path) -> None:
+    """Plays test episodes with the untrained network and keeps them for the closing table."""
+    print("playing test episodes before training", flush=True)
+    evaluation, _ = play(network, options, 0, run, _test(run, options))
+    evaluation.save(run / "evaluations" / BEFORE)
+
+
+def showcase(run: Path, options: RunOptions) -> None:
+    """Plays, films and draws the trained agent; prints the table and where the pictures are."""
+    agent = open_agent(run)
+    test = _test(run, options)
+    after, _ = play(agent.network, options, agent.step, run, test)
+    clip = make_clip(agent, test)
+    before = Evaluation.load(run / "evaluations" / BEFORE)
+    curve = run / "learning_curve.png"
+    learning_curve(
+        read_logs(run / "logs.csv"),
+        curve,
+        title=f"{options.core} on {options.env}, seed {options.seed}",
+        references={"before training": before.summary()["full_game_mean"]},
+    )
+    frame = run / "clips" / "frame.png"
+    still(_middle(imageio.imiter(clip)), frame)
+    console = Console()
+    console.print(evaluation_table({"before training": before, "after training": after}))
+    for what, path in {"curve": curve, "clip": clip, "frame": frame, "run folder": run}.items():
+        console.print(f"{what}: {path}", soft_wrap=True)
+
+
+def _test(run: Path, options: RunOptions) -> EvaluateOptions:
+    # Sampled actions: an agent a few minutes old is undecided, and argmax makes it freeze.
+    return EvaluateOptions(
+        run=run,
+        episodes=options.evaluate_episodes,
+        action_mode="sampled",
+        device=options.device,
+        num_threads=options.num_threads,
+    )
+
+
+def _middle(pictures: Iterator[np.ndarray]) -> np.ndarray:
+    frames = list(pictures)
+    return frames[len(frames) // 2]

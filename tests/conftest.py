@@ -1,0 +1,17 @@
+"""Shapes are checked at run time in every test; torch and the emulator keep to one thread each."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers share the cores
+
+import pytest
+import torch
+from jaxtyping import install_import_hook
+
+install_import_hook(["kernels", "cores", "agents", "envs"], "beartype.beartype")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_and_a_known_seed():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
