@@ -152,6 +152,11 @@ def check(options: RunOptions) -> None:
             f"{options.batch_size}: every update takes the rollouts of a whole batch of "
             f"environments; try --batch-size {gcd(options.num_envs, options.batch_size)}"
         )
+    if learner.total_steps < options.batch_size * options.unroll_length:
+        raise ValueError(
+            f"--total-steps {learner.total_steps} is less than one update: --batch-size "
+            f"{options.batch_size} x --unroll-length {options.unroll_length} agent steps"
+        )
     if learner.micro_batch < 0 or learner.micro_batch > options.batch_size:
         raise ValueError(
             f"--micro-batch {learner.micro_batch} must lie between 0 (all) and --batch-size "

@@ -1,0 +1,214 @@
+"""`launch/atari.py` and `launch/evaluate.py` as a person runs them: real processes, real signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from launch.checkpoints import load
+from launch.log_table import read_logs
+
+ROOT = Path(__file__).parents[2]
+SMALL = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4"]
+TINY = ["--core-width", "16", "--core-heads", "2", "--core-layers", "1"]
+MAZE = ["--env", "TMaze", "--env-options", "corridor=3", "--unroll-length", "8", *SMALL, *TINY]
+QBERT = ["--env", "Qbert", "--stem", "shallow", "--unroll-length", "5", *SMALL, *TINY]
+WALL_CLOCK = ("_time", "agent_steps_per_second")
+
+
+def command(script: str, *arguments: object) -> list[str]:
+    return [sys.executable, str(ROOT / "launch" / script), *map(str, arguments)]
+
+
+def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"COLUMNS": "200"}
+    return subprocess.run(
+        command(script, *arguments), capture_output=True, text=True, timeout=120, env=environment
+    )
+
+
+def train(folder: Path, xpid: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return run("atari.py", "--savedir", folder, "--xpid", xpid, *arguments)
+
+
+def start(folder: Path, xpid: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command("atari.py", "--savedir", folder, "--xpid", xpid, *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for_checkpoints(run_folder: Path, count: int) -> None:
+    """Waits until `count` different checkpoints have been seen."""
+    seen: set[str] = set()
+    deadline = time.monotonic() + 60
+    while len(seen) < count:
+        assert time.monotonic() < deadline, "no checkpoint in a minute"
+        seen |= {path.name for path in (run_folder / "checkpoints").glob("step_*.pt")}
+        time.sleep(0.01)
+
+
+def logged(run_folder: Path) -> dict[str, list]:
+    logs = read_logs(run_folder / "logs.csv")
+    return {name: column for name, column in logs.items() if name not in WALL_CLOCK}
+
+
+@pytest.fixture(scope="module")
+def qbert(tmp_path_factory) -> Path:
+    """A run folder of an agent that has seen 200 steps of the real Qbert."""
+    folder = tmp_path_factory.mktemp("runs")
+    done = train(folder, "qbert", *QBERT, "--core", "rdn", "--total-steps", 200)
+    assert done.returncode == 0, done.stderr
+    return folder / "qbert"
+
+
+def test_a_run_on_real_qbert_leaves_a_torchbeast_folder(qbert):
+    meta = json.loads((qbert / "meta.json").read_text())
+    assert meta["successful"] and meta["xpid"] == "qbert"
+    assert meta["args"]["env"] == "Qbert" and meta["args"]["total_steps"] == 200
+    assert (qbert / "logs.csv").read_text().startswith("# _tick,_time,step,")
+    assert logged(qbert)["step"] == [20 * (tick + 1) for tick in range(10)]
+    assert (qbert.parent / "latest").resolve() == qbert.resolve()
+    assert list((qbert / "tensorboard").glob("events.*"))
+    assert load(qbert / "model.tar")["step"] == 200
+
+
+def test_the_learning_rate_falls_linearly_to_zero(qbert):
+    logs = logged(qbert)
+    expected = [6e-4 * (1 - step / 200) for step in logs["step"]]
+    assert logs["learning_rate"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_evaluate_plays_films_and_keeps_every_episode(qbert):
+    options = ["--episodes", 3, "--action-mode", "sampled", "--clip-seconds", 2]
+    done = run("evaluate.py", qbert, *options, "--num-threads", 1)
+    assert done.returncode == 0, done.stderr
+    assert "full-game return" in done.stdout and "200 agent steps" in done.stdout
+    (path,) = (qbert / "evaluations").glob("*.json")
+    kept = json.loads(path.read_text())
+    assert len(kept["episodes"]) == kept["summary"]["episodes"] == 3
+    for episode in kept["episodes"]:
+        assert sum(episode["life_returns"]) == episode["episode_return"]
+        assert len(episode["life_returns"]) == 4  # Qbert gives four lives
+    (clip,) = (qbert / "clips").glob("*.mp4")
+    assert clip.stat().st_size > 1000
+
+
+def test_evaluate_refuses_another_action_space(qbert):
+    done = run("evaluate.py", qbert, "--protocol", "machado")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the checkpoint's policy has 6 actions")
+    assert "18" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_the_same_seed_gives_the_same_logs_and_weights(qbert, tmp_path):
+    again = train(tmp_path, "again", *QBERT, "--core", "rdn", "--total-steps", 200)
+    assert again.returncode == 0, again.stderr
+    assert logged(tmp_path / "again") == logged(qbert)
+    one, two = load(qbert / "model.tar"), load(tmp_path / "again" / "model.tar")
+    for name, weights in one["model_state_dict"].items():
+        assert torch.equal(weights, two["model_state_dict"][name]), name
+
+
+def test_another_seed_gives_other_logs(qbert, tmp_path):
+    other = train(tmp_path, "other", *QBERT, "--core", "rdn", "--total-steps", 200, "--seed", 2)
+    assert other.returncode == 0, other.stderr
+    assert logged(tmp_path / "other")["total_loss"] != logged(qbert)["total_loss"]
+
+
+@pytest.mark.parametrize("core", ["feedforward", "lstm", "lt", "delta_net", "delta_rnn", "srwm"])
+def test_every_core_trains_from_the_command_line(core, tmp_path):
+    tiny = [] if core == "feedforward" else ["--core-width", "16"]
+    maze = [argument for argument in MAZE if argument not in TINY]
+    maze = ["--env", "TMaze", "--unroll-length", "8", *SMALL]
+    done = train(tmp_path, core, *maze, *tiny, "--core", core, "--total-steps", 64)
+    assert done.returncode == 0, done.stderr
+    assert logged(tmp_path / core)["step"] == [32, 64]
+
+
+def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path):
+    often = ["--checkpoint-minutes", "0.002", "--core", "rdn"]
+    process = start(tmp_path, "killed", *MAZE, *often, "--total-steps", 1_000_000)
+    wait_for_checkpoints(tmp_path / "killed", 3)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    saved = load(tmp_path / "killed" / "model.tar")["step"]
+    assert 0 < saved <= max(logged(tmp_path / "killed")["step"])
+
+    process = subprocess.Popen(
+        command("atari.py", "--resume", tmp_path / "killed", "--checkpoint-minutes", 1),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    wait_until_logged_beyond(tmp_path / "killed", saved + 64)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, output
+
+    logs = logged(tmp_path / "killed")
+    assert logs["step"] == [32 * (tick + 1) for tick in range(len(logs["step"]))]
+    assert logs["_tick"] == list(range(len(logs["step"])))
+    assert logs["updates"] == [tick + 1 for tick in range(len(logs["step"]))]
+    expected = [6e-4 * (1 - step / 1_000_000) for step in logs["step"]]
+    assert logs["learning_rate"] == pytest.approx(expected, rel=1e-12)
+
+
+def wait_until_logged_beyond(run_folder: Path, step: int) -> None:
+    deadline = time.monotonic() + 60
+    while max(logged(run_folder)["step"], default=0) <= step:
+        assert time.monotonic() < deadline, "the resumed run does not go on"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_saves_and_says_how_to_go_on(number, tmp_path):
+    process = start(tmp_path, "stopped", *MAZE, "--core", "lt", "--total-steps", 1_000_000)
+    while not (tmp_path / "stopped" / "logs.csv").exists() or not logged(tmp_path / "stopped"):
+        time.sleep(0.05)
+    wait_until_logged_beyond(tmp_path / "stopped", 64)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, output
+    run_folder = tmp_path / "stopped"
+    assert f"python launch/atari.py --resume {run_folder}" in output
+    assert f"python launch/evaluate.py {run_folder}" in output
+    assert "Traceback" not in output
+    assert load(run_folder / "model.tar")["step"] == max(logged(run_folder)["step"])
+    assert json.loads((run_folder / "meta.json").read_text())["successful"] is False
+
+
+def test_the_closing_show_has_a_table_a_curve_and_a_clip(tmp_path):
+    done = train(tmp_path, "show", *MAZE, "--total-steps", 320, "--evaluate-episodes", 4)
+    assert done.returncode == 0, done.stderr
+    for expected in ("before training", "after training", "full-game return", "per-life return"):
+        assert expected in done.stdout
+    for path in ("learning_curve.png", "clips/frame.png"):
+        assert str(tmp_path / "show" / path) in done.stdout
+        assert (tmp_path / "show" / path).stat().st_size > 1000
+    assert list((tmp_path / "show" / "clips").glob("*.mp4"))
+
+
+def test_two_processes_never_write_one_run_folder(tmp_path):
+    process = start(tmp_path, "shared", *MAZE, "--total-steps", 1_000_000)
+    wait_until_exists(tmp_path / "shared" / "logs.csv")
+    second = train(tmp_path, "shared", *MAZE, "--total-steps", 320)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert second.returncode == 2
+    assert second.stderr.startswith("error: ") and second.stderr.count("\n") == 1
+
+
+def wait_until_exists(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.05)

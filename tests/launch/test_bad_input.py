@@ -1,0 +1,137 @@
+"""What a person gets wrong gives one line, exit code 2, and loses nothing."""
+
+import pytest
+
+from launch import atari, evaluate
+
+FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
+CATCH = ["--env", "Catch", "--core-width", "16", *FAST]
+
+
+def error_of(main, arguments, capsys) -> str:
+    with pytest.raises(SystemExit) as exit_:
+        main(list(map(str, arguments)))
+    assert exit_.value.code == 2
+    line = capsys.readouterr().err
+    assert line.startswith("error: ") and line.count("\n") == 1
+    return line
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    assert atari.main([*CATCH, "--total-steps", "64", "--savedir", str(folder), "--xpid", "a"]) == 0
+    return folder / "a"
+
+
+@pytest.fixture
+def half_trained(tmp_path, monkeypatch):
+    """A run that stopped at its first checkpoint."""
+    arguments = [*CATCH, "--total-steps", "640", "--savedir", str(tmp_path), "--xpid", "half"]
+    monkeypatch.setattr("launch.lockstep.stop_requests", _stop_at_once)
+    assert atari.main(arguments) == 130
+    monkeypatch.undo()
+    return tmp_path / "half"
+
+
+def _stop_at_once():
+    import contextlib
+    import signal
+
+    return contextlib.nullcontext(lambda: signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--env", "Qbret"], "did you mean Qbert"),
+        (["--env", "no_such_module:Game-v0"], "no_such_module"),
+        (["--env", "Pendulum-v1"], "Discrete actions"),
+        (["--core", "rnd"], "known: feedforward, lstm, lt, delta_net, rdn"),
+        (["--preset", "quik"], "known: paper, published, quick"),
+        (["--protocol", "macho"], "known: full-game, published, machado, noop30"),
+        (["--env", "Catch", "--protocol", "machado"], "for Atari games"),
+        (["--env", "Catch", "--env-options", "corridor"], "name=value"),
+        (["--env", "Catch", "--env-options", "corridor=3"], "corridor"),
+        (["--env", "Catch", "--core-heads", "3"], "128 cannot be split into 3 heads"),
+        (["--env", "Catch", "--core", "lstm", "--core-heads", "4"], "it has: width"),
+        (["--env", "Catch", "--core-feature-map", "relu"], "known: softmax, elu_sum"),
+        (["--env", "Catch", "--stem", "resnet"], "use --stem mlp"),
+        (["--env", "Catch", "--stem", "vgg"], "known: auto, resnet, shallow, mlp"),
+        (["--num-envs", "8"], "try --batch-size 8"),
+        (["--num-envs", "48", "--batch-size", "32"], "try --batch-size 16"),
+        (["--unroll-length", "0"], "--unroll-length must be at least 1"),
+        (["--total-steps", "100"], "--total-steps 100 is less than one update"),
+        (["--micro-batch", "64"], "between 0 (all) and --batch-size 32"),
+        (["--bptt", "0"], "--bptt must be at least 1"),
+        (["--discounting", "1.5"], "[0, 1]"),
+        (["--seed", "-1"], "--seed must lie in"),
+        (["--checkpoint-minutes", "0"], "above 0"),
+        (["--device", "gpu"], "auto, cpu, cuda"),
+        (["--num-threads", "-1"], "at least 0"),
+        (["--resume", "nowhere"], "no such run folder"),
+        (["--resume", "nowhere", "--preset", "quick"], "contradict"),
+    ],
+)
+def test_training_refuses(arguments, says, tmp_path, capsys):
+    line = error_of(atari.main, ["--savedir", tmp_path, *arguments], capsys)
+    assert says in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_training_refuses_an_unwritable_folder(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    line = error_of(atari.main, [*CATCH, "--savedir", tmp_path / "file"], capsys)
+    assert str(tmp_path / "file") in line
+
+
+def test_training_refuses_to_overwrite_a_run(trained, capsys):
+    again = [*CATCH, "--savedir", trained.parent, "--xpid", trained.name]
+    assert "--resume" in error_of(atari.main, again, capsys)
+
+
+def test_a_finished_run_is_not_resumed(trained, capsys):
+    assert "has finished" in error_of(atari.main, ["--resume", trained], capsys)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [["--core", "lstm"], ["--env", "TMaze"], ["--total-steps", "10"], ["--learning-rate", "1"]],
+)
+def test_resume_refuses_contradictions(half_trained, change, capsys):
+    before = (half_trained / "logs.csv").read_bytes()
+    line = error_of(atari.main, ["--resume", half_trained, *change], capsys)
+    assert "contradict --resume" in line and change[0] in line
+    assert (half_trained / "logs.csv").read_bytes() == before
+
+
+def test_resume_accepts_the_same_again_and_what_changes_nothing(half_trained):
+    same = ["--env", "Catch", "--num-envs", "4", "--checkpoint-minutes", "5"]
+    assert atari.main(["--resume", str(half_trained), *same]) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn", b"not a checkpoint"])
+def test_evaluate_refuses_a_file_that_is_no_checkpoint(content, tmp_path, capsys):
+    (tmp_path / "model.pt").write_bytes(content)
+    assert "model.pt" in error_of(evaluate.main, [tmp_path / "model.pt"], capsys)
+
+
+def test_evaluate_refuses_a_truncated_checkpoint(trained, tmp_path, capsys):
+    whole = (trained / "model.tar").read_bytes()
+    (tmp_path / "half.pt").write_bytes(whole[: len(whole) // 2])
+    assert "truncated" in error_of(evaluate.main, [tmp_path / "half.pt"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere"], "nowhere"),
+        (["{run}", "--episodes", "0"], "--episodes must be at least 1"),
+        (["{run}", "--episodes", "2", "--num-envs", "3"], "--num-envs 3 must lie between"),
+        (["{run}", "--protocol", "macho"], "known: full-game"),
+        (["{run}", "--clip-seconds", "0"], "above 0"),
+    ],
+)
+def test_evaluate_refuses(arguments, says, trained, capsys):
+    arguments = [str(trained) if argument == "{run}" else argument for argument in arguments]
+    assert says in error_of(evaluate.main, arguments, capsys)

@@ -1,0 +1,91 @@
+"""Presets say what the papers say; options survive a checkpoint; TorchBeast's flags work."""
+
+import pytest
+
+from launch.command_line import parse, peek
+from launch.options import PRESETS, RunOptions, check, differences, preset
+from launch.torchbeast_flags import translate
+
+
+def parsed(*arguments: str) -> RunOptions:
+    return parse(translate(arguments)[0]).run
+
+
+def test_paper_is_the_published_recipe():
+    """Irie et al. 2021, section 4.4 and appendix C."""
+    options = preset("paper", "rdn")
+    learner = options.learner
+    assert (options.unroll_length, options.batch_size, options.bptt) == (50, 32, "full")
+    assert (learner.learning_rate, learner.epsilon, learner.alpha) == (6e-4, 0.01, 0.99)
+    assert (learner.grad_norm_clipping, learner.momentum) == (40.0, 0.0)
+    assert (learner.entropy_cost, learner.baseline_cost, learner.discounting) == (0.01, 0.5, 0.99)
+    assert (learner.total_steps, learner.reduction) == (200_000_000, "sum")
+    assert (learner.rho_clip, learner.c_clip, learner.pg_rho_clip) == (1.0, 1.0, 1.0)
+    assert (options.stem, options.feed_last_action) == ("auto", False)
+    assert options.core_options() == ()
+
+
+@pytest.mark.parametrize(
+    ("core", "bptt"),
+    [("rdn", 1), ("lt", 1), ("delta_net", 1), ("delta_rnn", 1), ("srwm", 1), ("lstm", "full")],
+)
+def test_published_cuts_the_gradient_of_fast_weight_cores_only(core, bptt):
+    assert preset("published", core).bptt == bptt
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("core", ["rdn", "lstm"])
+def test_presets_pass_their_own_checks_and_survive_a_checkpoint(name, core):
+    options = preset(name, core)
+    check(options)
+    assert RunOptions.from_dict(options.to_dict()) == options
+
+
+def test_single_options_change_a_preset():
+    options = parsed("--preset", "published", "--core", "lstm", "--total-steps", "6400")
+    assert (options.core, options.bptt, options.learner.total_steps) == ("lstm", "full", 6400)
+    assert options.protocol == "published"
+
+
+def test_torchbeast_flags_keep_their_meaning():
+    options = parsed(
+        *("--num_actors", "64", "--total_steps", "9600", "--unroll_length", "20"),
+        *("--learning_rate", "0.001", "--grad_norm_clipping", "10", "--entropy_cost", "0.02"),
+        *("--reward_clipping", "none", "--epsilon", "0.1", "--alpha", "0.9", "--savedir", "out"),
+        *("--num_layers", "4", "--hidden_size=256", "--num_head", "8", "--disable_cuda"),
+        *("--mode", "train", "--num_buffers", "80", "--env", "PongNoFrameskip-v4"),
+    )
+    learner = options.learner
+    assert (options.num_envs, learner.total_steps, options.unroll_length) == (64, 9600, 20)
+    assert (learner.learning_rate, learner.grad_norm_clipping) == (0.001, 10)
+    assert (learner.entropy_cost, learner.reward_clipping) == (0.02, "none")
+    assert (learner.epsilon, learner.alpha, str(options.savedir)) == (0.1, 0.9, "out")
+    assert options.core_options() == (("layers", 4), ("width", 256), ("heads", 8))
+    assert (options.device, options.env) == ("cpu", "PongNoFrameskip-v4")
+
+
+def test_flags_without_a_meaning_here_are_named():
+    kept, ignored = translate(["--num_buffers", "80", "--env", "Pong", "--num_inference_threads=2"])
+    assert kept == ["--env", "Pong"]
+    assert ignored == ["--num_buffers", "--num_inference_threads"]
+
+
+def test_use_lstm_is_a_core():
+    assert parsed("--use_lstm").core == "lstm"
+
+
+def test_values_with_an_equals_sign_stay_whole():
+    options = parsed("--env", "TMaze", "--env-options", "corridor=7", "penalty=0.5")
+    assert options.environment_options() == {"corridor": 7, "penalty": 0.5}
+
+
+def test_early_look_survives_a_flag_without_a_value():
+    assert peek(["--core"]).resume is None
+
+
+def test_a_resumed_run_may_move_but_not_change():
+    saved = preset("paper", "rdn")
+    moved = parse(["--device", "cpu", "--num-threads", "3"], saved).run
+    assert differences(saved, moved) == []
+    changed = parse(["--seed", "5", "--learning-rate", "0.1"], saved).run
+    assert sorted(differences(saved, changed)) == ["learning_rate", "seed"]
