@@ -126,8 +126,9 @@ def save_for_ever(report):
         folder.save({"weights": weights + step}, step, score=step % 7)
         os.write(report, b"%d\\n" % step)
 
-leftovers = 0
-for attempt in range(20):
+leftovers = attempt = 0
+while attempt < 8 or (leftovers < 3 and attempt < 100):
+    attempt += 1
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -160,5 +161,5 @@ def test_kill_9_at_any_moment_leaves_whole_checkpoints(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     _, saves, _, leftovers = done.stdout.split()
-    assert int(saves) > 20
+    assert int(saves) > 0
     assert int(leftovers) > 0, "no kill hit a save: the test proves nothing"

@@ -35,7 +35,7 @@ def logs(folder, ticks: int = 50) -> dict[str, list]:
 
 
 def colours(path) -> set[tuple[int, ...]]:
-    return set(map(tuple, np.asarray(Image.open(path).convert("RGB")).reshape(-1, 3).tolist()))
+    return {colour for _, colour in Image.open(path).convert("RGB").getcolors(maxcolors=2**24)}
 
 
 def test_a_learning_curve_shows_games_lives_and_references(tmp_path):
