@@ -1,7 +1,7 @@
 """The actor: a network playing a batch of environments, one step or one rollout at a time."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from agents.rollout import Rollout
 from kernels.recurrence import State
 
 
+@runtime_checkable
 class Row(Protocol):
     """What an environment shows after each action; reward answers that action."""
 
@@ -23,6 +24,7 @@ class Row(Protocol):
     lives: Sequence[Any]
 
 
+@runtime_checkable
 class Environments(Protocol):
     """A batch of endless streams; see `envs.interface` for the full contract."""
 

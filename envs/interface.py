@@ -8,7 +8,7 @@ Units. An *agent step* is one decision; an *emulator frame* is one picture of th
 there is no emulator, one agent step is one frame.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -46,6 +46,7 @@ class TimeStep(NamedTuple):
     lives: tuple[Life, ...]  # finished by the previous action, game over included
 
 
+@runtime_checkable
 class Environments(Protocol):
     """A batch of environments with automatic reset."""
 

@@ -13,7 +13,7 @@ from torch import Tensor
 State = TypeVar("State", bound=tuple)  # a NamedTuple of tensors, or of further states
 
 
-def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
+def map_state(function: Callable[[Tensor], Tensor], state: State | Tensor) -> State | Tensor:
     """Applies `function` to every tensor of a state, however deeply nested."""
     if isinstance(state, Tensor):
         return function(state)

@@ -58,8 +58,10 @@ def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
     lockstep = Lockstep(options, network, environments, metrics, device)
     checkpoints = CheckpointFolder(folder.path)
     if saved:
-        lockstep.restore(saved.payload)
-        folder.rewind(saved.step)
+        # Read again now that the folder is ours: the run may have moved on since the first look.
+        payload = checkpoints.latest(device).payload
+        lockstep.restore(payload)
+        folder.rewind(payload["step"])
     elif options.evaluate_episodes:
         before_training(network, options, folder.path)
 

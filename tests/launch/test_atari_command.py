@@ -1,4 +1,4 @@
-"""`launch/atari.py` and `launch/evaluate.py` as a person runs them: real processes, real signals."""
+"""`launch/atari.py` and `launch/evaluate.py` as a person runs them: real processes and signals."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,14 +47,24 @@ def start(folder: Path, xpid: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def wait_for_checkpoints(run_folder: Path, count: int) -> None:
-    """Waits until `count` different checkpoints have been seen."""
-    seen: set[str] = set()
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Waits for `condition` while `process` lives, a minute at most."""
     deadline = time.monotonic() + 60
-    while len(seen) < count:
-        assert time.monotonic() < deadline, "no checkpoint in a minute"
-        seen |= {path.name for path in (run_folder / "checkpoints").glob("step_*.pt")}
-        time.sleep(0.01)
+    while not condition():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline, "still waiting after a minute"
+        time.sleep(0.02)
+
+
+def newest_checkpoint(run_folder: Path) -> int:
+    names = (path.stem for path in (run_folder / "checkpoints").glob("step_*.pt"))
+    return max((int(name.removeprefix("step_")) for name in names), default=0)
+
+
+def newest_row(run_folder: Path) -> int:
+    if not (run_folder / "logs.csv").exists():
+        return 0
+    return max(read_logs(run_folder / "logs.csv").get("step", ()), default=0)
 
 
 def logged(run_folder: Path) -> dict[str, list]:
@@ -127,7 +138,6 @@ def test_another_seed_gives_other_logs(qbert, tmp_path):
 @pytest.mark.parametrize("core", ["feedforward", "lstm", "lt", "delta_net", "delta_rnn", "srwm"])
 def test_every_core_trains_from_the_command_line(core, tmp_path):
     tiny = [] if core == "feedforward" else ["--core-width", "16"]
-    maze = [argument for argument in MAZE if argument not in TINY]
     maze = ["--env", "TMaze", "--unroll-length", "8", *SMALL]
     done = train(tmp_path, core, *maze, *tiny, "--core", core, "--total-steps", 64)
     assert done.returncode == 0, done.stderr
@@ -137,7 +147,7 @@ def test_every_core_trains_from_the_command_line(core, tmp_path):
 def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path):
     often = ["--checkpoint-minutes", "0.002", "--core", "rdn"]
     process = start(tmp_path, "killed", *MAZE, *often, "--total-steps", 1_000_000)
-    wait_for_checkpoints(tmp_path / "killed", 3)
+    wait_until(lambda: newest_checkpoint(tmp_path / "killed") > 320, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     saved = load(tmp_path / "killed" / "model.tar")["step"]
@@ -149,7 +159,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path):
         stderr=subprocess.STDOUT,
         text=True,
     )
-    wait_until_logged_beyond(tmp_path / "killed", saved + 64)
+    wait_until(lambda: newest_row(tmp_path / "killed") > saved + 64, process)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM, output
@@ -162,19 +172,10 @@ def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path):
     assert logs["learning_rate"] == pytest.approx(expected, rel=1e-12)
 
 
-def wait_until_logged_beyond(run_folder: Path, step: int) -> None:
-    deadline = time.monotonic() + 60
-    while max(logged(run_folder)["step"], default=0) <= step:
-        assert time.monotonic() < deadline, "the resumed run does not go on"
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_saves_and_says_how_to_go_on(number, tmp_path):
     process = start(tmp_path, "stopped", *MAZE, "--core", "lt", "--total-steps", 1_000_000)
-    while not (tmp_path / "stopped" / "logs.csv").exists() or not logged(tmp_path / "stopped"):
-        time.sleep(0.05)
-    wait_until_logged_beyond(tmp_path / "stopped", 64)
+    wait_until(lambda: newest_row(tmp_path / "stopped") > 64, process)
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + number, output
@@ -199,16 +200,9 @@ def test_the_closing_show_has_a_table_a_curve_and_a_clip(tmp_path):
 
 def test_two_processes_never_write_one_run_folder(tmp_path):
     process = start(tmp_path, "shared", *MAZE, "--total-steps", 1_000_000)
-    wait_until_exists(tmp_path / "shared" / "logs.csv")
+    wait_until(lambda: newest_row(tmp_path / "shared") > 0, process)
     second = train(tmp_path, "shared", *MAZE, "--total-steps", 320)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert second.returncode == 2
     assert second.stderr.startswith("error: ") and second.stderr.count("\n") == 1
-
-
-def wait_until_exists(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.05)

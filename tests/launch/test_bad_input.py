@@ -96,7 +96,7 @@ def test_a_finished_run_is_not_resumed(trained, capsys):
 
 @pytest.mark.parametrize(
     "change",
-    [["--core", "lstm"], ["--env", "TMaze"], ["--total-steps", "10"], ["--learning-rate", "1"]],
+    [["--core", "lstm"], ["--env", "TMaze"], ["--total-steps", "6400"], ["--learning-rate", "1"]],
 )
 def test_resume_refuses_contradictions(half_trained, change, capsys):
     before = (half_trained / "logs.csv").read_bytes()
