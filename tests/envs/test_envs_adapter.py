@@ -1,0 +1,243 @@
+"""Gymnasium environments through the adapter, against a direct loop over one."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import envs
+from envs import Episode, GymnasiumEnvironments
+from envs.observations import frame_format
+
+
+class Show(gymnasium.Env):
+    """Shows pictures of `shape` filled with random numbers, for `length` steps; rewards the sum."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012, as Gymnasium has it
+
+    def __init__(self, shape=(6, 5, 3), length=4, start=0, dtype="uint8", render_mode=None):
+        self.observation_space = Box(0, 255, shape, np.dtype(dtype))
+        self.action_space = Discrete(3, start=start)
+        self.length, self.render_mode = length, render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._look(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.time += 1
+        reward = float(action) + 0.5 * self.time
+        return self._look(), reward, self.time == self.length, False, {}
+
+    def render(self):
+        return np.full((8, 9, 3), self.time, np.uint8)
+
+    def _look(self):
+        space = self.observation_space
+        return self.np_random.integers(0, 256, space.shape).astype(space.dtype)
+
+
+SHOW = "fastweights-tests/Show-v0"
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    gymnasium.register(SHOW, entry_point=Show)
+    yield
+    del gymnasium.registry[SHOW]
+
+
+def direct(env, seed, actions):
+    """Rows (observation, reward, is_first) and episodes of one environment, reset as it ends."""
+    observation, _ = env.reset(seed=seed)
+    rows, episodes, rewards = [(observation, 0.0, True)], [], []
+    for action in actions:
+        observation, reward, terminated, truncated, _ = env.step(action)
+        rewards.append(reward)
+        over = terminated or truncated
+        if over:
+            observation, _ = env.reset()
+            total, steps = float(sum(rewards)), len(rewards)
+            episodes.append((len(episodes), total, (total,), steps, steps))
+            rewards = []
+        rows.append((observation, reward, over))
+    return rows, episodes
+
+
+def check_against_direct(environments, make_one, actions, first_action=0, look=lambda x: x):
+    rows = [environments.reset(), *(environments.step(action) for action in actions)]
+    for env in range(environments.num_envs):
+        expected, episodes = direct(make_one(), 7 + env, actions[:, env] + first_action)
+        for row, (observation, reward, is_first) in zip(rows, expected, strict=True):
+            np.testing.assert_array_equal(row.frame[env], look(observation))
+            assert (row.reward[env], row.is_first[env]) == (np.float32(reward), is_first)
+        assert episodes
+        mine = [game for row in rows for game in row.episodes if game.env == env]
+        assert mine == [Episode(env, *episode) for episode in episodes]
+        lives = [life.life_return for row in rows for life in row.lives if life.env == env]
+        assert lives == [game.episode_return for game in mine]
+
+
+def test_cart_pole_is_cart_pole():
+    environments = envs.make("CartPole-v1", 3, seed=7)
+    actions = np.random.default_rng(0).integers(0, 2, (120, 3))
+    check_against_direct(environments, lambda: gymnasium.make("CartPole-v1"), actions)
+    assert (environments.frame_shape, environments.frame_dtype) == ((4,), np.float32)
+    assert environments.action_meanings == ("0", "1")
+    assert environments.frames_per_step == 1
+
+
+def test_a_cut_off_episode_is_first_too():
+    environments = envs.make("CartPole-v1", 1, options={"max_episode_steps": 5}, seed=7)
+    environments.reset()
+    rows = [environments.step(np.array([step % 2])) for step in range(10)]
+    assert [bool(row.is_first[0]) for row in rows] == [False, False, False, False, True] * 2
+
+
+def test_ones_own_game_with_pictures():
+    environments = envs.make(SHOW, 2, seed=7)
+    actions = np.random.default_rng(0).integers(0, 3, (30, 2))
+    check_against_direct(environments, Show, actions, look=lambda hwc: hwc.transpose(2, 0, 1))
+    assert (environments.frame_shape, environments.frame_dtype) == ((3, 6, 5), np.uint8)
+
+
+def test_actions_that_do_not_start_at_zero():
+    environments = envs.make(SHOW, 2, seed=7, options={"start": 5})
+    actions = np.random.default_rng(0).integers(0, 3, (30, 2))
+    check_against_direct(
+        environments,
+        lambda: Show(start=5),
+        actions,
+        first_action=5,
+        look=lambda hwc: hwc.transpose(2, 0, 1),
+    )
+
+
+def test_a_module_is_imported_for_its_registrations(tmp_path, monkeypatch):
+    (tmp_path / "a_module_of_games.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('MyGame-v0', entry_point=CartPoleEnv)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        environments = envs.make("a_module_of_games:MyGame-v0", 2)
+        assert environments.reset().frame.shape == (2, 4)
+    finally:
+        gymnasium.registry.pop("MyGame-v0", None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((84, 84), (1, 84, 84)),
+        ((84, 84, 1), (1, 84, 84)),
+        ((60, 80, 3), (3, 60, 80)),
+        ((84, 84, 12), (12, 84, 84)),
+        ((4, 84, 84), (4, 84, 84)),
+    ],
+)
+def test_images_come_channels_first(shape, expected):
+    space = Box(0, 255, shape, np.uint8)
+    frames = frame_format(space)
+    batch = np.stack([space.sample() for _ in range(2)])
+    converted = frames.convert(batch)
+    assert frames.shape == expected == converted.shape[1:]
+    assert converted.dtype == frames.dtype == np.uint8
+    assert converted.flags.c_contiguous
+    assert not np.shares_memory(converted, batch)
+    if len(shape) == 3 and expected != shape:
+        batch = batch.transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(converted, batch.reshape(2, *expected))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Box(-1, 1, (3,), np.float64),
+        Box(-1, 1, (), np.float32),
+        Box(-1, 1, (2, 5), np.float32),
+        Box(0, 255, (128,), np.uint8),
+    ],
+)
+def test_vectors_come_flat_and_single_precision(space):
+    frames, batch = frame_format(space), np.stack([space.sample() for _ in range(2)])
+    converted = frames.convert(batch)
+    assert frames.shape == (max(1, int(np.prod(space.shape))),)
+    assert converted.dtype == frames.dtype == np.float32
+    assert not np.shares_memory(converted, batch)
+    np.testing.assert_array_equal(converted, batch.reshape(2, -1).astype(np.float32))
+
+
+def test_discrete_observations_come_one_hot():
+    frames = frame_format(Discrete(4, start=10))
+    np.testing.assert_array_equal(frames.convert(np.array([10, 13])), [[1, 0, 0, 0], [0, 0, 0, 1]])
+    assert envs.make("FrozenLake-v1", 2).reset().frame.shape == (2, 16)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Box(0, 1, (8, 8, 3), np.float32),
+        Box(0, 255, (4, 8, 8, 3), np.uint8),
+        Tuple((Discrete(2), Discrete(3))),
+        Dict(a=Discrete(2)),
+        MultiDiscrete([2, 3]),
+    ],
+)
+def test_other_observations_are_refused_in_one_line(space):
+    with pytest.raises(ValueError, match=r"not supported.*uint8.*Discrete") as raised:
+        frame_format(space)
+    assert "\n" not in str(raised.value)
+
+
+def test_other_actions_are_refused():
+    with pytest.raises(ValueError, match=r"Pendulum-v1 has actions of Box.*Discrete"):
+        envs.make("Pendulum-v1", 1)
+
+
+def test_unknown_options_name_the_environment():
+    with pytest.raises(ValueError, match=r"CartPole-v1 does not take .*corridor"):
+        envs.make("CartPole-v1", 1, options={"corridor": 3})
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
+def test_only_same_step_autoreset(mode):
+    vector_env = SyncVectorEnv([Show], autoreset_mode=mode)
+    with pytest.raises(ValueError, match="reset in the same step"):
+        GymnasiumEnvironments(vector_env, name="Show", seed=0)
+
+
+def test_a_vector_environment_of_ones_own():
+    vector_env = SyncVectorEnv([Show] * 2, autoreset_mode="SameStep")
+    environments = GymnasiumEnvironments(vector_env, name="Show", seed=7)
+    actions = np.random.default_rng(0).integers(0, 3, (12, 2))
+    check_against_direct(environments, Show, actions, look=lambda hwc: hwc.transpose(2, 0, 1))
+
+
+def test_pictures():
+    environments = envs.make(SHOW, 2, render=True)
+    environments.reset()
+    environments.step(np.zeros(2, np.int64))
+    np.testing.assert_array_equal(environments.render(), np.ones((2, 8, 9, 3), np.uint8))
+
+
+@pytest.mark.parametrize("action", [[3, 0], [-1, 0], [0], [0.5, 0.5]])
+def test_bad_actions_are_refused(action):
+    environments = envs.make(SHOW, 2)
+    environments.reset()
+    with pytest.raises(ValueError, match="actions must be"):
+        environments.step(np.array(action))
+
+
+def test_rows_belong_to_the_caller():
+    environments = envs.make(SHOW, 2)
+    row = environments.reset()
+    kept = [array.copy() for array in row[:3]]
+    for _ in range(6):
+        environments.step(np.ones(2, np.int64))
+    for array, then in zip(row[:3], kept, strict=True):
+        np.testing.assert_array_equal(array, then)

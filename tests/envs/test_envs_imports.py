@@ -1,0 +1,16 @@
+"""What importing `envs` costs: no torch, and no ale-py until an Atari game is asked for."""
+
+import subprocess
+import sys
+
+
+def test_importing_is_light():
+    code = """
+import sys, envs
+assert "torch" not in sys.modules, "torch"
+envs.make("Catch", 2).reset()
+assert "ale_py" not in sys.modules, "ale_py"
+envs.make("Qbert", 1)
+assert "torch" not in sys.modules, "torch"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,78 @@
+"""Names: every spelling people use, and one helpful line for the others."""
+
+import gymnasium
+import pytest
+
+import envs
+from envs.naming import resolve
+
+SPELLINGS = {
+    "qbert": ["Qbert", "qbert", "ALE/Qbert-v5", "QbertNoFrameskip-v4", "QbertDeterministic-v4"],
+    "ms_pacman": ["MsPacman", "ms_pacman", "ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4"],
+    "space_invaders": ["SpaceInvaders", "SpaceInvadersNoFrameskip-v4"],
+    "up_n_down": ["UpNDown", "ALE/UpNDown-v5"],
+    "jamesbond": ["Jamesbond", "JamesBond", "JamesbondNoFrameskip-v4"],
+    "battle_zone": ["BattleZone", "Battlezone", "battle_zone"],
+}
+
+
+@pytest.mark.parametrize(
+    ("rom", "name"), [(rom, name) for rom, names in SPELLINGS.items() for name in names]
+)
+def test_atari_spellings(rom, name):
+    assert resolve(name).rom == rom
+    assert resolve(name).gymnasium_id is None
+
+
+def test_every_listed_name_resolves_to_itself():
+    listed = envs.names()
+    assert {"Catch", "TMaze", "Qbert", "Pong", "MsPacman", "UpNDown"} <= set(listed)
+    assert len(set(listed)) == len(listed) > 100
+    assert [resolve(name).display for name in listed] == list(listed)
+
+
+def test_a_registered_gymnasium_id_comes_before_an_atari_game():
+    assert resolve("Blackjack").rom == "blackjack"
+    assert resolve("Blackjack-v1").gymnasium_id == "Blackjack-v1"
+    gymnasium.register("Boxing-v5", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
+    try:
+        assert resolve("Boxing-v5").gymnasium_id == "Boxing-v5"
+    finally:
+        del gymnasium.registry["Boxing-v5"]
+    assert resolve("Boxing-v5").rom == "boxing"
+
+
+def test_ale_registrations_change_nothing():
+    gymnasium.registry.pop("ALE/Qbert-v5", None)
+    before = resolve("ALE/Qbert-v5")
+    gymnasium.register("ALE/Qbert-v5", entry_point="ale_py.env:AtariEnv")
+    assert resolve("ALE/Qbert-v5") == before
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [
+        ("Qbrt", "Qbert"),
+        ("QbertNoFrameskp-v4", "Qbert"),
+        ("ALE/SpaceInvader-v5", "SpaceInvaders"),
+        ("CartPole", "CartPole-v1"),
+        ("Cach", "Catch"),
+        ("t-maze", "TMaze"),
+    ],
+)
+def test_an_unknown_name_is_told_the_nearest_in_one_line(typo, meant):
+    with pytest.raises(ValueError, match="unknown environment") as raised:
+        envs.make(typo, 1)
+    message = str(raised.value)
+    suggestions = message.partition("did you mean ")[2].partition("?")[0].split(", ")
+    assert repr(typo) in message
+    assert "\n" not in message
+    assert meant in suggestions
+    assert "Gymnasium id" in message
+
+
+@pytest.mark.parametrize("name", ["zzzzzz", "", "no_such_module_here:Game-v0", "combat"])
+def test_hopeless_names_are_value_errors_too(name):
+    with pytest.raises(ValueError, match=r"unknown environment|cannot import") as raised:
+        envs.make(name, 1)
+    assert "\n" not in str(raised.value)
