@@ -71,10 +71,9 @@ class GymnasiumEnvironments:
         Raises:
             ValueError: made without `render=True`.
         """
-        pictures = self._vector_env.render()
-        if pictures is None or any(picture is None for picture in pictures):
-            raise ValueError(f"{self.name} has no pictures: render() needs render=True")
-        return np.stack(pictures)
+        if self._vector_env.render_mode is None:
+            raise ValueError("render() needs render=True at construction")
+        return np.stack(self._vector_env.render())
 
     def close(self) -> None:
         """Closes the Gymnasium environment."""

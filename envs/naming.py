@@ -13,6 +13,7 @@ OWN_GAMES = {"Catch": "fastweights/Catch-v0", "TMaze": "fastweights/TMaze-v0"}
 
 # ALE/Qbert-v5, QbertNoFrameskip-v4, Qbert, qbert
 _ATARI_SPELLING = re.compile(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
+_SUFFIXES = re.compile(r"(?:NoF\w*)?(?:-v\d+)?$")  # misspelt ones too
 # Bundled with ale-py but for two players at least.
 _MULTIPLAYER = {"combat", "joust", "maze_craze", "warlords"}
 
@@ -89,7 +90,7 @@ def _squash(name: str) -> str:
 
 def _unknown(name: str) -> str:
     known = {_squash(one): one for one in (*names(), *_registered())}
-    spellings = (name, name.removeprefix("ALE/"), re.sub(r"(NoFrameskip)?-v\d+$", "", name))
+    spellings = (name, name.removeprefix("ALE/"), _SUFFIXES.sub("", name))
     near = [
         known[key]
         for spelling in spellings
