@@ -1,8 +1,7 @@
 """How Atari is played: what varies between papers, as one value with a name.
 
 - Mnih et al. 2015, Human-level control through deep reinforcement learning (Nature 518).
-- Machado et al. 2018, Revisiting the Arcade Learning Environment (JAIR 61), section 5.
-- Espeholt et al. 2018, IMPALA (ICML), appendix on Atari.
+- Machado et al. 2018, Revisiting the Arcade Learning Environment (JAIR 61).
 
 Common to all: 84x84 grey pictures, maximum over the last two of four frames, stack of four
 (Mnih et al. 2015, Methods).
@@ -60,12 +59,12 @@ class Protocol:
 
 
 PROTOCOLS: dict[str, Protocol] = {
-    # Scores are full games; the learner sees a lost life as an end, as in IMPALA.
+    # Scores are full games; the learner sees a lost life as an end, as published.
     "full-game": Protocol(),
     # The published evaluation: a score is the return of one life. (Its environments also pressed
     # FIRE after each lost life and before, not after, the no-ops started; ale-py's do not.)
     "published": Protocol(score="life"),
-    # Machado et al. 2018, table 3.
+    # What Machado et al. 2018 recommend for comparing agents.
     "machado": Protocol(
         sticky=0.25, noop_max=0, fire_at_reset=False, full_action_set=True, life_signal=False
     ),
