@@ -61,8 +61,9 @@ class Protocol:
 PROTOCOLS: dict[str, Protocol] = {
     # Scores are full games; the learner sees a lost life as an end, as published.
     "full-game": Protocol(),
-    # The published evaluation: a score is the return of one life. (Its environments also pressed
-    # FIRE after each lost life and before, not after, the no-ops started; ale-py's do not.)
+    # The published evaluation: a score is the return of one life. One difference remains: its
+    # wrappers press FIRE after the no-ops and, in their order, again after each lost life;
+    # ale-py presses it once a game, before the no-ops.
     "published": Protocol(score="life"),
     # What Machado et al. 2018 recommend for comparing agents.
     "machado": Protocol(
