@@ -43,7 +43,7 @@ def learning_curve(
     _plot_recent(axes, logs, "recent_life_return", _ORANGE, "one life, mean of the last 100")
     for (name, value), colour in zip((references or {}).items(), itertools.cycle(_REFERENCES)):
         axes.axhline(
-            value, color=colour, linestyle="--", linewidth=1.2, label=f"{name} ({value:g})"
+            value, color=colour, linestyle="--", linewidth=1.2, label=f"{name} ({value:,.1f})"
         )
     _label(axes, title, frames_per_step)
     with replacing(Path(path)) as partial:

@@ -102,7 +102,7 @@ def play(
         episodes=episodes,
     )
     path = evaluation_path(run, evaluation)
-    evaluation.save(path, run=run.name, options=trained.to_dict())
+    evaluation.save(path, run=run.resolve().name, options=trained.to_dict())
     return evaluation, path
 
 

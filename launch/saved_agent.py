@@ -55,7 +55,7 @@ class SavedAgent:
     @property
     def run(self) -> Path:
         """The run folder, or the checkpoint's own where it lies elsewhere."""
-        folder = self.path.resolve().parent
+        folder = self.path.parent
         return folder.parent if folder.name == "checkpoints" else folder
 
 
