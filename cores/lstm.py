@@ -42,5 +42,5 @@ class LSTM(Core):
     ) -> tuple[Float[Tensor, "T B E"], LSTMState]:
         return lstm(self._from_input(x), is_first, state, self.cell.weight_hh)
 
-    def _from_input(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch 4*E"]:
+    def _from_input(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch gates"]:
         return F.linear(x, self.cell.weight_ih, self.cell.bias_ih + self.cell.bias_hh)
