@@ -15,9 +15,9 @@ State = TypeVar("State", bound=tuple)  # a NamedTuple of tensors, or of further 
 
 def map_state(function: Callable[[Tensor], Tensor], state: State | Tensor) -> State | Tensor:
     """Applies `function` to every tensor of a state, however deeply nested."""
-    if isinstance(state, Tensor):
-        return function(state)
-    mapped = (map_state(function, part) for part in state)
+    mapped = [
+        function(part) if isinstance(part, Tensor) else map_state(function, part) for part in state
+    ]
     return type(state)(*mapped) if hasattr(state, "_fields") else type(state)(mapped)
 
 
