@@ -1,4 +1,4 @@
-"""One contract for every memory: what `cores.core.Core` promises, core by core, tiny, in float64."""
+"""One contract for every memory: what `cores.core.Core` promises, tiny and in float64."""
 
 import pytest
 import torch

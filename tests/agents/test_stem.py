@@ -1,0 +1,117 @@
+"""Stems: shapes, scale, and the convolutions against a plain contiguous re-implementation."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from agents.stem import STEMS, VectorStem, apply_over_time, build_stem
+
+SIZES = [(4, 84, 84), (3, 64, 64), (1, 20, 20), (2, 21, 33)]
+
+
+def pictures(shape, count: int = 3) -> Tensor:
+    return torch.randint(0, 256, (count, *shape), dtype=torch.uint8)
+
+
+def weights(stem) -> list[tuple[Tensor, Tensor]]:
+    """Every layer's weight and bias, in order, contiguous."""
+    parameters = [parameter.detach().contiguous() for parameter in stem.parameters()]
+    return list(zip(parameters[::2], parameters[1::2], strict=True))
+
+
+def plain_resnet(stem, frame: Tensor) -> Tensor:
+    """Espeholt et al. 2018, figure 3, right."""
+    layers = iter(weights(stem))
+    x = frame.double() / 255
+    for _ in range(3):
+        x = F.max_pool2d(F.conv2d(x, *next(layers), padding=1), 3, stride=2, padding=1)
+        for _ in range(2):
+            inner = F.conv2d(F.relu(x), *next(layers), padding=1)
+            x = x + F.conv2d(F.relu(inner), *next(layers), padding=1)
+    return F.relu(F.linear(F.relu(x).reshape(len(x), -1), *next(layers)))
+
+
+def plain_shallow(stem, frame: Tensor) -> Tensor:
+    """Espeholt et al. 2018, figure 3, left."""
+    first, second, last = weights(stem)
+    x = F.relu(F.conv2d(frame.double() / 255, *first, stride=4))
+    x = F.relu(F.conv2d(x, *second, stride=2))
+    return F.relu(F.linear(x.reshape(len(x), -1), *last))
+
+
+PLAIN = {"resnet": plain_resnet, "shallow": plain_shallow}
+
+
+@pytest.mark.parametrize("shape", SIZES)
+@pytest.mark.parametrize("name", PLAIN)
+def test_image_stem_is_the_papers_figure(name, shape):
+    stem, frame = build_stem(name, shape).double(), pictures(shape)
+    features = stem(frame)
+    assert features.shape == (3, 256)
+    torch.testing.assert_close(features, PLAIN[name](stem, frame), atol=1e-10, rtol=0)
+
+
+def test_the_resnet_has_fifteen_convolutions_and_3872_features():
+    stem = build_stem("resnet", (4, 84, 84))
+    convolutions = [m for m in stem.modules() if isinstance(m, torch.nn.Conv2d)]
+    assert len(convolutions) == 15
+    assert stem.project.in_features == 3872
+
+
+def test_layout_in_memory_changes_nothing():
+    stem, frame = build_stem("resnet", (3, 64, 64)).double(), pictures((3, 64, 64))
+    last = frame.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(stem(last), stem(frame), atol=1e-12, rtol=0)
+
+
+def test_gradients_reach_every_weight():
+    stem = build_stem("resnet", (3, 64, 64))
+    stem(pictures((3, 64, 64))).square().sum().backward()
+    assert all(parameter.grad.abs().max() > 0 for parameter in stem.parameters())
+
+
+def test_vector_stem():
+    stem = build_stem("mlp", (4,)).double()
+    first, second = weights(stem)
+    x = torch.randn(5, 4).double()
+    expected = F.relu(F.linear(F.relu(F.linear(x, *first)), *second))
+    torch.testing.assert_close(stem(x), expected, atol=1e-12, rtol=0)
+
+
+def test_auto_takes_the_stem_that_fits():
+    assert isinstance(build_stem("auto", (4,)), VectorStem)
+    deep = build_stem("auto", (4, 84, 84))
+    assert [p.shape for p in deep.parameters()] == [
+        p.shape for p in build_stem("resnet", (4, 84, 84)).parameters()
+    ]
+
+
+def test_apply_over_time_keeps_rows_and_streams_apart():
+    stem = build_stem("resnet", (1, 20, 20)).double()
+    frame = pictures((1, 20, 20), 6).unflatten(0, (2, 3))
+    features = apply_over_time(stem, frame)
+    assert features.shape == (2, 3, 256)
+    for t in range(2):
+        torch.testing.assert_close(features[t], stem(frame[t]), atol=1e-12, rtol=0)
+
+
+def test_unknown_stem_lists_the_known():
+    with pytest.raises(ValueError, match="'vit'") as error:
+        build_stem("vit", (4, 84, 84))
+    assert all(name in str(error.value) for name in STEMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("resnet", (4,)), ("shallow", (10, 10)), ("shallow", (4, 19, 84))]
+)
+def test_unfit_frames_are_named_in_one_line(name, shape):
+    with pytest.raises(ValueError, match=f"{name}.*pictures") as error:
+        build_stem(name, shape)
+    assert str(shape) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "side"), [("resnet", 3), ("shallow", 20)])
+def test_the_smallest_picture_is_enough(name, side):
+    assert build_stem(name, (1, side, side))(pictures((1, side, side))).shape == (3, 256)

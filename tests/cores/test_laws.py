@@ -1,0 +1,151 @@
+"""Each memory against its paper's equations, written out with loops over streams, heads and rows.
+
+Here W is [values, keys], as in the papers: y = W q, and k v^T is written v k^T.
+"""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cores import build_core
+from cores.delta_net import DeltaNet
+from cores.delta_rnn import DeltaRNN
+from cores.linear_transformer import LinearTransformer
+from cores.recurrent_delta_net import RecurrentDeltaNet
+from cores.self_referential import SelfReferential
+
+T, B, H, D = 7, 3, 2, 4
+
+
+def softmax(x):
+    return np.exp(x) / np.exp(x).sum()
+
+
+def elu_sum(x):
+    positive = np.where(x > 0, x, np.exp(x) - 1) + 1
+    return positive / (positive.sum() + 1e-5)
+
+
+PHI = {"softmax": softmax, "elu_sum": elu_sum}
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def programs(memory, x, sizes):
+    """The slow net's vectors for one head: head h owns a run of rows, one after the other."""
+    rows = memory.slow_net.project.weight.detach().numpy().reshape(H, sum(sizes), H * D)
+    cuts = np.cumsum(sizes)[:-1]
+    return [np.split(rows[h] @ x, cuts) for h in range(H)]
+
+
+def linear_transformer(memory, phi, x):
+    W, y = np.zeros((H, D, D)), np.zeros((T, H, D))
+    for t in range(T):
+        for h, (q, k, v) in enumerate(programs(memory, x[t], [D, D, D])):
+            W[h] = W[h] + np.outer(v, phi(k))  # Irie et al. 2021, eq. 6
+            y[t, h] = W[h] @ phi(q)  # eq. 7
+    return y
+
+
+def delta(W, k, v, beta):
+    return W + beta * np.outer(v - W @ k, k)  # eqs. 8 and 10
+
+
+def delta_net(memory, phi, x):
+    W, y = np.zeros((H, D, D)), np.zeros((T, H, D))
+    for t in range(T):
+        for h, (q, k, v, beta) in enumerate(programs(memory, x[t], [D, D, D, 1])):
+            W[h] = delta(W[h], phi(k), v, sigmoid(beta))  # eq. 9
+            y[t, h] = W[h] @ phi(q)
+    return y
+
+
+def recurrent_delta_net(memory, phi, x):
+    names = ("query", "key", "value", "strength")
+    R = [getattr(memory, f"recurrent_{name}").detach().numpy() for name in names]
+    W, y, before = np.zeros((H, D, D)), np.zeros((T, H, D)), np.zeros((H, D))
+    for t in range(T):
+        for h, (q, k, v, beta) in enumerate(programs(memory, x[t], [D, D, D, 1])):
+            R_q, R_k, R_v, r_beta = (matrix[h].T for matrix in R)
+            g = np.tanh(before[h])
+            q, k, v = q + R_q @ g, k + R_k @ g, v + R_v @ g  # eqs. 15-17
+            W[h] = delta(W[h], phi(k), v, sigmoid(beta + r_beta @ g))  # eq. 18
+            y[t, h] = before[h] = W[h] @ phi(q)
+    return y
+
+
+def delta_rnn(memory, phi, x):
+    W, R = np.zeros((H, D, D)), np.zeros((H, D, D))
+    y, before = np.zeros((T, H, D)), np.zeros((H, D))
+    for t in range(T):
+        parts = programs(memory, x[t], [D, D, D, 1, D, D, 1])
+        for h, (q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta) in enumerate(parts):
+            W[h] = delta(W[h], phi(k), v, sigmoid(beta))
+            R[h] = delta(R[h], phi(recurrent_k), recurrent_v, sigmoid(recurrent_beta))
+            y[t, h] = W[h] @ phi(q) + R[h] @ softmax(before[h])  # eq. 12
+            before[h] = y[t, h]
+    return y
+
+
+def self_referential(memory, phi, x):
+    W = memory.initial_weights.detach().numpy().transpose(0, 2, 1).copy()  # [H, 3D + 4, D]
+    blocks = [slice(0, D), slice(D, 2 * D), slice(2 * D, 3 * D), slice(3 * D, 3 * D + 4)]
+    y = np.zeros((T, H, D))
+    for t in range(T):
+        for h in range(H):
+            y[t, h], q, k, beta = (W[h][rows] @ softmax(x[t].reshape(H, D)[h]) for rows in blocks)
+            v_bar, v = W[h] @ phi(k), W[h] @ phi(q)  # Irie et al. 2022, eqs. 6 and 7
+            for strength, rows in zip(sigmoid(beta), blocks, strict=True):
+                W[h][rows] += strength * np.outer((v - v_bar)[rows], phi(k))  # eq. 8
+    return y
+
+
+LAWS = {
+    LinearTransformer: linear_transformer,
+    DeltaNet: delta_net,
+    RecurrentDeltaNet: recurrent_delta_net,
+    DeltaRNN: delta_rnn,
+    SelfReferential: self_referential,
+}
+
+
+@pytest.mark.parametrize("feature_map", PHI)
+@pytest.mark.parametrize("kind", LAWS)
+def test_memory_is_the_papers_equations(kind, feature_map):
+    memory = kind(H * D, H, feature_map).double()
+    x = 2 * torch.randn(T, B, H * D, dtype=torch.float64)
+    y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
+    for b in range(B):
+        expected = LAWS[kind](memory, PHI[feature_map], x[:, b].numpy()).reshape(T, H * D)
+        torch.testing.assert_close(y[:, b], torch.from_numpy(expected), atol=1e-10, rtol=0)
+
+
+def test_lstm_is_torchs():
+    core, reference = build_core("lstm", 5, width=6).double(), nn.LSTM(5, 6).double()
+    weights = {f"{name}_l0": w for name, w in core.cell.state_dict().items()}
+    reference.load_state_dict(weights)
+    x, is_first = torch.randn(T, B, 5, dtype=torch.float64), torch.zeros(T, B, dtype=torch.bool)
+    y, state = core.unroll(x, core.initial_state(B), is_first)
+    expected, (hidden, cell) = reference(x)
+    torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
+    torch.testing.assert_close(state.hidden, hidden[0], atol=1e-10, rtol=0)
+    torch.testing.assert_close(state.cell, cell[0], atol=1e-10, rtol=0)
+
+
+def test_a_stack_adds_memory_and_feedforward_to_what_it_is_given():
+    core = build_core("delta_net", 5, layers=2, width=8, heads=2, feedforward=7).double()
+    x, is_first = torch.randn(T, B, 5, dtype=torch.float64), torch.zeros(T, B, dtype=torch.bool)
+    y, _ = core.unroll(x, core.initial_state(B), is_first)
+    w = core.state_dict()
+    expected = x @ w["embed.weight"].T + w["embed.bias"]
+    for i, block in enumerate(core.blocks):
+        normal = nn.functional.layer_norm(expected, (8,))
+        remembered, _ = block.memory.unroll(normal, block.memory.initial_state(B), is_first)
+        expected = expected + remembered @ w[f"blocks.{i}.project.weight"].T
+        normal, layer = nn.functional.layer_norm(expected, (8,)), f"blocks.{i}.feedforward."
+        hidden = (normal @ w[layer + "1.weight"].T + w[layer + "1.bias"]).clamp(min=0)
+        expected = expected + hidden @ w[layer + "3.weight"].T + w[layer + "3.bias"]
+    torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)

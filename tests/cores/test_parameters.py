@@ -1,0 +1,148 @@
+"""Cores as published: sizes counted by hand, feature maps, initialisation; and bad options."""
+
+import pytest
+
+from agents.network import Network, NetworkConfig, count_parameters
+from cores import CORES, build_core, core_kind
+
+ACTIONS, FEATURES = 18, 256
+CORE_INPUT = FEATURES + 1  # the reward
+
+
+def convolution(channels_in: int, channels: int) -> int:
+    return channels_in * channels * 3 * 3 + channels
+
+
+def linear(size_in: int, size: int) -> int:
+    return size_in * size + size
+
+
+STEM = (
+    (convolution(4, 16) + 4 * convolution(16, 16))
+    + (convolution(16, 32) + 4 * convolution(32, 32))
+    + (convolution(32, 32) + 4 * convolution(32, 32))
+    + linear(32 * 11 * 11, FEATURES)
+)
+
+
+def heads(size: int) -> int:
+    return linear(size, ACTIONS) + linear(size, 1)
+
+
+def stack(memory: int, width: int = 128, layers: int = 2) -> int:
+    """`memory`: parameters of one layer's memory, its slow net included."""
+    norm, project = 2 * width, width * width
+    feedforward = norm + linear(width, 512) + linear(512, width)
+    blocks = layers * (norm + memory + project + feedforward)
+    return STEM + linear(CORE_INPUT, width) + blocks + heads(width)
+
+
+BY_HAND = {
+    "feedforward": STEM + heads(CORE_INPUT),
+    "lstm": STEM + 4 * 256 * (CORE_INPUT + 256 + 2) + heads(256),
+    "lt": stack(128 * 4 * (3 * 32)),
+    "delta_net": stack(128 * 4 * (3 * 32 + 1)),
+    "rdn": stack(128 * 4 * (3 * 32 + 1) + 4 * (3 * 32 * 32 + 32)),
+    "rdn_large": stack(256 * 8 * (3 * 32 + 1) + 8 * (3 * 32 * 32 + 32), width=256, layers=4),
+    "delta_rnn": stack(128 * 4 * (5 * 32 + 2)),
+    "srwm": stack(8 * 16 * (3 * 16 + 4)),
+}
+PUBLISHED = {  # millions; Irie et al. 2021, appendix C
+    "feedforward": 1.094,
+    "lstm": 1.621,
+    "lt": 1.520,
+    "delta_net": 1.521,
+    "rdn": 1.546,
+    "delta_rnn": 1.588,
+}
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_parameter_count_is_the_architectures(name):
+    config = NetworkConfig(frame_shape=(4, 84, 84), num_actions=ACTIONS, core=name)
+    assert count_parameters(Network(config)) == BY_HAND[name]
+
+
+def test_the_count_by_hand_is_the_published_one():
+    assert BY_HAND["feedforward"] == 1_094_134
+    assert BY_HAND["lstm"] == 1_621_475
+    assert {name: int(BY_HAND[name] / 1e3 + 0.5) / 1e3 for name in PUBLISHED} == PUBLISHED
+    assert round(BY_HAND["rdn_large"] / 1e6, 1) == 3.4
+
+
+def test_published_feature_maps():
+    maps = {n: k.config.feature_map for n, k in CORES.items() if "feature_map" in k.options()}
+    assert maps == {
+        "lt": "elu_sum",
+        "delta_net": "elu_sum",
+        "rdn": "softmax",
+        "rdn_large": "softmax",
+        "delta_rnn": "softmax",
+        "srwm": "softmax",
+    }
+
+
+@pytest.mark.parametrize("part", ["query", "key", "value", "strength"])
+def test_recurrent_weights_begin_normal_with_one_over_the_root_of_the_head_size(part):
+    memory = build_core("rdn", 3, layers=1, width=512, heads=8).blocks[0].memory
+    weights = getattr(memory, f"recurrent_{part}")  # 8 x 64 x 64, or 8 x 64
+    standard_error = 1 / 8 / weights.numel() ** 0.5
+    assert abs(weights.mean()) < 4 * standard_error
+    assert abs(weights.std() - 1 / 8) < 4 * standard_error
+
+
+def test_self_referential_weights_begin_normal_with_mean_zero():
+    weights = build_core("srwm", 3, layers=1, width=512, heads=8).blocks[0].memory.initial_weights
+    for columns in weights.split([64, 64, 64, 4], -1):
+        standard_error = 1 / 8 / columns.numel() ** 0.5
+        assert abs(columns.mean()) < 4 * standard_error
+        assert abs(columns.std() - 1 / 8) < 4 * standard_error
+
+
+def test_slow_net_and_output_projection_have_no_bias():
+    block = build_core("delta_net", 3, width=8, heads=2).blocks[0]
+    assert block.memory.slow_net.project.bias is None
+    assert block.project.bias is None
+
+
+def message(error) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+def test_unknown_core_lists_the_known():
+    with pytest.raises(ValueError, match="'gru'") as error:
+        core_kind("gru")
+    assert all(name in message(error) for name in CORES)
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_unknown_option_lists_the_known(name):
+    with pytest.raises(ValueError, match="'depth'") as error:
+        build_core(name, 3, depth=2)
+    assert all(option in message(error) for option in CORES[name].options() or ["none"])
+
+
+def test_width_that_the_heads_do_not_divide():
+    with pytest.raises(ValueError, match="width 10 cannot be split into 4 heads") as error:
+        build_core("rdn", 3, width=10)
+    assert message(error)
+
+
+def test_unknown_feature_map_lists_the_known():
+    with pytest.raises(ValueError, match="'relu'") as error:
+        build_core("lt", 3, feature_map="relu")
+    assert "softmax, elu_sum, elu, identity" in message(error)
+
+
+@pytest.mark.parametrize("option", ["layers", "width", "heads", "feedforward"])
+def test_sizes_are_at_least_one(option):
+    with pytest.raises(ValueError, match=f"'{option}' must be at least 1, not 0") as error:
+        build_core("rdn", 3, **{option: 0})
+    assert message(error)
+
+
+def test_default_configs_are_not_shared_between_cores():
+    build_core("rdn", 3, width=8, heads=2)
+    assert build_core("rdn", 3).output_size == 128
