@@ -1,0 +1,103 @@
+"""What the actor chooses: the most probable action, or one drawn from the policy."""
+
+import numpy as np
+import pytest
+import torch
+
+import envs
+from agents.actor import Actor
+from agents.network import Network, NetworkConfig
+
+PI = torch.tensor([0.1, 0.6, 0.3])
+
+
+def fixed_policy(core: str = "feedforward") -> Network:
+    """Plays by PI whatever it sees."""
+    net = Network(NetworkConfig(frame_shape=(4,), num_actions=3, core=core))
+    with torch.no_grad():
+        net.policy.weight.zero_()
+        net.policy.bias.copy_(PI.log())
+    return net
+
+
+def actor(count: int = 8, **options) -> Actor:
+    return Actor(fixed_policy(), envs.make("TMaze", count), **options)
+
+
+def test_greedy_takes_the_most_probable():
+    decision = actor(greedy=True).step()
+    assert (decision.action == 1).all()
+
+
+def test_sampling_follows_the_policy():
+    count, length = 500, 20
+    player = actor(count, generator=torch.Generator().manual_seed(3))
+    actions = player.collect(length).rollout.action
+    frequency = torch.bincount(actions.flatten(), minlength=3) / actions.numel()
+    standard_error = (PI * (1 - PI) / actions.numel()).sqrt()
+    assert ((frequency - PI).abs() < 4 * standard_error).all()
+
+
+def test_rows_and_streams_are_drawn_independently():
+    actions = actor(500, generator=torch.Generator().manual_seed(3)).collect(20).rollout.action
+    agreement = (0.1**2 + 0.6**2 + 0.3**2, 4 * (0.46 * 0.54 / 9500) ** 0.5)
+    assert abs((actions[1:] == actions[:-1]).float().mean() - agreement[0]) < agreement[1]
+    assert abs((actions[:, 1:] == actions[:, :-1]).float().mean() - agreement[0]) < agreement[1]
+
+
+def test_a_generator_decides_the_actions_and_leaves_torchs_own_alone():
+    def actions(seed: int):
+        return actor(generator=torch.Generator().manual_seed(seed)).collect(20).rollout.action
+
+    one = actions(1)
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    player = actor(generator=torch.Generator().manual_seed(1))
+    torch.manual_seed(5)
+    again = player.collect(20).rollout.action
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(one, again)
+    assert not torch.equal(one, actions(2))
+
+
+def test_without_a_generator_torchs_own_is_drawn_from():
+    def actions(seed: int):
+        player = actor()
+        torch.manual_seed(seed)
+        return player.collect(20).rollout.action
+
+    assert torch.equal(actions(1), actions(1))
+    assert not torch.equal(actions(1), actions(2))
+
+
+def test_the_environment_gets_the_decision_and_the_actor_remembers_it():
+    taken = []
+    games = envs.make("TMaze", 8)
+    player = Actor(fixed_policy(), games, generator=torch.Generator().manual_seed(0))
+    step = games.step
+    games.step = lambda action: taken.append(action.copy()) or step(action)
+    decisions = [player.step() for _ in range(5)]
+    np.testing.assert_array_equal(np.stack(taken), torch.stack([d.action for d in decisions]))
+    assert torch.equal(player.last_action, decisions[-1].action)
+
+
+def test_a_decision_holds_the_policy_and_value_of_the_row_it_answers():
+    player = actor()
+    row = player.row
+    frame, reward = torch.from_numpy(row.frame)[None], torch.from_numpy(row.reward)[None]
+    decision = player.step()
+    first, action = torch.ones(1, 8, dtype=torch.bool), torch.zeros(1, 8, dtype=torch.int64)
+    with torch.no_grad():
+        output, _ = player.network(frame, reward, first, action, player.network.initial_state(8))
+    torch.testing.assert_close(decision.policy_logits, output.policy_logits[0])
+    torch.testing.assert_close(decision.value, output.value[0])
+
+
+@pytest.mark.parametrize("core", ["lstm", "rdn"])
+def test_acting_builds_no_graph(core):
+    player = Actor(fixed_policy(core), envs.make("TMaze", 2))
+    rollout = player.collect(3).rollout
+    assert not any(tensor.requires_grad for tensor in rollout[:-1])
+    state = player.state if core == "lstm" else player.state[0]
+    assert not any(tensor.requires_grad for tensor in state)

@@ -1,0 +1,216 @@
+"""The learner's step against the formulas: loss, micro-batches, clipping, RMSprop, schedule."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+import envs
+from agents.actor import Actor
+from agents.learner import Learner, LearnerConfig
+from agents.network import Network, NetworkConfig
+from agents.rollout import Rollout
+from agents.vtrace import vtrace
+from cores import CORES
+
+T, B = 7, 6
+
+
+def network(core: str = "rdn") -> Network:
+    tiny = {"layers": 1, "width": 8, "heads": 2, "feedforward": 8}
+    options = tuple((key, tiny[key]) for key in CORES[core].options() if key in tiny)
+    return Network(
+        NetworkConfig(frame_shape=(4,), num_actions=3, core=core, core_options=options)
+    ).double()
+
+
+def rollout_of(net: Network) -> Rollout:
+    """From the middle of short mazes, off-policy, with rewards out of [-1, 1] and resets."""
+    torch.manual_seed(5)
+    actor = Actor(net, envs.make("TMaze", B, seed=1, options={"corridor": 1}))
+    actor.collect(9)
+    rollout = actor.collect(T).rollout
+    assert rollout.is_first[1:].any()
+    other_logits = rollout.policy_logits + torch.randn(T, B, 3)
+    return rollout._replace(policy_logits=other_logits, reward=4 * torch.randn(T + 1, B).double())
+
+
+def gradients(net: Network) -> list[Tensor]:
+    return [parameter.grad.clone() for parameter in net.parameters()]
+
+
+def updated(net: Network, rollout: Rollout, **options) -> tuple[Network, dict[str, Tensor]]:
+    """A copy of the network after one update; its gradients are still there."""
+    net = copy.deepcopy(net)
+    return net, Learner(net, LearnerConfig(**options)).update(rollout)
+
+
+def literal_losses(net: Network, r: Rollout, clip: bool = True) -> dict[str, Tensor]:
+    """The sums over rows and streams, with the default costs, row by row."""
+    output, _ = net(r.frame, r.reward, r.is_first, r.last_action, r.initial_state)
+    log_pi, log_mu = output.policy_logits.log_softmax(-1), r.policy_logits.log_softmax(-1)
+    taken = torch.nn.functional.one_hot(r.action, 3)
+    reward = r.reward[1:].clamp(-1, 1) if clip else r.reward[1:]
+    targets = vtrace(
+        log_rho=((log_pi[:-1] - log_mu) * taken).sum(-1),
+        discount=(~r.is_first[1:]).double() * 0.99,
+        reward=reward,
+        value=output.value[:-1],
+        bootstrap_value=output.value[-1],
+    )
+    policy = -((log_pi[:-1] * taken).sum(-1) * targets.advantages).sum()
+    baseline = 0.5 * 0.5 * ((targets.value_targets - output.value[:-1]) ** 2).sum()
+    entropy = 0.01 * (log_pi.exp() * log_pi)[:-1].sum()
+    return {
+        "total_loss": policy + baseline + entropy,
+        "pg_loss": policy,
+        "baseline_loss": baseline,
+        "entropy_loss": entropy,
+    }
+
+
+@pytest.mark.parametrize(("reduction", "scale"), [("sum", 1), ("mean", 1 / (T * B))])
+@pytest.mark.parametrize(("reward_clipping", "clip"), [("abs_one", True), ("none", False)])
+def test_losses_and_gradient_are_the_formulas(reduction, scale, reward_clipping, clip):
+    net = network()
+    rollout = rollout_of(net)
+    expected = literal_losses(net, rollout, clip)
+    grads = torch.autograd.grad(expected["total_loss"] * scale, list(net.parameters()))
+    options = {"reduction": reduction, "reward_clipping": reward_clipping}
+    after, logs = updated(net, rollout, **options, grad_norm_clipping=1e9)
+    for name, loss in expected.items():
+        torch.testing.assert_close(logs[name], loss.detach() * scale, atol=1e-10, rtol=0)
+    for actual, wanted in zip(gradients(after), grads, strict=True):
+        torch.testing.assert_close(actual, wanted, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("width", [1, 4, B + 5])
+@pytest.mark.parametrize("core", ["feedforward", "lstm", "rdn", "srwm"])
+def test_micro_batches_give_the_whole_gradient(core, width, reduction):
+    net = network(core)
+    rollout = rollout_of(net)
+    whole, logs = updated(net, rollout, reduction=reduction)
+    pieces, logs_of_pieces = updated(net, rollout, reduction=reduction, micro_batch=width)
+    for one, other in zip(gradients(whole), gradients(pieces), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-10, rtol=0)
+    for name in logs:
+        torch.testing.assert_close(logs[name], logs_of_pieces[name], atol=1e-10, rtol=0)
+
+
+def norm(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors]).norm()
+
+
+@pytest.mark.parametrize("limit", [0.1, 40.0])
+def test_a_long_gradient_is_cut_to_the_limit_and_keeps_its_direction(limit):
+    net = network()
+    rollout = rollout_of(net)
+    rollout = rollout._replace(reward=rollout.reward * 1000)
+    long, logs = updated(net, rollout, reward_clipping="none", grad_norm_clipping=1e9)
+    cut, cut_logs = updated(net, rollout, reward_clipping="none", grad_norm_clipping=limit)
+    assert norm(gradients(long)) > 40
+    torch.testing.assert_close(norm(gradients(cut)).item(), limit, rtol=1e-6, atol=0)
+    assert logs["gradient_norm"] == cut_logs["gradient_norm"]  # logged as it was before the cut
+    scale = limit / logs["gradient_norm"]
+    for one, other in zip(gradients(long), gradients(cut), strict=True):
+        torch.testing.assert_close(one * scale, other, rtol=1e-6, atol=1e-12)
+
+
+def test_a_short_gradient_is_left_alone_and_forty_is_the_published_limit():
+    net = network()
+    rollout = rollout_of(net)
+    free, logs = updated(net, rollout, reduction="mean", grad_norm_clipping=1e9)
+    limited, _ = updated(net, rollout, reduction="mean")
+    assert logs["gradient_norm"] < LearnerConfig().grad_norm_clipping == 40
+    assert all(map(torch.equal, gradients(free), gradients(limited)))
+
+
+def test_rmsprop_is_the_formula():
+    """Mean of squares without momentum, epsilon beside the root; the published agent's numbers."""
+    net = network()
+    rollout = rollout_of(net)
+    learner = Learner(net, LearnerConfig(total_steps=10 * T * B))
+    squares = [torch.zeros_like(parameter) for parameter in net.parameters()]
+    for update in range(3):
+        before = [parameter.detach().clone() for parameter in net.parameters()]
+        learner.update(rollout)
+        rate = 6e-4 * (1 - update / 10)
+        for i, (old, new) in enumerate(zip(before, net.parameters(), strict=True)):
+            squares[i] = 0.99 * squares[i] + 0.01 * new.grad**2
+            expected = old - rate * new.grad / (squares[i].sqrt() + 0.01)
+            torch.testing.assert_close(new.detach(), expected, atol=1e-12, rtol=0)
+
+
+def test_the_learning_rate_reaches_zero_exactly_at_total_steps():
+    net = network()
+    rollout = rollout_of(net)
+    learner = Learner(net, LearnerConfig(total_steps=4 * T * B, learning_rate=0.5e-3))
+    rates = [learner.learning_rate()]
+    for _ in range(5):
+        learner.update(rollout)
+        rates.append(learner.learning_rate())
+    assert rates == [0.5e-3, 0.375e-3, 0.25e-3, 0.125e-3, 0.0, 0.0]
+    assert (learner.steps, learner.updates) == (5 * T * B, 5)
+    before = copy.deepcopy(net.state_dict())
+    learner.update(rollout)
+    assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
+
+
+def test_a_restored_learner_goes_on_bit_for_bit():
+    net = network()
+    rollout = rollout_of(net)
+    config = LearnerConfig(total_steps=10 * T * B, momentum=0.5)
+    learner = Learner(net, config)
+    learner.update(rollout)
+    saved = copy.deepcopy((net.state_dict(), learner.state_dict()))
+    learner.update(rollout)
+    learner.update(rollout)
+
+    other = network()
+    other.load_state_dict(saved[0])
+    restored = Learner(other, config)
+    restored.load_state_dict(saved[1])
+    restored.update(rollout)
+    restored.update(rollout)
+    assert (restored.steps, restored.updates) == (learner.steps, learner.updates)
+    assert all(map(torch.equal, net.parameters(), other.parameters()))
+
+
+def test_rewards_are_clipped_by_the_learner_and_not_in_the_rollout():
+    net = network()
+    rollout = rollout_of(net)
+    clipped = rollout._replace(reward=rollout.reward.clamp(-1, 1))
+    original = rollout.reward.clone()
+    one, logs = updated(net, rollout)
+    other, logs_of_clipped = updated(net, clipped)
+    assert torch.equal(rollout.reward, original)
+    assert original.abs().max() > 1
+    assert all(map(torch.equal, gradients(one), gradients(other)))
+    assert all(torch.equal(logs[name], logs_of_clipped[name]) for name in logs)
+    _, unclipped = updated(net, rollout, reward_clipping="none")
+    assert unclipped["total_loss"] != logs["total_loss"]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_only_an_episode_that_goes_on_is_bootstrapped(ended):
+    net = network("feedforward")
+    rollout = rollout_of(net)
+    rollout.is_first[-1] = ended
+    other_frame = rollout.frame.clone()
+    other_frame[-1] += 1
+    one, _ = updated(net, rollout)
+    other, _ = updated(net, rollout._replace(frame=other_frame))
+    same = all(map(torch.equal, gradients(one), gradients(other)))
+    assert same == ended
+
+
+@pytest.mark.parametrize("name", ["baseline_cost", "entropy_cost", "discounting"])
+@pytest.mark.parametrize("clip", [None, "rho_clip", "c_clip", "pg_rho_clip"])
+def test_every_number_of_the_config_matters(name, clip):
+    net = network()
+    rollout = rollout_of(net)
+    _, logs = updated(net, rollout)
+    _, changed = updated(net, rollout, **{clip or name: 0.2})
+    assert logs["total_loss"] != changed["total_loss"]
