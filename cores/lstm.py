@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from kernels.lstm.reference import step as lstm_step
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig:
     width: int = 256  # units (Espeholt et al. 2018)
+    forget_bias: float = 0.0  # added to the forget gates' initial bias (Gers et al. 2000)
 
 
 class LSTM(Core):
@@ -27,6 +29,8 @@ class LSTM(Core):
         config = config or LSTMConfig()
         self.input_size, self.output_size = input_size, config.width
         self.cell = nn.LSTMCell(input_size, config.width)
+        with torch.no_grad():
+            self.cell.bias_ih[config.width : 2 * config.width] += config.forget_bias
 
     def initial_state(self, batch_size: int) -> LSTMState:
         zeros = self.cell.weight_hh.new_zeros(batch_size, self.output_size)

@@ -1,6 +1,7 @@
 """Cores as published: sizes counted by hand, feature maps, initialisation; and bad options."""
 
 import pytest
+import torch
 
 from agents.network import Network, NetworkConfig, count_parameters
 from cores import CORES, build_core, core_kind
@@ -97,6 +98,19 @@ def test_self_referential_weights_begin_normal_with_mean_zero():
         standard_error = 1 / 8 / columns.numel() ** 0.5
         assert abs(columns.mean()) < 4 * standard_error
         assert abs(columns.std() - 1 / 8) < 4 * standard_error
+
+
+def test_forget_bias_is_added_to_the_forget_gates_and_to_nothing_else():
+    cells = []
+    for changes in ({}, {"forget_bias": 4.0}):
+        torch.manual_seed(1)
+        cells.append(build_core("lstm", 3, width=5, **changes).cell.state_dict())
+    plain, biased = cells
+    shift = {name: biased[name] - plain[name] for name in plain}
+    expected = torch.zeros(20)
+    expected[5:10] = 4.0  # gates i, f, g, o
+    torch.testing.assert_close(shift.pop("bias_ih"), expected)
+    assert all((tensor == 0).all() for tensor in shift.values())
 
 
 def test_slow_net_and_output_projection_have_no_bias():
