@@ -27,7 +27,7 @@ class RunOptions:
     core: str = "rdn"
     """Memory; `--list-cores` shows them all."""
     core_layers: int | None = None
-    """Residual blocks (default: the core's published value, as for the next four)."""
+    """Residual blocks (default: the core's published value, as for the next five)."""
     core_width: int | None = None
     """Units."""
     core_heads: int | None = None
@@ -36,6 +36,8 @@ class RunOptions:
     """Hidden units of each block's feed-forward network."""
     core_feature_map: str | None = None
     """Of keys and queries: softmax, elu_sum, elu or identity."""
+    core_forget_bias: float | None = None
+    """The LSTM's, added when weights are drawn; long memories want 1 or more."""
     bptt: Literal["full"] | int = "full"
     """Steps that gradients reach back through the core: full, or a number (1: as published)."""
     stem: str = "auto"
@@ -106,7 +108,7 @@ class RunOptions:
         return cls(learner=LearnerConfig(**{name: flat[name] for name in learner_names}), **own)
 
 
-_CORE_OPTIONS = ("layers", "width", "heads", "feedforward", "feature_map")
+_CORE_OPTIONS = ("layers", "width", "heads", "feedforward", "feature_map", "forget_bias")
 
 # What a resumed run may do differently: none of these changes what is computed.
 CHANGEABLE_ON_RESUME = (

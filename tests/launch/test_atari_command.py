@@ -151,7 +151,8 @@ def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     saved = load(tmp_path / "killed" / "model.tar")["step"]
-    assert 0 < saved <= max(logged(tmp_path / "killed")["step"])
+    killed_at = newest_row(tmp_path / "killed")
+    assert 0 < saved <= killed_at
 
     process = subprocess.Popen(
         command("atari.py", "--resume", tmp_path / "killed", "--checkpoint-minutes", 1),
@@ -159,7 +160,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path):
         stderr=subprocess.STDOUT,
         text=True,
     )
-    wait_until(lambda: newest_row(tmp_path / "killed") > saved + 64, process)
+    wait_until(lambda: newest_row(tmp_path / "killed") > killed_at + 64, process)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM, output

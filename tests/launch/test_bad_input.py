@@ -54,7 +54,7 @@ def _stop_at_once():
         (["--env", "Catch", "--env-options", "corridor"], "name=value"),
         (["--env", "Catch", "--env-options", "corridor=3"], "corridor"),
         (["--env", "Catch", "--core-heads", "3"], "128 cannot be split into 3 heads"),
-        (["--env", "Catch", "--core", "lstm", "--core-heads", "4"], "it has: width"),
+        (["--env", "Catch", "--core", "lstm", "--core-heads", "4"], "it has: width, forget_bias"),
         (["--env", "Catch", "--core-feature-map", "relu"], "known: softmax, elu_sum"),
         (["--env", "Catch", "--stem", "resnet"], "use --stem mlp"),
         (["--env", "Catch", "--stem", "vgg"], "known: auto, resnet, shallow, mlp"),
