@@ -205,11 +205,8 @@ def test_columns_slice_everything():
     part = r.columns(1, 3)
     for name in Rollout._fields[:-1]:
         assert torch.equal(getattr(part, name), getattr(r, name)[:, 1:3])
-    for (one, other), (cut, all_cut) in zip(
-        [r.initial_state[0]], [part.initial_state[0]], strict=True
-    ):
-        assert torch.equal(cut, one[1:3])
-        assert torch.equal(all_cut, other[1:3])
+    for cut, whole in zip(part.initial_state[0], r.initial_state[0], strict=True):
+        assert torch.equal(cut, whole[1:3])
     output, _ = model(part.frame, part.reward, part.is_first, part.last_action, part.initial_state)
     T = len(part.action)
     torch.testing.assert_close(output.policy_logits[:T], part.policy_logits, atol=1e-12, rtol=0)
