@@ -75,7 +75,7 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
         if option not in kind.options():
             have = ", ".join(kind.options()) or "none"
             raise ValueError(f"core {name!r} has no option {option!r}; it has: {have}")
-        if isinstance(value, int) and value < 1:
+        if isinstance(getattr(kind.config, option), int) and value < 1:
             raise ValueError(f"core option {option!r} must be at least 1, not {value}")
     return kind.build(input_size, replace(kind.config, **changes))
 

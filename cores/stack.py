@@ -26,7 +26,9 @@ class StackConfig:
     width: int = 128  # model width; heads * head size
     heads: int = 4  # fast-weight matrices per layer
     feedforward: int = 512  # hidden units of each block's feed-forward network
-    feature_map: str = "softmax"  # of keys and queries: softmax, elu_sum, elu or identity
+    # Of keys and queries: softmax, elu_sum, elu or identity. Delta rules want the first two, whose
+    # keys sum to one. The softmax of a fast RNN's last output and of SRWM's input are not meant.
+    feature_map: str = "softmax"
 
 
 class Block(Core):
@@ -84,17 +86,21 @@ class Stack(Core):
         return tuple(block.initial_state(batch_size) for block in self.blocks)
 
     def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
-        x, states = self.embed(x), []
-        for block, block_state in zip(self.blocks, state, strict=True):
-            x, block_state = block.step(x, block_state)
-            states.append(block_state)
-        return x, tuple(states)
+        return self._through(x, state, lambda block, y, block_state: block.step(y, block_state))
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], tuple]:
-        x, states = self.embed(x), []
+        def unroll(block: Block, y: Tensor, block_state: State) -> tuple[Tensor, State]:
+            return block.unroll(y, block_state, is_first)
+
+        return self._through(x, state, unroll)
+
+    def _through(
+        self, x: Tensor, state: tuple, apply: Callable[..., tuple[Tensor, State]]
+    ) -> tuple[Tensor, tuple]:
+        y, states = self.embed(x), []
         for block, block_state in zip(self.blocks, state, strict=True):
-            x, block_state = block.unroll(x, block_state, is_first)
+            y, block_state = apply(block, y, block_state)
             states.append(block_state)
-        return x, tuple(states)
+        return y, tuple(states)
