@@ -47,7 +47,8 @@ def unroll_truncated(
     """`core.unroll` whose gradient reaches back at most `bptt` steps; None lets it reach all.
 
     The unroll is cut into pieces of `bptt` steps and the state detached before each, the first
-    included. One step is how the published fast-weight agents were trained: each step learns from its own write only.
+    included. One step is how the published fast-weight agents were trained: each step learns from
+    its own write only.
     """
     if bptt is None or bptt >= x.shape[0]:
         return core.unroll(x, state, is_first)
