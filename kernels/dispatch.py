@@ -1,22 +1,31 @@
 """Which implementation of a recurrence runs: one `Operation` an op, one name a backend.
 
-`auto` takes the fastest backend that can do the call. A backend is forced for a whole process by
-the environment variable FASTWEIGHTS_BACKEND, for a block of code by `with backend("reference"):`.
+`auto` takes the fastest backend that can do the call, and says so once where that is not the
+device's own kernel. A backend is forced for a whole process by the environment variable
+FASTWEIGHTS_BACKEND, for a block of code by `with backend("reference"):`.
 """
 
+import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
-ENVIRONMENT_VARIABLE = "FASTWEIGHTS_BACKEND"
+from kernels.signature import Signature, Sizes
 
+BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
+FASTEST_FIRST = ("cuda", "cpu", "chunked", "reference")
+ENVIRONMENT_VARIABLE = "FASTWEIGHTS_BACKEND"
+# Below this many steps the chunked form is no faster than the loop.
+SHORTEST_CHUNKED_UNROLL = 8
+
+log = logging.getLogger("fastweights")
 _forced: ContextVar[str | None] = ContextVar("forced_backend", default=None)
 
 
@@ -42,6 +51,31 @@ def requested_backend() -> str:
     return _forced.get() or check_backend(os.environ.get(ENVIRONMENT_VARIABLE) or "auto")
 
 
+class Backend(Protocol):
+    """One way to run an operation, on tensors in the order of `Signature.arguments`."""
+
+    def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
+        """Why a call cannot run here, in one line; None if it can."""
+
+    def run(self, tensors: Sequence[Tensor], options: Sequence[Any]) -> Sequence[Tensor]:
+        """y and the final state's tensors, differentiable."""
+
+
+@dataclass(frozen=True)
+class PyTorch:
+    """A backend of plain tensor operations: any device, any size, any number of derivatives."""
+
+    signature: Signature
+    law: Callable[..., tuple[Tensor, Any]]
+
+    def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
+        return None
+
+    def run(self, tensors: Sequence[Tensor], options: Sequence[Any]) -> Sequence[Tensor]:
+        y, state = self.law(*self.signature.unflatten(tensors, options))
+        return y, *state
+
+
 @dataclass(frozen=True)
 class Operation:
     """A recurrence over [T, B, ...] inputs with `is_first` and a state, in one or more backends.
@@ -50,22 +84,61 @@ class Operation:
     the state's dtype (float32 in training, float64 in gradient checks), inside autocast too.
     """
 
-    name: str
-    reference: Callable[..., tuple[Tensor, Any]]
-    fast: dict[str, Callable[..., tuple[Tensor, Any]]] = field(default_factory=dict)
+    signature: Signature
+    backends: dict[str, Backend] = field(default_factory=dict)
 
-    def implementation(self) -> Callable[..., tuple[Tensor, Any]]:
-        """The implementation that a call would take now."""
+    @property
+    def name(self) -> str:
+        return self.signature.name
+
+    def choose(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str:
+        """The name of the backend that such a call takes now."""
         wanted = requested_backend()
-        if wanted == "reference":
-            return self.reference
-        if wanted == "auto":
-            return next(iter(self.fast.values()), self.reference)
-        if wanted not in self.fast:
-            have = ", ".join(["auto", "reference", *self.fast])
-            raise ValueError(f"{self.name} has no backend {wanted!r}; it has: {have}")
-        return self.fast[wanted]
+        if wanted != "auto":
+            return self._forced(wanted, device, dtype, sizes)
+        slower_because = None
+        for name in FASTEST_FIRST:
+            if name not in self.backends:
+                reason = f"it has no {name} kernel"
+            elif name == "chunked" and sizes["T"] < SHORTEST_CHUNKED_UNROLL:
+                continue
+            else:
+                reason = self.backends[name].why_not(device, dtype, sizes)
+            if reason is None:
+                break
+            if name == device.type:
+                slower_because = reason
+        if slower_because:
+            _say_once(f"{self.name} runs on the slower {name} backend: {slower_because}")
+        return name
 
-    def __call__(self, *inputs: Any, **options: Any) -> tuple[Tensor, Any]:
-        with torch.autocast(inputs[0].device.type, enabled=False):
-            return self.implementation()(*inputs, **options)
+    def _forced(self, name: str, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str:
+        if name not in self.backends:
+            have = ", ".join(["auto", *self.backends])
+            raise ValueError(f"{self.name} has no backend {name!r}; it has: {have}")
+        reason = self.backends[name].why_not(device, dtype, sizes)
+        if reason:
+            raise ValueError(f"{self.name} cannot run on the {name} backend: {reason}")
+        return name
+
+    def __call__(self, *args: Any, **options: Any) -> tuple[Tensor, Any]:
+        tensors, chosen = self.signature.flatten(args, options)
+        device = tensors[0].device
+        if torch.is_autocast_enabled(device.type):
+            with torch.autocast(device.type, enabled=False):
+                return self._run(tensors, chosen, device)
+        return self._run(tensors, chosen, device)
+
+    def _run(
+        self, tensors: list[Tensor], options: list[Any], device: torch.device
+    ) -> tuple[Tensor, Any]:
+        sizes = self.signature.check(tensors)
+        dtype = torch.float64 if tensors[-1].dtype is torch.float64 else torch.float32
+        tensors = [t if t.dtype in (dtype, torch.bool) else t.to(dtype) for t in tensors]
+        y, *state = self.backends[self.choose(device, dtype, sizes)].run(tensors, options)
+        return y, self.signature.make_state(state)
+
+
+@cache
+def _say_once(line: str) -> None:
+    log.warning(line)

@@ -1,7 +1,19 @@
 from kernels.delta_rnn import reference
 from kernels.delta_rnn.reference import DeltaRNNState
-from kernels.dispatch import Operation
+from kernels.operation import build_operation
 
-delta_rnn = Operation("delta_rnn", reference.unroll)
+delta_rnn = build_operation(
+    "delta_rnn",
+    reference.unroll,
+    saved={
+        "error": "T B H V",
+        "recurrent_error": "T B H V",
+        "recurrent_query": "T B H V",
+        "output": "T B H V",
+        "final": "B H K V",
+        "final_recurrent": "B H V V",
+    },
+    options={"version": ("A", "B")},
+)
 
 __all__ = ["DeltaRNNState", "delta_rnn"]

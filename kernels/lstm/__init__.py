@@ -1,7 +1,17 @@
-from kernels.dispatch import Operation
 from kernels.lstm import reference
 from kernels.lstm.reference import LSTMState
+from kernels.operation import build_operation
 
-lstm = Operation("lstm", reference.unroll)
+lstm = build_operation(
+    "lstm",
+    reference.unroll,
+    saved={
+        "gates": "T B 4*D",
+        "hidden_before": "T B D",
+        "cell_before": "T B D",
+        "cell": "T B D",
+    },
+    head_axes=(),
+)
 
 __all__ = ["LSTMState", "lstm"]

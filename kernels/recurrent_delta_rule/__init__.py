@@ -1,7 +1,20 @@
-from kernels.dispatch import Operation
+from kernels.feature_maps import FEATURE_MAPS
+from kernels.operation import build_operation
 from kernels.recurrent_delta_rule import reference
 from kernels.recurrent_delta_rule.reference import RecurrentDeltaRuleState, RecurrentWeights
 
-recurrent_delta_rule = Operation("recurrent_delta_rule", reference.unroll)
+recurrent_delta_rule = build_operation(
+    "recurrent_delta_rule",
+    reference.unroll,
+    saved={
+        "heard": "T B H V",  # tanh(y_{t-1})
+        "query": "T B H K",
+        "key": "T B H K",
+        "strength": "T B H",
+        "error": "T B H V",
+        "final": "B H K V",
+    },
+    options={"feature_map": tuple(FEATURE_MAPS)},
+)
 
 __all__ = ["RecurrentDeltaRuleState", "RecurrentWeights", "recurrent_delta_rule"]

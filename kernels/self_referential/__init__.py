@@ -1,7 +1,20 @@
-from kernels.dispatch import Operation
+from kernels.feature_maps import FEATURE_MAPS
+from kernels.operation import build_operation
 from kernels.self_referential import reference
 from kernels.self_referential.reference import SelfReferentialState
 
-self_referential = Operation("self_referential", reference.unroll)
+self_referential = build_operation(
+    "self_referential",
+    reference.unroll,
+    saved={
+        "query": "T B H D",
+        "key": "T B H D",
+        "strengths": "T B H 4",
+        "difference": "T B H 3*D+4",  # W^T (q - k)
+        "final": "B H D 3*D+4",
+    },
+    head_axes=("D",),
+    options={"feature_map": tuple(FEATURE_MAPS)},
+)
 
 __all__ = ["SelfReferentialState", "self_referential"]

@@ -1,0 +1,112 @@
+"""Compiles a kernel's `cpu.cpp` on first use with the system's compiler, and keeps the result.
+
+One build is one operation, one scalar type and one padded head size: about a second. It is cached
+under FASTWEIGHTS_CACHE (or the user's cache folder) by everything that it depends on: sources,
+compiler, flags. Nothing is compiled at import; nothing needs Python's or torch's headers.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+
+KERNELS = Path(__file__).parent
+HEADERS = KERNELS / "include"
+COMPILERS = ("c++", "g++", "clang++")
+VECTOR_FLAGS = {
+    "AVX512": ("-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mavx2", "-mfma"),
+    "AVX2": ("-mavx2", "-mfma"),
+}
+
+
+class BuildError(RuntimeError):
+    """This machine cannot build the kernel; the message is one line that says why."""
+
+
+@cache
+def compiler() -> str:
+    """The path of the C++ compiler: $CXX, or the first of the usual names."""
+    chosen = os.environ.get("CXX")
+    for name in (chosen,) if chosen else COMPILERS:
+        path = shutil.which(name)
+        if path:
+            return path
+    wanted = f"$CXX ({chosen})" if chosen else ", ".join(COMPILERS)
+    raise BuildError(f"no C++ compiler found (looked for {wanted})")
+
+
+@cache
+def compiler_version(path: str) -> str:
+    return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def vector_flags(capability: str | None = None) -> tuple[str, ...]:
+    """The flags for this processor, as torch sees it (ATEN_CPU_CAPABILITY lowers it)."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return ()
+    return VECTOR_FLAGS.get(capability or torch.backends.cpu.get_cpu_capability(), ())
+
+
+def cache_folder() -> Path:
+    chosen = os.environ.get("FASTWEIGHTS_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastweights"
+
+
+@cache
+def library(source: Path, scalar: str, lanes: int, capability: str | None = None) -> ctypes.CDLL:
+    """The kernel, built if it is not in the cache yet; raises `BuildError`."""
+    flags = [
+        *("-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
+        *vector_flags(capability),
+        *(f"-DFASTWEIGHTS_SCALAR={scalar}", f"-DFASTWEIGHTS_LANES={lanes}", f"-I{HEADERS}"),
+    ]
+    built = cache_folder() / f"{source.parent.name}-{scalar}-{lanes}-{_key(source, flags)}.so"
+    if not built.exists():
+        _build(source, flags, built)
+    return ctypes.CDLL(str(built))
+
+
+def _key(source: Path, flags: list[str]) -> str:
+    digest = hashlib.sha256()
+    for part in (source, *sorted(HEADERS.glob("*.h"))):
+        digest.update(part.read_bytes())
+    described = [compiler(), compiler_version(compiler()), platform.platform(), *flags]
+    digest.update("\n".join(described).encode())
+    return digest.hexdigest()[:16]
+
+
+def _build(source: Path, flags: list[str], built: Path) -> None:
+    """Writes beside the final name and renames: processes that start together do not collide."""
+    try:
+        built.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(suffix=".so", dir=built.parent)
+    except OSError as error:
+        raise BuildError(f"cannot write to the kernel cache {built.parent}: {error}") from error
+    os.close(handle)
+    try:
+        command = [compiler(), *flags, str(source), "-o", name]
+        # clang on macOS has no OpenMP: then the kernel runs on one thread.
+        attempts = [_run([*command, "-fopenmp"]), ""]
+        if attempts[0] and (problem := _run(command)):
+            raise BuildError(f"{Path(command[0]).name} failed on {source.name}: {problem}")
+        Path(name).replace(built)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _run(command: list[str]) -> str:
+    """Runs a compiler; the first line that reports an error, or nothing if all went well."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode == 0:
+        return ""
+    lines = result.stderr.splitlines() or [f"exit status {result.returncode}"]
+    return next((line for line in lines if "error" in line), lines[0])

@@ -1,0 +1,20 @@
+from kernels.delta_lstm import reference
+from kernels.delta_lstm.reference import DeltaLSTMState
+from kernels.operation import build_operation
+
+delta_lstm = build_operation(
+    "delta_lstm",
+    reference.unroll,
+    saved={
+        "error": "T B H 3 V",
+        "recurrent_error": "T B H 3 V",
+        "recurrent_query": "T B H V",
+        "gates": "T B H 3 V",
+        "cell_before": "T B H V",
+        "final": "B H 3 K V",
+        "final_recurrent": "B H 3 V V",
+    },
+    options={"version": ("A", "B", "C", "D")},
+)
+
+__all__ = ["DeltaLSTMState", "delta_lstm"]

@@ -1,0 +1,85 @@
+// How Python's call arrives: one array of 64-bit integers, read in order (kernels/cpu_call.py).
+#pragma once
+#include <cstdint>
+#include <memory>
+
+namespace fastweights {
+
+// A tensor as pointer and strides (in elements). A null tensor is one that nobody asked for.
+template <class T>
+struct Tensor {
+  T* data;
+  const int64_t* stride;
+
+  explicit operator bool() const { return data != nullptr; }
+
+  template <class... Index>
+  T* at(Index... index) const {
+    const int64_t indices[] = {int64_t(index)...};
+    int64_t offset = 0;
+    for (size_t i = 0; i < sizeof...(index); i++) offset += indices[i] * stride[i];
+    return data + offset;
+  }
+};
+
+class Call {
+ public:
+  explicit Call(const int64_t* values) : next_(values) {}
+
+  int64_t integer() { return *next_++; }
+
+  template <class T>
+  Tensor<T> tensor() {
+    int64_t rank = *next_++;
+    T* data = reinterpret_cast<T*>(*next_++);
+    Tensor<T> result{data, next_};
+    next_ += rank;
+    return result;
+  }
+
+ private:
+  const int64_t* next_;
+};
+
+// Each iteration writes only what is its own: the result is the same for any number of threads.
+template <class Body>
+void parallel_for(int64_t count, int64_t threads, Body body) {
+#pragma omp parallel for schedule(static) num_threads(int(threads)) if (threads > 1)
+  for (int64_t n = 0; n < count; n++) body(n);
+}
+
+// A thread's working memory, kept between calls.
+template <class Space>
+Space& workspace() {
+  static thread_local std::unique_ptr<Space> space(new Space);
+  return *space;
+}
+
+// A build is for one scalar type and one padded head size: what nobody calls is not compiled.
+#ifndef FASTWEIGHTS_SCALAR
+#define FASTWEIGHTS_SCALAR float
+#endif
+#ifndef FASTWEIGHTS_LANES
+#define FASTWEIGHTS_LANES 32
+#endif
+using T = FASTWEIGHTS_SCALAR;
+constexpr int P = FASTWEIGHTS_LANES;
+
+#define FW_EXPORT extern "C" __attribute__((visibility("default")))
+
+// The sizes that most kernels are called with, and how many threads they may use.
+struct Sizes {
+  int64_t time, batch, heads, keys, values, threads;
+
+  explicit Sizes(Call& call)
+      : time(call.integer()), batch(call.integer()), heads(call.integer()), keys(call.integer()),
+        values(call.integer()), threads(call.integer()) {}
+
+  // Calls body(b, h) for every batch column and head.
+  template <class Body>
+  void for_each_head(Body body) const {
+    parallel_for(batch * heads, threads, [&](int64_t n) { body(n / heads, n % heads); });
+  }
+};
+
+}  // namespace fastweights

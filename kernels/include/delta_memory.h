@@ -1,0 +1,161 @@
+// A matrix written by the delta rule, forward and backward: the cell that delta_rule,
+// recurrent_delta_rule, delta_rnn and delta_lstm are built of.
+//
+//   e = v - W_{t-1}^T k,  u = beta e,  W_t = W_{t-1} + k u^T,  y = W_t^T q
+//
+// Derivation of the adjoint: kernels/delta_rule/backward.md.
+#pragma once
+#include "elementwise.h"
+#include "matrix.h"
+
+namespace fastweights {
+
+template <class T, int P>
+struct DeltaMemory {
+  using R = Row<T, P>;
+  Matrix<T, P> weights;  // lanes are values, rows are keys; lacks the pending write
+  R pending_key, pending_value;
+  int64_t keys, values;
+
+  void start(const T* from, int64_t row_stride, int64_t key_size, int64_t value_size) {
+    keys = key_size, values = value_size;
+    weights.load(from, keys, values, row_stride);
+    pending_key = pending_value = R::fill(T(0));
+  }
+
+  void forget() {
+    weights.clear(keys);
+    pending_key = pending_value = R::fill(T(0));
+  }
+
+  // W_t^T q, the pass over the matrix taken before W_t is written: W_{t-1}^T q + u (k . q).
+  FW_INLINE R step(const R& q, const R& k, const R& v, T beta, R& error) {
+    R old, answer;
+    sweep<T, P, 1, 2>(weights.row, keys, {{{pending_key.data(), pending_value}}},
+                      {{{k.data(), &old}, {q.data(), &answer}}});
+    error = v - old;
+    pending_key = k;
+    pending_value = beta * error;
+    return answer + dot(k, q) * pending_value;
+  }
+
+  // The sum rule: as above with u = v.
+  FW_INLINE R add(const R& q, const R& k, const R& v) {
+    R answer;
+    sweep<T, P, 1, 1>(weights.row, keys, {{{pending_key.data(), pending_value}}},
+                      {{{q.data(), &answer}}});
+    pending_key = k;
+    pending_value = v;
+    return answer + dot(k, q) * v;
+  }
+
+  void finish(T* to, int64_t row_stride) {
+    weights.write(keys, pending_key, pending_value);
+    pending_key = pending_value = R::fill(T(0));
+    weights.store(to, keys, values, row_stride);
+  }
+};
+
+template <class T, int P>
+struct Written {  // what one step added: key value^T
+  Row<T, P> key, value;
+};
+
+// The first row of the segment that ends before `end`: the last reset before it, or 0.
+template <class IsFirst>
+int64_t segment_start(int64_t end, IsFirst is_first) {
+  int64_t begin = end - 1;
+  while (begin > 0 && !is_first(begin)) begin--;
+  return begin;
+}
+
+template <class T, int P>
+struct DeltaGradients {
+  Row<T, P> q, k, v;
+  T beta;
+};
+
+template <class T, int P>
+struct DeltaAdjoint {
+  using R = Row<T, P>;
+  Matrix<T, P> weights;       // W_t transposed: lanes are keys, rows are values
+  Matrix<T, P> grad;          // dW: lanes are values, rows are keys; lacks the pending write
+  Matrix<T, P> grad_flipped;  // dW transposed: what needs sums along values reads it here
+  R pending_key, pending_value;
+  int64_t keys, values;
+
+  void start(const T* final_weights, int64_t row_stride, const T* final_grad, int64_t grad_stride,
+             int64_t key_size, int64_t value_size) {
+    keys = key_size, values = value_size;
+    weights.load_transposed(final_weights, values, keys, row_stride);
+    grad.load(final_grad, keys, values, grad_stride);
+    grad_flipped.load_transposed(final_grad, values, keys, grad_stride);
+    pending_key = pending_value = R::fill(T(0));
+  }
+
+  // Going back over the reset before row t: nothing before it has a gradient from after it, and the
+  // weights are again what the earlier segment left: its first weights and its writes, one by one.
+  template <class IsFirst, class WriteAt>
+  void cross_reset(int64_t t, IsFirst is_first, const T* initial, int64_t row_stride,
+                   WriteAt write_at) {
+    grad.clear(keys);
+    grad_flipped.clear(values);
+    pending_key = pending_value = R::fill(T(0));
+    if (t == 0) return;
+    int64_t begin = segment_start(t, is_first);
+    if (is_first(begin))
+      weights.clear(values);
+    else
+      weights.load_transposed(initial, values, keys, row_stride);
+    for (; begin < t; begin++) {
+      Written<T, P> written = write_at(begin);
+      weights.write(values, written.value, written.key);
+    }
+  }
+
+  // One step back in time; `error` and `beta` are those of the forward step.
+  FW_INLINE DeltaGradients<T, P> step(const R& q, const R& k, const R& error, T beta, const R& dy) {
+    DeltaGradients<T, P> d;
+    R update = beta * error, undo = T(-1) * update;
+    R du = accumulate(q, k, update, dy, d.k);
+    d.v = beta * du;
+    d.beta = dot(du, error);
+    R from_output, from_error;
+    sweep<T, P, 1, 2>(weights.row, values, {{{undo.data(), k}}},
+                      {{{dy.data(), &from_output}, {d.v.data(), &from_error}}});
+    d.q = from_output + dot(update, dy) * k;
+    d.k = d.k - from_error;
+    pending_key = k;
+    pending_value = T(-1) * d.v;
+    return d;
+  }
+
+  // The sum rule's step back: nothing was read before the write.
+  FW_INLINE DeltaGradients<T, P> add(const R& q, const R& k, const R& v, const R& dy) {
+    DeltaGradients<T, P> d;
+    R undo = T(-1) * v;
+    d.v = accumulate(q, k, v, dy, d.k);
+    sweep<T, P, 1, 1>(weights.row, values, {{{undo.data(), k}}}, {{{dy.data(), &d.q}}});
+    d.q = d.q + dot(v, dy) * k;
+    return d;
+  }
+
+  void finish(T* to, int64_t row_stride) {
+    grad.write(keys, pending_key, pending_value);
+    grad.store(to, keys, values, row_stride);
+  }
+
+ private:
+  // dW += q dy^T in both layouts, after what the later step left pending; then dW^T k and dW u.
+  FW_INLINE R accumulate(const R& q, const R& k, const R& update, const R& dy, R& dk) {
+    R du;
+    sweep<T, P, 2, 1>(grad.row, keys, {{{pending_key.data(), pending_value}, {q.data(), dy}}},
+                      {{{k.data(), &du}}});
+    sweep<T, P, 2, 1>(grad_flipped.row, values,
+                      {{{pending_value.data(), pending_key}, {dy.data(), q}}},
+                      {{{update.data(), &dk}}});
+    return du;
+  }
+};
+
+}  // namespace fastweights

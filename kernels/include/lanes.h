@@ -1,0 +1,111 @@
+// Rows of numbers that the compiler keeps in vector registers, and sums over them.
+//
+// Written with the vector extensions of GCC and clang, so one source serves SSE, AVX2, AVX-512 and
+// NEON: the flags of the build decide the register width. A row is padded to P lanes; what lies
+// beyond the live lanes is zero unless a comment says otherwise.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+namespace fastweights {
+
+#if defined(__AVX512F__)
+constexpr int kRegisterBytes = 64, kRegisters = 32;
+#elif defined(__AVX__)
+constexpr int kRegisterBytes = 32, kRegisters = 16;
+#elif defined(__aarch64__)
+constexpr int kRegisterBytes = 16, kRegisters = 32;
+#else
+constexpr int kRegisterBytes = 16, kRegisters = 16;
+#endif
+
+#define FW_INLINE inline __attribute__((always_inline))
+
+template <class T, int P>
+struct Row {
+  static constexpr int kFit = kRegisterBytes / int(sizeof(T));
+  static constexpr int kWidth = P < kFit ? P : kFit;  // lanes in one register
+  static constexpr int kParts = P / kWidth;
+  typedef T Part __attribute__((vector_size(kWidth * sizeof(T)), may_alias));
+
+  Part part[kParts];
+
+  T* data() { return reinterpret_cast<T*>(part); }
+  const T* data() const { return reinterpret_cast<const T*>(part); }
+  T operator[](int lane) const { return data()[lane]; }
+
+  static FW_INLINE Row fill(T value) {
+    Row row;
+    for (int i = 0; i < kParts; i++) row.part[i] = Part{} + value;
+    return row;
+  }
+
+  static FW_INLINE Row load(const T* from, int64_t live) {
+    Row row = fill(T(0));
+    if (live == P)
+      std::memcpy(&row, from, sizeof(Row));
+    else
+      std::memcpy(row.part, from, live * sizeof(T));
+    return row;
+  }
+
+  FW_INLINE void store(T* to, int64_t live) const {
+    if (live == P)
+      std::memcpy(to, part, sizeof(Row));
+    else
+      std::memcpy(to, part, live * sizeof(T));
+  }
+};
+
+#define FW_ROW_OPERATOR(op)                                            \
+  template <class T, int P>                                            \
+  FW_INLINE Row<T, P> operator op(const Row<T, P>& a, const Row<T, P>& b) { \
+    Row<T, P> row;                                                     \
+    for (int i = 0; i < Row<T, P>::kParts; i++) row.part[i] = a.part[i] op b.part[i]; \
+    return row;                                                        \
+  }
+FW_ROW_OPERATOR(+)
+FW_ROW_OPERATOR(-)
+FW_ROW_OPERATOR(*)
+FW_ROW_OPERATOR(/)
+#undef FW_ROW_OPERATOR
+
+template <class T, int P>
+FW_INLINE Row<T, P> operator*(T scale, const Row<T, P>& a) {
+  return Row<T, P>::fill(scale) * a;
+}
+
+// Sums and maxima by halves: the same order of additions on every machine, and log2(P) deep.
+template <class T, int P>
+FW_INLINE Row<T, P / 2> half(const Row<T, P>& row, int which) {
+  Row<T, P / 2> result;
+  std::memcpy(&result, row.data() + which * (P / 2), sizeof(result));
+  return result;
+}
+
+template <class T, int P>
+FW_INLINE T sum(const Row<T, P>& row) {
+  if constexpr (P == 1)
+    return row.data()[0];
+  else
+    return sum(half(row, 0) + half(row, 1));
+}
+
+template <class T, int P>
+FW_INLINE T maximum(const Row<T, P>& row) {
+  if constexpr (P == 1) {
+    return row.data()[0];
+  } else {
+    Row<T, P / 2> a = half(row, 0), b = half(row, 1);
+    for (int i = 0; i < Row<T, P / 2>::kParts; i++)
+      a.part[i] = a.part[i] > b.part[i] ? a.part[i] : b.part[i];
+    return maximum(a);
+  }
+}
+
+template <class T, int P>
+FW_INLINE T dot(const Row<T, P>& a, const Row<T, P>& b) {
+  return sum(a * b);
+}
+
+}  // namespace fastweights

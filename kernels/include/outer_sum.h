@@ -1,0 +1,39 @@
+// Gradients of weights that all steps share: sums of outer products, in a fixed order.
+#pragma once
+#include "call.h"
+#include "lanes.h"
+
+namespace fastweights {
+
+// to[r][c] = sum over t of along(t)[r] * row(t)[c], four rows at a time in registers.
+template <class T, int P, class Along, class RowAt>
+void outer_sum(int64_t time, int64_t rows, int64_t columns, Along along, RowAt row_at, T* to) {
+  constexpr int kRows = 4;
+  for (int64_t r = 0; r < rows; r += kRows) {
+    int64_t live = rows - r < kRows ? rows - r : kRows;
+    Row<T, P> sums[kRows];
+    for (auto& sum : sums) sum = Row<T, P>::fill(T(0));
+    for (int64_t t = 0; t < time; t++) {
+      const T* scale = along(t) + r;
+      Row<T, P> row = Row<T, P>::load(row_at(t), columns);
+      for (int i = 0; i < kRows; i++)
+        if (i < live) sums[i] = sums[i] + scale[i] * row;
+    }
+    for (int64_t i = 0; i < live; i++) sums[i].store(to + (r + i) * columns, columns);
+  }
+}
+
+// total[i] = sum over b of partial[b * stride + i]: each element by one thread, in the order of b.
+template <class T>
+void sum_over_batch(int64_t batch, int64_t stride, int64_t count, const T* partial, T* total,
+                    int64_t threads) {
+  constexpr int64_t kBlock = 1024;
+  parallel_for((count + kBlock - 1) / kBlock, threads, [&](int64_t block) {
+    int64_t begin = block * kBlock, end = begin + kBlock < count ? begin + kBlock : count;
+    for (int64_t i = begin; i < end; i++) total[i] = T(0);
+    for (int64_t b = 0; b < batch; b++)
+      for (int64_t i = begin; i < end; i++) total[i] += partial[b * stride + i];
+  });
+}
+
+}  // namespace fastweights

@@ -1,0 +1,113 @@
+"""Turns a backend's two plain functions into one differentiable `torch.library` operator.
+
+    forward(*inputs, *weights, is_first, *state, *options) -> (y, *final_state, *saved)
+    backward(*inputs, *weights, is_first, *state, *saved, grad_y, *grad_final_state, *options)
+        -> the gradients of inputs, weights and state, in that order
+
+Both become operators with fakes, so `torch.compile` keeps them whole, forward and backward.
+The tensors have one dtype and are on one device: `dispatch` casts before it calls.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.signature import Argument, Signature, Sizes, shape
+
+LIBRARY = torch.library.Library("fastweights", "DEF")
+Function = Callable[..., Sequence[Tensor]]
+
+
+def register(
+    signature: Signature,
+    backend: str,
+    forward: Function,
+    backward: Function,
+    saved: Mapping[str, str],
+) -> Callable[..., list[Tensor]]:
+    """Defines fastweights::<op>_<backend> and its backward; returns the differentiable operator.
+
+    `backend` is "cpu" or "cuda"; `saved` gives name -> axes of what `forward` returns last.
+    """
+    kept = [Argument(name, tuple(axes.split())) for name, axes in saved.items()]
+    results = [signature.output, *signature.state, *kept]
+    count, name = len(signature.arguments), f"{signature.name}_{backend}"
+    gradients = [signature.arguments[i] for i in signature.differentiable]
+    incoming = [*signature.arguments, *kept, signature.output, *signature.state]
+
+    _define(name, signature, count, len(results), backend, forward)
+    _define(f"{name}_backward", signature, len(incoming), len(gradients), backend, backward)
+    _fake(name, signature, results)
+    _fake(f"{name}_backward", signature, gradients)
+
+    operator = getattr(torch.ops.fastweights, name)
+    reverse = getattr(torch.ops.fastweights, f"{name}_backward")
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
+        ctx.save_for_backward(*inputs[:count], *output[len(results) - len(kept) :])
+        ctx.options = inputs[count:]
+        ctx.like = [(r.shape, r.dtype, r.device) for r in output[: len(results) - len(kept)]]
+        ctx.set_materialize_grads(False)
+
+    def differentiate(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        given = [
+            torch.zeros(size, dtype=dtype, device=device) if grad is None else grad
+            for (size, dtype, device), grad in zip(ctx.like, grads, strict=False)
+        ]
+        found = reverse(*ctx.saved_tensors, *given, *ctx.options)
+        by_position = dict(zip(signature.differentiable, found, strict=True))
+        return tuple(by_position.get(i) for i in range(count + len(ctx.options)))
+
+    torch.library.register_autograd(
+        f"fastweights::{name}", differentiate, setup_context=setup, lib=LIBRARY
+    )
+    _once_differentiable(f"{name}_backward", signature.name)
+    return operator.default
+
+
+def _define(
+    name: str,
+    signature: Signature,
+    tensors: int,
+    results: int,
+    backend: str,
+    function: Function,
+) -> None:
+    arguments = [f"Tensor t{i}" for i in range(tensors)]
+    arguments += [f"str {option}" for option in signature.options]
+    returned = ", ".join(["Tensor"] * results)
+    returned = f"({returned})" if results > 1 else "Tensor"
+    LIBRARY.define(
+        f"{name}({', '.join(arguments)}) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,)
+    )
+    LIBRARY.impl(name, lambda *call: tuple(function(*call)), backend.upper())
+
+
+def _fake(name: str, signature: Signature, results: Sequence[Argument]) -> None:
+    def fake(*call: Any) -> tuple[Tensor, ...]:
+        sizes = _sizes(signature, call)
+        return tuple(call[0].new_empty(shape(result.axes, sizes)) for result in results)
+
+    torch.library.register_fake(f"fastweights::{name}", fake, lib=LIBRARY)
+
+
+def _sizes(signature: Signature, call: Sequence[Any]) -> Sizes:
+    """As `Signature.check`, for shapes that may be symbols."""
+    sizes: Sizes = {}
+    for argument, tensor in zip(signature.arguments, call, strict=False):
+        for axis, size in zip(argument.axes, tensor.shape, strict=True):
+            if axis.isalpha():
+                sizes.setdefault(axis, size)
+    return sizes
+
+
+def _once_differentiable(name: str, operation: str) -> None:
+    def refuse(ctx: Any, *grads: Any) -> None:
+        raise RuntimeError(
+            f"{operation}: the compiled kernels can be differentiated once; for second "
+            f'derivatives use the reference backend: `with kernels.backend("reference"):`'
+        )
+
+    torch.library.register_autograd(f"fastweights::{name}", refuse, lib=LIBRARY)

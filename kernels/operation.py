@@ -1,0 +1,57 @@
+"""Puts an operation together from its law, its chunked form and its compiled kernels."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels import library
+from kernels.cpu_call import CpuKernel
+from kernels.dispatch import Operation, PyTorch
+from kernels.signature import Signature, Sizes
+
+Law = Callable[..., tuple[Tensor, Any]]
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """The C++ kernel as a backend: straight to C where no gradient is wanted, as in acting."""
+
+    kernel: CpuKernel
+    operator: Callable[..., Sequence[Tensor]]
+
+    def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
+        return self.kernel.why_not(device, dtype, sizes)
+
+    def run(self, tensors: Sequence[Tensor], options: Sequence[Any]) -> Sequence[Tensor]:
+        if torch.compiler.is_compiling() or wants_gradient(tensors):
+            results = self.operator(*tensors, *options)
+            return results[: 1 + len(self.kernel.signature.state)]
+        return self.kernel.forward(*tensors, *options, save=False)
+
+
+def wants_gradient(tensors: Sequence[Tensor]) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def build_operation(
+    name: str,
+    law: Law,
+    *,
+    saved: dict[str, str],
+    head_axes: tuple[str, ...] = ("K", "V"),
+    options: dict[str, Sequence[str]] | None = None,
+    chunked: Law | None = None,
+) -> Operation:
+    """An operation whose C++ source is `<name>/cpu.cpp`; for the rest see `CpuKernel`."""
+    signature = Signature(name, law)
+    source = Path(__file__).parent / name / "cpu.cpp"
+    kernel = CpuKernel(signature, source, saved, head_axes, options or {})
+    operator = library.register(signature, "cpu", kernel.forward, kernel.backward, saved)
+    backends = {"reference": PyTorch(signature, law), "cpu": Cpu(kernel, operator)}
+    if chunked:
+        backends["chunked"] = PyTorch(signature, chunked)
+    return Operation(signature, backends)

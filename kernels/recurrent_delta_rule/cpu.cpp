@@ -1,0 +1,173 @@
+// The recurrent delta rule on CPUs: the delta rule's cell behind a slow net that hears y_{t-1}.
+#include "call.h"
+#include "delta_memory.h"
+#include "feature_maps.h"
+#include "outer_sum.h"
+
+using namespace fastweights;
+using R = Row<T, P>;
+
+// A head's recurrent weights; transposed for the way back.
+struct SlowNet {
+  Matrix<T, P> query, key, value;
+  R strength;
+
+  template <class M>
+  static void each(Matrix<T, P>& to, const M& from, int64_t h, int64_t rows, int64_t columns,
+                   bool transposed) {
+    if (transposed)
+      to.load_transposed(from.at(h), columns, rows, from.stride[1]);
+    else
+      to.load(from.at(h), rows, columns, from.stride[1]);
+  }
+};
+
+struct Weights {
+  Tensor<const T> query, key, value, strength;
+
+  explicit Weights(Call& call)
+      : query(call.tensor<const T>()), key(call.tensor<const T>()),
+        value(call.tensor<const T>()), strength(call.tensor<const T>()) {}
+
+  void load(SlowNet& net, int64_t h, const Sizes& size, bool transposed) const {
+    SlowNet::each(net.query, query, h, size.values, size.keys, transposed);
+    SlowNet::each(net.key, key, h, size.values, size.keys, transposed);
+    SlowNet::each(net.value, value, h, size.values, size.values, transposed);
+    net.strength = R::load(strength.at(h), size.values);
+  }
+};
+
+struct Forward {
+  DeltaMemory<T, P> memory;
+  SlowNet net;
+};
+
+struct Backward {
+  DeltaAdjoint<T, P> adjoint;
+  SlowNet net;
+};
+
+FW_EXPORT void forward(const int64_t* values) {
+  Call call(values);
+  Sizes size(call);
+  auto map = FeatureMap(call.integer());
+  auto q = call.tensor<const T>(), k = call.tensor<const T>(), v = call.tensor<const T>();
+  auto beta = call.tensor<const T>();
+  Weights weights(call);
+  auto is_first = call.tensor<const bool>();
+  auto initial = call.tensor<const T>(), initial_output = call.tensor<const T>();
+  auto y = call.tensor<T>(), final = call.tensor<T>(), final_output = call.tensor<T>();
+  auto saved_h = call.tensor<T>(), saved_q = call.tensor<T>(), saved_k = call.tensor<T>();
+  auto saved_beta = call.tensor<T>(), saved_error = call.tensor<T>(), saved_final = call.tensor<T>();
+  R mask = live_lanes<T, P>(size.keys);
+
+  size.for_each_head([&](int64_t b, int64_t h) {
+    auto& [memory, net] = workspace<Forward>();
+    memory.start(initial.at(b, h), initial.stride[2], size.keys, size.values);
+    weights.load(net, h, size, false);
+    R answer = R::load(initial_output.at(b, h), size.values);
+    for (int64_t t = 0; t < size.time; t++) {
+      if (*is_first.at(t, b)) {
+        memory.forget();
+        answer = R::fill(T(0));
+      }
+      R heard = tanh(answer), error;
+      R query = R::load(q.at(t, b, h), size.keys) + net.query.read(size.values, heard);
+      R key = R::load(k.at(t, b, h), size.keys) + net.key.read(size.values, heard);
+      R value = R::load(v.at(t, b, h), size.values) + net.value.read(size.values, heard);
+      T strength = sigmoid(*beta.at(t, b, h) + dot(net.strength, heard));
+      query = activate(map, query, mask);
+      key = activate(map, key, mask);
+      answer = memory.step(normalise(map, query), normalise(map, key), value, strength, error);
+      answer.store(y.at(t, b, h), size.values);
+      if (!saved_h) continue;
+      heard.store(saved_h.at(t, b, h), size.values);
+      query.store(saved_q.at(t, b, h), size.keys);
+      key.store(saved_k.at(t, b, h), size.keys);
+      error.store(saved_error.at(t, b, h), size.values);
+      *saved_beta.at(t, b, h) = strength;
+    }
+    answer.store(final_output.at(b, h), size.values);
+    memory.finish(final.at(b, h), final.stride[2]);
+    if (saved_final) memory.finish(saved_final.at(b, h), saved_final.stride[2]);
+  });
+}
+
+FW_EXPORT void backward(const int64_t* values) {
+  Call call(values);
+  Sizes size(call);
+  auto map = FeatureMap(call.integer());
+  for (int input = 0; input < 4; input++) call.tensor<const T>();  // what is saved says it all
+  Weights weights(call);
+  auto is_first = call.tensor<const bool>();
+  auto initial = call.tensor<const T>();
+  call.tensor<const T>();
+  auto heard_at = call.tensor<const T>(), q = call.tensor<const T>(), k = call.tensor<const T>();
+  auto beta = call.tensor<const T>(), error = call.tensor<const T>(), final = call.tensor<const T>();
+  auto grad_y = call.tensor<const T>();
+  auto grad_final = call.tensor<const T>(), grad_final_output = call.tensor<const T>();
+  auto grad_q = call.tensor<T>(), grad_k = call.tensor<T>(), grad_v = call.tensor<T>();
+  auto grad_beta = call.tensor<T>();
+  auto grad_query = call.tensor<T>(), grad_key = call.tensor<T>(), grad_value = call.tensor<T>();
+  auto grad_strength = call.tensor<T>();
+  auto grad_initial = call.tensor<T>(), grad_initial_output = call.tensor<T>();
+
+  const int64_t V = size.values, K = size.keys, per_head = V * (2 * K + V + 1);
+  std::unique_ptr<T[]> partial(new T[size.batch * size.heads * per_head]);
+  // [query | key | value | strength], each for all heads, so that one sum over b finishes them.
+  const int64_t offset[] = {0, size.heads * V * K, size.heads * 2 * V * K,
+                            size.heads * V * (2 * K + V), size.heads * per_head};
+
+  size.for_each_head([&](int64_t b, int64_t h) {
+    auto first = [&](int64_t t) { return *is_first.at(t, b); };
+    auto write_at = [&](int64_t t) {
+      return Written<T, P>{normalise(map, R::load(k.at(t, b, h), K)),
+                           *beta.at(t, b, h) * R::load(error.at(t, b, h), V)};
+    };
+    auto& [adjoint, net] = workspace<Backward>();
+    adjoint.start(final.at(b, h), final.stride[2], grad_final.at(b, h), grad_final.stride[2], K, V);
+    weights.load(net, h, size, true);
+    R carried = R::load(grad_final_output.at(b, h), V);
+    for (int64_t t = size.time - 1; t >= 0; t--) {
+      R query = R::load(q.at(t, b, h), K), key = R::load(k.at(t, b, h), K);
+      T strength = *beta.at(t, b, h);
+      auto grad = adjoint.step(normalise(map, query), normalise(map, key),
+                               R::load(error.at(t, b, h), V), strength,
+                               carried + R::load(grad_y.at(t, b, h), V));
+      R dq = feature_adjoint(map, query, grad.q), dk = feature_adjoint(map, key, grad.k);
+      T dbeta = grad.beta * strength * (T(1) - strength);
+      dq.store(grad_q.at(t, b, h), K);
+      dk.store(grad_k.at(t, b, h), K);
+      grad.v.store(grad_v.at(t, b, h), V);
+      *grad_beta.at(t, b, h) = dbeta;
+      if (first(t)) {
+        adjoint.cross_reset(t, first, initial.at(b, h), initial.stride[2], write_at);
+        carried = R::fill(T(0));
+        continue;
+      }
+      R heard = R::load(heard_at.at(t, b, h), V);
+      R dheard = net.query.read(K, dq) + net.key.read(K, dk) + net.value.read(V, grad.v) +
+                 dbeta * net.strength;
+      carried = dheard * (R::fill(T(1)) - heard * heard);
+    }
+    adjoint.finish(grad_initial.at(b, h), grad_initial.stride[2]);
+    carried.store(grad_initial_output.at(b, h), V);
+
+    T* mine = partial.get() + b * size.heads * per_head;
+    auto along = [&](int64_t t) { return heard_at.at(t, b, h); };
+    auto rows_of = [&](const Tensor<T>& grad) {
+      return [&grad, b, h](int64_t t) { return grad.at(t, b, h); };
+    };
+    outer_sum<T, P>(size.time, V, K, along, rows_of(grad_q), mine + offset[0] + h * V * K);
+    outer_sum<T, P>(size.time, V, K, along, rows_of(grad_k), mine + offset[1] + h * V * K);
+    outer_sum<T, P>(size.time, V, V, along, rows_of(grad_v), mine + offset[2] + h * V * V);
+    R total = R::fill(T(0));
+    for (int64_t t = 0; t < size.time; t++)
+      total = total + *grad_beta.at(t, b, h) * R::load(along(t), V);
+    total.store(mine + offset[3] + h * V, V);
+  });
+  const Tensor<T> totals[] = {grad_query, grad_key, grad_value, grad_strength};
+  for (int i = 0; i < 4; i++)
+    sum_over_batch(size.batch, size.heads * per_head, offset[i + 1] - offset[i],
+                   partial.get() + offset[i], totals[i].data, size.threads);
+}

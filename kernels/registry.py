@@ -1,0 +1,23 @@
+"""Every operation by name, for the self-test, the benchmark and the tests."""
+
+from kernels.delta_lstm import delta_lstm
+from kernels.delta_rnn import delta_rnn
+from kernels.delta_rule import delta_rule
+from kernels.dispatch import Operation
+from kernels.linear_attention import linear_attention
+from kernels.lstm import lstm
+from kernels.recurrent_delta_rule import recurrent_delta_rule
+from kernels.self_referential import self_referential
+
+OPERATIONS: dict[str, Operation] = {
+    operation.name: operation
+    for operation in (
+        linear_attention,
+        delta_rule,
+        recurrent_delta_rule,
+        delta_rnn,
+        delta_lstm,
+        self_referential,
+        lstm,
+    )
+}

@@ -1,0 +1,302 @@
+// The self-referential matrix on CPUs: its columns as four blocks, y, q, k and the four strengths.
+#include "call.h"
+#include "feature_maps.h"
+#include "matrix.h"
+#include "outer_sum.h"
+
+using namespace fastweights;
+using R = Row<T, P>;
+using Four = Row<T, 4>;
+constexpr int kBlocks = 3;  // y, q, k; the fourth has Four lanes
+enum Block { kY = 0, kQuery = 1, kKey = 2 };
+
+struct SrwmSizes {
+  int64_t time, batch, heads, head, threads;
+
+  explicit SrwmSizes(Call& call)
+      : time(call.integer()), batch(call.integer()), heads(call.integer()), head(call.integer()),
+        threads(call.integer()) {}
+
+  int64_t columns() const { return kBlocks * head + 4; }
+};
+
+// W [D, 3D + 4] with lanes along its columns, to be asked with vectors of D.
+struct Upright {
+  Row<T, P> block[kBlocks][P];
+  Row<T, 4> strengths[P];
+
+  void load(const T* from, int64_t stride, int64_t D) {
+    for (int64_t j = 0; j < D; j++, from += stride) {
+      for (int c = 0; c < kBlocks; c++) block[c][j] = R::load(from + c * D, D);
+      strengths[j] = Four::load(from + kBlocks * D, 4);
+    }
+  }
+
+  void add(const T* from, int64_t stride, int64_t D, T sign) {
+    for (int64_t j = 0; j < D; j++, from += stride) {
+      for (int c = 0; c < kBlocks; c++)
+        block[c][j] = block[c][j] + sign * R::load(from + c * D, D);
+      strengths[j] = strengths[j] + sign * Four::load(from + kBlocks * D, 4);
+    }
+  }
+
+  void store(T* to, int64_t stride, int64_t D) const {
+    for (int64_t j = 0; j < D; j++, to += stride) {
+      for (int c = 0; c < kBlocks; c++) block[c][j].store(to + c * D, D);
+      strengths[j].store(to + kBlocks * D, 4);
+    }
+  }
+};
+
+// A row of 3D + 4 numbers: one for each column of W.
+struct Wide {
+  R block[kBlocks];
+  Four strengths;
+
+  static Wide zero() {
+    return {{R::fill(T(0)), R::fill(T(0)), R::fill(T(0))}, Four::fill(T(0))};
+  }
+
+  static Wide load(const T* from, int64_t D) {
+    return {{R::load(from, D), R::load(from + D, D), R::load(from + 2 * D, D)},
+            Four::load(from + 3 * D, 4)};
+  }
+
+  void store(T* to, int64_t D) const {
+    for (int c = 0; c < kBlocks; c++) block[c].store(to + c * D, D);
+    strengths.store(to + kBlocks * D, 4);
+  }
+
+  // Each block times its own strength.
+  Wide scaled(const Four& by) const {
+    Wide result;
+    for (int c = 0; c < kBlocks; c++) result.block[c] = by[c] * block[c];
+    result.strengths = by[3] * strengths;
+    return result;
+  }
+};
+
+// M += sum of along row^T over the writes, then M^T asked, for the whole width.
+template <size_t W>
+FW_INLINE Wide sweep_wide(Upright& m, int64_t D, const R* const (&along)[W],
+                          const Wide* const (&row)[W], const R* asked) {
+  Wide answer;
+  auto one_block = [&](auto* rows, auto pick) __attribute__((always_inline)) {
+    using Lanes = std::remove_reference_t<decltype(*rows)>;
+    Lanes result;
+    std::array<Write<T, sizeof(Lanes) / sizeof(T)>, W> writes;
+    for (size_t w = 0; w < W; w++) writes[w] = {along[w]->data(), pick(*row[w])};
+    sweep<T, sizeof(Lanes) / sizeof(T), W, 1>(rows, D, writes, {{{asked->data(), &result}}});
+    return result;
+  };
+  for (int c = 0; c < kBlocks; c++)
+    answer.block[c] = one_block(m.block[c], [c](const Wide& wide) { return wide.block[c]; });
+  answer.strengths = one_block(m.strengths, [](const Wide& wide) { return wide.strengths; });
+  return answer;
+}
+
+FW_INLINE Wide ask(Upright& m, int64_t D, const R& x) {
+  Wide answer;
+  for (int c = 0; c < kBlocks; c++)
+    sweep<T, P, 0, 1>(m.block[c], D, {}, {{{x.data(), &answer.block[c]}}});
+  sweep<T, 4, 0, 1>(m.strengths, D, {}, {{{x.data(), &answer.strengths}}});
+  return answer;
+}
+
+FW_EXPORT void forward(const int64_t* values) {
+  Call call(values);
+  SrwmSizes size(call);
+  auto map = FeatureMap(call.integer());
+  auto x = call.tensor<const T>(), base = call.tensor<const T>();
+  auto is_first = call.tensor<const bool>();
+  auto initial = call.tensor<const T>();
+  auto y = call.tensor<T>(), final = call.tensor<T>();
+  auto saved_query = call.tensor<T>(), saved_key = call.tensor<T>();
+  auto saved_strengths = call.tensor<T>(), saved_difference = call.tensor<T>();
+  auto saved_final = call.tensor<T>();
+  const int64_t D = size.head;
+  R mask = live_lanes<T, P>(D);
+
+  parallel_for(size.batch * size.heads, size.threads, [&](int64_t n) {
+    int64_t b = n / size.heads, h = n % size.heads;
+    Upright& weights = workspace<Upright>();
+    weights.load(base.at(h), base.stride[1], D);
+    weights.add(initial.at(b, h), initial.stride[2], D, T(1));
+    R pending_key = R::fill(T(0));
+    Wide pending = Wide::zero();
+    for (int64_t t = 0; t < size.time; t++) {
+      if (*is_first.at(t, b)) {
+        weights.load(base.at(h), base.stride[1], D);
+        pending_key = R::fill(T(0));
+        pending = Wide::zero();
+      }
+      R input = R::load(x.at(t, b, h), D);
+      Wide answer = sweep_wide<1>(weights, D, {&pending_key}, {&pending}, &input);
+      answer.block[kY].store(y.at(t, b, h), D);
+      R query = activate(map, answer.block[kQuery], mask);
+      R key = activate(map, answer.block[kKey], mask);
+      Four strengths = sigmoid(answer.strengths);
+      pending_key = normalise(map, key);
+      Wide difference = ask(weights, D, normalise(map, query) - pending_key);
+      pending = difference.scaled(strengths);
+      if (!saved_query) continue;
+      query.store(saved_query.at(t, b, h), D);
+      key.store(saved_key.at(t, b, h), D);
+      strengths.store(saved_strengths.at(t, b, h), 4);
+      difference.store(saved_difference.at(t, b, h), D);
+    }
+    R nothing = R::fill(T(0));
+    sweep_wide<1>(weights, D, {&pending_key}, {&pending}, &nothing);
+    if (saved_final) weights.store(saved_final.at(b, h), saved_final.stride[2], D);
+    weights.add(base.at(h), base.stride[1], D, T(-1));
+    weights.store(final.at(b, h), final.stride[2], D);
+  });
+}
+
+// A matrix [3D + 4, D]: the transpose, lanes along D.
+struct Flipped {
+  R row[kBlocks * P + 4];
+
+  void clear(int64_t columns) {
+    for (int64_t i = 0; i < columns; i++) row[i] = R::fill(T(0));
+  }
+
+  void add(const T* from, int64_t stride, int64_t D, int64_t columns) {
+    for (int64_t j = 0; j < D; j++)
+      for (int64_t i = 0; i < columns; i++) row[i].data()[j] += from[j * stride + i];
+  }
+};
+
+struct Adjoint {
+  Flipped weights, grad_flipped;
+  Upright grad;
+  // Wide rows laid out as in memory, which is how the flipped matrices number their rows.
+  alignas(64) T undo[kBlocks * P + 4], update[kBlocks * P + 4], dchange[kBlocks * P + 4];
+  alignas(64) T danswer[kBlocks * P + 4], pending_change[kBlocks * P + 4];
+  alignas(64) T pending_answer[kBlocks * P + 4];
+  R pending_difference, pending_input;
+  Wide pending_dchange, pending_danswer;
+
+  void forget_pending(int64_t columns) {
+    pending_difference = pending_input = R::fill(T(0));
+    pending_dchange = pending_danswer = Wide::zero();
+    for (int64_t i = 0; i < columns; i++) pending_change[i] = pending_answer[i] = T(0);
+  }
+};
+
+FW_EXPORT void backward(const int64_t* values) {
+  Call call(values);
+  SrwmSizes size(call);
+  auto map = FeatureMap(call.integer());
+  auto x = call.tensor<const T>(), base = call.tensor<const T>();
+  auto is_first = call.tensor<const bool>();
+  auto initial = call.tensor<const T>();
+  auto saved_query = call.tensor<const T>(), saved_key = call.tensor<const T>();
+  auto saved_strengths = call.tensor<const T>(), saved_difference = call.tensor<const T>();
+  auto final = call.tensor<const T>();
+  auto grad_y = call.tensor<const T>(), grad_final = call.tensor<const T>();
+  auto grad_x = call.tensor<T>(), grad_base = call.tensor<T>(), grad_initial = call.tensor<T>();
+  const int64_t D = size.head, columns = size.columns();
+  std::unique_ptr<T[]> partial(new T[size.batch * size.heads * D * columns]);
+
+  parallel_for(size.batch * size.heads, size.threads, [&](int64_t n) {
+    int64_t b = n / size.heads, h = n % size.heads;
+    T* mine = partial.get() + n * D * columns;
+    Adjoint& a = workspace<Adjoint>();
+    a.weights.clear(columns);
+    a.weights.add(final.at(b, h), final.stride[2], D, columns);
+    a.grad.load(grad_final.at(b, h), grad_final.stride[2], D);
+    a.grad_flipped.clear(columns);
+    a.grad_flipped.add(grad_final.at(b, h), grad_final.stride[2], D, columns);
+    a.forget_pending(columns);
+    // W_0 is read at every step but is no part of the final shift: hence the minus.
+    for (int64_t j = 0; j < D; j++)
+      for (int64_t i = 0; i < columns; i++)
+        mine[j * columns + i] = -grad_final.at(b, h)[j * grad_final.stride[2] + i];
+
+    auto settle = [&] {
+      R nothing = R::fill(T(0));
+      sweep_wide<2>(a.grad, D, {&a.pending_difference, &a.pending_input},
+                    {&a.pending_dchange, &a.pending_danswer}, &nothing);
+      for (int64_t j = 0; j < D; j++)
+        for (int64_t i = 0; i < columns; i++) {
+          const T* four = a.grad.strengths[j].data();
+          mine[j * columns + i] +=
+              i < kBlocks * D ? a.grad.block[i / D][j][i % D] : four[i - kBlocks * D];
+        }
+    };
+
+    for (int64_t t = size.time - 1; t >= 0; t--) {
+      R query = R::load(saved_query.at(t, b, h), D), key = R::load(saved_key.at(t, b, h), D);
+      R mapped_key = normalise(map, key), difference = normalise(map, query) - mapped_key;
+      Four strengths = Four::load(saved_strengths.at(t, b, h), 4);
+      Wide change = Wide::load(saved_difference.at(t, b, h), D);
+      change.scaled(strengths).store(a.update, D);
+      for (int64_t i = 0; i < columns; i++) a.undo[i] = -a.update[i];
+
+      // dW as it is after step t, once the later step's share is in: dW^T k and dW u.
+      R dkey;
+      Wide dupdate = sweep_wide<2>(a.grad, D, {&a.pending_difference, &a.pending_input},
+                                   {&a.pending_dchange, &a.pending_danswer}, &mapped_key);
+      sweep<T, P, 2, 1>(a.grad_flipped.row, columns,
+                        {{{a.pending_change, a.pending_difference},
+                          {a.pending_answer, a.pending_input}}},
+                        {{{a.update, &dkey}}});
+
+      Wide dchange = dupdate.scaled(strengths);
+      dchange.store(a.dchange, D);
+      R ddifference;
+      sweep<T, P, 1, 1>(a.weights.row, columns, {{{a.undo, mapped_key}}},
+                        {{{a.dchange, &ddifference}}});
+
+      Wide danswer;
+      danswer.block[kY] = R::load(grad_y.at(t, b, h), D);
+      danswer.block[kQuery] = feature_adjoint(map, query, ddifference);
+      danswer.block[kKey] = feature_adjoint(map, key, dkey - ddifference);
+      Four one = Four::fill(T(1)), dstrengths;
+      for (int c = 0; c < kBlocks; c++)
+        dstrengths.data()[c] = dot(dupdate.block[c], change.block[c]);
+      dstrengths.data()[3] = dot(dupdate.strengths, change.strengths);
+      danswer.strengths = dstrengths * strengths * (one - strengths);
+      danswer.store(a.danswer, D);
+      R dx;
+      sweep<T, P, 0, 1>(a.weights.row, columns, {}, {{{a.danswer, &dx}}});
+      dx.store(grad_x.at(t, b, h), D);
+
+      a.pending_difference = difference;
+      a.pending_input = R::load(x.at(t, b, h), D);
+      a.pending_dchange = dchange;
+      a.pending_danswer = danswer;
+      std::memcpy(a.pending_change, a.dchange, columns * sizeof(T));
+      std::memcpy(a.pending_answer, a.danswer, columns * sizeof(T));
+      if (!*is_first.at(t, b)) continue;
+
+      // The segment's weights began as W_0; those before it are built up again write by write.
+      settle();
+      a.forget_pending(columns);
+      a.grad_flipped.clear(columns);
+      for (int64_t j = 0; j < D; j++) {
+        for (auto& block : a.grad.block) block[j] = R::fill(T(0));
+        a.grad.strengths[j] = Four::fill(T(0));
+      }
+      if (t == 0) break;
+      int64_t begin = t - 1;
+      while (begin > 0 && !*is_first.at(begin, b)) begin--;
+      a.weights.clear(columns);
+      a.weights.add(base.at(h), base.stride[1], D, columns);
+      if (!*is_first.at(begin, b))
+        a.weights.add(initial.at(b, h), initial.stride[2], D, columns);
+      for (int64_t r = begin; r < t; r++) {
+        R written = normalise(map, R::load(saved_key.at(r, b, h), D));
+        Wide::load(saved_difference.at(r, b, h), D)
+            .scaled(Four::load(saved_strengths.at(r, b, h), 4))
+            .store(a.update, D);
+        sweep<T, P, 1, 0>(a.weights.row, columns, {{{a.update, written}}}, {});
+      }
+    }
+    settle();
+    a.grad.store(grad_initial.at(b, h), grad_initial.stride[2], D);
+  });
+  sum_over_batch(size.batch, size.heads * D * columns, size.heads * D * columns, partial.get(),
+                 grad_base.data, size.threads);
+}

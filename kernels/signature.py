@@ -1,0 +1,174 @@
+"""What an operation is called with, read from the annotations of its reference's `unroll`.
+
+Shapes are written once, there. From them come the checks, whose messages name the argument, the
+order of tensors that every compiled backend is called with, and the shapes of what it returns.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Sizes = dict[str, int]
+Axes = tuple[str, ...]
+REMEMBERED_SHAPES = 1024
+
+
+@dataclass(frozen=True)
+class Argument:
+    name: str
+    axes: Axes
+
+
+def shape(axes: Axes, sizes: Sizes) -> list[int]:
+    """Axes such as ("B", "H", "3*D+4") as numbers."""
+    return [sizes[axis] if axis in sizes else eval(axis, {}, dict(sizes)) for axis in axes]
+
+
+def _tensors(name: str, annotation: Any) -> list[Argument]:
+    """The tensors behind one parameter: itself, or the fields of a NamedTuple."""
+    if hasattr(annotation, "dim_str"):
+        return [Argument(name, tuple(annotation.dim_str.split()))]
+    if hasattr(annotation, "_fields"):
+        fields = typing.get_type_hints(annotation)
+        return [a for field, hint in fields.items() for a in _tensors(f"{name}.{field}", hint)]
+    return []
+
+
+@dataclass(frozen=True)
+class Signature:
+    """`law(*inputs, is_first, state, *weights, **options) -> (y, state)`, taken apart."""
+
+    name: str
+    law: Callable[..., tuple[Tensor, Any]]
+    _seen: dict[tuple[torch.Size, ...], Sizes] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return typing.get_type_hints(self.law)
+
+    @cached_property
+    def parameters(self) -> list[str]:
+        return list(inspect.signature(self.law).parameters)
+
+    @cached_property
+    def inputs(self) -> list[Argument]:
+        """The arguments before `is_first`, a row for each step."""
+        names = self.parameters[: self.parameters.index("is_first")]
+        return [argument for name in names for argument in _tensors(name, self._hints[name])]
+
+    @cached_property
+    def weight_parameters(self) -> list[str]:
+        after = self.parameters[self.parameters.index("state") + 1 :]
+        return [name for name in after if _tensors(name, self._hints[name])]
+
+    @cached_property
+    def weights(self) -> list[Argument]:
+        """What all steps and batch columns share."""
+        names = self.weight_parameters
+        return [argument for name in names for argument in _tensors(name, self._hints[name])]
+
+    @cached_property
+    def is_first(self) -> list[Argument]:
+        return _tensors("is_first", self._hints["is_first"])
+
+    @cached_property
+    def state(self) -> list[Argument]:
+        return _tensors("state", self._hints["state"])
+
+    @cached_property
+    def output(self) -> Argument:
+        return _tensors("y", typing.get_args(self._hints["return"])[0])[0]
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """The arguments that are not tensors, with their defaults."""
+        tensors = {"is_first", "state", *self.weight_parameters, *(a.name for a in self.inputs)}
+        parameters = inspect.signature(self.law).parameters
+        return {name: p.default for name, p in parameters.items() if name not in tensors}
+
+    @cached_property
+    def arguments(self) -> list[Argument]:
+        """All tensors, in the order in which a compiled backend takes them."""
+        return [*self.inputs, *self.weights, *self.is_first, *self.state]
+
+    @cached_property
+    def differentiable(self) -> list[int]:
+        """Positions of the tensors that have a gradient: all but is_first."""
+        skipped = len(self.inputs) + len(self.weights)
+        return [i for i in range(len(self.arguments)) if i != skipped]
+
+    def flatten(self, args: Sequence[Any], options: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        """A call's tensors and the values of its options, both in order."""
+        count = len(self.inputs)
+        tensor_parameters = count + 2 + len(self.weight_parameters)
+        if len(args) != tensor_parameters or not options.keys() <= self.options.keys():
+            bound = inspect.signature(self.law).bind(*args, **options)
+            bound.apply_defaults()
+            args, options = list(bound.arguments.values())[:tensor_parameters], bound.arguments
+        weights: list[Any] = []
+        for group in args[count + 2 :]:
+            weights.extend((group,) if isinstance(group, Tensor) else group)
+        chosen = [options.get(name, default) for name, default in self.options.items()]
+        return [*args[:count], *weights, args[count], *args[count + 1]], chosen
+
+    def unflatten(self, tensors: Sequence[Tensor], options: Sequence[Any]) -> list[Any]:
+        """The positional arguments of the law, from the tensors and options in order."""
+        inputs, weights = len(self.inputs), len(self.weights)
+        remaining = iter(tensors[inputs : inputs + weights])
+        groups = []
+        for name in self.weight_parameters:
+            hint, size = self._hints[name], len(_tensors(name, self._hints[name]))
+            values = [next(remaining) for _ in range(size)]
+            groups.append(hint(*values) if hasattr(hint, "_fields") else values[0])
+        is_first, *state = tensors[inputs + weights :]
+        return [*tensors[:inputs], is_first, self.make_state(state), *groups, *options]
+
+    def make_state(self, tensors: Sequence[Tensor]) -> Any:
+        return self._hints["state"](*tensors)
+
+    def check(self, tensors: Sequence[Tensor]) -> Sizes:
+        """The size of each axis letter; a `ValueError` that names the first argument in the way."""
+        key = tuple([tensor.shape for tensor in tensors])
+        sizes = self._seen.get(key)
+        if sizes is None:
+            sizes = self._check_shapes(tensors)
+            if len(self._seen) >= REMEMBERED_SHAPES:
+                self._seen.clear()
+            self._seen[key] = sizes
+        device, is_first = tensors[0].device, len(self.inputs) + len(self.weights)
+        for position, tensor in enumerate(tensors):
+            if tensor.device != device:
+                where = (
+                    f"is on {tensor.device}, expected {device}, where {self.arguments[0].name} is"
+                )
+                raise ValueError(f"{self.name}: {self.arguments[position].name} {where}")
+            if (tensor.dtype is torch.bool) != (position == is_first) or tensor.dtype.is_complex:
+                expected = "torch.bool" if position == is_first else "a floating dtype"
+                problem = f"has dtype {tensor.dtype}, expected {expected}"
+                raise ValueError(f"{self.name}: {self.arguments[position].name} {problem}")
+        return sizes
+
+    def _check_shapes(self, tensors: Sequence[Tensor]) -> Sizes:
+        sizes: Sizes = {}
+        for argument, tensor in zip(self.arguments, tensors, strict=True):
+            if tensor.ndim != len(argument.axes):
+                self._refuse(argument, tensor, sizes)
+            for axis, size in zip(argument.axes, tensor.shape, strict=True):
+                if axis.isalpha():
+                    sizes.setdefault(axis, size)
+        for argument, tensor in zip(self.arguments, tensors, strict=True):
+            if list(tensor.shape) != shape(argument.axes, sizes):
+                self._refuse(argument, tensor, sizes)
+        return sizes
+
+    def _refuse(self, argument: Argument, tensor: Tensor, sizes: Sizes) -> typing.NoReturn:
+        letters = ", ".join(argument.axes)
+        known = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
+        expected = f"expected [{letters}]" + (f" with {known}" if known else "")
+        raise ValueError(f"{self.name}: {argument.name} has shape {list(tensor.shape)}, {expected}")
