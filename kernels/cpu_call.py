@@ -22,7 +22,6 @@ LANES = (8, 16, 32, 64)
 SCALARS = {torch.float32: "float", torch.float64: "double"}
 # Below this many multiply-adds, waking a second thread costs more than it saves.
 WORK_FOR_THREADS = 200_000
-_NULL: dict[int, tuple[int, ...]] = {rank: (rank, 0, *(0,) * rank) for rank in range(8)}
 
 
 def allocate(like: Tensor, size: Sequence[int]) -> Tensor:
@@ -30,14 +29,34 @@ def allocate(like: Tensor, size: Sequence[int]) -> Tensor:
     return like.new_empty(size)
 
 
-def _row_major(tensor: Tensor) -> Tensor:
-    """The tensor itself, unless its rows are not contiguous."""
-    return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] <= 1 else tensor.contiguous()
+@dataclass(frozen=True)
+class Plan:
+    """What is the same in every call of one function with the same sizes and options."""
 
+    function: Callable[[bytes], None]
+    sizes: tuple[int, ...]
+    options: tuple[int, ...]
+    outputs: list[list[int]]
+    absent: tuple[int, ...]  # null tensors: outputs that nobody asked for
+    worth_threads: bool
+    scattered: frozenset[int]  # positions of tensors read number by number: any stride will do
 
-def _describe(tensor: Tensor) -> tuple[int, ...]:
-    strides = tensor.stride()
-    return (len(strides), tensor.data_ptr(), *strides)
+    def run(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        like = tensors[0]
+        outputs = [allocate(like, size) for size in self.outputs]
+        threads = torch.get_num_threads() if self.worth_threads else 1
+        values = [*self.sizes, threads, *self.options]
+        copies = []  # held until the kernel has run
+        for position, tensor in enumerate((*tensors, *outputs)):
+            strides = tensor.stride()
+            if strides[-1] != 1 and position not in self.scattered and tensor.shape[-1] > 1:
+                tensor = tensor.contiguous()
+                copies.append(tensor)
+                strides = tensor.stride()
+            values += (len(strides), tensor.data_ptr(), *strides)
+        values += self.absent
+        self.function(struct.pack(f"{len(values)}q", *values))
+        return tuple(outputs)
 
 
 @dataclass(frozen=True)
@@ -59,12 +78,6 @@ class CpuKernel:
     def saved_axes(self) -> list[Axes]:
         return [tuple(axes.split()) for axes in self.saved.values()]
 
-    @cached_property
-    def _scattered(self) -> set[int]:
-        """Positions of arguments read number by number: for these any stride will do."""
-        last = [argument.axes[-1] for argument in self.signature.arguments]
-        return {i for i, axis in enumerate(last) if not any(d in axis for d in "KVD")}
-
     def library(self, dtype: torch.dtype, sizes: Sizes) -> Any:
         """The compiled kernel for this dtype and head size; raises `BuildError`."""
         head = max((sizes[axis] for axis in self.head_axes), default=LANES[0])
@@ -84,56 +97,62 @@ class CpuKernel:
             return str(error)
         return None
 
-    def forward(self, *call: Any, save: bool = True) -> tuple[Tensor, ...]:
-        """y, the final state and, if asked for, what the backward pass needs."""
-        tensors, options = self._split(call, len(self.signature.arguments))
-        sizes = self.signature.check(tensors)
-        results = [self.signature.output, *self.signature.state]
-        outputs = [allocate(tensors[0], shape(result.axes, sizes)) for result in results]
-        if save:
-            outputs += [allocate(tensors[0], shape(axes, sizes)) for axes in self.saved_axes]
-        absent = () if save else self.saved_axes
-        self._run("forward", sizes, options, [*tensors, *outputs], absent)
-        return tuple(outputs)
+    def forward(self, *call: Any) -> tuple[Tensor, ...]:
+        """y, the final state and what the backward pass needs."""
+        count = len(self.signature.arguments)
+        sizes = self.signature.check(call[:count])
+        return self._plan("forward", call[0].dtype, sizes, call[count:]).run(call[:count])
+
+    def infer(
+        self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
+    ) -> tuple[Tensor, ...]:
+        """y and the final state only."""
+        key = "infer", tensors[0].dtype, *options
+        plan = sizes.plans.get(key)
+        if plan is None:
+            plan = sizes.plans[key] = self._plan(*key[:2], sizes, options)
+        return plan.run(tensors)
 
     def backward(self, *call: Any) -> tuple[Tensor, ...]:
         """The gradient of every input, weight and initial state, in the order of the arguments."""
-        count = len(self.signature.arguments)
-        total = count + len(self.saved) + 1 + len(self.signature.state)
-        tensors, options = self._split(call, total)
-        sizes = self.signature.check(tensors[:count])
-        arguments = [self.signature.arguments[i] for i in self.signature.differentiable]
-        grads = [allocate(tensors[0], shape(argument.axes, sizes)) for argument in arguments]
-        self._run("backward", sizes, options, [*tensors, *grads])
-        return tuple(grads)
+        arguments = len(self.signature.arguments)
+        count = arguments + len(self.saved) + 1 + len(self.signature.state)
+        sizes = self.signature.check(call[:arguments])
+        return self._plan("backward", call[0].dtype, sizes, call[count:]).run(call[:count])
 
-    def _split(self, call: Sequence[Any], count: int) -> tuple[list[Tensor], Sequence[Any]]:
-        tensors = [t if i in self._scattered else _row_major(t) for i, t in enumerate(call[:count])]
-        return tensors, call[count:]
+    def _plan(
+        self, function: str, dtype: torch.dtype, sizes: Sizes, options: Sequence[Any]
+    ) -> Plan:
+        results = [self.signature.output.axes, *(a.axes for a in self.signature.state)]
+        if function == "forward":
+            results += self.saved_axes
+        if function == "backward":
+            results = [self.signature.arguments[i].axes for i in self.signature.differentiable]
+        absent = self.saved_axes if function == "infer" else []
+        library = self.library(dtype, sizes)
+        steps = math.prod(size for axis, size in sizes.items() if axis in "TBH")
+        head = max(size for axis, size in sizes.items() if axis in "KVD")
+        return Plan(
+            library.backward if function == "backward" else library.forward,
+            tuple(sizes.values()),
+            self._encode(options),
+            [shape(axes, sizes) for axes in results],
+            sum(((len(axes), 0, *(0,) * len(axes)) for axes in absent), ()),
+            steps * head**2 >= WORK_FOR_THREADS,
+            self._scattered,
+        )
 
-    def _run(
-        self,
-        function: str,
-        sizes: Sizes,
-        options: Sequence[Any],
-        tensors: Sequence[Tensor],
-        absent: Sequence[Axes] = (),
-    ) -> None:
-        values = [*sizes.values(), _threads(sizes), *self._encode(options)]
-        for tensor in tensors:
-            values += _describe(tensor)
-        for axes in absent:
-            values += _NULL[len(axes)]
-        packed = struct.pack(f"{len(values)}q", *values)
-        run: Callable[[bytes], None] = getattr(self.library(tensors[0].dtype, sizes), function)
-        run(packed)
+    @cached_property
+    def _scattered(self) -> frozenset[int]:
+        """All others have rows along their last axis, which must be contiguous."""
+        last = [argument.axes[-1] for argument in self.signature.arguments]
+        return frozenset(i for i, axis in enumerate(last) if not set(axis) & set("KVD"))
 
-    def _encode(self, options: Sequence[Any]) -> list[int]:
-        pairs = zip(self.options.items(), options, strict=True)
-        return [choices.index(value) for (_, choices), value in pairs]
-
-
-def _threads(sizes: Sizes) -> int:
-    steps = math.prod(size for axis, size in sizes.items() if axis in "TBH")
-    work = steps * max(sizes.get(axis, 0) for axis in "KVD") ** 2
-    return torch.get_num_threads() if work >= WORK_FOR_THREADS else 1
+    def _encode(self, options: Sequence[Any]) -> tuple[int, ...]:
+        """Each option as its place in the C++ enum; an unknown one is the caller's error."""
+        for (name, choices), value in zip(self.options.items(), options, strict=True):
+            if value not in choices:
+                known = ", ".join(choices)
+                raise ValueError(f"{self.signature.name}: {name} is {value!r}, known: {known}")
+        pairs = zip(self.options.values(), options, strict=True)
+        return tuple(choices.index(value) for choices, value in pairs)

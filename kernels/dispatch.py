@@ -48,7 +48,12 @@ def backend(name: str) -> Iterator[None]:
 
 def requested_backend() -> str:
     """The innermost `with backend(...)`, else the environment variable, else `auto`."""
-    return _forced.get() or check_backend(os.environ.get(ENVIRONMENT_VARIABLE) or "auto")
+    return _forced.get() or _environment()
+
+
+@cache
+def _environment() -> str:
+    return check_backend(os.environ.get(ENVIRONMENT_VARIABLE) or "auto")
 
 
 class Backend(Protocol):
@@ -57,7 +62,9 @@ class Backend(Protocol):
     def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
         """Why a call cannot run here, in one line; None if it can."""
 
-    def run(self, tensors: Sequence[Tensor], options: Sequence[Any]) -> Sequence[Tensor]:
+    def run(
+        self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
+    ) -> Sequence[Tensor]:
         """y and the final state's tensors, differentiable."""
 
 
@@ -71,7 +78,9 @@ class PyTorch:
     def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
         return None
 
-    def run(self, tensors: Sequence[Tensor], options: Sequence[Any]) -> Sequence[Tensor]:
+    def run(
+        self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
+    ) -> Sequence[Tensor]:
         y, state = self.law(*self.signature.unflatten(tensors, options))
         return y, *state
 
@@ -123,20 +132,25 @@ class Operation:
 
     def __call__(self, *args: Any, **options: Any) -> tuple[Tensor, Any]:
         tensors, chosen = self.signature.flatten(args, options)
-        device = tensors[0].device
-        if torch.is_autocast_enabled(device.type):
-            with torch.autocast(device.type, enabled=False):
-                return self._run(tensors, chosen, device)
-        return self._run(tensors, chosen, device)
+        device = tensors[0].device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return self._run(tensors, chosen)
+        return self._run(tensors, chosen)
 
-    def _run(
-        self, tensors: list[Tensor], options: list[Any], device: torch.device
-    ) -> tuple[Tensor, Any]:
+    def _run(self, tensors: list[Tensor], options: list[Any]) -> tuple[Tensor, Any]:
         sizes = self.signature.check(tensors)
-        dtype = torch.float64 if tensors[-1].dtype is torch.float64 else torch.float32
-        tensors = [t if t.dtype in (dtype, torch.bool) else t.to(dtype) for t in tensors]
-        y, *state = self.backends[self.choose(device, dtype, sizes)].run(tensors, options)
+        tensors = self.signature.cast(tensors)
+        backend = self.backends[self._choose_once(tensors[-1], sizes)]
+        y, *state = backend.run(tensors, options, sizes)
         return y, self.signature.make_state(state)
+
+    def _choose_once(self, state: Tensor, sizes: Sizes) -> str:
+        key = requested_backend(), state.dtype, state.is_cpu
+        chosen = sizes.plans.get(key)
+        if chosen is None:
+            chosen = sizes.plans[key] = self.choose(state.device, state.dtype, sizes)
+        return chosen
 
 
 @cache

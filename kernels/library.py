@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.signature import Argument, Signature, Sizes, shape
+from kernels.signature import Argument, Signature, shape
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
 Function = Callable[..., Sequence[Tensor]]
@@ -87,20 +87,10 @@ def _define(
 
 def _fake(name: str, signature: Signature, results: Sequence[Argument]) -> None:
     def fake(*call: Any) -> tuple[Tensor, ...]:
-        sizes = _sizes(signature, call)
+        sizes = signature.sizes(call[: len(signature.arguments)])
         return tuple(call[0].new_empty(shape(result.axes, sizes)) for result in results)
 
     torch.library.register_fake(f"fastweights::{name}", fake, lib=LIBRARY)
-
-
-def _sizes(signature: Signature, call: Sequence[Any]) -> Sizes:
-    """As `Signature.check`, for shapes that may be symbols."""
-    sizes: Sizes = {}
-    for argument, tensor in zip(signature.arguments, call, strict=False):
-        for axis, size in zip(argument.axes, tensor.shape, strict=True):
-            if axis.isalpha():
-                sizes.setdefault(axis, size)
-    return sizes
 
 
 def _once_differentiable(name: str, operation: str) -> None:

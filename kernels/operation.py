@@ -26,11 +26,13 @@ class Cpu:
     def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
         return self.kernel.why_not(device, dtype, sizes)
 
-    def run(self, tensors: Sequence[Tensor], options: Sequence[Any]) -> Sequence[Tensor]:
+    def run(
+        self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
+    ) -> Sequence[Tensor]:
         if torch.compiler.is_compiling() or wants_gradient(tensors):
             results = self.operator(*tensors, *options)
             return results[: 1 + len(self.kernel.signature.state)]
-        return self.kernel.forward(*tensors, *options, save=False)
+        return self.kernel.infer(tensors, options, sizes)
 
 
 def wants_gradient(tensors: Sequence[Tensor]) -> bool:

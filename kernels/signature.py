@@ -5,6 +5,7 @@ order of tensors that every compiled backend is called with, and the shapes of w
 """
 
 import inspect
+import operator
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Sizes = dict[str, int]
 Axes = tuple[str, ...]
 REMEMBERED_SHAPES = 1024
+_shape_of = operator.attrgetter("shape")
+
+
+class Sizes(dict[str, int]):
+    """The size of each axis letter; `plans` keeps what backends work out for these sizes once."""
+
+    __slots__ = ("plans",)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.plans: dict[Any, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -98,10 +109,13 @@ class Signature:
         return [*self.inputs, *self.weights, *self.is_first, *self.state]
 
     @cached_property
+    def is_first_position(self) -> int:
+        return len(self.inputs) + len(self.weights)
+
+    @cached_property
     def differentiable(self) -> list[int]:
         """Positions of the tensors that have a gradient: all but is_first."""
-        skipped = len(self.inputs) + len(self.weights)
-        return [i for i in range(len(self.arguments)) if i != skipped]
+        return [i for i in range(len(self.arguments)) if i != self.is_first_position]
 
     def flatten(self, args: Sequence[Any], options: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """A call's tensors and the values of its options, both in order."""
@@ -134,28 +148,20 @@ class Signature:
 
     def check(self, tensors: Sequence[Tensor]) -> Sizes:
         """The size of each axis letter; a `ValueError` that names the first argument in the way."""
-        key = tuple([tensor.shape for tensor in tensors])
+        if torch.compiler.is_compiling():
+            return self.sizes(tensors)
+        key = (*map(_shape_of, tensors),)
         sizes = self._seen.get(key)
         if sizes is None:
-            sizes = self._check_shapes(tensors)
+            sizes = self.sizes(tensors)
             if len(self._seen) >= REMEMBERED_SHAPES:
                 self._seen.clear()
             self._seen[key] = sizes
-        device, is_first = tensors[0].device, len(self.inputs) + len(self.weights)
-        for position, tensor in enumerate(tensors):
-            if tensor.device != device:
-                where = (
-                    f"is on {tensor.device}, expected {device}, where {self.arguments[0].name} is"
-                )
-                raise ValueError(f"{self.name}: {self.arguments[position].name} {where}")
-            if (tensor.dtype is torch.bool) != (position == is_first) or tensor.dtype.is_complex:
-                expected = "torch.bool" if position == is_first else "a floating dtype"
-                problem = f"has dtype {tensor.dtype}, expected {expected}"
-                raise ValueError(f"{self.name}: {self.arguments[position].name} {problem}")
         return sizes
 
-    def _check_shapes(self, tensors: Sequence[Tensor]) -> Sizes:
-        sizes: Sizes = {}
+    def sizes(self, tensors: Sequence[Tensor]) -> Sizes:
+        """As `check`, nothing remembered: works on shapes that are symbols."""
+        sizes = Sizes()
         for argument, tensor in zip(self.arguments, tensors, strict=True):
             if tensor.ndim != len(argument.axes):
                 self._refuse(argument, tensor, sizes)
@@ -167,8 +173,30 @@ class Signature:
                 self._refuse(argument, tensor, sizes)
         return sizes
 
+    def cast(self, tensors: list[Tensor]) -> list[Tensor]:
+        """The tensors in the dtype of the computation; refuses mixed devices and odd dtypes.
+
+        float64 where the state is, float32 otherwise: the state is never kept in half precision.
+        """
+        device = tensors[0].device
+        dtype = torch.float64 if tensors[-1].dtype is torch.float64 else torch.float32
+        for position, tensor in enumerate(tensors):
+            wanted = torch.bool if position == self.is_first_position else dtype
+            if tensor.device != device:
+                self._refuse_kind(position, f"is on {tensor.device}, expected {device}")
+            if tensor.dtype is wanted:
+                continue
+            if wanted is torch.bool or not tensor.is_floating_point():
+                expected = "torch.bool" if wanted is torch.bool else "a floating dtype"
+                self._refuse_kind(position, f"has dtype {tensor.dtype}, expected {expected}")
+            tensors[position] = tensor.to(dtype)
+        return tensors
+
     def _refuse(self, argument: Argument, tensor: Tensor, sizes: Sizes) -> typing.NoReturn:
         letters = ", ".join(argument.axes)
         known = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
         expected = f"expected [{letters}]" + (f" with {known}" if known else "")
         raise ValueError(f"{self.name}: {argument.name} has shape {list(tensor.shape)}, {expected}")
+
+    def _refuse_kind(self, position: int, problem: str) -> typing.NoReturn:
+        raise ValueError(f"{self.name}: {self.arguments[position].name} {problem}")
