@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -56,6 +56,7 @@ def _environment() -> str:
     return check_backend(os.environ.get(ENVIRONMENT_VARIABLE) or "auto")
 
 
+@runtime_checkable
 class Backend(Protocol):
     """One way to run an operation, on tensors in the order of `Signature.arguments`."""
 

@@ -38,7 +38,7 @@ class Example:
         """Of a fixed random weighting of all outputs, final state included."""
         generator = torch.Generator().manual_seed(1)
         weights = [_normal(output.shape, generator).to(output) for output in outputs]
-        return list(torch.autograd.grad(outputs, inputs, weights))
+        return list(torch.autograd.grad(outputs, inputs, weights, materialize_grads=True))
 
     def run_with_gradients(self) -> dict[str, Tensor]:
         """Outputs and gradients by name: "y", "final state.cell", "grad q", ..."""
@@ -46,11 +46,8 @@ class Example:
         tensors = [t.detach().clone() if t.is_floating_point() else t for t in self.tensors]
         leaves = [tensors[i].requires_grad_() for i in signature.differentiable]
         outputs = self.run(tensors)
-        names = [signature.output, *signature.state]
-        found = {
-            ("y" if i == 0 else f"final {a.name}"): o
-            for i, (a, o) in enumerate(zip(names, outputs, strict=True))
-        }
+        names = ["y", *(f"final {argument.name}" for argument in signature.state)]
+        found = dict(zip(names, outputs, strict=True))
         grads = self.gradients(outputs, leaves)
         for i, grad in zip(signature.differentiable, grads, strict=True):
             found[f"grad {signature.arguments[i].name}"] = grad

@@ -6,6 +6,7 @@ order of tensors that every compiled backend is called with, and the shapes of w
 
 import inspect
 import operator
+import re
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from torch import Tensor
 
 Axes = tuple[str, ...]
 REMEMBERED_SHAPES = 1024
+# "D4" for 4 * D: for annotations that jaxtyping reads before it knows D.
+_MULTIPLE = re.compile(r"^([A-Z])(\d+)$")
 _shape_of = operator.attrgetter("shape")
 
 
@@ -36,7 +39,7 @@ class Argument:
     axes: Axes
 
 
-def shape(axes: Axes, sizes: Sizes) -> list[int]:
+def shape(axes: Axes, sizes: dict[str, int]) -> list[int]:
     """Axes such as ("B", "H", "3*D+4") as numbers."""
     return [sizes[axis] if axis in sizes else eval(axis, {}, dict(sizes)) for axis in axes]
 
@@ -44,7 +47,8 @@ def shape(axes: Axes, sizes: Sizes) -> list[int]:
 def _tensors(name: str, annotation: Any) -> list[Argument]:
     """The tensors behind one parameter: itself, or the fields of a NamedTuple."""
     if hasattr(annotation, "dim_str"):
-        return [Argument(name, tuple(annotation.dim_str.split()))]
+        axes = annotation.dim_str.split()
+        return [Argument(name, tuple(_MULTIPLE.sub(r"\2*\1", axis) for axis in axes))]
     if hasattr(annotation, "_fields"):
         fields = typing.get_type_hints(annotation)
         return [a for field, hint in fields.items() for a in _tensors(f"{name}.{field}", hint)]

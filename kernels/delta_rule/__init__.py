@@ -1,4 +1,4 @@
-from kernels.delta_rule import reference
+from kernels.delta_rule import chunked, reference
 from kernels.delta_rule.reference import DeltaRuleState
 from kernels.operation import build_operation
 
@@ -6,6 +6,7 @@ delta_rule = build_operation(
     "delta_rule",
     reference.unroll,
     saved={"error": "T B H V", "final": "B H K V"},
+    chunked=chunked.unroll,
 )
 
 __all__ = ["DeltaRuleState", "delta_rule"]

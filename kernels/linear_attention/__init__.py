@@ -1,11 +1,13 @@
-from kernels.linear_attention import reference
+from kernels.linear_attention import chunked, reference
+from kernels.linear_attention.normaliser import NormalisedState, normalised_linear_attention
+from kernels.linear_attention.operation import linear_attention
 from kernels.linear_attention.reference import LinearAttentionState
-from kernels.operation import build_operation
 
-linear_attention = build_operation(
+__all__ = [
+    "LinearAttentionState",
+    "NormalisedState",
+    "chunked",
     "linear_attention",
-    reference.unroll,
-    saved={"final": "B H K V"},
-)
-
-__all__ = ["LinearAttentionState", "linear_attention"]
+    "normalised_linear_attention",
+    "reference",
+]

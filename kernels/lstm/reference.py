@@ -3,7 +3,7 @@
     i, f, g, o = split(z_t + W_h h_{t-1})                    z_t = W_x x_t + b, for all t at once
     c_t = sigmoid(f) * c_{t-1} + sigmoid(i) * tanh(g)          h_t = sigmoid(o) * tanh(c_t)
 
-Gate order and parameter shapes are PyTorch's; G = 4 D.
+Gate order and parameter shapes are PyTorch's. The axis D4 is 4 * D.
 Source: Hochreiter & Schmidhuber 1997; Gers et al. 2000.
 """
 
@@ -23,7 +23,7 @@ class LSTMState(NamedTuple):
 
 
 def step(
-    z: Float[Tensor, "B G"], state: LSTMState, hidden_weights: Float[Tensor, "G D"]
+    z: Float[Tensor, "B D4"], state: LSTMState, hidden_weights: Float[Tensor, "D4 D"]
 ) -> tuple[Float[Tensor, "B D"], LSTMState]:
     """One step; z is the input's contribution to the four gates, biases included."""
     gates = z + F.linear(state.hidden, hidden_weights)
@@ -34,10 +34,10 @@ def step(
 
 
 def unroll(
-    z: Float[Tensor, "T B G"],
+    z: Float[Tensor, "T B D4"],
     is_first: Bool[Tensor, "T B"],
     state: LSTMState,
-    hidden_weights: Float[Tensor, "G D"],
+    hidden_weights: Float[Tensor, "D4 D"],
 ) -> tuple[Float[Tensor, "T B D"], LSTMState]:
     law = partial(step, hidden_weights=hidden_weights)
     return loop_over_time(law, (z,), is_first, state, empty=z[..., : state.cell.shape[-1]])

@@ -149,6 +149,7 @@ FW_EXPORT void forward(const int64_t* values) {
     sweep_wide<1>(weights, D, {&pending_key}, {&pending}, &nothing);
     if (saved_final) weights.store(saved_final.at(b, h), saved_final.stride[2], D);
     weights.add(base.at(h), base.stride[1], D, T(-1));
+    if (size.time == 0) weights.load(initial.at(b, h), initial.stride[2], D);  // to the last bit
     weights.store(final.at(b, h), final.stride[2], D);
   });
 }

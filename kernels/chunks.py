@@ -1,0 +1,73 @@
+"""What the chunked forms share: time cut into chunks, and who may see whom across resets.
+
+Inside a chunk, a row sees the rows of its own segment (the stretch between two resets) and, as long
+as no reset lies between, the weights that the chunk began with. All masks select, forward and
+backward: a NaN that an old episode left behind reaches neither a new row nor its gradient.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+CHUNK = 32
+
+
+class Chunk(NamedTuple):
+    rows: slice
+    visible: Bool[Tensor, "B 1 C C"]  # row i sees row j <= i
+    before: Bool[Tensor, "B 1 C C"]  # the same without row i itself
+    live: Bool[Tensor, "B 1 C 1"]  # row i sees the chunk's first weights
+    last: Bool[Tensor, "B 1 C 1"]  # row i lies in the segment that goes on after the chunk
+    carries: Bool[Tensor, "B 1 1 1"]  # the chunk's first weights go on after it
+
+
+def chunks(is_first: Bool[Tensor, "T B"]) -> Iterator[Chunk]:
+    """The chunks of an unroll, in order."""
+    segments = is_first.t().cumsum(-1)  # 0 is the segment that the initial state belongs to
+    previous = torch.zeros_like(segments[:, :1])
+    for start in range(0, is_first.shape[0], CHUNK):
+        rows = slice(start, start + CHUNK)
+        own = segments[:, rows]
+        same = (own.unsqueeze(-1) == own.unsqueeze(-2)).unsqueeze(1)
+        live, last = own == previous, own == own[:, -1:]
+        yield Chunk(
+            rows,
+            same.tril(),
+            same.tril(-1),
+            live[:, None, :, None],
+            last[:, None, :, None],
+            live[:, None, -1:, None],
+        )
+        previous = own[:, -1:]
+
+
+def keep(mask: Tensor, values: Tensor) -> Tensor:
+    """The values where the mask is true, zero elsewhere, gradients likewise."""
+    return torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
+
+
+def read_live(
+    live: Bool[Tensor, "B 1 C 1"],
+    queries: Float[Tensor, "B H C K"],
+    weights: Float[Tensor, "B H K V"],
+) -> Float[Tensor, "B H C V"]:
+    """W^T q for the rows that see W, zero for the others; their gradients do not see W either."""
+    return keep(live, keep(live, queries) @ weights)
+
+
+def loop_over_chunks(
+    step: Callable[..., tuple[Tensor, Tensor]],
+    inputs: tuple[Tensor, ...],
+    is_first: Bool[Tensor, "T B"],
+    weights: Float[Tensor, "B H K V"],
+    empty: Float[Tensor, "T B H V"],
+) -> tuple[Float[Tensor, "T B H V"], Float[Tensor, "B H K V"]]:
+    """Applies `step(chunk, *inputs [B, H, C, ...], weights) -> (y [B, H, C, V], weights)`."""
+    outputs = []
+    for chunk in chunks(is_first):
+        y, weights = step(chunk, *(x[chunk.rows].movedim(0, 2) for x in inputs), weights)
+        outputs.append(y.movedim(2, 0))
+    return (torch.cat(outputs) if outputs else empty.clone()), weights

@@ -1,0 +1,50 @@
+"""The delta rule by chunks: the updates u of a whole chunk from one triangular system.
+
+    (I + tril(diag(beta) K K^T, -1)) U = diag(beta) (V - K S)
+    Y = Q S + tril(Q K^T) U,        S <- S + K^T U
+
+Source: Yang et al. 2024 (Parallelizing linear transformers with the delta rule); masks:
+kernels/chunks.py.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.chunks import Chunk, keep, loop_over_chunks, read_live
+from kernels.delta_rule.reference import DeltaRuleState
+
+
+def step(
+    chunk: Chunk, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, weights: Tensor
+) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
+    beta = beta.unsqueeze(-1)
+    system = beta * k @ k.mT
+    wanted = beta * (v - read_live(chunk.live, k, weights))
+    # Rows before and after a reset are two systems: a NaN in one does not enter the other.
+    old = _solve(system, wanted, chunk.live, chunk.before)
+    new = _solve(system, wanted, ~chunk.live, chunk.before)
+    scores = keep(chunk.visible, q @ k.mT)
+    y = read_live(chunk.live, q, weights) + torch.where(chunk.live, scores @ old, scores @ new)
+    update = keep(chunk.last, torch.where(chunk.live, old, new))
+    return y, keep(chunk.carries, weights) + k.mT @ update
+
+
+def _solve(system: Tensor, wanted: Tensor, rows: Tensor, before: Tensor) -> Tensor:
+    """The updates of some rows, zero in the others."""
+    below_diagonal, sides = keep(before & rows, system), keep(rows, wanted)
+    return keep(
+        rows, torch.linalg.solve_triangular(below_diagonal, sides, upper=False, unitriangular=True)
+    )
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H K"],
+    v: Float[Tensor, "T B H V"],
+    beta: Float[Tensor, "T B H"],
+    is_first: Bool[Tensor, "T B"],
+    state: DeltaRuleState,
+) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
+    y, weights = loop_over_chunks(step, (q, k, v, beta), is_first, state.fast_weights, empty=v)
+    return y, DeltaRuleState(weights)

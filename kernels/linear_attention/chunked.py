@@ -1,0 +1,29 @@
+"""Linear attention by chunks: Y = Q S + (Q K^T, masked) V, then S <- S + K^T V.
+
+Source: Hua et al. 2022 (chunked linear attention); masks: kernels/chunks.py.
+"""
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.chunks import Chunk, keep, loop_over_chunks, read_live
+from kernels.linear_attention.reference import LinearAttentionState
+
+
+def step(
+    chunk: Chunk, q: Tensor, k: Tensor, v: Tensor, weights: Tensor
+) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
+    scores = keep(chunk.visible, q @ k.mT)
+    y = read_live(chunk.live, q, weights) + scores @ v
+    return y, keep(chunk.carries, weights) + keep(chunk.last, k).mT @ v
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H K"],
+    v: Float[Tensor, "T B H V"],
+    is_first: Bool[Tensor, "T B"],
+    state: LinearAttentionState,
+) -> tuple[Float[Tensor, "T B H V"], LinearAttentionState]:
+    y, weights = loop_over_chunks(step, (q, k, v), is_first, state.fast_weights, empty=v)
+    return y, LinearAttentionState(weights)

@@ -1,0 +1,11 @@
+"""The operation, in a module of its own so that the normaliser can use it."""
+
+from kernels.linear_attention import chunked, reference
+from kernels.operation import build_operation
+
+linear_attention = build_operation(
+    "linear_attention",
+    reference.unroll,
+    saved={"final": "B H K V"},
+    chunked=chunked.unroll,
+)
