@@ -26,6 +26,7 @@ ENVIRONMENT_VARIABLE = "FASTWEIGHTS_BACKEND"
 SHORTEST_CHUNKED_UNROLL = 8
 
 log = logging.getLogger("fastweights")
+_operations: dict[str, "Operation"] = {}
 _forced: ContextVar[str | None] = ContextVar("forced_backend", default=None)
 
 
@@ -97,6 +98,9 @@ class Operation:
     signature: Signature
     backends: dict[str, Backend] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _operations[self.name] = self
+
     @property
     def name(self) -> str:
         return self.signature.name
@@ -147,11 +151,23 @@ class Operation:
         return y, self.signature.make_state(state)
 
     def _choose_once(self, state: Tensor, sizes: Sizes) -> str:
+        if torch.compiler.is_compiling():
+            heads = [(axis, int(size)) for axis, size in sizes.items() if axis in "KVD"]
+            return _choose_while_tracing(self.name, state.device.type, state.dtype, *heads)
         key = requested_backend(), state.dtype, state.is_cpu
         chosen = sizes.plans.get(key)
         if chosen is None:
             chosen = sizes.plans[key] = self.choose(state.device, state.dtype, sizes)
         return chosen
+
+
+@torch.compiler.assume_constant_result
+def _choose_while_tracing(
+    name: str, device: str, dtype: torch.dtype, *heads: tuple[str, int]
+) -> str:
+    """The choice for a compiled graph, which may serve any number of steps: for many."""
+    sizes = Sizes({**dict.fromkeys("TBH", SHORTEST_CHUNKED_UNROLL), **dict(heads)})
+    return _operations[name].choose(torch.device(device), dtype, sizes)
 
 
 @cache

@@ -23,7 +23,7 @@ _MULTIPLE = re.compile(r"^([A-Z])(\d+)$")
 _shape_of = operator.attrgetter("shape")
 
 
-class Sizes(dict[str, int]):
+class Sizes(dict[str, Any]):
     """The size of each axis letter; `plans` keeps what backends work out for these sizes once."""
 
     __slots__ = ("plans",)
@@ -39,7 +39,7 @@ class Argument:
     axes: Axes
 
 
-def shape(axes: Axes, sizes: dict[str, int]) -> list[int]:
+def shape(axes: Axes, sizes: dict[str, Any]) -> list[Any]:
     """Axes such as ("B", "H", "3*D+4") as numbers."""
     return [sizes[axis] if axis in sizes else eval(axis, {}, dict(sizes)) for axis in axes]
 

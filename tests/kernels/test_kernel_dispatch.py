@@ -1,0 +1,153 @@
+"""Which backend runs, what is said about it, and what is refused."""
+
+import logging
+
+import pytest
+import torch
+from kernel_cases import CASES, example
+
+from kernels import cpu_build, dispatch
+from kernels.dispatch import backend, requested_backend
+from kernels.example import Example, make
+from kernels.registry import OPERATIONS
+from kernels.signature import Sizes
+
+
+def test_auto_is_the_default_and_blocks_nest():
+    assert requested_backend() == "auto"
+    with backend("reference"):
+        with backend("cpu"):
+            assert requested_backend() == "cpu"
+        assert requested_backend() == "reference"
+
+
+def test_the_environment_forces_a_backend(monkeypatch):
+    dispatch._environment.cache_clear()
+    monkeypatch.setenv("FASTWEIGHTS_BACKEND", "reference")
+    assert requested_backend() == "reference"
+    dispatch._environment.cache_clear()
+    monkeypatch.setenv("FASTWEIGHTS_BACKEND", "gpu")
+    with pytest.raises(ValueError, match="unknown kernel backend 'gpu'; known: auto"):
+        requested_backend()
+    dispatch._environment.cache_clear()
+
+
+def choose(name: str, device: str = "cpu", time: int = 50, head: int = 16) -> str:
+    sizes = OPERATIONS[name].signature.sizes(
+        make(OPERATIONS[name], {"T": time, "B": 1, "H": 1, "K": head, "V": head, "D": head}).tensors
+    )
+    return OPERATIONS[name].choose(torch.device(device), torch.float32, sizes)
+
+
+@pytest.mark.parametrize("name", list(OPERATIONS))
+def test_auto_takes_the_kernel_of_the_device(name):
+    assert choose(name) == "cpu"
+
+
+def test_large_heads_say_once_that_they_run_slower(caplog):
+    dispatch._say_once.cache_clear()
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        assert choose("delta_rule", head=65) == "chunked"
+        assert choose("delta_rule", head=65) == "chunked"
+        assert choose("delta_rule", head=65, time=2) == "reference"
+        assert choose("recurrent_delta_rule", head=65) == "reference"
+    assert [record.message for record in caplog.records] == [
+        f"{name} runs on the slower {chosen} backend: head size K = 65 is above 64"
+        for name, chosen in (
+            ("delta_rule", "chunked"),
+            ("delta_rule", "reference"),
+            ("recurrent_delta_rule", "reference"),
+        )
+    ]
+
+
+def test_a_large_head_gives_the_right_numbers():
+    case = make(OPERATIONS["delta_rule"], {"T": 9, "B": 2, "H": 1, "K": 70, "V": 70})
+    found = case.run()
+    with backend("reference"):
+        expected = case.run()
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_forced_backend_refuses_what_it_cannot_do():
+    case = make(OPERATIONS["delta_rule"], {"T": 2, "B": 1, "H": 1, "K": 65, "V": 65})
+    with (
+        backend("cpu"),
+        pytest.raises(ValueError, match=r"cpu backend: head size K = 65 is above 64"),
+    ):
+        case.run()
+    with backend("chunked"), pytest.raises(ValueError, match="delta_rnn has no backend 'chunked'"):
+        example("delta_rnn", 3).run()
+
+
+def test_a_tensor_on_another_device_is_not_silently_slow(caplog):
+    dispatch._say_once.cache_clear()
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        chosen = choose("self_referential", device="cuda")
+    operation = OPERATIONS["self_referential"]
+    if chosen != "cuda":
+        assert "self_referential runs on the slower reference backend" in caplog.text
+    assert (
+        operation.backends["cpu"].why_not(torch.device("cuda"), torch.float32, Sizes()) is not None
+    )
+
+
+def test_a_failing_compile_is_one_line(monkeypatch, tmp_path, caplog):
+    """auto falls back and says why; a forced cpu backend raises."""
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
+    monkeypatch.setattr(cpu_build, "_run", lambda command: "lanes.h:1:1: error: no such thing")
+    cpu_build.library.cache_clear()
+    dispatch._say_once.cache_clear()
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        assert choose("delta_rnn", head=4) == "reference"
+    assert "failed on cpu.cpp: lanes.h:1:1: error: no such thing" in caplog.text
+    case = example("delta_rnn", 4)
+    case.operation.signature._seen.clear()
+    with backend("cpu"), pytest.raises(ValueError, match="error: no such thing"):
+        case.run()
+    case.operation.signature._seen.clear()
+    cpu_build.library.cache_clear()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_a_wrong_shape_names_the_argument(name, options):
+    case = example(name, 5, **options)
+    for place, argument in enumerate(case.operation.signature.arguments):
+        wrong = list(case.tensors)
+        wrong[place] = wrong[place].unsqueeze(0)
+        with pytest.raises(ValueError, match=rf"{name}: {argument.name} has shape .* expected \["):
+            Example(case.operation, wrong, case.options).run()
+
+
+def test_a_wrong_size_says_what_is_expected():
+    case = example("delta_rule", 5)
+    case.tensors[3] = case.tensors[3][:, :, :1]
+    message = (
+        r"delta_rule: beta has shape \[7, 5, 1\], expected \[T, B, H\] with T = 7, B = 5, H = 2"
+    )
+    with pytest.raises(ValueError, match=message):
+        case.run()
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_a_wrong_dtype_names_the_argument(name, options):
+    case = example(name, 5, **options)
+    for place, argument in enumerate(case.operation.signature.arguments):
+        wrong = list(case.tensors)
+        wrong[place] = wrong[place].int()
+        with pytest.raises(ValueError, match=rf"{name}: {argument.name} has dtype torch.int32"):
+            Example(case.operation, wrong, case.options).run()
+
+
+def test_a_wrong_device_names_the_argument():
+    case = example("delta_rule", 5)
+    case.tensors[2] = case.tensors[2].to("meta")
+    with pytest.raises(ValueError, match="delta_rule: v is on meta, expected cpu"):
+        case.run()
+
+
+def test_an_unknown_version_lists_the_known():
+    case = example("delta_lstm", 3)
+    with backend("cpu"), pytest.raises(ValueError, match="version is 'E', known: A, B, C, D"):
+        Example(case.operation, case.tensors, {"version": "E"}).run()

@@ -1,0 +1,132 @@
+"""The C++ kernels as citizens of torch: operators, compile, autocast, half precision."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from kernel_cases import CASES, assert_agree, example, truth
+
+import kernels
+from kernels.example import make
+from kernels.registry import OPERATIONS
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_the_operator_is_well_formed(name, options):
+    case = example(name, 3, time=2, **options).to(torch.float32)
+    operation = case.operation
+    chosen = [{**operation.signature.options, **options}[o] for o in operation.signature.options]
+    tensors = [t.requires_grad_(t.is_floating_point()) for t in case.tensors]
+    operator = getattr(torch.ops.fastweights, f"{name}_cpu").default
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(operator, (*tensors, *chosen), test_utils=tests)
+
+
+def test_the_operator_traces_with_dynamic_shapes():
+    case = example("delta_rule", 3, time=2).to(torch.float32)
+    tensors = [t.requires_grad_(t.is_floating_point()) for t in case.tensors]
+    torch.library.opcheck(torch.ops.fastweights.delta_rule_cpu.default, tuple(tensors))
+
+
+MODEL = """
+import torch
+import kernels
+from kernels.delta_rule import DeltaRuleState, delta_rule
+
+class Memory(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = torch.nn.Linear(6, 2 * 4 * 3 + 2)
+
+    def forward(self, x, is_first, weights):
+        rows = self.project(x)
+        q, k, v = rows[..., :24].unflatten(-1, (2, 12)).split(4, -1)
+        beta = rows[..., 24:].sigmoid()
+        state = DeltaRuleState(weights)
+        y, state = delta_rule(q.softmax(-1), k.softmax(-1), v, beta, is_first, state)
+        return y.flatten(2), state.fast_weights
+
+model, x = Memory(), torch.randn(5, 3, 6)
+is_first, weights = torch.rand(5, 3) < 0.3, torch.randn(3, 2, 4, 4)
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+results = []
+for run in (model, compiled):
+    model.zero_grad()
+    y, final = run(x, is_first, weights)
+    (y.square().sum() + final.sum()).backward()
+    results.append([y.detach(), final.detach(), model.project.weight.grad.clone()])
+for eager, traced in zip(*results):
+    torch.testing.assert_close(eager, traced)
+"""
+
+
+def test_torch_compile_of_a_model_around_it():
+    """One graph, forward and backward, with the numbers of the eager model.
+
+    In a process of its own: dynamo cannot trace the shape checks that tests put on every call.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", MODEL]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_a_second_derivative_names_the_reference(name, options):
+    case = example(name, 3, time=2, **options).to(torch.float32)
+    leaf = case.tensors[0].requires_grad_()
+    with kernels.backend("cpu"):
+        y = case.run()[0]
+        (grad,) = torch.autograd.grad(y.square().sum(), leaf, create_graph=True)
+        with pytest.raises(RuntimeError, match=r'kernels\.backend\("reference"\)'):
+            grad.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_half_precision_inputs_float32_state(name, options, dtype):
+    """Inputs are cast, the state stays float32, gradients come back in the inputs' dtype."""
+    half = example(name, 5, **options).to(dtype)
+    count = len(half.operation.signature.state)
+    half.tensors[-count:] = [t.float() for t in half.tensors[-count:]]
+    with kernels.backend("cpu"):
+        found = half.run_with_gradients()
+    exact = truth(half)
+    assert found["y"].dtype is torch.float32
+    first = half.operation.signature.arguments[0].name
+    assert found[f"grad {first}"].dtype is dtype
+    outputs = [key for key in exact if not key.startswith("grad")]
+    assert_agree({k: found[k] for k in outputs}, {k: exact[k] for k in outputs}, 1e-5)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_autocast_changes_nothing(name, options):
+    case = example(name, 5, **options).to(torch.float32)
+    for backend in ("cpu", "reference"):
+        with kernels.backend(backend):
+            plain = case.run()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                cast = case.run()
+        assert all(torch.equal(a, b) for a, b in zip(plain, cast, strict=True))
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_any_number_of_threads_gives_the_same_bits(name, options):
+    """Large enough to be worth two threads; weight gradients sum over the batch in fixed order."""
+    sizes = {"T": 12, "B": 9, "H": 3, "K": 32, "V": 32, "D": 32}
+    mask = torch.rand(12, 9, generator=torch.Generator().manual_seed(0)) < 0.1
+    case = make(OPERATIONS[name], sizes, mask, **options).to(torch.float32)
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            with kernels.backend("cpu"):
+                found.append(case.run_with_gradients())
+    finally:
+        torch.set_num_threads(1)
+    for other in found[1:]:
+        for tensor, expected in other.items():
+            assert torch.equal(found[0][tensor], expected), tensor
