@@ -53,8 +53,12 @@ class Example:
             found[f"grad {signature.arguments[i].name}"] = grad
         return {name: tensor.detach() for name, tensor in found.items()}
 
-    def to(self, dtype: torch.dtype) -> "Example":
-        tensors = [t.to(dtype) if t.is_floating_point() else t for t in self.tensors]
+    def to(self, kind: torch.dtype | torch.device) -> "Example":
+        """In another floating dtype, or on another device."""
+        tensors = [
+            t.to(kind) if t.is_floating_point() or isinstance(kind, torch.device) else t
+            for t in self.tensors
+        ]
         return Example(self.operation, tensors, self.options)
 
 

@@ -1,0 +1,78 @@
+"""`python -m kernels`: what this machine has, why, and a self-test of every operation.
+
+Builds what is not built yet; exits with 1 if an available backend gives wrong numbers.
+"""
+
+import platform
+import sys
+import time
+
+import torch
+
+import kernels
+from kernels import cpu_build
+from kernels.dispatch import ENVIRONMENT_VARIABLE, Operation
+from kernels.example import make
+from kernels.registry import OPERATIONS
+
+SIZES = {"T": 9, "B": 3, "H": 2, "K": 16, "V": 16, "D": 16}
+TOLERANCE = 1e-5
+
+
+def describe_machine() -> list[str]:
+    try:
+        path = cpu_build.compiler()
+        compiler = f"{path} ({cpu_build.compiler_version(path).splitlines()[0]})"
+    except (cpu_build.BuildError, IndexError) as error:
+        compiler = f"none: {error}"
+    cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can see"
+    return [
+        f"processor  {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, "
+        f"{torch.get_num_threads()} threads",
+        f"compiler   {compiler}",
+        f"cache      {cpu_build.cache_folder()}",
+        f"GPU        {cuda}",
+        f"backend    {kernels.requested_backend()} ({ENVIRONMENT_VARIABLE})",
+    ]
+
+
+def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
+    """Whether all went well, and a line that says what was found."""
+    device = torch.device("cuda" if backend == "cuda" else "cpu")
+    began = time.perf_counter()
+    mask = torch.rand(SIZES["T"], SIZES["B"], generator=torch.Generator().manual_seed(0)) < 0.2
+    case = make(operation, SIZES, mask)
+    sizes = operation.signature.sizes(case.tensors)
+    reason = operation.backends[backend].why_not(device, torch.float32, sizes)
+    if reason:
+        return True, f"not available: {reason}"
+    with kernels.backend("reference"):
+        expected = case.run_with_gradients()
+    with kernels.backend(backend):
+        found = case.to(torch.float32).to(device).run_with_gradients()
+    errors = {
+        name: float((found[name].cpu() - right).abs().max() / right.abs().max().clamp_min(1.0))
+        for name, right in expected.items()
+    }
+    worst = max(errors, key=lambda name: errors[name])
+    seconds = time.perf_counter() - began
+    good = errors[worst] <= TOLERANCE
+    verdict = "ok" if good else "WRONG"
+    return good, f"{verdict}, largest error {errors[worst]:.0e} ({worst}), {seconds:.1f} s"
+
+
+def main() -> int:
+    print("\n".join(describe_machine()))
+    good = True
+    for name, operation in OPERATIONS.items():
+        for backend in operation.backends:
+            if backend == "reference":
+                continue
+            passed, line = self_test(operation, backend)
+            print(f"{name:22s} {backend:8s} {line}", flush=True)
+            good = good and passed
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
