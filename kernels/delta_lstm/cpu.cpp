@@ -50,6 +50,8 @@ FW_EXPORT void forward(const int64_t* values) {
     }
     R cell = R::load(initial_cell.at(b, h), V), output = R::load(initial_output.at(b, h), V);
     for (int64_t t = 0; t < size.time; t++) {
+      prefetch_rows(3 * P, t + kAhead, b, h, in.q, in.k, in.v, in.recurrent_k, in.recurrent_v,
+                    saved_error, saved_recurrent_error, saved_gates);
       if (*is_first.at(t, b)) {
         for (auto& each : memory) each.forget();
         for (auto& each : recurrent) each.forget();
@@ -149,6 +151,8 @@ FW_EXPORT void backward(const int64_t* values) {
     R carried = R::load(grad_final_output.at(b, h), V);
     R carried_cell = R::load(grad_final_cell.at(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
+      prefetch_rows(3 * P, t - kAhead, b, h, in.q, in.k, in.recurrent_k, error, recurrent_error,
+                    gates, grad_q, grad_k, grad_v, grad_recurrent_k, grad_recurrent_v);
       R dy = carried + R::load(grad_y.at(t, b, h), V);
       R query = R::load(recurrent_query.at(t, b, h), V), dquery = R::fill(T(0)), gate[kGates];
       for (int g = 0; g < kGates; g++) gate[g] = R::load(gates.at(t, b, h, g), V);

@@ -46,6 +46,8 @@ FW_EXPORT void forward(const int64_t* values) {
     recurrent.start(initial_recurrent.at(b, h), initial_recurrent.stride[2], V, V);
     R output = R::load(initial_output.at(b, h), V);
     for (int64_t t = 0; t < size.time; t++) {
+      prefetch_rows(P, t + kAhead, b, h, in.q, in.k, in.v, in.recurrent_k, in.recurrent_v, y,
+                    saved_error, saved_recurrent_error, saved_query, saved_output);
       if (*is_first.at(t, b)) {
         memory.forget();
         recurrent.forget();
@@ -112,6 +114,9 @@ FW_EXPORT void backward(const int64_t* values) {
                     grad_final_recurrent.at(b, h), grad_final_recurrent.stride[2], V, V);
     R carried = R::load(grad_final_output.at(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
+      prefetch_rows(P, t - kAhead, b, h, in.q, in.k, in.recurrent_k, error, recurrent_error,
+                    recurrent_query, grad_y, grad_q, grad_k, grad_v, grad_recurrent_k,
+                    grad_recurrent_v);
       R dy = carried + R::load(grad_y.at(t, b, h), V);
       R query = R::load(recurrent_query.at(t, b, h), V);
       if (version == Version::A) dy = softmax_adjoint(R::load(output.at(t, b, h), V), dy);

@@ -19,6 +19,7 @@ FW_EXPORT void forward(const int64_t* values) {
     auto& memory = workspace<DeltaMemory<T, P>>();
     memory.start(initial.at(b, h), initial.stride[2], size.keys, size.values);
     for (int64_t t = 0; t < size.time; t++) {
+      prefetch_rows(P, t + kAhead, b, h, q, k, v, y, saved_error);
       if (*is_first.at(t, b)) memory.forget();
       R error;
       R answer = memory.step(R::load(q.at(t, b, h), size.keys), R::load(k.at(t, b, h), size.keys),
@@ -54,6 +55,7 @@ FW_EXPORT void backward(const int64_t* values) {
     adjoint.start(final.at(b, h), final.stride[2], grad_final.at(b, h), grad_final.stride[2],
                   size.keys, size.values);
     for (int64_t t = size.time - 1; t >= 0; t--) {
+      prefetch_rows(P, t - kAhead, b, h, q, k, error, grad_y, grad_q, grad_k, grad_v);
       auto grad = adjoint.step(R::load(q.at(t, b, h), size.keys), R::load(k.at(t, b, h), size.keys),
                                R::load(error.at(t, b, h), size.values), *beta.at(t, b, h),
                                R::load(grad_y.at(t, b, h), size.values));

@@ -17,6 +17,7 @@ FW_EXPORT void forward(const int64_t* values) {
     auto& memory = workspace<DeltaMemory<T, P>>();
     memory.start(initial.at(b, h), initial.stride[2], size.keys, size.values);
     for (int64_t t = 0; t < size.time; t++) {
+      prefetch_rows(P, t + kAhead, b, h, q, k, v, y);
       if (*is_first.at(t, b)) memory.forget();
       R answer = memory.add(R::load(q.at(t, b, h), size.keys), R::load(k.at(t, b, h), size.keys),
                             R::load(v.at(t, b, h), size.values));
@@ -46,6 +47,7 @@ FW_EXPORT void backward(const int64_t* values) {
     adjoint.start(final.at(b, h), final.stride[2], grad_final.at(b, h), grad_final.stride[2],
                   size.keys, size.values);
     for (int64_t t = size.time - 1; t >= 0; t--) {
+      prefetch_rows(P, t - kAhead, b, h, q, k, v, grad_y, grad_q, grad_k, grad_v);
       auto [key, value] = write_at(t);
       auto grad = adjoint.add(R::load(q.at(t, b, h), size.keys), key, value,
                               R::load(grad_y.at(t, b, h), size.values));

@@ -67,6 +67,7 @@ FW_EXPORT void forward(const int64_t* values) {
     weights.load(net, h, size, false);
     R answer = R::load(initial_output.at(b, h), size.values);
     for (int64_t t = 0; t < size.time; t++) {
+      prefetch_rows(P, t + kAhead, b, h, q, k, v, y, saved_h, saved_q, saved_k, saved_error);
       if (*is_first.at(t, b)) {
         memory.forget();
         answer = R::fill(T(0));
@@ -129,6 +130,7 @@ FW_EXPORT void backward(const int64_t* values) {
     weights.load(net, h, size, true);
     R carried = R::load(grad_final_output.at(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
+      prefetch_rows(P, t - kAhead, b, h, heard_at, q, k, error, grad_y, grad_q, grad_k, grad_v);
       R query = R::load(q.at(t, b, h), K), key = R::load(k.at(t, b, h), K);
       T strength = *beta.at(t, b, h);
       auto grad = adjoint.step(normalise(map, query), normalise(map, key),

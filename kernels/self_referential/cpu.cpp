@@ -125,6 +125,8 @@ FW_EXPORT void forward(const int64_t* values) {
     R pending_key = R::fill(T(0));
     Wide pending = Wide::zero();
     for (int64_t t = 0; t < size.time; t++) {
+      prefetch_rows(D, t + kAhead, b, h, x, y, saved_query, saved_key);
+      prefetch_rows(3 * D + 4, t + kAhead, b, h, saved_difference);
       if (*is_first.at(t, b)) {
         weights.load(base.at(h), base.stride[1], D);
         pending_key = R::fill(T(0));
@@ -228,6 +230,8 @@ FW_EXPORT void backward(const int64_t* values) {
     };
 
     for (int64_t t = size.time - 1; t >= 0; t--) {
+      prefetch_rows(D, t - kAhead, b, h, x, saved_query, saved_key, grad_y, grad_x);
+      prefetch_rows(columns, t - kAhead, b, h, saved_difference);
       R query = R::load(saved_query.at(t, b, h), D), key = R::load(saved_key.at(t, b, h), D);
       R mapped_key = normalise(map, key), difference = normalise(map, query) - mapped_key;
       Four strengths = Four::load(saved_strengths.at(t, b, h), 4);
