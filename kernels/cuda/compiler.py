@@ -1,0 +1,89 @@
+"""CUDA C++ to machine code with NVRTC, and a cache of the result on disk.
+
+A cubin's name holds the hash of everything it was made from: the sources, the head size, the
+architecture and the compiler's version. Processes that start together may all compile; each writes
+beside the final name and renames, so that a reader never sees half a file.
+"""
+
+import hashlib
+import io
+import os
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+
+KERNELS = Path(__file__).resolve().parent.parent
+HEADERS = KERNELS / "cuda"
+CACHE_VARIABLE = "FASTWEIGHTS_CACHE"
+STANDARD = "c++17"
+
+
+def source_file(operation: str) -> Path:
+    return KERNELS / operation / "cuda.cu"
+
+
+def cache_folder() -> Path:
+    """FASTWEIGHTS_CACHE, else `fastweights` in the user's cache folder."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastweights"
+
+
+@cache
+def compiler_version() -> str:
+    """NVRTC's version as `13.0`; an `ImportError` where it is not installed."""
+    from cuda.bindings import nvrtc
+
+    _, major, minor = nvrtc.nvrtcVersion()
+    return f"{major}.{minor}"
+
+
+def compile_source(
+    operation: str, head_size: int, architecture: str, verbose: bool = False
+) -> tuple[bytes, str]:
+    """A cubin for `architecture` ("sm_90") and the compiler's log, with registers if `verbose`.
+
+    Needs no GPU.
+    """
+    from cuda.core import Program, ProgramOptions
+
+    source, log = source_file(operation), io.StringIO()
+    options = ProgramOptions(
+        name=str(source),
+        arch=architecture,
+        std=STANDARD,
+        include_path=[str(HEADERS)],
+        define_macro=[("HEAD_SIZE", str(head_size))],
+        ptxas_options=["-v"] if verbose else None,
+    )
+    program = Program(source.read_text(), "c++", options)
+    cubin = program.compile("cubin", logs=log).code
+    return bytes(cubin), log.getvalue()
+
+
+def cubin_name(operation: str, head_size: int, architecture: str) -> str:
+    digest = hashlib.sha256(f"{compiler_version()} {STANDARD}".encode())
+    for path in [source_file(operation), *sorted(HEADERS.glob("*.cuh"))]:
+        digest.update(path.name.encode() + path.read_bytes())
+    return f"{operation}-{head_size}-{architecture}-{digest.hexdigest()[:20]}.cubin"
+
+
+def cubin(operation: str, head_size: int, architecture: str) -> bytes:
+    """Machine code from the cache, or compiled now and put there."""
+    path = cache_folder() / cubin_name(operation, head_size, architecture)
+    if path.is_file():
+        return path.read_bytes()
+    code, _ = compile_source(operation, head_size, architecture)
+    try:
+        write_beside_and_rename(path, code)
+    except OSError as error:  # a read-only home is no reason not to run
+        warnings.warn(f"compiled kernels are not kept: {error}", stacklevel=2)
+    return code
+
+
+def write_beside_and_rename(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+        file.write(content)
+    Path(file.name).replace(path)

@@ -1,0 +1,96 @@
+"""Running a compiled kernel on the tensors' device, in torch's current stream.
+
+A launch neither synchronises nor allocates: it may be captured in a CUDA graph, once a first call
+outside the capture has loaded the kernel (torch asks for such a call anyway).
+"""
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from kernels.cuda import compiler
+from kernels.cuda.arguments import Sizes, pack, padded
+
+WARP = 32
+OLDEST = (7, 5)  # sm_75: what CUDA 13 still compiles for
+
+
+class Kernel(NamedTuple):
+    operation: str
+    name: str  # "forward" or "backward"
+    warps: int = 1  # of a block; one (batch, head) is a block
+
+    @property
+    def symbol(self) -> str:
+        return f"{self.operation}_{self.name}"
+
+
+def unavailable(device: torch.device | None = None) -> str | None:
+    """Why no CUDA kernel can run here, in one line; None if they can."""
+    if not torch.cuda.is_available():
+        return "torch sees no CUDA device"
+    missing = [name for name in ("cuda.core", "cuda.bindings") if not _is_installed(name)]
+    if missing:
+        return f"{' and '.join(missing)} not installed: pip install 'fastweights[cuda]'"
+    capability = torch.cuda.get_device_capability(device)
+    if capability < OLDEST:
+        return f"the GPU's compute capability {capability} is older than {OLDEST}"
+    return None
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def launch(kernel: Kernel, sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor]) -> None:
+    """Runs `kernel` for every (batch, head); the tensors as in the kernel's argument struct."""
+    blocks = sizes.batch * sizes.heads
+    if blocks == 0:
+        return
+    head_size = padded(max(sizes.keys, sizes.values))
+    threads = max(kernel.warps * WARP, head_size)
+    words = pack(sizes, given, own)
+    run_on_device(kernel, head_size, blocks, threads, words, given[0].device)
+
+
+def run_on_device(
+    kernel: Kernel, head_size: int, blocks: int, threads: int, words: array, device: torch.device
+) -> None:
+    """The one place that talks to the driver; the tests run the source on the CPU instead."""
+    if device.type != "cuda":
+        raise ValueError(f"{kernel.symbol}: expected CUDA tensors, got tensors on {device}")
+    from cuda.bindings import driver
+
+    with torch.cuda.device(device):
+        major, minor = torch.cuda.get_device_capability(device)
+        loaded = _load(kernel, head_size, f"sm_{major}{minor}")
+        assert loaded.arguments_info[0].size == len(words) * words.itemsize
+        parameters = (ctypes.c_void_p * 1)(words.buffer_info()[0])
+        (result,) = driver.cuLaunchKernel(
+            driver.CUfunction(int(loaded.handle)),
+            *(blocks, 1, 1),
+            *(threads, 1, 1),
+            0,
+            torch.cuda.current_stream(device).cuda_stream,
+            ctypes.addressof(parameters),
+            0,
+        )
+    if result != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"{kernel.symbol} for head size {head_size}: {result.name}")
+
+
+@cache
+def _load(kernel: Kernel, head_size: int, architecture: str) -> Any:
+    from cuda.core import ObjectCode
+
+    code = compiler.cubin(kernel.operation, head_size, architecture)
+    return ObjectCode.from_cubin(code, name=kernel.operation).get_kernel(kernel.symbol)

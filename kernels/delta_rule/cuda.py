@@ -1,0 +1,40 @@
+"""The delta rule on CUDA tensors, forward and backward; the kernels are in `cuda.cu`."""
+
+from torch import Tensor
+
+from kernels.cuda.arguments import Sizes
+from kernels.cuda.launch import Kernel, launch
+
+LARGEST_HEAD = 64
+SAVED = {"error": "T B H V"}  # v - W_{t-1}^T k
+FORWARD = Kernel("delta_rule", "forward")
+BACKWARD = Kernel("delta_rule", "backward")
+
+
+def forward(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, is_first: Tensor, weights: Tensor
+) -> tuple:
+    """(y, final weights, error); shapes as in `reference.unroll`."""
+    sizes = Sizes(*k.shape, v.shape[-1])
+    y, final, error = v.new_empty(v.shape), weights.new_empty(weights.shape), v.new_empty(v.shape)
+    launch(FORWARD, sizes, (q, k, v, beta, is_first, weights), (y, final, error))
+    return y, final, error
+
+
+def backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    is_first: Tensor,
+    weights: Tensor,
+    error: Tensor,
+    grad_y: Tensor,
+    grad_final: Tensor,
+) -> tuple:
+    """The gradients of q, k, v, beta and the initial weights."""
+    sizes = Sizes(*k.shape, v.shape[-1])
+    gradients = tuple(tensor.new_empty(tensor.shape) for tensor in (q, k, v, beta, weights))
+    given = (q, k, beta, is_first, weights, grad_y, grad_final)
+    launch(BACKWARD, sizes, given, (error, *gradients))
+    return gradients
