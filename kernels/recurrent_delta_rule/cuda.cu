@@ -1,0 +1,164 @@
+// The recurrent delta rule (RDN), forward and backward (see reference.py for the law; softmax only).
+//
+// Backward, t = T-1 .. 0, with g the whole gradient of y_t (from above, and from h_{t+1}); W and G
+// as in rewind.cuh. Writing q^x, k^x, b^x for what enters softmax and sigmoid:
+//
+//     dq, dk, dv, du from g by rewind.cuh       db^x = (du . e) beta (1 - beta)
+//     dq^x = q * (dq - q . dq)                  dk^x = k * (dk - k . dk)
+//     dh = R_q dq^x + R_k dk^x + R_v dv + r_beta db^x
+//     gradient of y_{t-1} through h = tanh(y_{t-1}):  dh * (1 - h^2);  zero where row t forgot
+//
+// The weights' gradients are sums over rows of h d^T: one matrix product each, after the kernel.
+#include "rewind.cuh"
+
+struct ForwardArguments {
+  Sizes sizes;
+  View q, k, v, beta, query_weights, key_weights, value_weights, strength_weights;
+  Flags is_first;
+  View initial, initial_output;
+  float *y, *final, *final_output;
+  float *query, *key, *error, *strength, *hidden;  // for the backward
+};
+
+struct ForwardRow {
+  float q, k, v, beta;
+  bool is_first;
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    recurrent_delta_rule_forward(const __grid_constant__ ForwardArguments a) {
+  SHARED_FLOATS(stage, STAGE);
+  SHARED_FLOATS(slots, 3 * SLOT);
+  float *h = slots, *k = h + SLOT, *q = k + SLOT;
+  const Place at(a.sizes);
+  const int T = a.sizes.time, N = a.sizes.keys;
+  float weights[D], to_query[D], to_key[D], to_value[D];
+  load_column(weights, a.initial, at, N, N, stage);
+  load_column(to_query, a.query_weights, at, N, N, stage);
+  load_column(to_key, a.key_weights, at, N, N, stage);
+  load_column(to_value, a.value_weights, at, N, N, stage);
+  const float to_strength = load_vector(a.strength_weights, at, N);
+  float y = load_vector(a.initial_output, at, N);
+  auto load = [&](int t) {
+    return ForwardRow{at.load(a.q, t, N), at.load(a.k, t, N), at.load(a.v, t, N),
+                      at.load_scalar(a.beta, t), at.is_first(a.is_first, t)};
+  };
+  ForwardRow next = load(0);
+  for (int t = 0; t < T; ++t) {
+    const ForwardRow row = next;
+    next = load(t + 1);
+    if (row.is_first) {
+      clear(weights);
+      y = 0.f;
+    }
+    const float hidden = fast_tanh(y);
+    h[at.lane] = hidden;
+    sync();
+    const float strength = fast_sigmoid(row.beta + warp_sum(to_strength * hidden));
+    const float query = warp_softmax(row.q + dot(to_query, h), at.lane < N);
+    const float key = warp_softmax(row.k + dot(to_key, h), at.lane < N);
+    q[at.lane] = query;
+    k[at.lane] = key;
+    const float value = row.v + dot(to_value, h);
+    sync();
+    const float error = value - dot(weights, k);
+    const float update = strength * error;
+    y = dot(weights, q) + update * dot_slots(k, q);
+    add_scaled(weights, update, k);
+    at.store(a.y, t, N, y);
+    at.store(a.query, t, N, query);
+    at.store(a.key, t, N, key);
+    at.store(a.error, t, N, error);
+    at.store(a.hidden, t, N, hidden);
+    at.store_scalar(a.strength, t, strength);
+  }
+  store_column(a.final, weights, at, N, N);
+  store_vector(a.final_output, y, at, N);
+}
+
+struct BackwardArguments {
+  Sizes sizes;
+  View query_weights, key_weights, value_weights, strength_weights;
+  Flags is_first;
+  View initial, grad_y, grad_final, grad_final_output;
+  float *query, *key, *error, *strength, *hidden;
+  float *grad_q, *grad_k, *grad_v, *grad_beta, *grad_initial, *grad_initial_output;
+};
+
+struct BackwardRow {
+  float query, key, error, strength, hidden, grad_y;
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    recurrent_delta_rule_backward(const __grid_constant__ BackwardArguments a) {
+  SHARED_FLOATS(stage, STAGE);
+  SHARED_FLOATS(slots, REBUILT_TOGETHER * WARP);
+  float *q = slots, *k = q + SLOT, *u = k + SLOT, *g = u + SLOT;
+  float *dv = g + SLOT, *dq = dv + SLOT, *dk = dq + SLOT;
+  const Place at(a.sizes);
+  const int N = a.sizes.keys;
+  Rewound memory;
+  float to_query[D], to_key[D], to_value[D];  // by row: lane i holds what leaves h_i
+  load_row(memory.gradient_row, a.grad_final, at, N, N, stage);
+  load_column(memory.gradient_column, a.grad_final, at, N, N, stage);
+  load_row(to_query, a.query_weights, at, N, N, stage);
+  load_row(to_key, a.key_weights, at, N, N, stage);
+  load_row(to_value, a.value_weights, at, N, N, stage);
+  const float to_strength = load_vector(a.strength_weights, at, N);
+  float grad_output = load_vector(a.grad_final_output, at, N);
+  auto key = [&](int t) { return at.load(a.key, t, N); };
+  auto update = [&](int t) {
+    return at.load_scalar(a.strength, t) * at.load(a.error, t, N);
+  };
+  auto load = [&](int t) {
+    return BackwardRow{at.load(a.query, t, N), key(t), at.load(a.error, t, N),
+                       at.load_scalar(a.strength, t), at.load(a.hidden, t, N),
+                       at.load(a.grad_y, t, N)};
+  };
+  for (int last = a.sizes.time - 1, first; last >= 0; last = first - 1) {
+    first = segment_start(a.is_first, at, last);
+    const bool fresh = at.is_first(a.is_first, first);
+    clear(memory.weights);
+    if (!fresh) load_row(memory.weights, a.initial, at, N, N, stage);
+    rebuild(memory.weights, first, last, key, update, slots);
+    BackwardRow next = load(last);
+    for (int t = last; t >= first; --t) {
+      const BackwardRow row = next;
+      next = load(t - 1);
+      const float grad_y = row.grad_y + grad_output;
+      q[at.lane] = row.query;
+      k[at.lane] = row.key;
+      u[at.lane] = row.strength * row.error;
+      g[at.lane] = grad_y;
+      sync();
+      float grad_query = memory.read_backward(row.query, q, grad_y, g);
+      const float grad_update = memory.update_gradient(k);
+      float grad_key = memory.rewind(row.key, u);
+      const float grad_value = row.strength * grad_update;
+      dv[at.lane] = grad_value;
+      sync();
+      grad_key += memory.answer_backward(row.key, k, grad_value, dv);
+      grad_query = warp_softmax_backward(row.query, grad_query);
+      grad_key = warp_softmax_backward(row.key, grad_key);
+      const float grad_beta =
+          warp_sum(grad_update * row.error) * row.strength * (1.f - row.strength);
+      dq[at.lane] = grad_query;
+      dk[at.lane] = grad_key;
+      sync();
+      const float grad_hidden = dot(to_query, dq) + dot(to_key, dk) + dot(to_value, dv) +
+                                to_strength * grad_beta;
+      grad_output = grad_hidden * (1.f - row.hidden * row.hidden);
+      at.store(a.grad_q, t, N, grad_query);
+      at.store(a.grad_k, t, N, grad_key);
+      at.store(a.grad_v, t, N, grad_value);
+      at.store_scalar(a.grad_beta, t, grad_beta);
+    }
+    sync();  // the next segment's rebuild reuses the slots
+    if (fresh) {
+      memory.forget_gradient();
+      grad_output = 0.f;
+    }
+  }
+  store_column(a.grad_initial, memory.gradient_column, at, N, N);
+  store_vector(a.grad_initial_output, grad_output, at, N);
+}
