@@ -1,0 +1,222 @@
+"""Every operation with a CUDA source: random inputs, its law in float64, its pair of functions."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.delta_rnn import cuda as delta_rnn_cuda
+from kernels.delta_rnn import reference as delta_rnn
+from kernels.delta_rule import cuda as delta_rule_cuda
+from kernels.delta_rule import reference as delta_rule
+from kernels.linear_attention import cuda as linear_attention_cuda
+from kernels.linear_attention import reference as linear_attention
+from kernels.recurrent_delta_rule import cuda as recurrent_delta_rule_cuda
+from kernels.recurrent_delta_rule import reference as recurrent_delta_rule
+from kernels.self_referential import cuda as self_referential_cuda
+from kernels.self_referential import reference as self_referential
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`tensors` gives inputs, weights and states by name, in the order of the pair's arguments.
+
+    `law(tensors, is_first)` returns y and the final state; `states` names the states.
+    """
+
+    name: str
+    pair: ModuleType
+    states: tuple[str, ...]
+    tensors: Callable[..., Tensors]
+    law: Callable[[Tensors, Tensor], tuple[Tensor, Any]]
+    options: tuple[str, ...] = ()
+
+
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def mapped(*shape: int) -> Tensor:
+    return numbers(*shape).softmax(-1)
+
+
+def memory_inputs(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    return {"q": mapped(T, B, H, K), "k": mapped(T, B, H, K), "v": numbers(T, B, H, V)}
+
+
+def linear_attention_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    return memory_inputs(T, B, H, K, V) | {"weights": numbers(B, H, K, V)}
+
+
+def delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    beta = {"beta": numbers(T, B, H).sigmoid()}
+    return memory_inputs(T, B, H, K, V) | beta | {"weights": numbers(B, H, K, V)}
+
+
+def recurrent_delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    rows = {name: numbers(T, B, H, K) for name in ("q", "k", "v")}
+    weights = {f"{name}_weights": numbers(H, V, K) / V**0.5 for name in ("query", "key", "value")}
+    weights["strength_weights"] = numbers(H, V) / V**0.5
+    state = {"weights": numbers(B, H, K, V), "output": numbers(B, H, V)}
+    return rows | {"beta": numbers(T, B, H)} | weights | state
+
+
+def delta_rnn_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    recurrent = {"recurrent_k": mapped(T, B, H, V), "recurrent_v": numbers(T, B, H, V)}
+    recurrent["recurrent_beta"] = numbers(T, B, H).sigmoid()
+    slow = memory_inputs(T, B, H, K, V) | {"beta": numbers(T, B, H).sigmoid()}
+    state = {"weights": numbers(B, H, K, V), "recurrent_weights": numbers(B, H, V, V)}
+    return slow | recurrent | state | {"output": numbers(B, H, V)}
+
+
+def self_referential_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    columns = 3 * K + 4
+    weights = {"initial_weights": numbers(H, K, columns) / K**0.5}
+    return {"x": numbers(T, B, H, K)} | weights | {"shift": numbers(B, H, K, columns) / K**0.5}
+
+
+def linear_attention_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    state = linear_attention.LinearAttentionState(t["weights"])
+    return linear_attention.unroll(t["q"], t["k"], t["v"], is_first, state)
+
+
+def delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    state = delta_rule.DeltaRuleState(t["weights"])
+    return delta_rule.unroll(t["q"], t["k"], t["v"], t["beta"], is_first, state)
+
+
+def recurrent_delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    state = recurrent_delta_rule.RecurrentDeltaRuleState(t["weights"], t["output"])
+    names = ("query_weights", "key_weights", "value_weights", "strength_weights")
+    recurrent = recurrent_delta_rule.RecurrentWeights(*(t[name] for name in names))
+    rows = (t["q"], t["k"], t["v"], t["beta"])
+    return recurrent_delta_rule.unroll(*rows, is_first, state, recurrent)
+
+
+def delta_rnn_law(version: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
+    def law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+        *rows, weights, recurrent, output = t.values()
+        state = delta_rnn.DeltaRNNState(weights, recurrent, output)
+        return delta_rnn.unroll(*rows, is_first, state, version)
+
+    return law
+
+
+def self_referential_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    state = self_referential.SelfReferentialState(t["shift"])
+    return self_referential.unroll(t["x"], is_first, state, t["initial_weights"])
+
+
+DELTA_RNN_STATES = ("weights", "recurrent_weights", "output")
+CASES = {
+    case.name: case
+    for case in (
+        Case(
+            "linear_attention",
+            linear_attention_cuda,
+            ("weights",),
+            linear_attention_tensors,
+            linear_attention_law,
+        ),
+        Case("delta_rule", delta_rule_cuda, ("weights",), delta_rule_tensors, delta_rule_law),
+        Case(
+            "recurrent_delta_rule",
+            recurrent_delta_rule_cuda,
+            ("weights", "output"),
+            recurrent_delta_rule_tensors,
+            recurrent_delta_rule_law,
+        ),
+        Case(
+            "delta_rnn-B",
+            delta_rnn_cuda,
+            DELTA_RNN_STATES,
+            delta_rnn_tensors,
+            delta_rnn_law("B"),
+            ("B",),
+        ),
+        Case(
+            "delta_rnn-A",
+            delta_rnn_cuda,
+            DELTA_RNN_STATES,
+            delta_rnn_tensors,
+            delta_rnn_law("A"),
+            ("A",),
+        ),
+        Case(
+            "self_referential",
+            self_referential_cuda,
+            ("shift",),
+            self_referential_tensors,
+            self_referential_law,
+            ("softmax",),
+        ),
+    )
+}
+
+RESETS: dict[str, Callable[[int, int], Tensor]] = {
+    "never": lambda T, B: torch.zeros(T, B, dtype=torch.bool),
+    "first": lambda T, B: (torch.arange(T) == 0)[:, None].expand(T, B),
+    "middle": lambda T, B: torch.arange(T)[:, None] == T // 2 + torch.arange(B) % 2,
+    "last": lambda T, B: (torch.arange(T) == T - 1)[:, None].expand(T, B),
+    "always": lambda T, B: torch.ones(T, B, dtype=torch.bool),
+    "random": lambda T, B: torch.rand(T, B) < 0.3,
+}
+
+
+def odd_strides(tensor: Tensor) -> Tensor:
+    """The same numbers, with another order of axes in memory and gaps between them."""
+    order = list(reversed(range(tensor.ndim)))
+    room = tensor.new_zeros([*(tensor.shape[axis] + 1 for axis in order), 2])
+    inverse = [order.index(axis) for axis in range(tensor.ndim)]
+    view = room[..., 1].permute(inverse)[tuple(slice(0, size) for size in tensor.shape)]
+    view.copy_(tensor)
+    return view
+
+
+@contextmanager
+def poisoned_outputs() -> Iterator[None]:
+    """Fresh tensors are NaN, so that an entry nobody wrote is seen."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def expected(case: Case, tensors: Tensors, is_first: Tensor, grads: list[Tensor]) -> Tensors:
+    """y, final states and all gradients from the law in float64, by name."""
+    leaves = {name: tensor.detach().requires_grad_() for name, tensor in tensors.items()}
+    y, state = case.law(leaves, is_first)
+    outputs = {"y": y} | {f"final {n}": s for n, s in zip(case.states, state, strict=True)}
+    found = torch.autograd.grad(
+        list(outputs.values()), list(leaves.values()), grads, materialize_grads=True
+    )
+    return outputs | {f"grad {name}": g for name, g in zip(leaves, found, strict=True)}
+
+
+def computed(case: Case, tensors: Tensors, is_first: Tensor, grads: list[Tensor]) -> Tensors:
+    """The same from the pair of functions, in float32."""
+    states = [tensors[name] for name in case.states]
+    inputs = [tensor for name, tensor in tensors.items() if name not in case.states]
+    with poisoned_outputs():
+        results = case.pair.forward(*inputs, is_first, *states, *case.options)
+        outputs, saved = results[: 1 + len(states)], results[1 + len(states) :]
+        found = case.pair.backward(*inputs, is_first, *states, *saved, *grads, *case.options)
+    names = ["y", *(f"final {name}" for name in case.states)]
+    names += [f"grad {name}" for name in tensors]
+    return dict(zip(names, [*outputs, *found], strict=True))
+
+
+def make(case: Case, T: int, B: int, H: int, K: int, V: int) -> tuple[Tensors, list[Tensor]]:
+    """Float64 inputs that float32 holds exactly, and gradients for y and the final states."""
+    torch.manual_seed(0)
+    tensors = {n: t.float().double() for n, t in case.tensors(T, B, H, K, V).items()}
+    first = next(iter(tensors.values()))
+    like = [first.new_empty(T, B, H, V), *(tensors[name] for name in case.states)]
+    return tensors, [torch.randn_like(tensor).float().double() for tensor in like]

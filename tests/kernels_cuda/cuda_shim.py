@@ -1,0 +1,80 @@
+"""The CUDA kernels' own sources, compiled as C++ and run on the CPU (see `fiber.h`).
+
+`run_on_cpu` takes the place of `kernels.cuda.launch.run_on_device`: everything around it, from
+the wrappers to the packing of arguments, is what a GPU sees.
+"""
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from array import array
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from kernels.cuda import compiler
+from kernels.cuda.launch import Kernel
+
+HERE = Path(__file__).parent
+CXX = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+PROBLEMS = {1: "lanes wait for each other for ever", 2: "another argument struct"}
+ASCENDING, DESCENDING, SHUFFLED = 0, 1, 2  # the order in which lanes run between barriers
+
+LAUNCHER = """
+extern "C" int run_{name}(const void* words, size_t bytes, int blocks, int threads, int order) {{
+  return fiber::launch({name}, words, bytes, blocks, threads, order);
+}}
+"""
+
+
+class Shim:
+    """Runs kernels with lanes in a given order; `headers` replaces kernels/cuda for a mutant."""
+
+    def __init__(self, order: int = SHUFFLED, sources: Path = compiler.KERNELS) -> None:
+        self.order, self.sources = order, sources
+
+    def run_on_cpu(
+        self,
+        kernel: Kernel,
+        head_size: int,
+        blocks: int,
+        threads: int,
+        words: array,
+        device: torch.device,
+    ) -> None:
+        assert device.type == "cpu"
+        run = getattr(library(self.sources, kernel.operation, head_size), f"run_{kernel.symbol}")
+        address, bytes_ = words.buffer_info()[0], len(words) * words.itemsize
+        problem = run(
+            ctypes.c_void_p(address), ctypes.c_size_t(bytes_), blocks, threads, self.order
+        )
+        if problem:
+            raise RuntimeError(f"{kernel.symbol}: {PROBLEMS[problem]}")
+
+
+@cache
+def library(sources: Path, operation: str, head_size: int) -> ctypes.CDLL:
+    code = '#include "fiber.h"\n#include "cuda.cu"\n'
+    code += "".join(LAUNCHER.format(name=f"{operation}_{way}") for way in ("forward", "backward"))
+    folders = [HERE, sources / operation, sources / "cuda"]
+    digest = hashlib.sha256(f"{code} {head_size}".encode())
+    for path in sorted(path for folder in folders for path in folder.glob("*.[ch]u*")):
+        digest.update(path.read_bytes())
+    digest.update((HERE / "fiber.h").read_bytes())
+    target = Path(tempfile.gettempdir()) / f"fastweights-shim-{digest.hexdigest()[:24]}.so"
+    if not target.exists():
+        _compile(code, folders, head_size, target)
+    return ctypes.CDLL(str(target))
+
+
+def _compile(code: str, folders: list[Path], head_size: int, target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        source, built = Path(scratch) / "shim.cpp", Path(scratch) / "shim.so"
+        source.write_text(code)
+        options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-DHEAD_SIZE={head_size}"]
+        includes = [f"-I{folder}" for folder in folders]
+        subprocess.run([CXX, *options, *includes, source, "-o", built], check=True)
+        built.replace(target)

@@ -1,0 +1,83 @@
+"""That the shim would notice a forgotten barrier: without any one of them, some answer changes.
+
+All sources with FASTWEIGHTS_ALL_TESTS=1, else one.
+"""
+
+import os
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from cuda_cases import CASES, RESETS, Case, computed, make
+from cuda_shim import ASCENDING, DESCENDING, Shim
+
+from kernels.cuda import compiler
+
+BARRIER = re.compile(r"^ +(sync|__syncwarp|__syncthreads)\(\);", re.MULTILINE)
+# Lanes meet in a shuffle here too: a barrier to the shim, which CUDA does not promise.
+BEHIND_A_SHUFFLE = {
+    ("delta_rule/cuda.cu", 3),
+    ("recurrent_delta_rule/cuda.cu", 0),
+    ("recurrent_delta_rule/cuda.cu", 5),
+    ("delta_rnn/cuda.cu", 3),
+}
+SOURCES = ["recurrent_delta_rule"]
+if os.environ.get("FASTWEIGHTS_ALL_TESTS"):
+    SOURCES += ["linear_attention", "delta_rule", "delta_rnn", "self_referential"]
+
+
+def without_barrier(folder: Path, source: str, number: int) -> Path:
+    """A copy of the sources in which one barrier of `source` is gone."""
+    for path in [*compiler.KERNELS.glob("*/cuda.cu"), *compiler.HEADERS.glob("*.cuh")]:
+        target = folder / path.relative_to(compiler.KERNELS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    text = (folder / source).read_text()
+    start, end = list(BARRIER.finditer(text))[number].span()
+    (folder / source).write_text(text[:start] + text[end:])
+    return folder
+
+
+def barriers(source: str) -> range:
+    return range(len(BARRIER.findall((compiler.KERNELS / source).read_text())))
+
+
+def depends_on_order(shim: Shim, case: Case) -> bool:
+    tensors, grads = make(case, 4, 1, 2, 8, 8)
+    single = {name: tensor.float() for name, tensor in tensors.items()}
+    given, is_first = [grad.float() for grad in grads], RESETS["middle"](4, 1)
+    runs = []
+    for order in (ASCENDING, DESCENDING, 7, 8):
+        shim.order = order
+        try:
+            runs.append(computed(case, single, is_first, given))
+        except RuntimeError:  # lanes that wait for ever
+            return True
+    return any(
+        not torch.equal(one[name], other[name]) for one, other in pairwise(runs) for name in one
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "number"),
+    [
+        (source, number)
+        for source in (f"{name}/cuda.cu" for name in SOURCES)
+        for number in barriers(source)
+        if (source, number) not in BEHIND_A_SHUFFLE
+    ],
+)
+def test_every_barrier_is_missed(shim, tmp_path, source, number):
+    case = next(case for name, case in CASES.items() if source.startswith(name.split("-")[0] + "/"))
+    shim.sources = without_barrier(tmp_path, source, number)
+    assert depends_on_order(shim, case)
+
+
+@pytest.mark.parametrize("source", ["cuda/rewind.cuh", "cuda/matrix.cuh"])
+def test_every_shared_barrier_is_missed(shim, tmp_path, source):
+    for number in barriers(source):
+        shim.sources = without_barrier(tmp_path / str(number), source, number)
+        assert depends_on_order(shim, CASES["recurrent_delta_rule"]), f"barrier {number}"
