@@ -22,7 +22,7 @@ struct ForwardRow {
   bool is_first;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     delta_rnn_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 8 * SLOT);
@@ -97,7 +97,7 @@ __device__ inline float recurrent_query(const BackwardArguments& a, const Place&
   return t == 0 ? load_vector(a.initial_output, at, N) : at.load(a.reading, t - 1, N);
 }
 
-extern "C" __global__ void __launch_bounds__(2 * WARP)
+extern "C" __global__ void __launch_bounds__(2 * WARP, 1)
     delta_rnn_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(all_slots, 2 * REBUILT_TOGETHER * WARP);
   SHARED_FLOATS(stages, 2 * STAGE);

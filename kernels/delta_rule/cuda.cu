@@ -21,7 +21,7 @@ struct ForwardRow {
   bool is_first;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     delta_rule_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 4 * SLOT);
@@ -133,7 +133,7 @@ __device__ inline void gradients_of_reading(const BackwardArguments& a, const Pl
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     delta_rule_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 6 * SLOT);

@@ -19,7 +19,7 @@ struct ForwardArguments {
   float *y, *final;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     linear_attention_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 4 * SLOT);
@@ -109,7 +109,7 @@ __device__ inline void gradients_of_reading(const BackwardArguments& a, const Pl
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     linear_attention_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 8 * SLOT);

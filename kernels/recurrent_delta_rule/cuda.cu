@@ -25,7 +25,7 @@ struct ForwardRow {
   bool is_first;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     recurrent_delta_rule_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 3 * SLOT);
@@ -89,7 +89,7 @@ struct BackwardRow {
   float query, key, error, strength, hidden, grad_y;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     recurrent_delta_rule_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, REBUILT_TOGETHER * WARP);

@@ -50,7 +50,7 @@ __device__ inline long long entry(const Place& at, const Columns& columns, int s
   return (static_cast<long long>(at.block) * size + row) * all + columns.start + at.lane;
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCKS* WARP)
+extern "C" __global__ void __launch_bounds__(BLOCKS * WARP, 1)
     self_referential_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(all_slots, BLOCKS * 2 * WARP);
   SHARED_FLOATS(stages, BLOCKS * STAGE);
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(BLOCKS* WARP)
     __syncwarp();
     const float error = dot(weights, d);
     add_scaled(weights, strengths[m] * error, k);
-    if (mine) a.error[at.index(t, C) + columns.start + at.lane] = error;
+    if (mine && a.error) a.error[at.index(t, C) + columns.start + at.lane] = error;
     if (m == 1) at.store(a.query, t, N, q[at.lane]);
     if (m == 2) at.store(a.key, t, N, k[at.lane]);
     if (m == 3) at.store(a.strength, t, STRENGTHS, strengths[at.lane]);
@@ -110,7 +110,7 @@ struct BackwardRow {
   float x, query, key, strength, error, grad_y;
 };
 
-extern "C" __global__ void __launch_bounds__(BLOCKS * WARP)
+extern "C" __global__ void __launch_bounds__(BLOCKS * WARP, 1)
     self_referential_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(all_slots, BLOCKS * REBUILT_TOGETHER * WARP);
   SHARED_FLOATS(stages, BLOCKS * STAGE);

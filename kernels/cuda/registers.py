@@ -1,0 +1,69 @@
+"""What the compiler says a kernel needs: registers, stack, spills. Needs NVRTC, not a GPU.
+
+`python -m kernels.cuda.registers` prints the table for every kernel, head size and architecture.
+"""
+
+import re
+from importlib import import_module
+from typing import NamedTuple
+
+from kernels.cuda.arguments import HEAD_SIZES
+from kernels.cuda.compiler import KERNELS, compile_source, compiler_version
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+PATTERN = re.compile(
+    r"entry function '(?P<name>\w+)'.*?"
+    r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
+    r"(?P<loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers",
+    re.DOTALL,
+)
+
+
+class Usage(NamedTuple):
+    registers: int
+    stack_bytes: int
+    spilled_bytes: int
+
+
+def operations() -> list[str]:
+    return sorted(path.parent.name for path in KERNELS.glob("*/cuda.cu"))
+
+
+def head_sizes(operation: str) -> list[int]:
+    """What the operation is compiled for."""
+    largest = import_module(f"kernels.{operation}.cuda").LARGEST_HEAD
+    return [size for size in HEAD_SIZES if size <= largest]
+
+
+def usage(operation: str, head_size: int, architecture: str) -> dict[str, Usage]:
+    """By kernel name."""
+    _, log = compile_source(operation, head_size, architecture, verbose=True)
+    return {
+        found["name"]: Usage(
+            int(found["registers"]),
+            int(found["stack"]),
+            int(found["stores"]) + int(found["loads"]),
+        )
+        for found in PATTERN.finditer(log)
+    }
+
+
+def print_table() -> None:
+    print(f"NVRTC {compiler_version()}: registers (bytes spilled, where there are any)")
+    print(f"{'kernel':36}{'head':>5}" + "".join(f"{name:>9}" for name in ARCHITECTURES))
+    for operation in operations():
+        for head_size in head_sizes(operation):
+            columns = [usage(operation, head_size, name) for name in ARCHITECTURES]
+            for name in sorted(columns[0]):
+                cells = (column[name] for column in columns)
+                row = "".join(f"{_cell(used):>9}" for used in cells)
+                print(f"{name:36}{head_size:5}{row}", flush=True)
+
+
+def _cell(used: Usage) -> str:
+    spilled = used.spilled_bytes + used.stack_bytes
+    return f"{used.registers}({spilled})" if spilled else str(used.registers)
+
+
+if __name__ == "__main__":
+    print_table()

@@ -1,0 +1,74 @@
+"""Every kernel compiles for every architecture, and keeps its matrices in registers.
+
+Needs NVRTC, not a GPU. By default the largest heads on the oldest, a common and the newest
+architecture; with FASTWEIGHTS_ALL_TESTS=1 everything. `python -m kernels.cuda.registers` prints
+the table.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cuda_cases import CASES
+
+from kernels.cuda import compiler
+from kernels.cuda.registers import ARCHITECTURES, head_sizes, usage
+
+pytest.importorskip("cuda.core", exc_type=ImportError)
+pytest.importorskip("cuda.bindings.nvrtc", exc_type=ImportError)
+
+OPERATIONS = sorted({case.name.split("-")[0] for case in CASES.values()})
+EVERYTHING = bool(os.environ.get("FASTWEIGHTS_ALL_TESTS"))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(
+    "architecture", ARCHITECTURES if EVERYTHING else ("sm_75", "sm_90", "sm_120")
+)
+def test_no_kernel_spills(operation, architecture):
+    sizes = head_sizes(operation)
+    for head_size in sizes if EVERYTHING else sizes[-1:]:
+        kernels = usage(operation, head_size, architecture)
+        assert set(kernels) == {f"{operation}_forward", f"{operation}_backward"}
+        for name, used in kernels.items():
+            assert used.spilled_bytes == used.stack_bytes == 0, f"{name} for {head_size}: {used}"
+            assert used.registers <= 255
+
+
+def test_cubins_are_kept_and_found_by_content(tmp_path, monkeypatch):
+    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(tmp_path))
+    first = compiler.cubin("linear_attention", 8, "sm_90")
+    (kept,) = tmp_path.iterdir()
+    assert kept.read_bytes() == first
+
+    def refuse(*call):
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(compiler, "compile_source", refuse)
+    assert compiler.cubin("linear_attention", 8, "sm_90") == first
+    with pytest.raises(AssertionError, match="compiled again"):
+        compiler.cubin("linear_attention", 8, "sm_80")
+    monkeypatch.setattr(compiler, "compiler_version", lambda: "99.0")
+    with pytest.raises(AssertionError, match="compiled again"):
+        compiler.cubin("linear_attention", 8, "sm_90")
+
+
+def test_processes_that_start_together_share_a_cache(tmp_path):
+    program = "from kernels.cuda.compiler import cubin; cubin('linear_attention', 8, 'sm_90')"
+    environment = os.environ | {compiler.CACHE_VARIABLE: str(tmp_path)}
+    root = Path(compiler.KERNELS).parent
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], env=environment, cwd=root)
+        for _ in range(3)
+    ]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".cubin"]
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(tmp_path / "file" / "folder"))
+    with pytest.warns(UserWarning, match="compiled kernels are not kept"):
+        compiler.cubin("linear_attention", 8, "sm_90")
