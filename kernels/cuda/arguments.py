@@ -28,17 +28,25 @@ def padded(size: int) -> int:
     return next(compiled for compiled in HEAD_SIZES if size <= compiled)
 
 
-def pack(sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor]) -> array:
-    """The argument struct's words; `given` and `own` in the order of the struct's fields."""
+def pack(sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor | None]) -> array:
+    """The argument struct's words; `given` and `own` in the order of the struct's fields.
+
+    None is a null address: a result that nobody wants.
+    """
     words = array("q", sizes)
     for tensor in given:
         words.append(tensor.data_ptr())
         words.extend(tensor.stride())
         words.extend([0] * (AXES - tensor.ndim))
     for tensor in own:
-        assert tensor.is_contiguous()
-        words.append(tensor.data_ptr())
+        assert tensor is None or tensor.is_contiguous()
+        words.append(0 if tensor is None else tensor.data_ptr())
     return words
+
+
+def fresh(*like: Tensor) -> tuple[Tensor, ...]:
+    """Contiguous tensors of the same shapes, not yet written."""
+    return tuple(tensor.new_empty(tensor.shape) for tensor in like)
 
 
 def per_head(weights: Tensor, batch: int) -> Tensor:

@@ -51,7 +51,9 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def launch(kernel: Kernel, sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor]) -> None:
+def launch(
+    kernel: Kernel, sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor | None]
+) -> None:
     """Runs `kernel` for every (batch, head); the tensors as in the kernel's argument struct."""
     blocks = sizes.batch * sizes.heads
     if blocks == 0:
@@ -71,12 +73,13 @@ def run_on_device(
     from cuda.bindings import driver
 
     with torch.cuda.device(device):
+        _make_context_current(device)
         major, minor = torch.cuda.get_device_capability(device)
         loaded = _load(kernel, head_size, f"sm_{major}{minor}")
-        assert loaded.arguments_info[0].size == len(words) * words.itemsize
+        assert loaded.argument_bytes == len(words) * words.itemsize
         parameters = (ctypes.c_void_p * 1)(words.buffer_info()[0])
         (result,) = driver.cuLaunchKernel(
-            driver.CUfunction(int(loaded.handle)),
+            loaded.function,
             *(blocks, 1, 1),
             *(threads, 1, 1),
             0,
@@ -88,9 +91,29 @@ def run_on_device(
         raise RuntimeError(f"{kernel.symbol} for head size {head_size}: {result.name}")
 
 
+def _make_context_current(device: torch.device) -> None:
+    """A thread in which torch has not run yet, such as autograd's, may have no current context."""
+    from cuda.bindings import driver
+
+    _, context = driver.cuCtxGetCurrent()
+    if int(context) == 0:
+        from cuda.core import Device
+
+        Device(device.index).set_current()
+
+
+class _Loaded(NamedTuple):
+    function: Any
+    argument_bytes: int
+    owner: Any  # keeps the code loaded
+
+
 @cache
-def _load(kernel: Kernel, head_size: int, architecture: str) -> Any:
+def _load(kernel: Kernel, head_size: int, architecture: str) -> _Loaded:
+    from cuda.bindings import driver
     from cuda.core import ObjectCode
 
     code = compiler.cubin(kernel.operation, head_size, architecture)
-    return ObjectCode.from_cubin(code, name=kernel.operation).get_kernel(kernel.symbol)
+    owner = ObjectCode.from_cubin(code, name=kernel.operation).get_kernel(kernel.symbol)
+    (argument,) = owner.arguments_info
+    return _Loaded(driver.CUfunction(int(owner.handle)), argument.size, owner)

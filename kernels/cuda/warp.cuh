@@ -68,11 +68,12 @@ struct Place {
     if (t < 0 || t >= time) return false;
     return flags.data[t * flags.strides[0] + batch * flags.strides[1]] != 0;
   }
+  // Nothing where `own` is null: what only a backward would need.
   __device__ void store(float* own, int t, int entries, float value) const {
-    if (lane < entries) own[index(t, entries) + lane] = value;
+    if (own && lane < entries) own[index(t, entries) + lane] = value;
   }
   __device__ void store_scalar(float* own, int t, float value) const {
-    if (lane == 0) own[index(t, 1)] = value;
+    if (own && lane == 0) own[index(t, 1)] = value;
   }
   __device__ long long index(int t, int entries) const {
     return static_cast<long long>(t * blocks + block) * entries;

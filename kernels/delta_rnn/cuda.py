@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from kernels.cuda.arguments import Sizes
+from kernels.cuda.arguments import Sizes, fresh
 from kernels.cuda.launch import Kernel, launch
 
 LARGEST_HEAD = 32
@@ -24,15 +24,16 @@ def forward(
     recurrent_weights: Tensor,
     output: Tensor,
     version: str = "B",
+    save: bool = True,
 ) -> tuple:
-    """(y, the three final states, *SAVED); shapes as in `reference.unroll`."""
+    """(y, the three final states, *SAVED if `save`); shapes as in `reference.unroll`."""
     sizes = Sizes(*k.shape, v.shape[-1], option=version == "A")
     given = (q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta, is_first)
     given += (weights, recurrent_weights, output)
-    like = (v, weights, recurrent_weights, output, v, v, v)
-    results = tuple(tensor.new_empty(tensor.shape) for tensor in like)
-    launch(FORWARD, sizes, given, results)
-    return results
+    results = fresh(v, weights, recurrent_weights, output)
+    saved = fresh(v, v, v) if save else ()
+    launch(FORWARD, sizes, given, (*results, *(saved or [None] * len(SAVED))))
+    return results + saved
 
 
 def backward(
@@ -60,10 +61,8 @@ def backward(
     sizes = Sizes(*k.shape, v.shape[-1], option=version == "A")
     given = (q, k, recurrent_k, beta, recurrent_beta, is_first, weights, recurrent_weights, output)
     given += (grad_y, grad_final, grad_recurrent_final, grad_final_output)
-    like = (q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta)
-    gradients = tuple(
-        tensor.new_empty(tensor.shape) for tensor in (*like, weights, recurrent_weights, output)
-    )
+    rows = (q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta)
+    gradients = fresh(*rows, weights, recurrent_weights, output)
     of_q, of_k, of_v, of_beta, of_rk, of_rv, of_rbeta, *of_state = gradients
     own = (error, recurrent_error, reading, of_q, of_k, of_rk, of_v, of_rv, of_beta, of_rbeta)
     launch(BACKWARD, sizes, given, (*own, *of_state))

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from kernels.cuda.arguments import Sizes
+from kernels.cuda.arguments import Sizes, fresh
 from kernels.cuda.launch import Kernel, launch
 
 LARGEST_HEAD = 64
@@ -12,13 +12,20 @@ BACKWARD = Kernel("delta_rule", "backward")
 
 
 def forward(
-    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, is_first: Tensor, weights: Tensor
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    is_first: Tensor,
+    weights: Tensor,
+    save: bool = True,
 ) -> tuple:
-    """(y, final weights, error); shapes as in `reference.unroll`."""
+    """(y, final weights, *SAVED if `save`); shapes as in `reference.unroll`."""
     sizes = Sizes(*k.shape, v.shape[-1])
-    y, final, error = v.new_empty(v.shape), weights.new_empty(weights.shape), v.new_empty(v.shape)
-    launch(FORWARD, sizes, (q, k, v, beta, is_first, weights), (y, final, error))
-    return y, final, error
+    results, saved = fresh(v, weights), fresh(v) if save else ()
+    own = (*results, *(saved or [None] * len(SAVED)))
+    launch(FORWARD, sizes, (q, k, v, beta, is_first, weights), own)
+    return results + saved
 
 
 def backward(
@@ -34,7 +41,7 @@ def backward(
 ) -> tuple:
     """The gradients of q, k, v, beta and the initial weights."""
     sizes = Sizes(*k.shape, v.shape[-1])
-    gradients = tuple(tensor.new_empty(tensor.shape) for tensor in (q, k, v, beta, weights))
+    gradients = fresh(q, k, v, beta, weights)
     given = (q, k, beta, is_first, weights, grad_y, grad_final)
     launch(BACKWARD, sizes, given, (error, *gradients))
     return gradients

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from kernels.cuda.arguments import Sizes
+from kernels.cuda.arguments import Sizes, fresh
 from kernels.cuda.launch import Kernel, launch
 
 LARGEST_HEAD = 64
@@ -11,12 +11,14 @@ FORWARD = Kernel("linear_attention", "forward")
 BACKWARD = Kernel("linear_attention", "backward")
 
 
-def forward(q: Tensor, k: Tensor, v: Tensor, is_first: Tensor, weights: Tensor) -> tuple:
-    """(y, final weights); shapes as in `reference.unroll`."""
+def forward(
+    q: Tensor, k: Tensor, v: Tensor, is_first: Tensor, weights: Tensor, save: bool = True
+) -> tuple:
+    """(y, final weights); shapes as in `reference.unroll`. There is nothing to save."""
     sizes = Sizes(*k.shape, v.shape[-1])
-    y, final = v.new_empty(v.shape), weights.new_empty(weights.shape)
-    launch(FORWARD, sizes, (q, k, v, is_first, weights), (y, final))
-    return y, final
+    results = fresh(v, weights)
+    launch(FORWARD, sizes, (q, k, v, is_first, weights), results)
+    return results
 
 
 def backward(
@@ -30,7 +32,7 @@ def backward(
 ) -> tuple:
     """The gradients of q, k, v and the initial weights."""
     sizes = Sizes(*k.shape, v.shape[-1])
-    gradients = tuple(tensor.new_empty(tensor.shape) for tensor in (q, k, v, weights))
+    gradients = fresh(q, k, v, weights)
     given = (q, k, v, is_first, weights, grad_y, grad_final)
     launch(BACKWARD, sizes, given, gradients)
     return gradients

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from kernels.cuda.arguments import Sizes, per_head
+from kernels.cuda.arguments import Sizes, fresh, per_head
 from kernels.cuda.launch import Kernel, launch
 from kernels.cuda.support import only_softmax
 
@@ -32,16 +32,17 @@ def forward(
     weights: Tensor,
     output: Tensor,
     feature_map: str = "softmax",
+    save: bool = True,
 ) -> tuple:
-    """(y, final weights, final output, *SAVED); shapes as in `reference.unroll`."""
+    """(y, final weights, final output, *SAVED if `save`); shapes as in `reference.unroll`."""
     only_softmax("recurrent_delta_rule", feature_map)
     sizes = Sizes(*k.shape, v.shape[-1])
     recurrent = (query_weights, key_weights, value_weights, strength_weights)
     given = (q, k, v, beta, *(per_head(matrix, sizes.batch) for matrix in recurrent))
-    like = (v, weights, output, q, k, v, beta, v)
-    results = tuple(tensor.new_empty(tensor.shape) for tensor in like)
-    launch(FORWARD, sizes, (*given, is_first, weights, output), results)
-    return results
+    results, saved = fresh(v, weights, output), fresh(q, k, v, beta, v) if save else ()
+    own = (*results, *(saved or [None] * len(SAVED)))
+    launch(FORWARD, sizes, (*given, is_first, weights, output), own)
+    return results + saved
 
 
 def backward(
@@ -71,8 +72,7 @@ def backward(
     recurrent = (query_weights, key_weights, value_weights, strength_weights)
     given = tuple(per_head(matrix, sizes.batch) for matrix in recurrent)
     given += (is_first, weights, grad_y, grad_final, grad_final_output)
-    like = (q, k, v, beta, weights, output)
-    gradients = tuple(tensor.new_empty(tensor.shape) for tensor in like)
+    gradients = fresh(q, k, v, beta, weights, output)
     launch(BACKWARD, sizes, given, (query, key, error, strength, hidden, *gradients))
     of_rows, of_state = gradients[:4], gradients[4:]
     of_weights = (_sum_of_outer(hidden, gradient) for gradient in of_rows[:3])

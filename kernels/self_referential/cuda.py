@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from kernels.cuda.arguments import Sizes, per_head
+from kernels.cuda.arguments import Sizes, fresh, per_head
 from kernels.cuda.launch import Kernel, launch
 from kernels.cuda.support import only_softmax
 
@@ -23,16 +23,18 @@ def forward(
     is_first: Tensor,
     shift: Tensor,
     feature_map: str = "softmax",
+    save: bool = True,
 ) -> tuple:
-    """(y, final shift, *SAVED); shapes as in `reference.unroll`."""
+    """(y, final shift, *SAVED if `save`); shapes as in `reference.unroll`."""
     only_softmax("self_referential", feature_map)
     sizes = Sizes(*x.shape, x.shape[-1])
     given = (x, per_head(initial_weights, sizes.batch), is_first, shift)
-    shapes = (x.shape, shift.shape, x.shape, x.shape)
-    shapes += ((*x.shape[:-1], 4), (*x.shape[:-1], shift.shape[-1]))
-    results = tuple(x.new_empty(shape) for shape in shapes)
-    launch(FORWARD, sizes, given, results)
-    return results
+    results, saved = fresh(x, shift), ()
+    if save:
+        columns = (4, shift.shape[-1])
+        saved = fresh(x, x) + tuple(x.new_empty(*x.shape[:-1], count) for count in columns)
+    launch(FORWARD, sizes, given, (*results, *(saved or [None] * len(SAVED))))
+    return results + saved
 
 
 def backward(
@@ -52,7 +54,7 @@ def backward(
     sizes = Sizes(*x.shape, x.shape[-1])
     weights = per_head(initial_weights, sizes.batch)
     given = (x, weights, is_first, shift, grad_y, grad_final)
-    grad_x, grad_shift = x.new_empty(x.shape), shift.new_empty(shift.shape)
+    grad_x, grad_shift = fresh(x, shift)
     # The kernel adds the gradient of W_t = W_0 + shift_t at each segment's start. In the last
     # segment that counts `grad_final`, which concerns the shift alone.
     grad_weights = shift.new_zeros(shift.shape)

@@ -21,6 +21,8 @@ from kernels.self_referential import cuda as self_referential_cuda
 from kernels.self_referential import reference as self_referential
 
 Tensors = dict[str, Tensor]
+BATCH, HEADS = 2, 2
+TOLERANCE = 1e-5  # of the largest entry
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def odd_strides(tensor: Tensor) -> Tensor:
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
     """Fresh tensors are NaN, so that an entry nobody wrote is seen."""
-    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
     finally:
@@ -220,3 +222,37 @@ def make(case: Case, T: int, B: int, H: int, K: int, V: int) -> tuple[Tensors, l
     first = next(iter(tensors.values()))
     like = [first.new_empty(T, B, H, V), *(tensors[name] for name in case.states)]
     return tensors, [torch.randn_like(tensor).float().double() for tensor in like]
+
+
+def largest_relative_error(actual: Tensor, wanted: Tensor) -> float:
+    if wanted.numel() == 0:
+        return 0.0
+    return ((actual.double() - wanted).abs().max() / (wanted.abs().max() + 1e-3)).item()
+
+
+def check(
+    case: Case,
+    T: int,
+    K: int,
+    V: int,
+    is_first: Tensor,
+    device: str = "cpu",
+    strided: bool = False,
+) -> None:
+    """All outputs and gradients within the tolerance; every input as it was."""
+    tensors, grads = make(case, T, BATCH, HEADS, K, V)
+
+    def layout(tensor: Tensor) -> Tensor:
+        tensor = tensor.to(device)
+        return odd_strides(tensor) if strided else tensor.contiguous()
+
+    single = {name: layout(tensor.float()) for name, tensor in tensors.items()}
+    given = [layout(grad.float()) for grad in grads]
+    before = [tensor.clone() for tensor in [*single.values(), *given]]
+    wanted = expected(case, tensors, is_first, grads)
+    actual = computed(case, single, layout(is_first), given)
+    for name, tensor in wanted.items():
+        assert actual[name].shape == tensor.shape, name
+        assert largest_relative_error(actual[name].cpu(), tensor) <= TOLERANCE, name
+    for tensor, copy in zip([*single.values(), *given], before, strict=True):
+        assert torch.equal(tensor, copy), "an input was changed"

@@ -2,10 +2,14 @@
 
 `run_on_cpu` takes the place of `kernels.cuda.launch.run_on_device`: everything around it, from
 the wrappers to the packing of arguments, is what a GPU sees.
+
+For a look at memory bounds: FASTWEIGHTS_SHIM_FLAGS="-fsanitize=address -g" with libasan preloaded
+(LD_PRELOAD) and ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0, pytest with -s.
 """
 
 import ctypes
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -19,6 +23,7 @@ from kernels.cuda import compiler
 from kernels.cuda.launch import Kernel
 
 HERE = Path(__file__).parent
+FLAGS = os.environ.get("FASTWEIGHTS_SHIM_FLAGS", "").split()
 CXX = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 PROBLEMS = {1: "lanes wait for each other for ever", 2: "another argument struct"}
 ASCENDING, DESCENDING, SHUFFLED = 0, 1, 2  # the order in which lanes run between barriers
@@ -60,7 +65,7 @@ def library(sources: Path, operation: str, head_size: int) -> ctypes.CDLL:
     code = '#include "fiber.h"\n#include "cuda.cu"\n'
     code += "".join(LAUNCHER.format(name=f"{operation}_{way}") for way in ("forward", "backward"))
     folders = [HERE, sources / operation, sources / "cuda"]
-    digest = hashlib.sha256(f"{code} {head_size}".encode())
+    digest = hashlib.sha256(f"{code} {head_size} {FLAGS}".encode())
     for path in sorted(path for folder in folders for path in folder.glob("*.[ch]u*")):
         digest.update(path.read_bytes())
     digest.update((HERE / "fiber.h").read_bytes())
@@ -76,5 +81,5 @@ def _compile(code: str, folders: list[Path], head_size: int, target: Path) -> No
         source.write_text(code)
         options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-DHEAD_SIZE={head_size}"]
         includes = [f"-I{folder}" for folder in folders]
-        subprocess.run([CXX, *options, *includes, source, "-o", built], check=True)
+        subprocess.run([CXX, *options, *FLAGS, *includes, source, "-o", built], check=True)
         built.replace(target)

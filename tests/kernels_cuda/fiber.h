@@ -47,7 +47,7 @@ static Index threadIdx, blockIdx, gridDim;
 namespace fiber {
 
 enum Status { READY, WARP_BARRIER, BLOCK_BARRIER, DONE };
-constexpr int STACK = 1 << 17, MOST_THREADS = 128, WARP_LANES = 32;
+constexpr int STACK = 1 << 17, MOST_THREADS = 192, WARP_LANES = 32;
 
 struct Fiber {
   ucontext_t beginning;  // where it starts; then `_setjmp`, which unlike swapcontext asks no kernel

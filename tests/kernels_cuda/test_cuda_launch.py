@@ -1,0 +1,64 @@
+"""What is around the kernels: arguments, refusals, and what a machine without a GPU is told."""
+
+import pytest
+import torch
+from cuda_cases import CASES, RESETS, make
+
+from kernels.cuda import compiler, launch
+from kernels.cuda.arguments import Sizes, pack, padded, per_head
+from kernels.cuda.support import why_not
+
+
+def test_head_sizes_are_padded():
+    assert [padded(size) for size in (1, 8, 9, 17, 32, 33, 64)] == [8, 8, 16, 32, 32, 64, 64]
+
+
+def test_arguments_are_sizes_then_addresses_and_strides_then_addresses():
+    given, own = torch.zeros(5, 3, 2)[:, ::2], torch.zeros(4)
+    words = list(pack(Sizes(1, 2, 3, 4, 5, 6), [given], [own]))
+    assert words == [1, 2, 3, 4, 5, 6, given.data_ptr(), 6, 4, 1, 0, own.data_ptr()]
+
+
+def test_weights_are_shared_by_the_batch():
+    assert per_head(torch.zeros(4, 5, 6), 3).stride() == (0, 30, 6, 1)
+
+
+def test_cpu_tensors_are_refused():
+    case = CASES["linear_attention"]
+    tensors, _ = make(case, 2, 1, 1, 4, 4)
+    *inputs, state = (tensor.float() for tensor in tensors.values())
+    with pytest.raises(ValueError, match="linear_attention_forward: expected CUDA tensors"):
+        case.pair.forward(*inputs, RESETS["never"](2, 1), state)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "sizes", "largest", "reason"),
+    [
+        ("cpu", torch.float32, {"K": 4, "V": 4}, 32, "the tensors are on cpu"),
+        ("cuda", torch.float64, {"K": 4, "V": 4}, 32, "the state is torch.float64"),
+        ("cuda", torch.float32, {"K": 33, "V": 33}, 32, "head size K = 33 is not in 1..32"),
+        ("cuda", torch.float32, {"K": 4, "V": 5}, 32, "key size 4 and value size 5 differ"),
+        ("cuda", torch.float32, {"D": 65}, 64, "head size D = 65 is not in 1..64"),
+    ],
+)
+def test_a_call_that_no_kernel_takes_has_a_reason(device, dtype, sizes, largest, reason):
+    assert reason in why_not(torch.device(device), dtype, sizes, largest)
+
+
+def test_a_machine_without_a_gpu_or_without_the_compiler_says_so(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert launch.unavailable() == "torch sees no CUDA device"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    assert "pip install 'fastweights[cuda]'" in launch.unavailable()
+    monkeypatch.setattr(launch, "find_spec", lambda name: object())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
+    assert "compute capability (7, 0) is older" in launch.unavailable()
+
+
+def test_the_cache_is_where_the_user_says(monkeypatch, tmp_path):
+    monkeypatch.delenv(compiler.CACHE_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compiler.cache_folder() == tmp_path / "fastweights"
+    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(tmp_path / "own"))
+    assert compiler.cache_folder() == tmp_path / "own"
