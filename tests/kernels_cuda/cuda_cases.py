@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernels.delta_lstm import cuda as delta_lstm_cuda
+from kernels.delta_lstm import reference as delta_lstm
 from kernels.delta_rnn import cuda as delta_rnn_cuda
 from kernels.delta_rnn import reference as delta_rnn
 from kernels.delta_rule import cuda as delta_rule_cuda
@@ -77,6 +79,15 @@ def delta_rnn_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     return slow | recurrent | state | {"output": numbers(B, H, V)}
 
 
+def delta_lstm_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    slow = {"q": mapped(T, B, H, 3, K), "k": mapped(T, B, H, 3, K), "v": numbers(T, B, H, 3, V)}
+    slow["beta"] = numbers(T, B, H, 3).sigmoid()
+    recurrent = {"recurrent_k": mapped(T, B, H, 3, V), "recurrent_v": numbers(T, B, H, 3, V)}
+    recurrent["recurrent_beta"] = numbers(T, B, H, 3).sigmoid()
+    matrices = {"weights": numbers(B, H, 3, K, V), "recurrent_weights": numbers(B, H, 3, V, V)}
+    return slow | recurrent | matrices | {"cell": numbers(B, H, V), "output": numbers(B, H, V)}
+
+
 def self_referential_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     columns = 3 * K + 4
     weights = {"initial_weights": numbers(H, K, columns) / K**0.5}
@@ -108,6 +119,11 @@ def delta_rnn_law(version: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any
         return delta_rnn.unroll(*rows, is_first, state, version)
 
     return law
+
+
+def delta_lstm_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    rows, state = list(t.values())[:7], list(t.values())[7:]
+    return delta_lstm.unroll(*rows, is_first, delta_lstm.DeltaLSTMState(*state), "D")
 
 
 def self_referential_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
@@ -149,6 +165,14 @@ CASES = {
             delta_rnn_tensors,
             delta_rnn_law("A"),
             ("A",),
+        ),
+        Case(
+            "delta_lstm",
+            delta_lstm_cuda,
+            ("weights", "recurrent_weights", "cell", "output"),
+            delta_lstm_tensors,
+            delta_lstm_law,
+            ("D",),
         ),
         Case(
             "self_referential",

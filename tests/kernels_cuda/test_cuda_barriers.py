@@ -23,10 +23,11 @@ BEHIND_A_SHUFFLE = {
     ("recurrent_delta_rule/cuda.cu", 0),
     ("recurrent_delta_rule/cuda.cu", 5),
     ("delta_rnn/cuda.cu", 3),
+    ("delta_lstm/cuda.cu", 4),
 }
 SOURCES = ["recurrent_delta_rule"]
 if os.environ.get("FASTWEIGHTS_ALL_TESTS"):
-    SOURCES += ["linear_attention", "delta_rule", "delta_rnn", "self_referential"]
+    SOURCES += ["linear_attention", "delta_rule", "delta_rnn", "delta_lstm", "self_referential"]
 
 
 def without_barrier(folder: Path, source: str, number: int) -> Path:
