@@ -79,6 +79,11 @@ def delta_rnn_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     return slow | recurrent | state | {"output": numbers(B, H, V)}
 
 
+def delta_rnn_a_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    """An output of version A is a distribution; any other saturates the softmax in float32."""
+    return delta_rnn_tensors(T, B, H, K, V) | {"output": mapped(B, H, V)}
+
+
 def delta_lstm_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     slow = {"q": mapped(T, B, H, 3, K), "k": mapped(T, B, H, 3, K), "v": numbers(T, B, H, 3, V)}
     slow["beta"] = numbers(T, B, H, 3).sigmoid()
@@ -149,6 +154,7 @@ CASES = {
             ("weights", "output"),
             recurrent_delta_rule_tensors,
             recurrent_delta_rule_law,
+            ("softmax",),
         ),
         Case(
             "delta_rnn-B",
@@ -162,7 +168,7 @@ CASES = {
             "delta_rnn-A",
             delta_rnn_cuda,
             DELTA_RNN_STATES,
-            delta_rnn_tensors,
+            delta_rnn_a_tensors,
             delta_rnn_law("A"),
             ("A",),
         ),

@@ -1,5 +1,7 @@
 """The kernels on a GPU: the law in float64, streams, graphs, repeatability."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from cuda_cases import BATCH, CASES, HEADS, RESETS, Case, Tensors, check, computed, make
@@ -127,3 +129,12 @@ def test_another_device_than_the_current(case):
     actual = computed(case, moved, is_first.to("cuda:1"), [grad.to("cuda:1") for grad in grads])
     assert torch.cuda.current_device() == 0
     assert_same_bits(wanted, {name: tensor.to("cuda:0") for name, tensor in actual.items()})
+
+
+@EVERY_CASE
+def test_in_a_thread_that_torch_has_not_used(case):
+    """As autograd's: it has no current context yet."""
+    call = call_on_gpu(case, 7, 3, HEADS, 16)
+    wanted = computed(case, *call)
+    with ThreadPoolExecutor(1) as threads:
+        assert_same_bits(wanted, threads.submit(computed, case, *call).result())
