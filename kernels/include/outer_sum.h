@@ -10,14 +10,13 @@ template <class T, int P, class Along, class RowAt>
 void outer_sum(int64_t time, int64_t rows, int64_t columns, Along along, RowAt row_at, T* to) {
   constexpr int kRows = 4;
   for (int64_t r = 0; r < rows; r += kRows) {
-    int64_t live = rows - r < kRows ? rows - r : kRows;
+    int64_t live = rows - r < kRows ? rows - r : kRows;  // beyond it `along` has zeros
     Row<T, P> sums[kRows];
     for (auto& sum : sums) sum = Row<T, P>::fill(T(0));
     for (int64_t t = 0; t < time; t++) {
-      const T* scale = along(t) + r;
-      Row<T, P> row = Row<T, P>::load(row_at(t), columns);
-      for (int i = 0; i < kRows; i++)
-        if (i < live) sums[i] = sums[i] + scale[i] * row;
+      const Row<T, P>& row = row_at(t);
+      const T* scale = along(t).data() + r;
+      for (int i = 0; i < kRows; i++) sums[i] = sums[i] + scale[i] * row;
     }
     for (int64_t i = 0; i < live; i++) sums[i].store(to + (r + i) * columns, columns);
   }

@@ -1,4 +1,6 @@
 // The recurrent delta rule on CPUs: the delta rule's cell behind a slow net that hears y_{t-1}.
+#include <vector>
+
 #include "call.h"
 #include "delta_memory.h"
 #include "feature_maps.h"
@@ -42,9 +44,16 @@ struct Forward {
   SlowNet net;
 };
 
+// What a step leaves for the gradients of the recurrent weights.
+struct Left {
+  R heard, dq, dk, dv;
+  T dbeta;
+};
+
 struct Backward {
   DeltaAdjoint<T, P> adjoint;
   SlowNet net;
+  std::vector<Left> left;
 };
 
 FW_EXPORT void forward(const int64_t* values) {
@@ -125,7 +134,8 @@ FW_EXPORT void backward(const int64_t* values) {
       return Written<T, P>{normalise(map, R::load(k.at(t, b, h), K)),
                            *beta.at(t, b, h) * R::load(error.at(t, b, h), V)};
     };
-    auto& [adjoint, net] = workspace<Backward>();
+    auto& [adjoint, net, left] = workspace<Backward>();
+    left.resize(size.time);
     adjoint.start(final.at(b, h), final.stride[2], grad_final.at(b, h), grad_final.stride[2], K, V);
     weights.load(net, h, size, true);
     R carried = R::load(grad_final_output.at(b, h), V);
@@ -142,12 +152,13 @@ FW_EXPORT void backward(const int64_t* values) {
       dk.store(grad_k.at(t, b, h), K);
       grad.v.store(grad_v.at(t, b, h), V);
       *grad_beta.at(t, b, h) = dbeta;
+      R heard = R::load(heard_at.at(t, b, h), V);
+      left[t] = {heard, dq, dk, grad.v, dbeta};
       if (first(t)) {
         adjoint.cross_reset(t, first, initial.at(b, h), initial.stride[2], write_at);
         carried = R::fill(T(0));
         continue;
       }
-      R heard = R::load(heard_at.at(t, b, h), V);
       R dheard = net.query.read(K, dq) + net.key.read(K, dk) + net.value.read(V, grad.v) +
                  dbeta * net.strength;
       carried = dheard * (R::fill(T(1)) - heard * heard);
@@ -156,16 +167,16 @@ FW_EXPORT void backward(const int64_t* values) {
     carried.store(grad_initial_output.at(b, h), V);
 
     T* mine = partial.get() + b * size.heads * per_head;
-    auto along = [&](int64_t t) { return heard_at.at(t, b, h); };
-    auto rows_of = [&](const Tensor<T>& grad) {
-      return [&grad, b, h](int64_t t) { return grad.at(t, b, h); };
+    auto heard = [&](int64_t t) -> R& { return left[t].heard; };
+    auto sum = [&](R Left::*row, int64_t columns, T* to) {
+      auto row_at = [&](int64_t t) -> R& { return left[t].*row; };
+      outer_sum<T, P>(size.time, V, columns, heard, row_at, to);
     };
-    outer_sum<T, P>(size.time, V, K, along, rows_of(grad_q), mine + offset[0] + h * V * K);
-    outer_sum<T, P>(size.time, V, K, along, rows_of(grad_k), mine + offset[1] + h * V * K);
-    outer_sum<T, P>(size.time, V, V, along, rows_of(grad_v), mine + offset[2] + h * V * V);
+    sum(&Left::dq, K, mine + offset[0] + h * V * K);
+    sum(&Left::dk, K, mine + offset[1] + h * V * K);
+    sum(&Left::dv, V, mine + offset[2] + h * V * V);
     R total = R::fill(T(0));
-    for (int64_t t = 0; t < size.time; t++)
-      total = total + *grad_beta.at(t, b, h) * R::load(along(t), V);
+    for (const Left& step : left) total = total + step.dbeta * step.heard;
     total.store(mine + offset[3] + h * V, V);
   });
   const Tensor<T> totals[] = {grad_query, grad_key, grad_value, grad_strength};

@@ -40,6 +40,14 @@ struct Upright {
     }
   }
 
+  void add_to(T* to, int64_t stride, int64_t D) const {
+    for (int64_t j = 0; j < D; j++, to += stride) {
+      for (int c = 0; c < kBlocks; c++)
+        (R::load(to + c * D, D) + block[c][j]).store(to + c * D, D);
+      (Four::load(to + kBlocks * D, 4) + strengths[j]).store(to + kBlocks * D, 4);
+    }
+  }
+
   void store(T* to, int64_t stride, int64_t D) const {
     for (int64_t j = 0; j < D; j++, to += stride) {
       for (int c = 0; c < kBlocks; c++) block[c][j].store(to + c * D, D);
@@ -221,12 +229,7 @@ FW_EXPORT void backward(const int64_t* values) {
       R nothing = R::fill(T(0));
       sweep_wide<2>(a.grad, D, {&a.pending_difference, &a.pending_input},
                     {&a.pending_dchange, &a.pending_danswer}, &nothing);
-      for (int64_t j = 0; j < D; j++)
-        for (int64_t i = 0; i < columns; i++) {
-          const T* four = a.grad.strengths[j].data();
-          mine[j * columns + i] +=
-              i < kBlocks * D ? a.grad.block[i / D][j][i % D] : four[i - kBlocks * D];
-        }
+      a.grad.add_to(mine, columns, D);
     };
 
     for (int64_t t = size.time - 1; t >= 0; t--) {

@@ -32,7 +32,7 @@ def test_the_environment_forces_a_backend(monkeypatch):
     dispatch._environment.cache_clear()
 
 
-def choose(name: str, device: str = "cpu", time: int = 50, head: int = 16) -> str:
+def choose(name: str, device: str = "cpu", time: int = 50, head: int = 8) -> str:
     sizes = OPERATIONS[name].signature.sizes(
         make(OPERATIONS[name], {"T": time, "B": 1, "H": 1, "K": head, "V": head, "D": head}).tensors
     )
