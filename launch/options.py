@@ -195,7 +195,7 @@ def quick(core: str) -> RunOptions:
         paper(core),
         stem="shallow",
         unroll_length=20,
-        learner=LearnerConfig(total_steps=400_000),
+        learner=LearnerConfig(total_steps=500_000),
         checkpoint_minutes=1.0,
         evaluate_episodes=32,
     )
