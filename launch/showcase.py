@@ -1,6 +1,7 @@
 """What a newcomer sees at the end of `make atari`: before and after, a curve and a clip."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import imageio.v3 as imageio
@@ -12,18 +13,15 @@ from launch.evaluation import Evaluation
 from launch.log_table import read_logs
 from launch.options import RunOptions
 from launch.pictures import learning_curve, still
-from launch.play import EvaluateOptions, make_clip, play
+from launch.play import EvaluateOptions, evaluation_path, make_clip, play
 from launch.saved_agent import open_agent
 from launch.tables import evaluation_table
-
-BEFORE = "before.json"
 
 
 def before_training(network: Network, options: RunOptions, run: Path) -> None:
     """Plays test episodes with the untrained network and keeps them for the closing table."""
     print("playing test episodes before training", flush=True)
-    evaluation, _ = play(network, options, 0, run, _test(run, options))
-    evaluation.save(run / "evaluations" / BEFORE)
+    play(network, options, 0, run, _test(run, options))
 
 
 def showcase(run: Path, options: RunOptions) -> None:
@@ -32,7 +30,7 @@ def showcase(run: Path, options: RunOptions) -> None:
     test = _test(run, options)
     after, _ = play(agent.network, options, agent.step, run, test)
     clip = make_clip(agent, test)
-    before = Evaluation.load(run / "evaluations" / BEFORE)
+    before = Evaluation.load(evaluation_path(run, replace(after, agent_steps=0)))
     curve = run / "learning_curve.png"
     learning_curve(
         read_logs(run / "logs.csv"),
