@@ -19,21 +19,21 @@ from agents.vtrace import vtrace
 class LearnerConfig:
     """Defaults: Espeholt et al. 2018, appendix G, as used by Irie et al. 2021, appendix C."""
 
-    total_steps: int = 200_000_000  # agent steps; the learning rate reaches 0 there
-    learning_rate: float = 6e-4
-    alpha: float = 0.99  # RMSprop's smoothing
-    epsilon: float = 0.01  # RMSprop's, added to the root
-    momentum: float = 0.0
-    grad_norm_clipping: float = 40.0  # Euclidean norm of the whole gradient
-    discounting: float = 0.99  # per agent step
-    baseline_cost: float = 0.5
-    entropy_cost: float = 0.01
-    reward_clipping: Literal["abs_one", "none"] = "abs_one"  # abs_one: to [-1, 1]
-    reduction: Literal["sum", "mean"] = "sum"  # of losses over time and batch
-    rho_clip: float = 1.0
-    c_clip: float = 1.0
-    pg_rho_clip: float = 1.0
-    micro_batch: int = 0  # streams a backward pass; 0: all at once. Same gradient, less memory
+    total_steps: int = 200_000_000  # Agent steps to train for; the learning rate reaches 0 there.
+    learning_rate: float = 6e-4  # RMSprop's, at the start.
+    alpha: float = 0.99  # RMSprop's smoothing of squared gradients, per update.
+    epsilon: float = 0.01  # RMSprop's, added to the root of the squared gradients.
+    momentum: float = 0.0  # RMSprop's.
+    grad_norm_clipping: float = 40.0  # Largest Euclidean norm of the whole gradient.
+    discounting: float = 0.99  # Of rewards, per agent step.
+    baseline_cost: float = 0.5  # Weight of the value loss.
+    entropy_cost: float = 0.01  # Weight of the policy's entropy, in nats.
+    reward_clipping: Literal["abs_one", "none"] = "abs_one"  # To [-1, 1], in the learner only.
+    reduction: Literal["sum", "mean"] = "sum"  # Of losses, over time and batch.
+    rho_clip: float = 1.0  # V-trace: of importance weights in the value targets' differences.
+    c_clip: float = 1.0  # V-trace: of importance weights carried back in time.
+    pg_rho_clip: float = 1.0  # V-trace: of importance weights in the policy gradient.
+    micro_batch: int = 0  # Streams a backward pass, 0: all. The same gradient with less memory.
 
 
 class Learner:

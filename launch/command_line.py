@@ -1,6 +1,7 @@
 """From `sys.argv` to resolved options: presets, resumed runs and TorchBeast's flags included."""
 
 import argparse
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +21,8 @@ class CommandLine:
     """
 
     preset: str = "paper"
-    """Where options start from: paper (published recipe, full gradients through time), published
-    (as its code trained: one-step gradients), quick (minutes on two cores)."""
+    """paper (published recipe, full gradients through time), published (its one-step gradients) or
+    quick (minutes on two cores)."""
     resume: Path | None = None
     """A run folder to go on with; its options are kept."""
     list_cores: bool = False
@@ -69,4 +70,5 @@ def _description() -> str:
         "python launch/atari.py --env TMaze --env-options corridor=10 --core delta_net",
         "python launch/atari.py --resume runs/latest",
     )
-    return f"{CommandLine.__doc__}\n\nPresets: {', '.join(PRESETS)}.\n\n" + "\n".join(examples)
+    presets = f"Presets: {', '.join(PRESETS)}."
+    return "\n\n".join((inspect.cleandoc(CommandLine.__doc__), presets, *examples))

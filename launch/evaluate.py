@@ -27,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     console.print(evaluation_table({f"{agent.step:,} agent steps": evaluation}))
     console.print(f"episodes: {path}", soft_wrap=True)
-    if options.clip:
-        console.print(f"clip: {make_clip(agent, options)}", soft_wrap=True)
+    if options.clip and (clip := make_clip(agent, options)):
+        console.print(f"clip: {clip}", soft_wrap=True)
     return 0
 
 

@@ -1,14 +1,17 @@
 """Test episodes as the commands play them: with progress, kept as JSON, one of them filmed."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+import gymnasium
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agents.network import Network
+from envs.interface import Environments
 from envs.protocols import PROTOCOLS
 from launch.devices import choose_device
 from launch.evaluation import Evaluation, check_actions, evaluate, film, make_environments
@@ -30,8 +33,7 @@ class EvaluateOptions:
     episodes: int = 30
     """Full games to play."""
     num_envs: int = 0
-    """Environments played at once; each plays an equal share of the episodes. 0: one an episode,
-    at most 32."""
+    """Environments at once, each for its share of the episodes. 0: one an episode, at most 32."""
     protocol: str | None = None
     """full-game, published, machado or noop30 (default: the one it was trained under)."""
     action_mode: Literal["argmax", "sampled"] = "argmax"
@@ -113,11 +115,11 @@ def evaluation_path(run: Path, evaluation: Evaluation) -> Path:
     return run / "evaluations" / name
 
 
-def make_clip(agent: SavedAgent, options: EvaluateOptions) -> Path:
-    """Films one episode into RUN/clips/ and returns the file."""
-    environments = make_environments(
-        agent.options, 1, options.seed, protocol=options.protocol, render=True
-    )
+def make_clip(agent: SavedAgent, options: EvaluateOptions) -> Path | None:
+    """Films one episode into RUN/clips/; None, and a line on stderr, where nothing can be seen."""
+    environments = _visible_environment(agent, options)
+    if environments is None:
+        return None
     steps_per_second = 60 / environments.frames_per_step if environments.frames_per_step > 1 else 8
     pictures = film(
         agent.network,
@@ -133,3 +135,17 @@ def make_clip(agent: SavedAgent, options: EvaluateOptions) -> Path:
     written = write_clip(pictures, path, fps=steps_per_second)
     environments.close()
     return written
+
+
+def _visible_environment(agent: SavedAgent, options: EvaluateOptions) -> Environments | None:
+    """One environment that has shown that it can be drawn; some of Gymnasium's need pygame."""
+    try:
+        environments = make_environments(
+            agent.options, 1, options.seed, protocol=options.protocol, render=True
+        )
+        environments.reset()
+        environments.render()
+    except (gymnasium.error.Error, ValueError) as error:
+        print(f"note: no clip, {agent.options.env} cannot be drawn: {error}", file=sys.stderr)
+        return None
+    return environments

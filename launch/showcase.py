@@ -29,7 +29,6 @@ def showcase(run: Path, options: RunOptions) -> None:
     agent = open_agent(run)
     test = _test(run, options)
     after, _ = play(agent.network, options, agent.step, run, test)
-    clip = make_clip(agent, test)
     before = Evaluation.load(evaluation_path(run, replace(after, agent_steps=0)))
     curve = run / "learning_curve.png"
     learning_curve(
@@ -38,11 +37,13 @@ def showcase(run: Path, options: RunOptions) -> None:
         title=f"{options.core} on {options.env}, seed {options.seed}",
         references={"before training": before.summary()["full_game_mean"]},
     )
-    frame = run / "clips" / "frame.png"
-    still(_middle(imageio.imiter(clip)), frame)
+    pictures = {"curve": curve}
+    if clip := make_clip(agent, test):
+        pictures |= {"clip": clip, "frame": run / "clips" / "frame.png"}
+        still(_middle(imageio.imiter(clip)), pictures["frame"])
     console = Console()
     console.print(evaluation_table({"before training": before, "after training": after}))
-    for what, path in {"curve": curve, "clip": clip, "frame": frame, "run folder": run}.items():
+    for what, path in {**pictures, "run folder": run}.items():
         console.print(f"{what}: {path}", soft_wrap=True)
 
 
