@@ -159,11 +159,8 @@ def check(options: RunOptions) -> None:
             f"--total-steps {learner.total_steps} is less than one update: --batch-size "
             f"{options.batch_size} x --unroll-length {options.unroll_length} agent steps"
         )
-    if learner.micro_batch < 0 or learner.micro_batch > options.batch_size:
-        raise ValueError(
-            f"--micro-batch {learner.micro_batch} must lie between 0 (all) and --batch-size "
-            f"{options.batch_size}"
-        )
+    if learner.micro_batch < 0:
+        raise ValueError(f"--micro-batch must be at least 0 (all), not {learner.micro_batch}")
     if not 0 <= learner.discounting <= 1:
         raise ValueError(f"--discounting must lie in [0, 1], not {learner.discounting}")
     if options.checkpoint_minutes <= 0:
@@ -195,7 +192,7 @@ def quick(core: str) -> RunOptions:
         paper(core),
         stem="shallow",
         unroll_length=20,
-        learner=LearnerConfig(total_steps=500_000),
+        learner=LearnerConfig(total_steps=500_000, micro_batch=0),
         checkpoint_minutes=1.0,
         evaluate_episodes=32,
     )

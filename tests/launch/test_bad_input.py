@@ -62,7 +62,7 @@ def _stop_at_once():
         (["--num-envs", "48", "--batch-size", "32"], "try --batch-size 16"),
         (["--unroll-length", "0"], "--unroll-length must be at least 1"),
         (["--total-steps", "100"], "--total-steps 100 is less than one update"),
-        (["--micro-batch", "64"], "between 0 (all) and --batch-size 32"),
+        (["--micro-batch", "-1"], "--micro-batch must be at least 0"),
         (["--bptt", "0"], "--bptt must be at least 1"),
         (["--discounting", "1.5"], "[0, 1]"),
         (["--seed", "-1"], "--seed must lie in"),
