@@ -198,7 +198,33 @@ def quick(core: str) -> RunOptions:
     )
 
 
-PRESETS = {"paper": paper, "published": published, "quick": quick}
+def maze(core: str) -> RunOptions:
+    """Half a minute: a T-maze with a corridor of 10, which only a memory can win."""
+    lstm = {"core_width": 64, "core_forget_bias": 4.0}
+    small = {"core_width": 32, "core_heads": 2, "core_layers": 1, "core_feedforward": 32}
+    learner = LearnerConfig(
+        total_steps=400_000,
+        learning_rate=1e-3 if core == "lstm" else 2e-3,
+        epsilon=1e-5,
+        entropy_cost=0.02,
+        reduction="mean",
+        micro_batch=0,
+    )
+    return RunOptions(
+        env="TMaze",
+        env_options=("corridor=10",),
+        core=core,
+        num_envs=48,
+        batch_size=48,
+        unroll_length=22,
+        learner=learner,
+        num_threads=1,  # for networks this small, more cost more than they bring
+        evaluate_episodes=200,
+        **{"feedforward": {}, "lstm": lstm}.get(core, small),
+    )
+
+
+PRESETS = {"paper": paper, "published": published, "quick": quick, "maze": maze}
 
 
 def preset(name: str, core: str) -> RunOptions:

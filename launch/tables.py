@@ -19,17 +19,21 @@ def evaluation_table(evaluations: Mapping[str, Evaluation]) -> Table:
     table = Table("", title=title)
     for name in evaluations:
         table.add_column(name, justify="right")
-    summaries = [evaluation.summary() for evaluation in evaluations.values()]
     rows = {
-        "full-game return": "{full_game_mean:,.1f} ± {full_game_std:,.1f}",
-        "per-life return": "{life_mean:,.1f} ± {life_std:,.1f}",
-        "games, lives": "{episodes:,}, {lives:,}",
-        "agent steps a game": "{mean_agent_steps:,.0f}",
-        "emulator frames a game": "{mean_emulator_frames:,.0f}",
+        "full-game return": lambda s: _spread(s["full_game_mean"], s["full_game_std"]),
+        "per-life return": lambda s: _spread(s["life_mean"], s["life_std"]),
+        "games, lives": lambda s: f"{s['episodes']:,}, {s['lives']:,}",
+        "agent steps a game": lambda s: f"{s['mean_agent_steps']:,.0f}",
+        "emulator frames a game": lambda s: f"{s['mean_emulator_frames']:,.0f}",
     }
     for name, cell in rows.items():
-        table.add_row(name, *(cell.format(**summary) for summary in summaries))
+        table.add_row(name, *(cell(evaluation.summary()) for evaluation in evaluations.values()))
     return table
+
+
+def _spread(mean: float, std: float) -> str:
+    digits = 1 if max(abs(mean), std) >= 10 else 2
+    return f"{mean:,.{digits}f} ± {std:,.{digits}f}"
 
 
 def core_table() -> Table:
