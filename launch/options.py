@@ -203,7 +203,7 @@ def maze(core: str) -> RunOptions:
     lstm = {"core_width": 64, "core_forget_bias": 4.0}
     small = {"core_width": 32, "core_heads": 2, "core_layers": 1, "core_feedforward": 32}
     learner = LearnerConfig(
-        total_steps=400_000,
+        total_steps=600_000,
         learning_rate=1e-3 if core == "lstm" else 2e-3,
         epsilon=1e-5,
         entropy_cost=0.02,

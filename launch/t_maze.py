@@ -1,7 +1,7 @@
 """Which memories remember: every core on the T-maze, several seeds, one table and one picture.
 
-    python benchmarks/memory.py                     all cores, three seeds
-    python benchmarks/memory.py --cores rdn lstm --seeds 1 2 --out /tmp/maze
+    python launch/t_maze.py                     all cores, three seeds
+    python launch/t_maze.py --cores rdn lstm --seeds 1 2 --out /tmp/maze
 
 Each run is `python launch/atari.py --preset maze --core CORE --seed SEED`; runs that are already in
 the folder are kept, so a cut-off command goes on where it was. Writes results.json (options and
@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from cores import CORES
+from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
 from launch.run_folder import read_meta
 
@@ -32,6 +33,7 @@ FIXED_SIZE = ("rdn_large",)  # the maze's preset would make it the small one
 COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7")
 
 
+@one_line_errors
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(
@@ -65,9 +67,10 @@ def run(core: str, seed: int, runs: Path) -> dict:
         options = ["--preset", "maze", "--core", core, "--seed", str(seed)]
         where = ["--savedir", str(runs), "--xpid", folder.name]
         script = str(ROOT / "launch" / "atari.py")
-        subprocess.run(
-            [sys.executable, script, *options, *where], check=True, stdout=subprocess.DEVNULL
-        )
+        command = [sys.executable, script, *options, *where]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise UserError(f"{core}, seed {seed}: {done.stderr or done.stdout}")
     meta = read_meta(folder)
     newest = max(path for path in (folder / "evaluations").glob("step_*.json"))
     evaluation = json.loads(newest.read_text())
