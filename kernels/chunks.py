@@ -3,6 +3,11 @@
 Inside a chunk, a row sees the rows of its own segment (the stretch between two resets) and, as long
 as no reset lies between, the weights that the chunk began with. All masks select, forward and
 backward: a NaN that an old episode left behind reaches neither a new row nor its gradient.
+
+Matrix products over a chunk multiply what a mask has set to zero, and 0 * NaN is NaN. So rows with
+an entry that is not finite enter them as zeros, and what depends on such a row is set to NaN
+afterwards: the rest of its segment, no more; no gradient flows back through it. Finite inputs so
+large that a product overflows are not guarded against.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,6 +63,31 @@ def read_live(
     return keep(live, keep(live, queries) @ weights)
 
 
+class Spoilt(NamedTuple):
+    """Where the caller's rows hold a NaN or an infinity."""
+
+    read: Bool[Tensor, "T B H"]  # the query: concerns its own row only
+    written: Bool[Tensor, "T B H"]  # the others: concern all that is read later
+
+    def rows(self, chunk: Chunk) -> Bool[Tensor, "B H C 1"]:
+        """The rows of a chunk whose result is NaN."""
+        own, written = (mask[chunk.rows].movedim(0, -1) for mask in self)
+        return (own | (chunk.visible & written.unsqueeze(-2)).any(-1)).unsqueeze(-1)
+
+    def weights(self, chunk: Chunk) -> Bool[Tensor, "B H 1 1"]:
+        """The heads whose weights after a chunk are NaN."""
+        written = self.written[chunk.rows].movedim(0, -1).unsqueeze(-1)
+        return (chunk.last & written).any(-2, keepdim=True)
+
+
+def without_spoilt(
+    rows: Float[Tensor, "T B H *rest"],
+) -> tuple[Float[Tensor, "T B H *rest"], Bool[Tensor, "T B H"]]:
+    """The input with zeros for what is not finite, and the rows that held such an entry."""
+    finite = rows.detach().isfinite()
+    return keep(finite, rows), ~finite.flatten(3).all(-1) if rows.ndim > 3 else ~finite
+
+
 def loop_over_chunks(
     step: Callable[..., tuple[Tensor, Tensor]],
     inputs: tuple[Tensor, ...],
@@ -65,9 +95,15 @@ def loop_over_chunks(
     weights: Float[Tensor, "B H K V"],
     empty: Float[Tensor, "T B H V"],
 ) -> tuple[Float[Tensor, "T B H V"], Float[Tensor, "B H K V"]]:
-    """Applies `step(chunk, *inputs [B, H, C, ...], weights) -> (y [B, H, C, V], weights)`."""
+    """Applies `step(chunk, *inputs [B, H, C, ...], weights) -> (y [B, H, C, V], weights)`.
+
+    The first of `inputs` is the query, which is only read with.
+    """
+    inputs, masks = zip(*(without_spoilt(x) for x in inputs), strict=True)
+    spoilt = Spoilt(masks[0], torch.stack(masks[1:]).any(0))
     outputs = []
     for chunk in chunks(is_first):
         y, weights = step(chunk, *(x[chunk.rows].movedim(0, 2) for x in inputs), weights)
-        outputs.append(y.movedim(2, 0))
+        outputs.append(y.masked_fill(spoilt.rows(chunk), torch.nan).movedim(2, 0))
+        weights = weights.masked_fill(spoilt.weights(chunk), torch.nan)
     return (torch.cat(outputs) if outputs else empty.clone()), weights

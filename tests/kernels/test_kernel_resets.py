@@ -106,6 +106,34 @@ def test_nan_before_a_reset_does_not_leak(name, options, backend, row):
 
 
 @pytest.mark.parametrize(("name", "options", "backend"), ALL)
+def test_inputs_that_are_nan_before_a_reset_do_not_leak(name, options, backend):
+    """Two old episodes in one chunk, then a new one: its results and gradients are unharmed."""
+    sizes = {"T": 9, "B": 2, "H": 2, "K": 5, "V": 5, "D": 5}
+    mask = torch.zeros(9, 2, dtype=torch.bool)
+    mask[2] = mask[4] = True
+    case = make(OPERATIONS[name], sizes, mask, **options)
+    timed = [i for i in time_positions(case) if case.tensors[i].is_floating_point()]
+
+    def new_episode(value: float) -> list[torch.Tensor]:
+        """What row 4 and later give, and the gradients of their inputs."""
+        tensors = [t.clone() for t in case.tensors]
+        for i in timed:
+            tensors[i][1:4] = value
+            tensors[i].requires_grad_()
+        with kernels.backend(backend):
+            y, *state = case.run(tensors)
+            assert value == value or y[1:4].isnan().any()
+            total = y[4:].square().sum() + sum(tensor.square().sum() for tensor in state)
+            grads = torch.autograd.grad(total, [tensors[i] for i in timed])
+        return [y[4:], *state, *(grad[4:] for grad in grads)]
+
+    expected = new_episode(0.0)
+    for value in (float("nan"), float("inf")):
+        for found, right in zip(new_episode(value), expected, strict=True):
+            assert torch.equal(found, right)
+
+
+@pytest.mark.parametrize(("name", "options", "backend"), ALL)
 @pytest.mark.parametrize("empty", ["T", "B"])
 def test_nothing_to_do(name, options, backend, empty):
     sizes = {"T": 3, "B": 2, "H": 2, "K": 5, "V": 5, "D": 5} | {empty: 0}
