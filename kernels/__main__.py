@@ -17,6 +17,7 @@ from kernels.registry import OPERATIONS
 
 SIZES = {"T": 9, "B": 3, "H": 2, "K": 16, "V": 16, "D": 16}
 TOLERANCE = 1e-5
+BACKENDS_TESTED = ("cpu", "chunked", "cuda")
 
 
 def describe_machine() -> list[str]:
@@ -38,6 +39,8 @@ def describe_machine() -> list[str]:
 
 def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
     """Whether all went well, and a line that says what was found."""
+    if backend not in operation.backends:
+        return True, f"not available: it has no {backend} kernel"
     device = torch.device("cuda" if backend == "cuda" else "cpu")
     began = time.perf_counter()
     mask = torch.rand(SIZES["T"], SIZES["B"], generator=torch.Generator().manual_seed(0)) < 0.2
@@ -65,9 +68,9 @@ def main() -> int:
     print("\n".join(describe_machine()))
     good = True
     for name, operation in OPERATIONS.items():
-        for backend in operation.backends:
-            if backend == "reference":
-                continue
+        for backend in BACKENDS_TESTED:
+            if backend == "chunked" and backend not in operation.backends:
+                continue  # most recurrences have no such form
             passed, line = self_test(operation, backend)
             print(f"{name:22s} {backend:8s} {line}", flush=True)
             good = good and passed

@@ -7,7 +7,7 @@ FASTWEIGHTS_BACKEND, for a block of code by `with backend("reference"):`.
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from kernels.signature import Signature, Sizes
 
 BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
 FASTEST_FIRST = ("cuda", "cpu", "chunked", "reference")
+OF_ONE_DEVICE = ("cuda", "cpu")
 ENVIRONMENT_VARIABLE = "FASTWEIGHTS_BACKEND"
 # Below this many steps the chunked form is no faster than the loop.
 SHORTEST_CHUNKED_UNROLL = 8
@@ -61,8 +62,14 @@ def _environment() -> str:
 class Backend(Protocol):
     """One way to run an operation, on tensors in the order of `Signature.arguments`."""
 
-    def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
-        """Why a call cannot run here, in one line; None if it can."""
+    def why_not(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        sizes: Sizes,
+        options: Sequence[Any] | None = None,
+    ) -> str | None:
+        """Why a call cannot run here, in one line; None if it can. No options are the defaults."""
 
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
@@ -77,7 +84,13 @@ class PyTorch:
     signature: Signature
     law: Callable[..., tuple[Tensor, Any]]
 
-    def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
+    def why_not(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        sizes: Sizes,
+        options: Sequence[Any] | None = None,
+    ) -> str | None:
         return None
 
     def run(
@@ -97,6 +110,7 @@ class Operation:
 
     signature: Signature
     backends: dict[str, Backend] = field(default_factory=dict)
+    known_options: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _operations[self.name] = self
@@ -105,19 +119,29 @@ class Operation:
     def name(self) -> str:
         return self.signature.name
 
-    def choose(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str:
-        """The name of the backend that such a call takes now."""
+    def choose(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        sizes: Sizes,
+        options: Sequence[Any] | None = None,
+    ) -> str:
+        """The name of the backend that such a call takes now; `options` in order, or defaults."""
+        options = list(self.signature.options.values()) if options is None else options
+        self._check_options(options)
         wanted = requested_backend()
         if wanted != "auto":
-            return self._forced(wanted, device, dtype, sizes)
+            return self._forced(wanted, device, dtype, sizes, options)
         slower_because = None
         for name in FASTEST_FIRST:
+            if name in OF_ONE_DEVICE and name != device.type:
+                continue
             if name not in self.backends:
                 reason = f"it has no {name} kernel"
             elif name == "chunked" and sizes["T"] < SHORTEST_CHUNKED_UNROLL:
                 continue
             else:
-                reason = self.backends[name].why_not(device, dtype, sizes)
+                reason = self.backends[name].why_not(device, dtype, sizes, options)
             if reason is None:
                 break
             if name == device.type:
@@ -126,11 +150,24 @@ class Operation:
             _say_once(f"{self.name} runs on the slower {name} backend: {slower_because}")
         return name
 
-    def _forced(self, name: str, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str:
+    def _check_options(self, options: Sequence[Any]) -> None:
+        for name, value in zip(self.signature.options, options, strict=True):
+            known = self.known_options.get(name, (value,))
+            if value not in known:
+                raise ValueError(f"{self.name}: {name} is {value!r}, known: {', '.join(known)}")
+
+    def _forced(
+        self,
+        name: str,
+        device: torch.device,
+        dtype: torch.dtype,
+        sizes: Sizes,
+        options: Sequence[Any],
+    ) -> str:
         if name not in self.backends:
             have = ", ".join(["auto", *self.backends])
             raise ValueError(f"{self.name} has no backend {name!r}; it has: {have}")
-        reason = self.backends[name].why_not(device, dtype, sizes)
+        reason = self.backends[name].why_not(device, dtype, sizes, options)
         if reason:
             raise ValueError(f"{self.name} cannot run on the {name} backend: {reason}")
         return name
@@ -146,28 +183,29 @@ class Operation:
     def _run(self, tensors: list[Tensor], options: list[Any]) -> tuple[Tensor, Any]:
         sizes = self.signature.check(tensors)
         tensors = self.signature.cast(tensors)
-        backend = self.backends[self._choose_once(tensors[-1], sizes)]
+        backend = self.backends[self._choose_once(tensors[-1], sizes, options)]
         y, *state = backend.run(tensors, options, sizes)
         return y, self.signature.make_state(state)
 
-    def _choose_once(self, state: Tensor, sizes: Sizes) -> str:
+    def _choose_once(self, state: Tensor, sizes: Sizes, options: Sequence[Any]) -> str:
         if torch.compiler.is_compiling():
             heads = [(axis, int(size)) for axis, size in sizes.items() if axis in "KVD"]
-            return _choose_while_tracing(self.name, state.device.type, state.dtype, *heads)
-        key = requested_backend(), state.dtype, state.is_cpu
+            call = state.device.type, state.dtype, tuple(options)
+            return _choose_while_tracing(self.name, *call, *heads)
+        key = requested_backend(), state.dtype, state.is_cpu, *options
         chosen = sizes.plans.get(key)
         if chosen is None:
-            chosen = sizes.plans[key] = self.choose(state.device, state.dtype, sizes)
+            chosen = sizes.plans[key] = self.choose(state.device, state.dtype, sizes, options)
         return chosen
 
 
 @torch.compiler.assume_constant_result
 def _choose_while_tracing(
-    name: str, device: str, dtype: torch.dtype, *heads: tuple[str, int]
+    name: str, device: str, dtype: torch.dtype, options: tuple[Any, ...], *heads: tuple[str, int]
 ) -> str:
     """The choice for a compiled graph, which may serve any number of steps: for many."""
     sizes = Sizes({**dict.fromkeys("TBH", SHORTEST_CHUNKED_UNROLL), **dict(heads)})
-    return _operations[name].choose(torch.device(device), dtype, sizes)
+    return _operations[name].choose(torch.device(device), dtype, sizes, options)
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Puts an operation together from its law, its chunked form and its compiled kernels."""
+"""Puts an operation together from its law, its chunked form and its compiled kernels.
+
+Nothing is compiled here and no GPU is asked for: that waits for the first call that needs it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +13,7 @@ from torch import Tensor
 
 from kernels import library
 from kernels.cpu_call import CpuKernel
+from kernels.cuda import backend as cuda_backend
 from kernels.dispatch import Operation, PyTorch
 from kernels.signature import Signature, Sizes
 
@@ -23,7 +27,13 @@ class Cpu:
     kernel: CpuKernel
     operator: Callable[..., Sequence[Tensor]]
 
-    def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
+    def why_not(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        sizes: Sizes,
+        options: Sequence[Any] | None = None,
+    ) -> str | None:
         return self.kernel.why_not(device, dtype, sizes)
 
     def run(
@@ -48,12 +58,17 @@ def build_operation(
     options: dict[str, Sequence[str]] | None = None,
     chunked: Law | None = None,
 ) -> Operation:
-    """An operation whose C++ source is `<name>/cpu.cpp`; for the rest see `CpuKernel`."""
+    """An operation whose C++ source is `<name>/cpu.cpp`; for the rest see `CpuKernel`.
+
+    Where there is a `<name>/cuda.py`, that is its CUDA backend.
+    """
     signature = Signature(name, law)
-    source = Path(__file__).parent / name / "cpu.cpp"
-    kernel = CpuKernel(signature, source, saved, head_axes, options or {})
+    folder = Path(__file__).parent / name
+    kernel = CpuKernel(signature, folder / "cpu.cpp", saved, head_axes, options or {})
     operator = library.register(signature, "cpu", kernel.forward, kernel.backward, saved)
     backends = {"reference": PyTorch(signature, law), "cpu": Cpu(kernel, operator)}
     if chunked:
         backends["chunked"] = PyTorch(signature, chunked)
-    return Operation(signature, backends)
+    if (folder / "cuda.py").exists():
+        backends["cuda"] = cuda_backend.build(signature)
+    return Operation(signature, backends, options or {})

@@ -10,20 +10,33 @@ import torch
 from torch import Tensor
 
 from kernels import library
-from kernels.cuda.support import why_not
+from kernels.cuda.support import why_not, without_kernel
 from kernels.signature import Signature, Sizes
 
 
 @dataclass(frozen=True)
 class Cuda:
-    """`pair` is `kernels/<operation>/cuda.py`; where no gradient is wanted, nothing is saved."""
+    """`pair` is `kernels/<operation>/cuda.py`; where no gradient is wanted, nothing is saved.
+
+    Its OPTIONS are the values that there are kernels for, by name.
+    """
 
     signature: Signature
     pair: ModuleType
     operator: Callable[..., Sequence[Tensor]]
 
-    def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
-        return why_not(device, dtype, sizes, self.pair.LARGEST_HEAD)
+    def why_not(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        sizes: Sizes,
+        options: Sequence[Any] | None = None,
+    ) -> str | None:
+        chosen = self.signature.options
+        if options is not None:
+            chosen = dict(zip(chosen, options, strict=True))
+        reason = why_not(device, dtype, sizes, self.pair.LARGEST_HEAD)
+        return reason or without_kernel(self.pair.OPTIONS, **chosen)
 
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes

@@ -37,7 +37,7 @@ def unavailable(device: torch.device | None = None) -> str | None:
         return "torch sees no CUDA device"
     missing = [name for name in ("cuda.core", "cuda.bindings") if not _is_installed(name)]
     if missing:
-        return f"{' and '.join(missing)} not installed: pip install 'fastweights[cuda]'"
+        return f"{' and '.join(missing)} not installed: pip install -e '.[cuda]'"
     capability = torch.cuda.get_device_capability(device)
     if capability < OLDEST:
         return f"the GPU's compute capability {capability} is older than {OLDEST}"

@@ -1,6 +1,6 @@
 """Which calls the CUDA kernels can take; the others go to a slower path, with the reason."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -15,7 +15,8 @@ def why_not(
     `sizes` by axis letter: K and V, or D, are head sizes. Inputs of other dtypes are cast before.
     """
     if device.type != "cuda":
-        return f"the tensors are on {device}"
+        absent = "" if torch.cuda.is_available() else ", and torch sees no CUDA device"
+        return f"the tensors are on {device}{absent}"
     if dtype != torch.float32:
         return f"the state is {dtype}, the kernels compute in torch.float32"
     for axis in "KVD":
@@ -26,10 +27,16 @@ def why_not(
     return unavailable(device)
 
 
-def only_softmax(operation: str, feature_map: str) -> None:
-    """Raises a `ValueError` for a feature map that the kernel does not compute."""
-    if feature_map != "softmax":
-        raise ValueError(
-            f"{operation}: the CUDA kernel has the feature map 'softmax', not {feature_map!r}; "
-            "use the reference backend"
-        )
+def without_kernel(known: Mapping[str, Sequence[str]], **options: str) -> str | None:
+    """The option that there is no kernel for, in one line; None if there is one for all."""
+    for name, value in options.items():
+        if value not in known[name]:
+            have = ", ".join(map(repr, known[name]))
+            return f"the CUDA kernel has {name} {have}, not {value!r}"
+    return None
+
+
+def refuse(operation: str, known: Mapping[str, Sequence[str]], **options: str) -> None:
+    """Raises a `ValueError` for an option that the kernel does not compute."""
+    if reason := without_kernel(known, **options):
+        raise ValueError(f"{operation}: {reason}; use the reference backend")

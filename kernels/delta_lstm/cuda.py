@@ -4,8 +4,10 @@ from torch import Tensor
 
 from kernels.cuda.arguments import Sizes, fresh
 from kernels.cuda.launch import Kernel, launch
+from kernels.cuda.support import refuse
 
 LARGEST_HEAD = 32
+OPTIONS = {"version": ("D",)}
 SAVED = {
     "error": "T B H 3 V",
     "recurrent_error": "T B H 3 V",
@@ -34,11 +36,7 @@ def forward(
     save: bool = True,
 ) -> tuple:
     """(y, the four final states, *SAVED if `save`); shapes as in `reference.unroll`."""
-    if version != "D":
-        raise ValueError(
-            f"delta_lstm: the CUDA kernel has version 'D', not {version!r}; use the reference "
-            "backend"
-        )
+    refuse("delta_lstm", OPTIONS, version=version)
     sizes = _sizes(k, v)
     rows = (q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta)
     given = [gate for tensor in rows for gate in tensor.unbind(3)]

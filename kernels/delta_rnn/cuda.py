@@ -6,6 +6,7 @@ from kernels.cuda.arguments import Sizes, fresh
 from kernels.cuda.launch import Kernel, launch
 
 LARGEST_HEAD = 32
+OPTIONS = {"version": ("A", "B")}
 SAVED = {"error": "T B H V", "recurrent_error": "T B H V", "reading": "T B H V"}
 FORWARD = Kernel("delta_rnn", "forward")
 BACKWARD = Kernel("delta_rnn", "backward", warps=2)

@@ -6,6 +6,7 @@ from kernels.cuda.arguments import Sizes, fresh
 from kernels.cuda.launch import Kernel, launch
 
 LARGEST_HEAD = 64
+OPTIONS: dict[str, tuple[str, ...]] = {}
 SAVED = {"error": "T B H V"}  # v - W_{t-1}^T k
 FORWARD = Kernel("delta_rule", "forward")
 BACKWARD = Kernel("delta_rule", "backward")

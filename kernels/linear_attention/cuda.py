@@ -6,6 +6,7 @@ from kernels.cuda.arguments import Sizes, fresh
 from kernels.cuda.launch import Kernel, launch
 
 LARGEST_HEAD = 64
+OPTIONS: dict[str, tuple[str, ...]] = {}
 SAVED: dict[str, str] = {}
 FORWARD = Kernel("linear_attention", "forward")
 BACKWARD = Kernel("linear_attention", "backward")

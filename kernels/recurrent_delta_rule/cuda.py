@@ -5,9 +5,10 @@ from torch import Tensor
 
 from kernels.cuda.arguments import Sizes, fresh, per_head
 from kernels.cuda.launch import Kernel, launch
-from kernels.cuda.support import only_softmax
+from kernels.cuda.support import refuse
 
 LARGEST_HEAD = 32
+OPTIONS = {"feature_map": ("softmax",)}
 SAVED = {  # after feature map and sigmoid; error is v - W_{t-1}^T k, hidden is h_t
     "query": "T B H K",
     "key": "T B H K",
@@ -35,7 +36,7 @@ def forward(
     save: bool = True,
 ) -> tuple:
     """(y, final weights, final output, *SAVED if `save`); shapes as in `reference.unroll`."""
-    only_softmax("recurrent_delta_rule", feature_map)
+    refuse("recurrent_delta_rule", OPTIONS, feature_map=feature_map)
     sizes = Sizes(*k.shape, v.shape[-1])
     recurrent = (query_weights, key_weights, value_weights, strength_weights)
     given = (q, k, v, beta, *(per_head(matrix, sizes.batch) for matrix in recurrent))

@@ -4,9 +4,10 @@ from torch import Tensor
 
 from kernels.cuda.arguments import Sizes, fresh, per_head
 from kernels.cuda.launch import Kernel, launch
-from kernels.cuda.support import only_softmax
+from kernels.cuda.support import refuse
 
 LARGEST_HEAD = 32
+OPTIONS = {"feature_map": ("softmax",)}
 SAVED = {  # after feature map and sigmoid; error is W^T (query - key), before the strengths
     "query": "T B H D",
     "key": "T B H D",
@@ -26,7 +27,7 @@ def forward(
     save: bool = True,
 ) -> tuple:
     """(y, final shift, *SAVED if `save`); shapes as in `reference.unroll`."""
-    only_softmax("self_referential", feature_map)
+    refuse("self_referential", OPTIONS, feature_map=feature_map)
     sizes = Sizes(*x.shape, x.shape[-1])
     given = (x, per_head(initial_weights, sizes.batch), is_first, shift)
     results, saved = fresh(x, shift), ()

@@ -51,9 +51,22 @@ def test_without_a_compiler_one_line_says_so(tmp_path):
     ]
 
 
-def test_importing_builds_nothing(tmp_path):
-    process = start("import kernels.registry", FASTWEIGHTS_CACHE=str(tmp_path / "cache"))
-    assert process.wait(timeout=120) == 0
+IMPORT = """
+import sys, torch
+
+before = set(sys.modules)  # torch itself may load a part of NVIDIA's package `cuda`
+import cores, kernels.registry
+
+assert "cuda" in kernels.registry.OPERATIONS["delta_rule"].backends
+assert not torch.cuda.is_initialized()
+assert not [name for name in set(sys.modules) - before if name.split(".")[0] == "cuda"]
+"""
+
+
+def test_importing_builds_nothing_and_starts_no_gpu(tmp_path):
+    process = start(IMPORT, FASTWEIGHTS_CACHE=str(tmp_path / "cache"))
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
     assert not (tmp_path / "cache").exists()
 
 

@@ -50,7 +50,7 @@ def test_a_machine_without_a_gpu_or_without_the_compiler_says_so(monkeypatch):
     assert launch.unavailable() == "torch sees no CUDA device"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(launch, "find_spec", lambda name: None)
-    assert "pip install 'fastweights[cuda]'" in launch.unavailable()
+    assert "pip install -e '.[cuda]'" in launch.unavailable()
     monkeypatch.setattr(launch, "find_spec", lambda name: object())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
     assert "compute capability (7, 0) is older" in launch.unavailable()

@@ -1,0 +1,154 @@
+"""The CUDA kernels as a backend of the operations: when they run, and what is said when not."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import kernels
+from kernels import dispatch
+from kernels.cuda import backend as cuda_backend
+from kernels.cuda import compiler, support
+from kernels.example import make
+from kernels.registry import OPERATIONS
+
+WITH_KERNELS = [name for name, operation in OPERATIONS.items() if "cuda" in operation.backends]
+WITHOUT_A_KERNEL = [("delta_lstm", {"version": version}, "version 'D'") for version in "ABC"] + [
+    (name, {"feature_map": feature_map}, "feature_map 'softmax'")
+    for name in ("recurrent_delta_rule", "self_referential")
+    for feature_map in ("elu_sum", "elu", "identity")
+]
+OPTION_CASES = pytest.mark.parametrize(
+    ("name", "options", "has"),
+    WITHOUT_A_KERNEL,
+    ids=["-".join([name, *options.values()]) for name, options, _ in WITHOUT_A_KERNEL],
+)
+SIZES = dict.fromkeys(("T", "B", "H", "K", "V", "D"), 3)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lets the backend believe in a GPU; what is said once is said anew."""
+    monkeypatch.setattr(support, "unavailable", lambda device=None: None)
+    dispatch._say_once.cache_clear()
+    yield
+    dispatch._say_once.cache_clear()
+
+
+@pytest.fixture
+def kernels_on_cpu(shim, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """CPU tensors may take the CUDA backend, whose sources then run under the shim."""
+    monkeypatch.setattr(cuda_backend, "why_not", lambda *call: None)
+    library = torch.library.Library("fastweights", "IMPL")
+    for name in WITH_KERNELS:
+        pair = OPERATIONS[name].backends["cuda"].pair
+        for operator, way in ((f"{name}_cuda", "forward"), (f"{name}_cuda_backward", "backward")):
+            function = getattr(pair, way)
+            library.impl(operator, lambda *call, f=function: tuple(f(*call)), "CPU")
+    _forget_plans()
+    yield
+    library._destroy()
+    _forget_plans()
+
+
+def _forget_plans() -> None:
+    for operation in OPERATIONS.values():
+        operation.signature._seen.clear()
+
+
+def chosen(name: str, **options: str) -> str:
+    """The backend for tensors on a GPU, each time from the same remembered sizes."""
+    operation = OPERATIONS[name]
+    tensors = make(operation, SIZES).to(torch.float32).tensors
+    sizes = operation.signature.check(tensors)
+    values = {**operation.signature.options, **options}.values()
+    with torch._subclasses.FakeTensorMode():
+        state = torch.empty(tensors[-1].shape, device="cuda")
+        return operation._choose_once(state, sizes, list(values))
+
+
+def test_every_operation_with_a_source_has_the_backend():
+    assert {path.parent.name for path in compiler.KERNELS.glob("*/cuda.cu")} == set(WITH_KERNELS)
+
+
+@pytest.mark.parametrize("name", WITH_KERNELS)
+def test_an_operation_runs_the_sources_with_all_gradients(kernels_on_cpu, name):
+    """Through dispatch, operator and autograd, as on a GPU; only the launch is another."""
+    mask = torch.tensor([[False, True], [False, False], [True, False], [False, False]])
+    case = make(OPERATIONS[name], SIZES | {"T": 4, "B": 2}, mask)
+    with kernels.backend("reference"):
+        expected = case.run_with_gradients()
+    single = case.to(torch.float32)
+    with kernels.backend("cuda"):
+        found = single.run_with_gradients()
+        with torch.no_grad():
+            acting = single.run()
+    for tensor, (result, right) in zip(acting, expected.items(), strict=False):
+        assert torch.equal(tensor, found[result])
+        assert right.abs().max() > 0
+    for result, right in expected.items():
+        scale = right.abs().max().clamp_min(1.0)
+        assert ((found[result] - right).abs() / scale).max() <= 1e-5, result
+
+
+@pytest.mark.parametrize("name", WITH_KERNELS)
+def test_tensors_on_a_gpu_take_the_kernel(gpu, name, caplog):
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        assert chosen(name) == "cuda"
+    assert not caplog.records
+
+
+@OPTION_CASES
+def test_an_option_without_a_kernel_falls_to_the_next_backend(gpu, name, options, has, caplog):
+    """Also when the same sizes have been used with another option before: once, in one line."""
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        assert [chosen(name), chosen(name, **options), chosen(name)] == [
+            "cuda",
+            "reference",
+            "cuda",
+        ]
+        assert chosen(name, **options) == "reference"
+    (value,) = options.values()
+    assert [record.message for record in caplog.records] == [
+        f"{name} runs on the slower reference backend: the CUDA kernel has {has}, not {value!r}"
+    ]
+
+
+@OPTION_CASES
+def test_a_forced_backend_refuses_an_option_without_a_kernel(gpu, name, options, has):
+    (value,) = options.values()
+    reason = f"{name} cannot run on the cuda backend: the CUDA kernel has {has}, not {value!r}"
+    with kernels.backend("cuda"), pytest.raises(ValueError, match=f"^{reason}$"):
+        chosen(name, **options)
+
+
+def test_tensors_on_a_gpu_are_never_silently_slow(monkeypatch, caplog):
+    monkeypatch.setattr(support, "unavailable", lambda device=None: "cuda.core not installed")
+    _forget_plans()
+    dispatch._say_once.cache_clear()
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        assert {chosen(name) for name in OPERATIONS} == {"reference"}
+    reasons = dict.fromkeys(WITH_KERNELS, "cuda.core not installed") | {
+        "lstm": "it has no cuda kernel"
+    }
+    assert sorted(record.message for record in caplog.records) == sorted(
+        f"{name} runs on the slower reference backend: {reason}" for name, reason in reasons.items()
+    )
+    _forget_plans()
+
+
+@pytest.mark.parametrize("name", WITH_KERNELS)
+def test_forcing_it_without_a_gpu_is_one_line(monkeypatch, name):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    case = make(OPERATIONS[name], SIZES)
+    message = "the tensors are on cpu, and torch sees no CUDA device$"
+    with kernels.backend("cuda"), pytest.raises(ValueError, match=message):
+        case.run()
+
+
+def test_an_unknown_option_is_refused_by_every_backend():
+    for name in ("auto", *OPERATIONS["delta_lstm"].backends):
+        case = make(OPERATIONS["delta_lstm"], SIZES, version="E")
+        with kernels.backend(name), pytest.raises(ValueError, match="'E', known: A, B, C, D"):
+            case.run()
