@@ -199,13 +199,16 @@ class Operation:
         return chosen
 
 
-@torch.compiler.assume_constant_result
 def _choose_while_tracing(
     name: str, device: str, dtype: torch.dtype, options: tuple[Any, ...], *heads: tuple[str, int]
 ) -> str:
     """The choice for a compiled graph, which may serve any number of steps: for many."""
     sizes = Sizes({**dict.fromkeys("TBH", SHORTEST_CHUNKED_UNROLL), **dict(heads)})
     return _operations[name].choose(torch.device(device), dtype, sizes, options)
+
+
+# What torch.compiler.assume_constant_result does, without importing the compiler in every process.
+_choose_while_tracing._dynamo_marked_constant = True
 
 
 @cache
