@@ -12,6 +12,8 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -71,8 +73,28 @@ def library(source: Path, scalar: str, lanes: int, capability: str | None = None
     ]
     built = cache_folder() / f"{source.parent.name}-{scalar}-{lanes}-{_key(source, flags)}.so"
     if not built.exists():
-        _build(source, flags, built)
+        with turn(built):
+            if not built.exists():
+                _build(source, flags, built)
     return ctypes.CDLL(str(built))
+
+
+@contextmanager
+def turn(built: Path) -> Iterator[None]:
+    """One process compiles, others that want the same wait for it.
+
+    Saves their work, no more: where files cannot be locked, each compiles for itself.
+    """
+    with ExitStack() as stack:
+        try:
+            import fcntl
+
+            built.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context((built.parent / f"{built.name}.lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except (OSError, ImportError):
+            pass
+        yield
 
 
 def _key(source: Path, flags: list[str]) -> str:
@@ -85,7 +107,7 @@ def _key(source: Path, flags: list[str]) -> str:
 
 
 def _build(source: Path, flags: list[str], built: Path) -> None:
-    """Writes beside the final name and renames: processes that start together do not collide."""
+    """Writes beside the final name and renames: no process ever sees half a file."""
     try:
         built.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(suffix=".so", dir=built.parent)

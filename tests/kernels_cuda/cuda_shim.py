@@ -19,10 +19,12 @@ from pathlib import Path
 
 import torch
 
+from kernels import cpu_build
 from kernels.cuda import compiler
 from kernels.cuda.launch import Kernel
 
 HERE = Path(__file__).parent
+CACHE = cpu_build.cache_folder() / "shim"
 FLAGS = os.environ.get("FASTWEIGHTS_SHIM_FLAGS", "").split()
 CXX = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 PROBLEMS = {1: "lanes wait for each other for ever", 2: "another argument struct"}
@@ -65,13 +67,16 @@ def library(sources: Path, operation: str, head_size: int) -> ctypes.CDLL:
     code = '#include "fiber.h"\n#include "cuda.cu"\n'
     code += "".join(LAUNCHER.format(name=f"{operation}_{way}") for way in ("forward", "backward"))
     folders = [HERE, sources / operation, sources / "cuda"]
-    digest = hashlib.sha256(f"{code} {head_size} {FLAGS}".encode())
+    compiled_by = cpu_build.compiler_version(CXX)
+    digest = hashlib.sha256(f"{code} {head_size} {FLAGS} {compiled_by}".encode())
     for path in sorted(path for folder in folders for path in folder.glob("*.[ch]u*")):
         digest.update(path.read_bytes())
     digest.update((HERE / "fiber.h").read_bytes())
-    target = Path(tempfile.gettempdir()) / f"fastweights-shim-{digest.hexdigest()[:24]}.so"
+    target = CACHE / f"shim-{operation}-{head_size}-{digest.hexdigest()[:20]}.so"
     if not target.exists():
-        _compile(code, folders, head_size, target)
+        with cpu_build.turn(target):  # the workers of one test run share what they compile
+            if not target.exists():
+                _compile(code, folders, head_size, target)
     return ctypes.CDLL(str(target))
 
 

@@ -1,8 +1,7 @@
 """Every kernel compiles for every architecture, and keeps its matrices in registers.
 
-Needs NVRTC, not a GPU. By default the largest heads on the oldest, a common and the newest
-architecture; with FASTWEIGHTS_ALL_TESTS=1 everything. `python -m kernels.cuda.registers` prints
-the table.
+Needs NVRTC, not a GPU. By default the largest heads on the oldest and the newest architecture;
+with FASTWEIGHTS_ALL_TESTS=1 everything. `python -m kernels.cuda.registers` prints the table.
 """
 
 import os
@@ -24,9 +23,7 @@ EVERYTHING = bool(os.environ.get("FASTWEIGHTS_ALL_TESTS"))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize(
-    "architecture", ARCHITECTURES if EVERYTHING else ("sm_75", "sm_90", "sm_120")
-)
+@pytest.mark.parametrize("architecture", ARCHITECTURES if EVERYTHING else ("sm_75", "sm_120"))
 def test_no_kernel_spills(operation, architecture):
     sizes = head_sizes(operation)
     for head_size in sizes if EVERYTHING else sizes[-1:]:
@@ -61,9 +58,9 @@ def test_processes_that_start_together_share_a_cache(tmp_path):
     root = Path(compiler.KERNELS).parent
     processes = [
         subprocess.Popen([sys.executable, "-c", program], env=environment, cwd=root)
-        for _ in range(3)
+        for _ in range(2)
     ]
-    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert [process.wait() for process in processes] == [0, 0]
     assert [path.suffix for path in tmp_path.iterdir()] == [".cubin"]
 
 
