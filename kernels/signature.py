@@ -41,7 +41,18 @@ class Argument:
 
 def shape(axes: Axes, sizes: dict[str, Any]) -> list[Any]:
     """Axes such as ("B", "H", "3*D+4") as numbers."""
-    return [sizes[axis] if axis in sizes else eval(axis, {}, dict(sizes)) for axis in axes]
+    return [sizes[axis] if axis in sizes else _calculated(axis, sizes) for axis in axes]
+
+
+def _calculated(axis: str, sizes: dict[str, Any]) -> Any:
+    """A sum of products of letters and numbers; in steps that torch.compile can trace."""
+    total = 0
+    for term in axis.split("+"):
+        product = 1
+        for factor in term.split("*"):
+            product = product * (sizes[factor] if factor in sizes else int(factor))
+        total = total + product
+    return total
 
 
 def _tensors(name: str, annotation: Any) -> list[Argument]:

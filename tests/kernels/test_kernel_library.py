@@ -51,6 +51,16 @@ for run in (model, compiled):
     results.append([y.detach(), final.detach(), model.project.weight.grad.clone()])
 for eager, traced in zip(*results):
     torch.testing.assert_close(eager, traced)
+
+from kernels.example import make
+from kernels.registry import OPERATIONS
+for name, operation in OPERATIONS.items():
+    case = make(operation, dict.fromkeys("TBHKVD", 3)).to(torch.float32)
+    arguments = case.operation.signature.unflatten(case.tensors, [])
+    torch.compiler.reset()  # or head sizes that differ between operations become symbols
+    traced = torch.compile(lambda *call: operation(*call), backend="aot_eager", fullgraph=True)
+    found = traced(*arguments)
+    torch.testing.assert_close(found, operation(*arguments))
 """
 
 
