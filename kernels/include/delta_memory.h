@@ -78,9 +78,8 @@ struct DeltaGradients {
 template <class T, int P>
 struct DeltaAdjoint {
   using R = Row<T, P>;
-  Matrix<T, P> weights;       // W_t transposed: lanes are keys, rows are values
-  Matrix<T, P> grad;          // dW: lanes are values, rows are keys; lacks the pending write
-  Matrix<T, P> grad_flipped;  // dW transposed: what needs sums along values reads it here
+  Matrix<T, P> weights;  // W_t transposed: lanes are keys, rows are values
+  Matrix<T, P> grad;     // dW: lanes are values, rows are keys; lacks the pending write
   R pending_key, pending_value;
   int64_t keys, values;
 
@@ -89,7 +88,6 @@ struct DeltaAdjoint {
     keys = key_size, values = value_size;
     weights.load_transposed(final_weights, values, keys, row_stride);
     grad.load(final_grad, keys, values, grad_stride);
-    grad_flipped.load_transposed(final_grad, values, keys, grad_stride);
     pending_key = pending_value = R::fill(T(0));
   }
 
@@ -99,7 +97,6 @@ struct DeltaAdjoint {
   void cross_reset(int64_t t, IsFirst is_first, const T* initial, int64_t row_stride,
                    WriteAt write_at) {
     grad.clear(keys);
-    grad_flipped.clear(values);
     pending_key = pending_value = R::fill(T(0));
     if (t == 0) return;
     int64_t begin = segment_start(t, is_first);
@@ -146,14 +143,12 @@ struct DeltaAdjoint {
   }
 
  private:
-  // dW += q dy^T in both layouts, after what the later step left pending; then dW^T k and dW u.
+  // dW += q dy^T, after what the later step left pending; then dW^T k and dW u.
   FW_INLINE R accumulate(const R& q, const R& k, const R& update, const R& dy, R& dk) {
     R du;
-    sweep<T, P, 2, 1>(grad.row, keys, {{{pending_key.data(), pending_value}, {q.data(), dy}}},
-                      {{{k.data(), &du}}});
-    sweep<T, P, 2, 1>(grad_flipped.row, values,
-                      {{{pending_value.data(), pending_key}, {dy.data(), q}}},
-                      {{{update.data(), &dk}}});
+    dk = sweep_across<T, P, 2>(grad.row, keys,
+                               {{{pending_key.data(), pending_value}, {q.data(), dy}}},
+                               {k.data(), &du}, update);
     return du;
   }
 };

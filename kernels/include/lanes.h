@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace fastweights {
 
@@ -106,6 +107,45 @@ FW_INLINE T maximum(const Row<T, P>& row) {
 template <class T, int P>
 FW_INLINE T dot(const Row<T, P>& a, const Row<T, P>& b) {
   return sum(a * b);
+}
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define FW_SHUFFLE 1
+#endif
+#endif
+
+// One half of every 2 * kGroup lanes of a, then the same half of b: lower if kShift is 0, upper if
+// it is kGroup.
+template <int kGroup, int kShift, class Part, size_t... lane>
+FW_INLINE Part halves(Part a, Part b, std::index_sequence<lane...>) {
+  constexpr int kLanes = sizeof...(lane);
+  constexpr auto from = [](int i) {
+    int inside = i % (2 * kGroup), start = i - inside + kShift;
+    return inside < kGroup ? start + inside : kLanes + start + inside - kGroup;
+  };
+#ifdef FW_SHUFFLE
+  return __builtin_shufflevector(a, b, from(lane)...);
+#else
+  Part result{};
+  ((result[lane] = from(lane) < kLanes ? a[from(lane)] : b[from(lane) - kLanes]), ...);
+  return result;
+#endif
+}
+
+// Lane j of the result is the sum of rows[j], of which there are as many as lanes: a transposition
+// that adds on its way, two shuffles for each addition. Overwrites the rows.
+template <int kLanes, int kGroup = kLanes / 2, class Part>
+FW_INLINE Part sum_each(Part* rows) {
+  if constexpr (kGroup == 0) {
+    return rows[0];
+  } else {
+    constexpr std::make_index_sequence<kLanes> lanes;
+    for (int i = 0; i < kGroup; i++)
+      rows[i] = halves<kGroup, 0>(rows[i], rows[i + kGroup], lanes) +
+                halves<kGroup, kGroup>(rows[i], rows[i + kGroup], lanes);
+    return sum_each<kLanes, kGroup / 2>(rows);
+  }
 }
 
 }  // namespace fastweights

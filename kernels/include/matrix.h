@@ -55,6 +55,48 @@ FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
   }
 }
 
+// As `sweep` with one read; returns M across too, so that no transposed copy of M is needed.
+template <class T, int P, size_t W>
+FW_INLINE Row<T, P> sweep_across(Row<T, P>* __restrict matrix, int64_t rows,
+                                 const std::array<Write<T, P>, W>& writes, const Read<T, P>& read,
+                                 const Row<T, P>& across) {
+  using Part = typename Row<T, P>::Part;
+  constexpr int kParts = Row<T, P>::kParts, kWidth = Row<T, P>::kWidth;
+  constexpr int kChains = kParts <= 2 ? 2 : 1;
+  Part sums[kChains][kParts] = {};
+  Row<T, P> answer = Row<T, P>::fill(T(0));
+  for (int block = 0; block < kParts; block++) {
+    Part products[kWidth];
+    auto visit = [&](int lane) __attribute__((always_inline)) {
+      const int64_t j = block * kWidth + lane;
+      Part product{};
+      for (int i = 0; i < kParts; i++) {
+        Part m = matrix[j].part[i];
+        for (size_t w = 0; w < W; w++) m += writes[w].row.part[i] * writes[w].along[j];
+        matrix[j].part[i] = m;
+        sums[lane % kChains][i] += m * read.along[j];
+        product += m * across.part[i];
+      }
+      products[lane] = product;
+    };
+    const int64_t live = rows - block * kWidth;
+    if (live <= 0) break;
+#pragma GCC unroll 16
+    for (int lane = 0; lane < kWidth; lane++) {
+      if (lane < live)
+        visit(lane);
+      else
+        products[lane] = Part{};
+    }
+    answer.part[block] = sum_each<kWidth>(products);
+  }
+  for (int i = 0; i < kParts; i++) {
+    read.sum->part[i] = sums[0][i];
+    for (int chain = 1; chain < kChains; chain++) read.sum->part[i] += sums[chain][i];
+  }
+  return answer;
+}
+
 template <class T, int P>
 struct Matrix {
   Row<T, P> row[P];
