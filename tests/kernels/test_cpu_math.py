@@ -8,6 +8,7 @@ import torch
 
 from kernels import cpu_build
 
+pytestmark = pytest.mark.compiler
 SOURCE = Path(__file__).parent / "elementwise.cpp"
 ORDER = ["DEFAULT", "AVX2", "AVX512"]
 HERE = torch.backends.cpu.get_cpu_capability()

@@ -45,6 +45,7 @@ def test_long_unrolls_stay_exact(name, options, backend):
     assert_agree(found, truth(case), 1e-5)
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("feature_map", ["elu", "identity"])
 @pytest.mark.parametrize("name", ["recurrent_delta_rule", "self_referential"])
 def test_every_feature_map(name, feature_map):
@@ -84,6 +85,7 @@ def test_odd_strides(name, options, backend):
         assert torch.equal(a, b)
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_inputs_and_saved_tensors_are_never_written(name, options):
     case = example(name, 5, **options).to(torch.float32)
@@ -100,6 +102,7 @@ def test_inputs_and_saved_tensors_are_never_written(name, options):
         assert torch.equal(a, b)
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_gradient_free_call_gives_the_same_bits(name, options):
     case = example(name, 5, **options).to(torch.float32)

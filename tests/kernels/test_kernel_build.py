@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import torch
 
 from kernels import cpu_build, dispatch
@@ -33,6 +34,7 @@ def start(code: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.compiler
 def test_processes_that_start_together_do_not_collide(tmp_path):
     running = [start(BUILD, FASTWEIGHTS_CACHE=str(tmp_path)) for _ in range(2)]
     for process in running:
@@ -86,6 +88,7 @@ def test_importing_builds_nothing_and_starts_no_gpu(tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.compiler
 def test_a_build_takes_seconds_and_is_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
     cpu_build.library.cache_clear()

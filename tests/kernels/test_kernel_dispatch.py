@@ -39,6 +39,7 @@ def choose(name: str, device: str = "cpu", time: int = 50, head: int = 8) -> str
     return OPERATIONS[name].choose(torch.device(device), torch.float32, sizes)
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", list(OPERATIONS))
 def test_auto_takes_the_kernel_of_the_device(name):
     assert choose(name) == "cpu"
@@ -92,6 +93,7 @@ def test_a_tensor_on_another_device_is_not_silently_slow(caplog):
     )
 
 
+@pytest.mark.compiler
 def test_a_failing_compile_is_one_line(monkeypatch, tmp_path, caplog):
     """auto falls back and says why; a forced cpu backend raises."""
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))

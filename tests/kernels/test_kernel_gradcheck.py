@@ -9,6 +9,7 @@ from kernels.example import make
 from kernels.registry import OPERATIONS
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_gradients_are_those_of_the_outputs(name, options):
     sizes = {"T": 3, "B": 2, "H": 1, "K": 2, "V": 3, "D": 2}

@@ -14,6 +14,7 @@ from kernels.example import make
 from kernels.registry import OPERATIONS
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", list(OPERATIONS))
 def test_the_operator_is_well_formed_and_traces_with_dynamic_shapes(name):
     case = example(name, 3, time=2).to(torch.float32)
@@ -64,6 +65,7 @@ for name, operation in OPERATIONS.items():
 """
 
 
+@pytest.mark.compiler
 def test_torch_compile_of_a_model_around_it():
     """One graph, forward and backward, with the numbers of the eager model.
 
@@ -75,6 +77,7 @@ def test_torch_compile_of_a_model_around_it():
     assert found.returncode == 0, found.stderr
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_second_derivative_names_the_reference(name, options):
     case = example(name, 3, time=2, **options).to(torch.float32)
@@ -86,6 +89,7 @@ def test_a_second_derivative_names_the_reference(name, options):
             grad.sum().backward()
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_half_precision_inputs_float32_state(name, options, dtype):
@@ -103,6 +107,7 @@ def test_half_precision_inputs_float32_state(name, options, dtype):
     assert_agree({k: found[k] for k in outputs}, {k: exact[k] for k in outputs}, 1e-5)
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_autocast_changes_nothing(name, options):
     case = example(name, 5, **options).to(torch.float32)
@@ -114,6 +119,7 @@ def test_autocast_changes_nothing(name, options):
         assert all(torch.equal(a, b) for a, b in zip(plain, cast, strict=True))
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_any_number_of_threads_gives_the_same_bits(name, options):
     """Large enough to be worth two threads; weight gradients sum over the batch in fixed order."""
