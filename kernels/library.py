@@ -20,6 +20,11 @@ LIBRARY = torch.library.Library("fastweights", "DEF")
 Function = Callable[..., Sequence[Tensor]]
 
 
+def wants_gradient(tensors: Sequence[Tensor]) -> bool:
+    """Whether a call must be recorded; where not, as in acting, an operator is not needed."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
 def register(
     signature: Signature,
     backend: str,

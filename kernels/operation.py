@@ -39,14 +39,10 @@ class Cpu:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
-        if torch.compiler.is_compiling() or wants_gradient(tensors):
+        if torch.compiler.is_compiling() or library.wants_gradient(tensors):
             results = self.operator(*tensors, *options)
             return results[: 1 + len(self.kernel.signature.state)]
         return self.kernel.infer(tensors, options, sizes)
-
-
-def wants_gradient(tensors: Sequence[Tensor]) -> bool:
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def build_operation(

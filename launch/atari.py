@@ -16,7 +16,7 @@ from launch.command_line import CommandLine, parse, peek
 from launch.devices import choose_device, use_threads
 from launch.display import Display
 from launch.evaluation import make_environments
-from launch.failures import UserError, one_line_errors, user_input
+from launch.failures import one_line_errors, user_input
 from launch.lockstep import Interrupted, Lockstep, train
 from launch.metrics import Metrics
 from launch.options import RunOptions, differences
@@ -166,8 +166,6 @@ def _say_how_to_go_on(path: Path, steps: int, without_checkpoint: bool) -> None:
 def _say_how_to_evaluate(path: Path) -> None:
     print(f"to evaluate:\n  python launch/evaluate.py {path}")
 
-
-__all__ = ["UserError", "main", "run"]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -37,7 +37,6 @@ class Lockstep:
         self.options, self.metrics = options, metrics
         self.learner = Learner(network, options.learner)
         self.generator = torch.Generator(device).manual_seed(options.seed)
-        self.environments, self.device = environments, device
         self.actor = Actor(network, environments, device=device, generator=self.generator)
 
     @property

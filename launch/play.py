@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agents.network import Network
 from envs.interface import Environments
-from envs.protocols import PROTOCOLS
+from envs.protocols import protocol_named
 from launch.devices import choose_device
 from launch.evaluation import Evaluation, check_actions, evaluate, film, make_environments
 from launch.failures import user_input
@@ -61,9 +61,8 @@ def check(options: EvaluateOptions) -> None:
             f"--num-envs {options.num_envs} must lie between 0 (automatic) and --episodes "
             f"{options.episodes}"
         )
-    if options.protocol is not None and options.protocol not in PROTOCOLS:
-        known = ", ".join(PROTOCOLS)
-        raise ValueError(f"unknown protocol {options.protocol!r}; known: {known}")
+    if options.protocol is not None:
+        protocol_named(options.protocol)
     if options.clip_seconds <= 0:
         raise ValueError(f"--clip-seconds must be above 0, not {options.clip_seconds}")
 

@@ -41,8 +41,7 @@ class Cuda:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
-        wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-        if wanted or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or library.wants_gradient(tensors):
             return self.operator(*tensors, *options)[: 1 + len(self.signature.state)]
         return self.pair.forward(*tensors, *options, save=False)
 
