@@ -25,6 +25,7 @@ class NetworkConfig:
     core: str
     core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
     stem: str = "auto"
+    precision: str = "float32"  # or bfloat16: of the stem's convolutions
     feed_last_action: bool = False  # one-hot into the core; the published agent did not
     bptt: int | None = None  # steps that gradients reach back through the core; None: all
 
@@ -40,7 +41,7 @@ class Network(nn.Module):
     def __init__(self, config: NetworkConfig):
         super().__init__()
         self.config = config
-        self.stem = build_stem(config.stem, config.frame_shape)
+        self.stem = build_stem(config.stem, config.frame_shape, precision=config.precision)
         extra = 1 + (config.num_actions if config.feed_last_action else 0)
         core_input = self.stem.output_size + extra
         self.core = build_core(config.core, core_input, **dict(config.core_options))

@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 
+from kernels.max_pool import max_pool
+
 
 class ResidualUnit(nn.Module):
     """x + conv(relu(conv(relu(x))))."""
@@ -20,38 +22,67 @@ class ResidualUnit(nn.Module):
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N C Y X"]:
-        return x + self.second(F.relu(self.first(F.relu(x))))
+        inner = F.relu(self.first(F.relu(x)), inplace=True)
+        return x + self.second(inner)
 
 
-def _stage(channels_in: int, channels: int) -> nn.Sequential:
+class MaxPool(nn.Module):
+    """3 x 3 windows, 2 apart."""
+
+    def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N C V U"]:
+        return max_pool(x)
+
+
+class PixelConv2d(nn.Conv2d):
+    """A convolution over pixels of 0 to 255 as if they were scaled to [0, 1].
+
+    It scales its weights instead: whole numbers to 255 are exact in bfloat16, fractions are not.
+    """
+
+    def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
+        return self._conv_forward(x, self.weight / 255, self.bias)
+
+
+def _stage(convolution: nn.Conv2d) -> nn.Sequential:
     """Convolve, halve the picture, two residual units: five convolutions."""
-    return nn.Sequential(
-        nn.Conv2d(channels_in, channels, 3, padding=1),
-        nn.MaxPool2d(3, stride=2, padding=1),
-        ResidualUnit(channels),
-        ResidualUnit(channels),
-    )
+    channels = convolution.out_channels
+    return nn.Sequential(convolution, MaxPool(), ResidualUnit(channels), ResidualUnit(channels))
 
 
 def _resnet(channels: int) -> nn.Sequential:
-    return nn.Sequential(_stage(channels, 16), _stage(16, 32), _stage(32, 32), nn.ReLU())
+    return nn.Sequential(
+        _stage(PixelConv2d(channels, 16, 3, padding=1)),
+        _stage(nn.Conv2d(16, 32, 3, padding=1)),
+        _stage(nn.Conv2d(32, 32, 3, padding=1)),
+        nn.ReLU(inplace=True),
+    )
 
 
 def _shallow(channels: int) -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(channels, 16, 8, stride=4),
-        nn.ReLU(),
+        PixelConv2d(channels, 16, 8, stride=4),
+        nn.ReLU(inplace=True),
         nn.Conv2d(16, 32, 4, stride=2),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
     )
 
 
 class ImageStem(nn.Module):
-    """Convolutions and one fully connected layer over uint8 pictures scaled to [0, 1]."""
+    """Convolutions and one fully connected layer over uint8 pictures scaled to [0, 1].
 
-    def __init__(self, frame_shape: tuple[int, ...], convolutions: nn.Sequential, output_size: int):
+    Parameters and features are float32 (or float64 after `.double()`); with `in_bfloat16` the
+    convolutions alone compute in bfloat16, with sums in float32.
+    """
+
+    def __init__(
+        self,
+        frame_shape: tuple[int, ...],
+        convolutions: nn.Sequential,
+        output_size: int,
+        in_bfloat16: bool = False,
+    ):
         super().__init__()
-        self.output_size = output_size
+        self.output_size, self.in_bfloat16 = output_size, in_bfloat16
         # In memory, channels come last: the layout that convolutions on CPUs and GPUs are fast in.
         self.convolutions = convolutions.to(memory_format=torch.channels_last)
         with torch.no_grad():
@@ -59,9 +90,11 @@ class ImageStem(nn.Module):
         self.project = nn.Linear(features, output_size)
 
     def forward(self, frame: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N F"]:
-        dtype = self.project.weight.dtype
-        picture = frame.to(dtype, memory_format=torch.channels_last) / 255
-        return F.relu(self.project(self.convolutions(picture).flatten(1)))
+        with torch.autocast(frame.device.type, torch.bfloat16, enabled=self.in_bfloat16):
+            dtype = torch.bfloat16 if self.in_bfloat16 else self.project.weight.dtype
+            picture = frame.to(dtype, memory_format=torch.channels_last)
+            features = self.convolutions(picture).flatten(1)
+        return F.relu(self.project(features.to(self.project.weight.dtype)))
 
 
 class VectorStem(nn.Module):
@@ -85,12 +118,15 @@ STEMS = ("auto", "resnet", "shallow", "mlp")
 _SMALLEST_SIDE = {"resnet": 3, "shallow": 20}  # pixels
 
 
-def build_stem(name: str, frame_shape: tuple[int, ...], output_size: int = 256) -> nn.Module:
+def build_stem(
+    name: str, frame_shape: tuple[int, ...], output_size: int = 256, precision: str = "float32"
+) -> nn.Module:
     """Builds a stem for frames of this shape; `auto` takes resnet for images and mlp for vectors.
 
     `resnet`: 15 convolutions in three stages of 16, 32, 32 channels; `shallow`: two convolutions;
-    both for uint8 pictures (C, Y, X). `mlp`: for float vectors. Raises `ValueError` for an unknown
-    stem or one that does not take such frames.
+    both for uint8 pictures (C, Y, X). `mlp`: for float vectors. `precision`: float32 or bfloat16,
+    of the convolutions only. Raises `ValueError` for an unknown stem or one that does not take
+    such frames.
     """
     if name not in STEMS:
         raise ValueError(f"unknown stem {name!r}; known: {', '.join(STEMS)}")
@@ -106,7 +142,7 @@ def build_stem(name: str, frame_shape: tuple[int, ...], output_size: int = 256) 
             f"pixels; this environment's frames have shape {tuple(frame_shape)}; use --stem mlp"
         )
     build = _resnet if name == "resnet" else _shallow
-    return ImageStem(frame_shape, build(frame_shape[0]), output_size)
+    return ImageStem(frame_shape, build(frame_shape[0]), output_size, precision == "bfloat16")
 
 
 def apply_over_time(stem: nn.Module, frame: Shaped[Tensor, "T B *frame"]) -> Float[Tensor, "T B F"]:

@@ -147,7 +147,7 @@ class Operation:
             if name == device.type:
                 slower_because = reason
         if slower_because:
-            _say_once(f"{self.name} runs on the slower {name} backend: {slower_because}")
+            say_once(f"{self.name} runs on the slower {name} backend: {slower_because}")
         return name
 
     def _check_options(self, options: Sequence[Any]) -> None:
@@ -212,5 +212,5 @@ _choose_while_tracing._dynamo_marked_constant = True
 
 
 @cache
-def _say_once(line: str) -> None:
+def say_once(line: str) -> None:
     log.warning(line)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from agents.network import Network, count_parameters
 from launch.allocator import keep_freed_memory
 from launch.checkpoint_folder import CheckpointFolder
 from launch.command_line import CommandLine, parse, peek
-from launch.devices import choose_device, use_threads
+from launch.devices import choose_device, choose_precision, use_threads
 from launch.display import Display
 from launch.evaluation import make_environments
 from launch.failures import one_line_errors, user_input
@@ -49,6 +50,7 @@ def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
     with user_input():
         use_threads(options.num_threads)
         device = choose_device(options.device)
+        options = replace(options, precision=choose_precision(options.precision, device))
         seed = _environment_seed(options.seed, saved.step if saved else 0)
         environments = make_environments(options, options.num_envs, seed)
         torch.manual_seed(options.seed)
@@ -150,7 +152,8 @@ def _say_what(options: RunOptions, network: Network, device: torch.device, path:
     millions = count_parameters(network) / 1e6
     print(
         f"training {options.core} ({millions:.3f} M parameters) on {options.env} "
-        f"({options.protocol}), seed {options.seed}, {device}\nrun folder: {path}",
+        f"({options.protocol}), seed {options.seed}, {device}, {options.precision} convolutions\n"
+        f"run folder: {path}",
         flush=True,
     )
 

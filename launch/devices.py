@@ -1,6 +1,7 @@
-"""Which device and how many threads a command uses."""
+"""Which device, how many threads and which precision a command uses."""
 
 import os
+import platform
 
 import torch
 
@@ -33,3 +34,26 @@ def use_threads(count: int) -> None:
     affinity = getattr(os, "sched_getaffinity", None)
     available = len(affinity(0)) if affinity else os.cpu_count() or 1
     torch.set_num_threads(count or available)
+
+
+PRECISIONS = ("auto", "float32", "bfloat16")
+
+
+def choose_precision(name: str, device: torch.device) -> str:
+    """`auto` is bfloat16 where the device multiplies it in hardware, else float32.
+
+    Raises a one-line `ValueError` for an unknown name.
+    """
+    if name not in PRECISIONS:
+        raise ValueError(f"--precision {name!r} is none of {', '.join(PRECISIONS)}")
+    if name != "auto":
+        return name
+    return "bfloat16" if _multiplies_bfloat16(device) else "float32"
+
+
+def _multiplies_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type != "cpu" or platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()

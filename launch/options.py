@@ -42,6 +42,8 @@ class RunOptions:
     """Steps that gradients reach back through the core: full, or a number (1: as published)."""
     stem: str = "auto"
     """auto, resnet (15 convolutions), shallow (2 convolutions) or mlp (vectors)."""
+    precision: str = "auto"
+    """Of the stem's convolutions: float32, bfloat16, or auto (bfloat16 where it is faster)."""
     feed_last_action: bool = False
     """Feed the last action to the core; the published agents did not."""
     num_envs: Annotated[int, tyro.conf.arg(aliases=["--num-actors"])] = 32
@@ -82,6 +84,7 @@ class RunOptions:
             core=self.core,
             core_options=self.core_options(),
             stem=self.stem,
+            precision=self.precision,
             feed_last_action=self.feed_last_action,
             bptt=None if self.bptt == "full" else self.bptt,
         )
@@ -97,15 +100,23 @@ class RunOptions:
 
     @classmethod
     def from_dict(cls, flat: dict[str, Any]) -> "RunOptions":
-        """The inverse of `to_dict`; a missing or unknown name raises a `ValueError`."""
+        """The inverse of `to_dict`; options newer than the dictionary take their defaults.
+
+        Raises a `ValueError` for unknown names and where game and core are missing.
+        """
         learner_names = {f.name for f in fields(LearnerConfig)}
         own_names = {f.name for f in fields(cls)} - {"learner"}
-        if set(flat) != learner_names | own_names:
-            odd = sorted(set(flat) ^ (learner_names | own_names))
-            raise ValueError(f"these options do not belong to this version: {', '.join(odd)}")
-        own = {name: flat[name] for name in own_names}
-        own |= {"savedir": Path(flat["savedir"]), "env_options": tuple(flat["env_options"])}
-        return cls(learner=LearnerConfig(**{name: flat[name] for name in learner_names}), **own)
+        if unknown := sorted(set(flat) - learner_names - own_names):
+            raise ValueError(f"these options do not belong to this version: {', '.join(unknown)}")
+        if missing := sorted({"env", "core"} - set(flat)):
+            raise ValueError(f"these options are missing: {', '.join(missing)}")
+        learner = LearnerConfig(**{n: value for n, value in flat.items() if n in learner_names})
+        own = {name: value for name, value in flat.items() if name in own_names}
+        if "savedir" in own:
+            own["savedir"] = Path(own["savedir"])
+        if "env_options" in own:
+            own["env_options"] = tuple(own["env_options"])
+        return cls(learner=learner, **own)
 
 
 _CORE_OPTIONS = ("layers", "width", "heads", "feedforward", "feature_map", "forget_bias")

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "bfloat16.h"
+
 namespace fastweights {
 
 // A tensor as pointer and strides (in elements). A null tensor is one that nobody asked for.
@@ -43,6 +45,11 @@ class Call {
   explicit Call(const int64_t* values) : next_(values) {}
 
   int64_t integer() { return *next_++; }
+
+  template <class T>
+  T* pointer() {
+    return reinterpret_cast<T*>(*next_++);
+  }
 
   template <class T>
   Tensor<T> tensor() {

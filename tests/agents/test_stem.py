@@ -115,3 +115,22 @@ def test_unfit_frames_are_named_in_one_line(name, shape):
 @pytest.mark.parametrize(("name", "side"), [("resnet", 3), ("shallow", 20)])
 def test_the_smallest_picture_is_enough(name, side):
     assert build_stem(name, (1, side, side))(pictures((1, side, side))).shape == (3, 256)
+
+
+def test_bfloat16_convolutions_leave_everything_else_in_float32():
+    exact, rough = (build_stem("resnet", (4, 84, 84), precision=p) for p in ("float32", "bfloat16"))
+    rough.load_state_dict(exact.state_dict())
+    frame = pictures((4, 84, 84))
+    outputs = [stem(frame) for stem in (exact, rough)]
+    for stem, features in zip((exact, rough), outputs, strict=True):
+        assert features.dtype is torch.float32
+        features.square().sum().backward()
+        assert all(p.dtype is p.grad.dtype is torch.float32 for p in stem.parameters())
+    # bfloat16 keeps 8 bits; errors of 15 layers add up, but not beyond a few of them.
+    assert 0 < relative(outputs[1], outputs[0]) < 0.03
+    for near, right in zip(rough.parameters(), exact.parameters(), strict=True):
+        assert 0 < relative(near.grad, right.grad) < 0.1
+
+
+def relative(found: Tensor, right: Tensor) -> float:
+    return ((found - right).norm() / right.norm()).item()

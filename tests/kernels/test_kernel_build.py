@@ -63,7 +63,7 @@ def test_without_a_compiler_one_line_says_so(tmp_path, monkeypatch, caplog):
 
 def forget() -> None:
     """Everything that a process finds out once."""
-    for found in (cpu_build.compiler, cpu_build.library, dispatch._say_once):
+    for found in (cpu_build.compiler, cpu_build.library, dispatch.say_once):
         found.cache_clear()
     OPERATIONS["delta_rule"].signature._seen.clear()
 

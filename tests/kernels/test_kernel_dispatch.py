@@ -46,7 +46,7 @@ def test_auto_takes_the_kernel_of_the_device(name):
 
 
 def test_large_heads_say_once_that_they_run_slower(caplog):
-    dispatch._say_once.cache_clear()
+    dispatch.say_once.cache_clear()
     with caplog.at_level(logging.WARNING, "fastweights"):
         assert choose("delta_rule", head=65) == "chunked"
         assert choose("delta_rule", head=65) == "chunked"
@@ -82,7 +82,7 @@ def test_a_forced_backend_refuses_what_it_cannot_do():
 
 
 def test_a_tensor_on_another_device_is_not_silently_slow(caplog):
-    dispatch._say_once.cache_clear()
+    dispatch.say_once.cache_clear()
     with caplog.at_level(logging.WARNING, "fastweights"):
         chosen = choose("self_referential", device="cuda")
     operation = OPERATIONS["self_referential"]
@@ -99,7 +99,7 @@ def test_a_failing_compile_is_one_line(monkeypatch, tmp_path, caplog):
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
     monkeypatch.setattr(cpu_build, "_run", lambda command: "lanes.h:1:1: error: no such thing")
     cpu_build.library.cache_clear()
-    dispatch._say_once.cache_clear()
+    dispatch.say_once.cache_clear()
     with caplog.at_level(logging.WARNING, "fastweights"):
         assert choose("delta_rnn", head=4) == "reference"
     assert "failed on cpu.cpp: lanes.h:1:1: error: no such thing" in caplog.text

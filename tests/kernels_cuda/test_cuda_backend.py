@@ -31,9 +31,9 @@ SIZES = dict.fromkeys(("T", "B", "H", "K", "V", "D"), 3)
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets the backend believe in a GPU; what is said once is said anew."""
     monkeypatch.setattr(support, "unavailable", lambda device=None: None)
-    dispatch._say_once.cache_clear()
+    dispatch.say_once.cache_clear()
     yield
-    dispatch._say_once.cache_clear()
+    dispatch.say_once.cache_clear()
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_forced_backend_refuses_an_option_without_a_kernel(gpu, name, options,
 def test_tensors_on_a_gpu_are_never_silently_slow(monkeypatch, caplog):
     monkeypatch.setattr(support, "unavailable", lambda device=None: "cuda.core not installed")
     _forget_plans()
-    dispatch._say_once.cache_clear()
+    dispatch.say_once.cache_clear()
     with caplog.at_level(logging.WARNING, "fastweights"):
         assert {chosen(name) for name in OPERATIONS} == {"reference"}
     reasons = dict.fromkeys(WITH_KERNELS, "cuda.core not installed") | {

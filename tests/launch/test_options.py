@@ -1,7 +1,10 @@
 """Presets say what the papers say; options survive a checkpoint; TorchBeast's flags work."""
 
+from dataclasses import replace
+
 import pytest
 
+from agents.learner import LearnerConfig
 from launch.command_line import parse, peek
 from launch.options import PRESETS, RunOptions, check, differences, preset
 from launch.torchbeast_flags import translate
@@ -39,6 +42,23 @@ def test_presets_pass_their_own_checks_and_survive_a_checkpoint(name, core):
     options = preset(name, core)
     check(options)
     assert RunOptions.from_dict(options.to_dict()) == options
+
+
+def test_options_newer_than_a_checkpoint_take_their_defaults():
+    flat = preset("quick", "lstm").to_dict()
+    del flat["precision"], flat["micro_batch"]
+    assert RunOptions.from_dict(flat) == replace(
+        preset("quick", "lstm"), learner=LearnerConfig(total_steps=500_000)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [({"colour": 1}, "belong"), ({"env": None}, "missing: env")]
+)
+def test_options_of_something_else_are_refused(change, message):
+    flat = {n: v for n, v in (preset("quick", "lstm").to_dict() | change).items() if v is not None}
+    with pytest.raises(ValueError, match=message):
+        RunOptions.from_dict(flat)
 
 
 def test_single_options_change_a_preset():

@@ -1,0 +1,28 @@
+"""Which precision a machine gets, and what a wrong name is told."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from launch.devices import PRECISIONS, choose_precision
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_what_was_asked_for_is_used(name):
+    assert choose_precision(name, CPU) == name
+
+
+def test_auto_is_bfloat16_only_where_the_processor_multiplies_it():
+    described = Path("/proc/cpuinfo")
+    flags = described.read_text() if described.exists() else ""
+    expected = "bfloat16" if "amx_bf16" in flags or "avx512_bf16" in flags else "float32"
+    assert choose_precision("auto", CPU) == expected
+
+
+def test_unknown_precision_lists_the_known():
+    with pytest.raises(ValueError, match="--precision 'half'") as error:
+        choose_precision("half", CPU)
+    assert all(name in str(error.value) for name in PRECISIONS)
