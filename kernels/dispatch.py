@@ -6,6 +6,7 @@ FASTWEIGHTS_BACKEND, for a block of code by `with backend("reference"):`.
 """
 
 import logging
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from kernels.signature import Signature, Sizes
+from kernels.signature import REMEMBERED_SHAPES, Signature, Sizes
 
 BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
 FASTEST_FIRST = ("cuda", "cpu", "chunked", "reference")
@@ -27,6 +28,10 @@ ENVIRONMENT_VARIABLE = "FASTWEIGHTS_BACKEND"
 SHORTEST_CHUNKED_UNROLL = 8
 
 log = logging.getLogger("fastweights")
+Prepared = Callable[[Sequence[Tensor]], Sequence[Tensor]]
+_UNKNOWN: Any = object()
+_kind = operator.attrgetter("shape", "dtype", "is_cpu")
+_strides = Tensor.stride
 _operations: dict[str, "Operation"] = {}
 _forced: ContextVar[str | None] = ContextVar("forced_backend", default=None)
 
@@ -77,6 +82,14 @@ class Backend(Protocol):
         """y and the final state's tensors, differentiable."""
 
 
+@runtime_checkable
+class Preparing(Protocol):
+    """A backend of CPU tensors that can prepare a call, for others just like its tensors."""
+
+    def prepare(self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes) -> Prepared:
+        """What `run` does without gradients, for the same shapes, strides, dtypes and device."""
+
+
 @dataclass(frozen=True)
 class PyTorch:
     """A backend of plain tensor operations: any device, any size, any number of derivatives."""
@@ -111,6 +124,7 @@ class Operation:
     signature: Signature
     backends: dict[str, Backend] = field(default_factory=dict)
     known_options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    prepared: dict[Any, Prepared | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _operations[self.name] = self
@@ -174,6 +188,33 @@ class Operation:
 
     def __call__(self, *args: Any, **options: Any) -> tuple[Tensor, Any]:
         tensors, chosen = self.signature.flatten(args, options)
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self._dispatch(tensors, chosen)
+        key = (
+            *(_forced.get(), torch.get_num_threads(), *chosen, *map(_kind, tensors)),
+            *map(_strides, tensors),
+        )
+        prepared = self.prepared.get(key, _UNKNOWN)
+        if prepared is _UNKNOWN:
+            prepared = self._prepare(key, tensors, chosen)
+        if prepared is None:
+            return self._dispatch(tensors, chosen)
+        y, *state = prepared(tensors)
+        return y, self.signature.make_state(state)
+
+    def _prepare(self, key: Any, tensors: list[Tensor], options: list[Any]) -> Prepared | None:
+        """Keeps the short way for a call that needs neither gradients nor casts, as in acting."""
+        sizes, given = self.signature.check(tensors), list(tensors)
+        cast = any(a is not b for a, b in zip(self.signature.cast(given), tensors, strict=True))
+        backend = self.backends[self._choose_once(given[-1], sizes, options)]
+        can_prepare = not cast and isinstance(backend, Preparing)
+        if len(self.prepared) >= REMEMBERED_SHAPES:
+            self.prepared.clear()
+        prepared = backend.prepare(tensors, options, sizes) if can_prepare else None
+        self.prepared[key] = prepared
+        return prepared
+
+    def _dispatch(self, tensors: list[Tensor], chosen: list[Any]) -> tuple[Tensor, Any]:
         device = tensors[0].device.type
         if torch.is_autocast_enabled(device):
             with torch.autocast(device, enabled=False):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kernels import library
-from kernels.cpu_call import CpuKernel
+from kernels.cpu_call import CpuKernel, Plan
 from kernels.cuda import backend as cuda_backend
 from kernels.dispatch import Operation, PyTorch
 from kernels.signature import Signature, Sizes
@@ -42,7 +42,15 @@ class Cpu:
         if torch.compiler.is_compiling() or library.wants_gradient(tensors):
             results = self.operator(*tensors, *options)
             return results[: 1 + len(self.kernel.signature.state)]
-        return self.kernel.infer(tensors, options, sizes)
+        return self._infer(tensors, options, sizes).run(tensors)
+
+    def prepare(
+        self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
+    ) -> Callable[[Sequence[Tensor]], Sequence[Tensor]]:
+        return self._infer(tensors, options, sizes).prepare(tensors)
+
+    def _infer(self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes) -> Plan:
+        return self.kernel.plan("infer", tensors[0].dtype, sizes, options)
 
 
 def build_operation(

@@ -74,6 +74,10 @@ class Signature:
     law: Callable[..., tuple[Tensor, Any]]
     _seen: dict[tuple[torch.Size, ...], Sizes] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        # torch.compile can trace the use of these, but not their first use.
+        _ = self._call_shape, self._state_type
+
     @cached_property
     def _hints(self) -> dict[str, Any]:
         return typing.get_type_hints(self.law)
@@ -134,17 +138,24 @@ class Signature:
 
     def flatten(self, args: Sequence[Any], options: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """A call's tensors and the values of its options, both in order."""
-        count = len(self.inputs)
-        tensor_parameters = count + 2 + len(self.weight_parameters)
-        if len(args) != tensor_parameters or not options.keys() <= self.options.keys():
+        count, expected, defaults = self._call_shape
+        if len(args) != expected or not options.keys() <= self.options.keys():
             bound = inspect.signature(self.law).bind(*args, **options)
             bound.apply_defaults()
-            args, options = list(bound.arguments.values())[:tensor_parameters], bound.arguments
+            args, options = list(bound.arguments.values())[:expected], bound.arguments
+        chosen = [options.get(name, default) for name, default in defaults] if defaults else []
+        if expected == count + 2:
+            return [*args[:count], args[count], *args[count + 1]], chosen
         weights: list[Any] = []
         for group in args[count + 2 :]:
             weights.extend((group,) if isinstance(group, Tensor) else group)
-        chosen = [options.get(name, default) for name, default in self.options.items()]
         return [*args[:count], *weights, args[count], *args[count + 1]], chosen
+
+    @cached_property
+    def _call_shape(self) -> tuple[int, int, list[tuple[str, Any]]]:
+        """How many inputs, how many arguments that hold tensors, and the options' defaults."""
+        count = len(self.inputs)
+        return count, count + 2 + len(self.weight_parameters), list(self.options.items())
 
     def unflatten(self, tensors: Sequence[Tensor], options: Sequence[Any]) -> list[Any]:
         """The positional arguments of the law, from the tensors and options in order."""
@@ -159,7 +170,11 @@ class Signature:
         return [*tensors[:inputs], is_first, self.make_state(state), *groups, *options]
 
     def make_state(self, tensors: Sequence[Tensor]) -> Any:
-        return self._hints["state"](*tensors)
+        return self._state_type(*tensors)
+
+    @cached_property
+    def _state_type(self) -> Callable[..., Any]:
+        return self._hints["state"]
 
     def check(self, tensors: Sequence[Tensor]) -> Sizes:
         """The size of each axis letter; a `ValueError` that names the first argument in the way."""

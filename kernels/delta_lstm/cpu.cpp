@@ -25,8 +25,8 @@ struct Backward {
   DeltaAdjoint<T, P> memory[kGates], recurrent[kGates];
 };
 
-FW_EXPORT void forward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   Sizes size(call);
   auto version = Version(call.integer());
   Inputs in(call);
@@ -116,8 +116,8 @@ static GateGradients through_gates(Version version, const R (&gate)[kGates], con
   return d;
 }
 
-FW_EXPORT void backward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   Sizes size(call);
   auto version = Version(call.integer());
   Inputs in(call);

@@ -24,8 +24,8 @@ struct Backward {
   DeltaAdjoint<T, P> memory, recurrent;
 };
 
-FW_EXPORT void forward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   Sizes size(call);
   auto version = Version(call.integer());
   Inputs in(call);
@@ -77,8 +77,8 @@ FW_EXPORT void forward(const int64_t* values) {
   });
 }
 
-FW_EXPORT void backward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   Sizes size(call);
   auto version = Version(call.integer());
   Inputs in(call);

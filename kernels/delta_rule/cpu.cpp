@@ -5,8 +5,8 @@
 using namespace fastweights;
 using R = Row<T, P>;
 
-FW_EXPORT void forward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   Sizes size(call);
   auto q = call.tensor<const T>(), k = call.tensor<const T>(), v = call.tensor<const T>();
   auto beta = call.tensor<const T>();
@@ -32,8 +32,8 @@ FW_EXPORT void forward(const int64_t* values) {
   });
 }
 
-FW_EXPORT void backward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   Sizes size(call);
   auto q = call.tensor<const T>(), k = call.tensor<const T>();
   call.tensor<const T>();  // v: the error already holds it

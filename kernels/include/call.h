@@ -1,4 +1,5 @@
-// How Python's call arrives: one array of 64-bit integers, read in order (kernels/cpu_call.py).
+// How Python's call arrives: an array of integers that equal calls share, and one of addresses, both
+// read in order (kernels/cpu_call.py).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -42,26 +43,26 @@ inline void prefetch_rows(int64_t numbers, int64_t t, int64_t b, int64_t h,
 
 class Call {
  public:
-  explicit Call(const int64_t* values) : next_(values) {}
+  Call(const int64_t* layout, void* const* addresses) : layout_(layout), addresses_(addresses) {}
 
-  int64_t integer() { return *next_++; }
+  int64_t integer() { return *layout_++; }
 
   template <class T>
   T* pointer() {
-    return reinterpret_cast<T*>(*next_++);
+    return static_cast<T*>(*addresses_++);
   }
 
   template <class T>
   Tensor<T> tensor() {
-    int64_t rank = *next_++;
-    T* data = reinterpret_cast<T*>(*next_++);
-    Tensor<T> result{data, next_};
-    next_ += rank;
+    int64_t rank = integer();
+    Tensor<T> result{pointer<T>(), layout_};
+    layout_ += rank;
     return result;
   }
 
  private:
-  const int64_t* next_;
+  const int64_t* layout_;
+  void* const* addresses_;
 };
 
 // Each iteration writes only what is its own: the result is the same for any number of threads.

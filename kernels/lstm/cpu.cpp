@@ -80,8 +80,8 @@ static void combine(int64_t count, int64_t D, Scale scale, RowAt row, T* to, int
   for (; d < D; d += L) tile(d, std::integral_constant<int, 1>(), least(L, D - d));
 }
 
-FW_EXPORT void forward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   LstmSizes size(call);
   auto z = call.tensor<const T>(), W = call.tensor<const T>();
   auto is_first = call.tensor<const bool>();
@@ -154,8 +154,8 @@ static void through_gates(const T* gate, const T* before, const T* cell, const T
   }
 }
 
-FW_EXPORT void backward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   LstmSizes size(call);
   call.tensor<const T>();
   auto W = call.tensor<const T>();

@@ -55,7 +55,8 @@ def _library(dtype: torch.dtype) -> Any:
 
 
 def _call(function: Any, picture: Tensor, pointers: tuple[int, int, int]) -> None:
-    function(struct.pack("8q", *picture.shape, torch.get_num_threads(), *pointers))
+    layout = struct.pack("5q", *picture.shape, torch.get_num_threads())
+    function(layout, struct.pack("3q", *pointers))
 
 
 def _pool(x: Picture, keep_places: bool = True) -> tuple[Tensor, Tensor]:

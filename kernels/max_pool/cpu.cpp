@@ -211,8 +211,8 @@ void unpool(const Picture& size, const T* grad_y, const uint8_t* places, T* grad
 
 using namespace fastweights;
 
-FW_EXPORT void forward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   const Picture size(call);
   const T* x = call.pointer<const T>();
   T* y = call.pointer<T>();
@@ -223,8 +223,8 @@ FW_EXPORT void forward(const int64_t* values) {
     pool<false>(size, x, y, places);
 }
 
-FW_EXPORT void backward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   const Picture size(call);
   const T* grad_y = call.pointer<const T>();
   const uint8_t* places = call.pointer<const uint8_t>();

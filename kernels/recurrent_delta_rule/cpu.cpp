@@ -56,8 +56,8 @@ struct Backward {
   std::vector<Left> left;
 };
 
-FW_EXPORT void forward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   Sizes size(call);
   auto map = FeatureMap(call.integer());
   auto q = call.tensor<const T>(), k = call.tensor<const T>(), v = call.tensor<const T>();
@@ -103,8 +103,8 @@ FW_EXPORT void forward(const int64_t* values) {
   });
 }
 
-FW_EXPORT void backward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   Sizes size(call);
   auto map = FeatureMap(call.integer());
   for (int input = 0; input < 4; input++) call.tensor<const T>();  // what is saved says it all

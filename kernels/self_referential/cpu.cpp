@@ -111,8 +111,8 @@ FW_INLINE Wide ask(Upright& m, int64_t D, const R& x) {
   return answer;
 }
 
-FW_EXPORT void forward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   SrwmSizes size(call);
   auto map = FeatureMap(call.integer());
   auto x = call.tensor<const T>(), base = call.tensor<const T>();
@@ -195,8 +195,8 @@ struct Adjoint {
   }
 };
 
-FW_EXPORT void backward(const int64_t* values) {
-  Call call(values);
+FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
   SrwmSizes size(call);
   auto map = FeatureMap(call.integer());
   auto x = call.tensor<const T>(), base = call.tensor<const T>();

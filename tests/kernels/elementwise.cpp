@@ -5,8 +5,8 @@
 using namespace fastweights;
 
 template <class Function>
-static void over_rows(const int64_t* values, Function function) {
-  Call call(values);
+static void over_rows(const int64_t* layout, void* const* addresses, Function function) {
+  Call call(layout, addresses);
   int64_t count = call.integer();
   auto from = call.tensor<const T>();
   auto to = call.tensor<T>();
@@ -16,14 +16,14 @@ static void over_rows(const int64_t* values, Function function) {
   }
 }
 
-FW_EXPORT void exponential(const int64_t* values) {
-  over_rows(values, [](auto row) { return exp(row); });
+FW_EXPORT void exponential(const int64_t* layout, void* const* addresses) {
+  over_rows(layout, addresses, [](auto row) { return exp(row); });
 }
 
-FW_EXPORT void hyperbolic_tangent(const int64_t* values) {
-  over_rows(values, [](auto row) { return tanh(row); });
+FW_EXPORT void hyperbolic_tangent(const int64_t* layout, void* const* addresses) {
+  over_rows(layout, addresses, [](auto row) { return tanh(row); });
 }
 
-FW_EXPORT void logistic(const int64_t* values) {
-  over_rows(values, [](auto row) { return sigmoid(row); });
+FW_EXPORT void logistic(const int64_t* layout, void* const* addresses) {
+  over_rows(layout, addresses, [](auto row) { return sigmoid(row); });
 }

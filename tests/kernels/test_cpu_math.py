@@ -19,8 +19,9 @@ def call(function: str, x: torch.Tensor, capability: str) -> torch.Tensor:
     scalar = {torch.float32: "float", torch.float64: "double"}[x.dtype]
     library = cpu_build.library(SOURCE, scalar, 16, capability)
     result = torch.full_like(x, float("nan"))
-    values = [x.numel(), 1, x.data_ptr(), 1, 1, result.data_ptr(), 1]
-    getattr(library, function)(struct.pack("7q", *values))
+    layout = struct.pack("6q", x.numel(), 1, 1, 1, 1, 1)
+    addresses = struct.pack("2q", x.data_ptr(), result.data_ptr())
+    getattr(library, function)(layout, addresses)
     return result
 
 

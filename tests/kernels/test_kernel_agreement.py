@@ -12,8 +12,11 @@ from kernels.registry import OPERATIONS
 
 @pytest.fixture(autouse=True)
 def _outputs_start_as_nan(monkeypatch):
-    poison = lambda like, size: torch.full(size, float("nan"), dtype=like.dtype)  # noqa: E731
-    monkeypatch.setattr(cpu_call, "allocate", poison)
+    def poisoned(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.fill_(float("nan"))
+
+    monkeypatch.setattr(cpu_call, "allocate", lambda like, size: poisoned(like.new_empty(size)))
+    monkeypatch.setattr(cpu_call, "allocate_twin", lambda twin: poisoned(torch.empty_like(twin)))
 
 
 @pytest.mark.parametrize("size", [1, 3, 17, 31, 63, 64])
