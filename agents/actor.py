@@ -1,6 +1,7 @@
 """The actor: a network playing a batch of environments, one step or one rollout at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -54,7 +55,7 @@ class Actor:
     """Plays; between two calls it stands before the row it has not yet acted on.
 
     `generator` draws the actions (None draws from torch's global one); `greedy` takes the most
-    probable action instead.
+    probable action instead. `stage(name)` is entered around emulation, transfer and inference.
     """
 
     def __init__(
@@ -65,59 +66,68 @@ class Actor:
         device: torch.device | str = "cpu",
         generator: torch.Generator | None = None,
         greedy: bool = False,
+        stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ):
-        self.network, self.environments = network, environments
+        self.network, self.environments, self.stage = network, environments, stage
         self.device, self.generator, self.greedy = torch.device(device), generator, greedy
-        self.row: Row = environments.reset()
-        self.last_action = torch.zeros(environments.num_envs, dtype=torch.int64)
+        self.last_action = torch.zeros(environments.num_envs, dtype=torch.int64, device=device)
+        self._look(environments.reset())
         self.state: State = network.initial_state(environments.num_envs)
 
     @torch.no_grad()
     def step(self) -> Decision:
         """Acts on the current row, moves the environments and the state one step on."""
-        row = self.row
-        output, self.state = self.network(
-            self._send(row.frame),
-            self._send(row.reward),
-            self._send(row.is_first),
-            self.last_action.to(self.device)[None],
-            self.state,
-        )
-        logits = output.policy_logits[0]
-        action = self._choose(logits).cpu()
-        self.row = self.environments.step(action.numpy())
-        self.last_action = action
-        return Decision(action, logits, output.value[0])
+        with self.stage("inference"):
+            output, self.state = self.network(*self._seen())
+            logits = output.policy_logits[0]
+            self.last_action = self._choose(logits)
+            chosen = self.last_action.cpu().numpy()
+        with self.stage("emulation"):
+            row = self.environments.step(chosen)
+        with self.stage("transfer"):
+            self._look(row)
+        return Decision(self.last_action, logits, output.value[0])
 
     def collect(self, length: int) -> Collected:
         """Plays `length` steps; the returned tensors are fresh and on the actor's device."""
         initial_state, episodes, lives = self.state, [], []
-        rows, last_actions, decisions = [self.row], [self.last_action], []
+        seen, decisions = [self._seen()[:4]], []
         for _ in range(length):
             decisions.append(self.step())
-            rows.append(self.row)
-            last_actions.append(self.last_action)
+            seen.append(self._seen()[:4])
             episodes.extend(self.row.episodes)
             lives.extend(self.row.lives)
-        rollout = Rollout(
-            frame=self._stack([row.frame for row in rows]),
-            reward=self._stack([row.reward for row in rows]),
-            is_first=self._stack([row.is_first for row in rows]),
-            last_action=torch.stack(last_actions).to(self.device),
-            action=torch.stack([d.action for d in decisions]).to(self.device),
-            policy_logits=torch.stack([d.policy_logits for d in decisions]),
-            initial_state=initial_state,
-        )
+        with self.stage("transfer"):
+            frame, reward, is_first, last_action = map(torch.cat, zip(*seen, strict=True))
+            rollout = Rollout(
+                frame=frame,
+                reward=reward,
+                is_first=is_first,
+                last_action=last_action,
+                action=torch.stack([d.action for d in decisions]),
+                policy_logits=torch.stack([d.policy_logits for d in decisions]),
+                initial_state=initial_state,
+            )
         return Collected(rollout, episodes, lives)
+
+    def _look(self, row: Row) -> None:
+        self.row = row
+        arrays = (row.frame, row.reward, row.is_first)
+        self._sent = tuple(_send(array, self.device) for array in arrays)
+
+    def _seen(self) -> tuple[Any, ...]:
+        """The network's arguments at the current row, with a time axis of one."""
+        return *(t[None] for t in (*self._sent, self.last_action)), self.state
 
     def _choose(self, logits: Float[Tensor, "B A"]) -> Int[Tensor, " B"]:
         if self.greedy:
             return logits.argmax(-1)
         return torch.multinomial(logits.softmax(-1), 1, generator=self.generator).squeeze(-1)
 
-    def _send(self, array: np.ndarray) -> Tensor:
-        """To the device, with a time axis of one."""
-        return torch.as_tensor(array, device=self.device)[None]
 
-    def _stack(self, arrays: list[np.ndarray]) -> Tensor:
-        return torch.as_tensor(np.stack(arrays), device=self.device)
+def _send(array: np.ndarray, device: torch.device) -> Tensor:
+    """To the device; to a GPU through pinned memory, without waiting for the copy's end."""
+    tensor = torch.as_tensor(array)
+    if device.type == "cuda":  # torch keeps the pinned copy until the stream has read it
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)

@@ -3,6 +3,8 @@
 Losses are summed over time and batch by default, so the learning rate belongs to a batch size.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,10 +39,19 @@ class LearnerConfig:
 
 
 class Learner:
-    """Owns the optimiser and the schedule of one network."""
+    """Owns the optimiser and the schedule of one network.
 
-    def __init__(self, network: Network, config: LearnerConfig):
-        self.network, self.config = network, config
+    `stage(name)` is entered around each micro-batch's gradient and the optimiser's step; one that
+    raises at the first leaves weights and counters as they were.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        config: LearnerConfig,
+        stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    ):
+        self.network, self.config, self.stage = network, config, stage
         self.optimizer = torch.optim.RMSprop(
             network.parameters(),
             lr=config.learning_rate,
@@ -62,17 +73,24 @@ class Learner:
         width = self.config.micro_batch or batch
         parts = []
         for start in range(0, batch, width):
-            losses = self._losses(rollout.columns(start, min(start + width, batch)))
-            scale = 1.0 if self.config.reduction == "sum" else 1.0 / (length * batch)
-            losses = {name: loss * scale for name, loss in losses.items()}
-            losses["total_loss"].backward()
-            parts.append({name: loss.detach() for name, loss in losses.items()})
+            with self.stage("gradient"):
+                losses = self._losses(rollout.columns(start, min(start + width, batch)))
+                scale = 1.0 if self.config.reduction == "sum" else 1.0 / (length * batch)
+                losses = {name: loss * scale for name, loss in losses.items()}
+                losses["total_loss"].backward()
+                parts.append({name: loss.detach() for name, loss in losses.items()})
+        with self.stage("optimise"):
+            norm = self._step()
+            self.steps += length * batch
+            self.updates += 1
+            sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
+            return sums | {"gradient_norm": norm}
+
+    def _step(self) -> Tensor:
+        """Moves the weights by the clipped gradient; returns its norm before clipping."""
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.config.grad_norm_clipping)
         self.optimizer.step()
-        self.steps += length * batch
-        self.updates += 1
-        sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
-        return sums | {"gradient_norm": norm}
+        return norm
 
     def _losses(self, rollout: Rollout) -> dict[str, Tensor]:
         config, length = self.config, rollout.action.shape[0]

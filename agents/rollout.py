@@ -5,8 +5,10 @@ about it (`action[t], policy_logits[t]`); `reward[t+1]` answers `action[t]`. The
 seeing and T of doing: the last row is the next rollout's row 0 and is here for its value only.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
@@ -28,6 +30,28 @@ class Rollout(NamedTuple):
         """The streams [start, stop) of this rollout, without a copy."""
         rows = (tensor[:, start:stop] for tensor in self[:-1])
         return Rollout(*rows, map_state(lambda tensor: tensor[start:stop], self.initial_state))
+
+    def to(self, device: torch.device) -> "Rollout":
+        """This rollout on `device`, without a copy where it is there."""
+        rows = (tensor.to(device) for tensor in self[:-1])
+        return Rollout(*rows, map_state(lambda tensor: tensor.to(device), self.initial_state))
+
+    @staticmethod
+    def join(rollouts: Sequence["Rollout"]) -> "Rollout":
+        """All streams of `rollouts`, equally long, side by side; one alone without a copy."""
+        if len(rollouts) == 1:
+            return rollouts[0]
+        rows = (torch.cat(tensors, 1) for tensors in zip(*(r[:-1] for r in rollouts), strict=True))
+        return Rollout(*rows, _join_states([rollout.initial_state for rollout in rollouts]))
+
+
+def _join_states(states: Sequence[State]) -> State:
+    joined = [
+        torch.cat(parts) if isinstance(parts[0], Tensor) else _join_states(parts)
+        for parts in zip(*states, strict=True)
+    ]
+    kind = type(states[0])
+    return kind(*joined) if hasattr(kind, "_fields") else kind(joined)
 
 
 class Transitions(NamedTuple):

@@ -22,6 +22,7 @@ class WeightStore:
     def publish(self, network: Network, version: int) -> None:
         """Copies the network's weights, so that later updates do not show through."""
         weights = {name: w.detach().clone() for name, w in network.state_dict().items()}
+        _finish(weights)
         with self._lock:
             self._weights, self.version = weights, version
 
@@ -31,4 +32,11 @@ class WeightStore:
             weights, newest = self._weights, self.version
         if newest > version:
             network.load_state_dict(weights)
+            _finish(network.state_dict())  # then the published copy may be dropped
         return max(newest, version)
+
+
+def _finish(weights: dict[str, torch.Tensor]) -> None:
+    """On a GPU, waits for what this thread's stream does with them: the next reader has its own."""
+    for device in {weight.device for weight in weights.values() if weight.is_cuda}:
+        torch.cuda.current_stream(device).synchronize()
