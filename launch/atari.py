@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from rich.console import Console
 
@@ -14,18 +13,21 @@ from agents.network import Network, count_parameters
 from launch.allocator import keep_freed_memory
 from launch.checkpoint_folder import CheckpointFolder
 from launch.command_line import CommandLine, parse, peek
-from launch.devices import choose_device, choose_precision, use_threads
+from launch.devices import choose_precision, use_threads
 from launch.display import Display
-from launch.evaluation import make_environments
 from launch.failures import one_line_errors, user_input
-from launch.lockstep import Interrupted, Lockstep, train
 from launch.metrics import Metrics
 from launch.options import RunOptions, differences
+from launch.profiling import profiled
 from launch.run_folder import RunFolder, default_xpid
 from launch.saved_agent import SavedAgent, open_agent
+from launch.schedules import Plan
 from launch.showcase import before_training, showcase
+from launch.stages import Stages
+from launch.stopping import Interrupted, StopRequests
 from launch.tables import core_table
 from launch.torchbeast_flags import translate
+from launch.training import Training, train
 
 
 @one_line_errors
@@ -47,24 +49,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
     """Trains from scratch, or goes on from `saved`; returns the command's exit code."""
     keep_freed_memory()
+    stop, step = StopRequests(), saved.step if saved else 0
     with user_input():
         use_threads(options.num_threads)
-        device = choose_device(options.device)
-        options = replace(options, precision=choose_precision(options.precision, device))
-        seed = _environment_seed(options.seed, saved.step if saved else 0)
-        environments = make_environments(options, options.num_envs, seed)
+        plan = Plan(options)
+        options = replace(options, precision=choose_precision(options.precision, plan.learner))
+        environments = plan.environments(step)
         torch.manual_seed(options.seed)
-        network = Network(options.network(environments.frame_shape, environments.num_actions)).to(
-            device
-        )
+        network = Network(
+            options.network(environments[0].frame_shape, environments[0].num_actions)
+        ).to(plan.learner)
     folder = _open_folder(options, saved)
     metrics = Metrics(folder.log, folder.path / "tensorboard", saved.step if saved else None)
-    lockstep = Lockstep(options, network, environments, metrics, device)
+    stages = Stages("learner", stop.check)
+    source = plan.source(network, environments, step, stages, stop.check)
+    training = Training(options, network, source, metrics, stages)
     checkpoints = CheckpointFolder(folder.path)
     if saved:
         # Read again now that the folder is ours: the run may have moved on since the first look.
-        payload = checkpoints.latest(device).payload
-        lockstep.restore(payload)
+        payload = checkpoints.latest(plan.learner).payload
+        training.restore(payload)
         folder.rewind(payload["step"])
     elif options.evaluate_episodes:
         before_training(network, options, folder.path)
@@ -72,19 +76,21 @@ def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
     def save() -> None:
         if not options.disable_checkpoint:
             score = metrics.recent()["recent_full_game_return"]
-            checkpoints.save(lockstep.checkpoint(), lockstep.steps, score)
+            checkpoints.save(training.checkpoint(), training.steps, score)
 
-    _say_what(options, network, device, folder.path)
-    display = Display(options.learner.total_steps, lockstep.steps)
+    _say_what(options, network, plan, folder.path)
+    display = Display(options.learner.total_steps, training.steps)
+    rows = training.rows()
+    if options.profile:
+        rows = profiled(rows, source.threads, folder.path)
     try:
-        train(lockstep, display, save, options.checkpoint_minutes * 60)
+        train(training, rows, display, save, stop)
     except Interrupted as interrupted:
         metrics.close()
         folder.finish(successful=False)
-        _say_how_to_go_on(folder.path, lockstep.steps, options.disable_checkpoint)
+        _say_how_to_go_on(folder.path, training.steps, options.disable_checkpoint)
         return 128 + interrupted.signal_number
     metrics.close()
-    environments.close()
     folder.finish(successful=True)
     if options.evaluate_episodes and not options.disable_checkpoint:
         showcase(folder.path, options)
@@ -125,13 +131,6 @@ def _check_same(saved: SavedAgent, asked: RunOptions) -> None:
         )
 
 
-def _environment_seed(seed: int, step: int) -> int:
-    """A resumed run plays new episodes: its emulators cannot be put back where they were."""
-    if step == 0:
-        return seed
-    return int(np.random.SeedSequence([seed, step]).generate_state(1)[0] >> 2)
-
-
 def _open_folder(options: RunOptions, saved: SavedAgent | None) -> RunFolder:
     if saved:
         return RunFolder.open(saved.run)
@@ -148,11 +147,11 @@ def _show_lists(command: CommandLine) -> int:
     return 0
 
 
-def _say_what(options: RunOptions, network: Network, device: torch.device, path: Path) -> None:
+def _say_what(options: RunOptions, network: Network, plan: Plan, path: Path) -> None:
     millions = count_parameters(network) / 1e6
     print(
         f"training {options.core} ({millions:.3f} M parameters) on {options.env} "
-        f"({options.protocol}), seed {options.seed}, {device}, {options.precision} convolutions\n"
+        f"({options.protocol}), seed {options.seed}, {plan}, {options.precision} convolutions\n"
         f"run folder: {path}",
         flush=True,
     )

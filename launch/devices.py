@@ -6,8 +6,8 @@ import platform
 import torch
 
 
-def choose_device(name: str) -> torch.device:
-    """`auto` is a GPU where there is one, else the CPU.
+def choose_device(name: str, option: str = "--device") -> torch.device:
+    """`auto` is a GPU where there is one, else the CPU; `option` is where the name was given.
 
     Raises a one-line `ValueError` for a name torch does not know or a device this machine lacks.
     """
@@ -16,14 +16,14 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"--device {name!r} is none of auto, cpu, cuda, cuda:0, mps") from error
+        raise ValueError(f"{option} {name!r} is none of auto, cpu, cuda, cuda:0, mps") from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(
-            f"--device {name}: torch sees {torch.cuda.device_count()} CUDA devices here; "
-            "use --device cpu"
+            f"{option} {name}: torch sees {torch.cuda.device_count()} CUDA devices here; "
+            f"use {option} cpu"
         )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError("--device mps: no Apple GPU here; use --device cpu")
+        raise ValueError(f"{option} mps: no Apple GPU here; use {option} cpu")
     return device
 
 

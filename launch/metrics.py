@@ -2,7 +2,10 @@
 
 Columns of `logs.csv`: `episode_returns`, `mean_episode_return`, `mean_episode_step` and
 `mean_life_return` are about what finished in this tick (empty where nothing did); `recent_*` are
-means over the last 100 finished games or lives; `games` and `lives` count all of the run. An
+means over the last 100 finished games or lives; `games` and `lives` count all of the run.
+`policy_lag` is the number of updates between the oldest weights that acted in the batch and those
+that learned from it, `learner_queue_size` the rollouts that waited meanwhile, `seconds_<stage>`
+what the stage took in this tick, in all threads together (`launch/stages.py` says which are). An
 episode is a full game; returns are undiscounted and unclipped; steps are agent steps.
 """
 
@@ -13,6 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from launch.stages import STAGES
 
 # TensorBoard's grouped names; a number under any other column appears as `other/<column>`.
 TAGS = {
@@ -36,6 +41,7 @@ TAGS = {
     "updates": "optimiser/updates",
     "agent_steps_per_second": "throughput/agent_steps_per_second",
     "learner_queue_size": "throughput/learner_queue_size",
+    **{f"seconds_{stage}": f"seconds/{stage}" for stage in STAGES},
 }
 _X_AXIS = ("step", "_tick", "_time")
 

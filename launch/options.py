@@ -47,7 +47,7 @@ class RunOptions:
     feed_last_action: bool = False
     """Feed the last action to the core; the published agents did not."""
     num_envs: Annotated[int, tyro.conf.arg(aliases=["--num-actors"])] = 32
-    """Environments played at once; a multiple of the batch size."""
+    """Environments played at once; in lockstep a multiple of the batch size."""
     batch_size: int = 32
     """Rollouts in one update."""
     unroll_length: int = 50
@@ -60,6 +60,18 @@ class RunOptions:
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
     """CPU threads; 0: all cores."""
+    schedule: Literal["auto", "lockstep", "asynchronous"] = "auto"
+    """lockstep (collect, learn, repeat), asynchronous (both at once), auto: that on a GPU only."""
+    env_groups: int = 2
+    """asynchronous: groups of environments, each in a thread; one emulates, others infer."""
+    queue_size: Annotated[int | None, tyro.conf.arg(aliases=["--max-learner-queue-size"])] = None
+    """asynchronous: groups' rollouts that acting may be ahead (default: one a group); 0: none."""
+    actor_device: str | None = None
+    """asynchronous: where actions are chosen (default: --device)."""
+    learner_device: str | None = None
+    """asynchronous: where gradients are computed (default: --device)."""
+    profile: bool = False
+    """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
     checkpoint_minutes: float = 10.0
     """Minutes between checkpoints: the most that a crash can lose."""
     disable_checkpoint: bool = False
@@ -121,10 +133,16 @@ class RunOptions:
 
 _CORE_OPTIONS = ("layers", "width", "heads", "feedforward", "feature_map", "forget_bias")
 
-# What a resumed run may do differently: none of these changes what is computed.
+# What a resumed run may do differently: where and how it runs, not what it learns.
 CHANGEABLE_ON_RESUME = (
     "device",
     "num_threads",
+    "schedule",
+    "env_groups",
+    "queue_size",
+    "actor_device",
+    "learner_device",
+    "profile",
     "checkpoint_minutes",
     "disable_checkpoint",
     "evaluate_episodes",
@@ -155,21 +173,25 @@ def check(options: RunOptions) -> None:
         "unroll_length": options.unroll_length,
         "total_steps": learner.total_steps,
         "bptt": 1 if options.bptt == "full" else options.bptt,
+        "env_groups": options.env_groups,
     }
     for name, value in at_least_one.items():
         if value < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
-    if options.num_envs % options.batch_size:
+    if options.schedule != "asynchronous" and options.num_envs % options.batch_size:
         raise ValueError(
             f"--num-envs {options.num_envs} is not a multiple of --batch-size "
             f"{options.batch_size}: every update takes the rollouts of a whole batch of "
-            f"environments; try --batch-size {gcd(options.num_envs, options.batch_size)}"
+            f"environments; try --batch-size {gcd(options.num_envs, options.batch_size)}, or "
+            "--schedule asynchronous"
         )
     if learner.total_steps < options.batch_size * options.unroll_length:
         raise ValueError(
             f"--total-steps {learner.total_steps} is less than one update: --batch-size "
             f"{options.batch_size} x --unroll-length {options.unroll_length} agent steps"
         )
+    if options.queue_size is not None and options.queue_size < 0:
+        raise ValueError(f"--queue-size must be at least 0, not {options.queue_size}")
     if learner.micro_batch < 0:
         raise ValueError(f"--micro-batch must be at least 0 (all), not {learner.micro_batch}")
     if not 0 <= learner.discounting <= 1:

@@ -14,12 +14,7 @@ from launch.options import RunOptions
 from launch.provenance import git_revision
 
 
-def pack(
-    options: RunOptions,
-    learner: Learner,
-    generator: torch.Generator,
-    stats: dict[str, Any],
-) -> dict[str, Any]:
+def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[str, Any]:
     """Everything that a run needs to go on, as plain values under TorchBeast's names."""
     network, state = learner.network, learner.state_dict()
     return {
@@ -32,7 +27,7 @@ def pack(
             "num_actions": network.config.num_actions,
         },
         "stats": stats,
-        "rng": {"torch": torch.get_rng_state(), "actions": generator.get_state()},
+        "rng": {"torch": torch.get_rng_state()},
         "git": git_revision(),
     }
 

@@ -9,6 +9,7 @@ RENAMED = {
     "num_head": "core-heads",
     "dim_ff": "core-feedforward",
     "num_threads": "num-threads",
+    "max_learner_queue_size": "queue-size",
 }
 # Flags without a value, and what they stand for.
 SWITCHES = {"disable_cuda": ("--device", "cpu"), "use_lstm": ("--core", "lstm")}
@@ -18,7 +19,6 @@ WITHOUT_MEANING = (
     "num_buffers",
     "num_learner_threads",
     "num_inference_threads",
-    "max_learner_queue_size",
     "pipes_basename",
     "queue_timeout",
 )

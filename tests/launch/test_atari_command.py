@@ -14,13 +14,14 @@ import torch
 
 from launch.checkpoints import load
 from launch.log_table import read_logs
+from launch.stages import STAGES
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4"]
 TINY = ["--core-width", "16", "--core-heads", "2", "--core-layers", "1"]
 MAZE = ["--env", "TMaze", "--env-options", "corridor=3", "--unroll-length", "8", *SMALL, *TINY]
 QBERT = ["--env", "Qbert", "--stem", "shallow", "--unroll-length", "5", *SMALL, *TINY]
-WALL_CLOCK = ("_time", "agent_steps_per_second")
+WALL_CLOCK = ("_time", "agent_steps_per_second", *(f"seconds_{stage}" for stage in STAGES))
 
 
 def command(script: str, *arguments: object) -> list[str]:

@@ -1,8 +1,11 @@
 """What a person gets wrong gives one line, exit code 2, and loses nothing."""
 
+import signal
+
 import pytest
 
 from launch import atari, evaluate
+from launch.display import Display
 
 FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
 CATCH = ["--env", "Catch", "--core-width", "16", *FAST]
@@ -28,17 +31,18 @@ def trained(tmp_path_factory):
 def half_trained(tmp_path, monkeypatch):
     """A run that stopped at its first checkpoint."""
     arguments = [*CATCH, "--total-steps", "640", "--savedir", str(tmp_path), "--xpid", "half"]
-    monkeypatch.setattr("launch.lockstep.stop_requests", _stop_at_once)
+    monkeypatch.setattr("launch.atari.Display", StoppingDisplay)
     assert atari.main(arguments) == 130
     monkeypatch.undo()
     return tmp_path / "half"
 
 
-def _stop_at_once():
-    import contextlib
-    import signal
+class StoppingDisplay(Display):
+    """Somebody presses Ctrl-C while it shows the first update."""
 
-    return contextlib.nullcontext(lambda: signal.SIGINT)
+    def update(self, step, row):
+        super().update(step, row)
+        signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize(

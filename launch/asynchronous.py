@@ -1,0 +1,159 @@
+"""The asynchronous schedule: groups of environments are played while the learner learns.
+
+Each group has a thread, a copy of the network, and on a GPU a stream: while one group's emulators
+run (they let go of Python's lock), another's frames travel and its actions are chosen. The learner
+is the main thread's, on its own device or on the default stream of the same GPU.
+"""
+
+import copy
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple, Self
+
+import torch
+
+from agents.actor import Actor
+from agents.network import Network
+from agents.weights import WeightStore
+from envs.interface import Environments
+from launch.experience import Experience
+from launch.rollout_queue import Closed, RolloutQueue
+from launch.stages import Stages
+
+_PATIENCE = 2.0  # seconds for all threads to stop; what is stuck in an emulator is left behind
+
+
+class Group(NamedTuple):
+    """Environments that step together, and the generator of their actions, on the acting device."""
+
+    environments: Environments
+    generator: torch.Generator
+
+
+class Asynchronous:
+    """A `Source` that collects `length` steps at a time in a thread for each of `groups`.
+
+    `slots`: rollouts that may be begun and not yet learned from. `stages` are the learner's, whose
+    `check` also ends its wait for rollouts.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        groups: Sequence[Group],
+        *,
+        length: int,
+        slots: int,
+        actor_device: torch.device,
+        learner_device: torch.device,
+        stages: Stages,
+        check: Callable[[], None],
+    ):
+        self._network, self._length, self._check = network, length, check
+        self._actor_device, self._learner_device = actor_device, learner_device
+        self._queue = RolloutQueue(slots)
+        self._store = WeightStore()
+        self._stages = stages
+        acting = [Stages(f"actor {i}", self._queue.check) for i in range(len(groups))]
+        self.threads = (stages, *acting)
+        # Copied here, by the only thread that changes the network.
+        copies = [copy.deepcopy(network).to(actor_device) for _ in groups]
+        self._threads = [
+            threading.Thread(target=self._run, args=own, name=own[-1].name, daemon=True)
+            for own in zip(groups, copies, acting, strict=True)
+        ]
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._queue.close()
+        deadline = time.monotonic() + _PATIENCE
+        for thread, stages in zip(self._threads, self.threads[1:], strict=True):
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                stage = stages.current or "its start"
+                print(f"warning: {thread.name} is stuck in {stage}; left behind", file=sys.stderr)
+
+    def rollouts(self) -> Iterator[Experience]:
+        """See `Source.rollouts`: whichever is ready first."""
+        while True:
+            with self._stages("wait_for_rollouts"):
+                experience = self._queue.take(self._check)
+            yield experience
+
+    def publish(self, version: int) -> None:
+        """Copies the network's weights to where the groups fetch them."""
+        with self._stages("publish"):
+            self._store.publish(self._network, version)
+
+    def release(self, count: int) -> None:
+        """Lets groups begin `count` more rollouts."""
+        self._queue.release(count)
+
+    def _run(self, group: Group, network: Network, stages: Stages) -> None:
+        try:
+            with _own_stream(self._actor_device):
+                self._collect(group, network, stages)
+        except Closed:
+            pass
+        except BaseException as error:
+            self._queue.close(error)
+        finally:
+            group.environments.close()
+
+    def _collect(self, group: Group, network: Network, stages: Stages) -> None:
+        version = -1
+        actor = Actor(
+            network,
+            group.environments,
+            device=self._actor_device,
+            generator=group.generator,
+            stage=stages,
+        )
+        while True:
+            with stages("wait_for_learner"):
+                self._queue.reserve()
+            version = self._store.refresh(network, version)
+            collected = actor.collect(self._length)
+            with stages("transfer"):
+                rollout = collected.rollout.to(self._learner_device)
+                _finish(self._actor_device)
+            self._queue.put(Experience(collected._replace(rollout=rollout), version))
+
+
+def slots(group_sizes: Sequence[int], batch_size: int, queue_size: int) -> int:
+    """Rollouts in flight: those that one batch needs, and `queue_size` more to work ahead.
+
+    Never so few that a batch could not be filled while the rest of a rollout waits for the next.
+    """
+    smallest = min(group_sizes)
+    if len(set(group_sizes)) == 1 and batch_size % smallest == 0:
+        needed = batch_size // smallest
+    elif all(size % batch_size == 0 for size in group_sizes):
+        needed = 1
+    else:
+        needed = 1 + -(-(batch_size - 1) // smallest)  # one column is left of one rollout
+    return needed + queue_size
+
+
+def _own_stream(device: torch.device) -> AbstractContextManager[object]:
+    """On a GPU a stream whose small kernels go before the learner's large ones."""
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device, priority=-1))
+
+
+def _finish(device: torch.device) -> None:
+    """Another thread's stream may read what this one has written."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()

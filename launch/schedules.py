@@ -1,0 +1,125 @@
+"""Which schedule a run has, and its source of rollouts."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+
+from agents.network import Network
+from envs.interface import Environments
+from launch.asynchronous import Asynchronous, Group, slots
+from launch.devices import choose_device
+from launch.evaluation import make_environments
+from launch.experience import Source
+from launch.lockstep import Lockstep
+from launch.options import RunOptions
+from launch.stages import Stages
+
+Schedule = Literal["lockstep", "asynchronous"]
+
+
+class Plan:
+    """How and where a run shall be: its `schedule`, and the `actor` and `learner` devices.
+
+    Raises a one-line `ValueError` for a device that is not here, or options that contradict.
+    """
+
+    def __init__(self, options: RunOptions):
+        self.options = options
+        device = choose_device(options.device)
+        self.actor = _device(options.actor_device, "--actor-device") or device
+        self.learner = _device(options.learner_device, "--learner-device") or device
+        self.schedule = _schedule(options.schedule, self.actor, self.learner)
+
+    def __str__(self) -> str:
+        devices = dict.fromkeys((str(self.actor), str(self.learner)))
+        return f"{self.schedule} on {' and '.join(devices)}"
+
+    def environments(self, step: int) -> list[Environments]:
+        """Those of all groups (in lockstep of the only one), for a run that is at `step`.
+
+        Environment i has seed + i, in whichever group.
+        """
+        options, made, first = self.options, [], _environment_seed(self.options.seed, step)
+        groups = 1 if self.schedule == "lockstep" else options.env_groups
+        for size in _shares(options.num_envs, groups):
+            made.append(make_environments(options, size, first))
+            first += size
+        return made
+
+    def source(
+        self,
+        network: Network,
+        environments: Sequence[Environments],
+        step: int,
+        stages: Stages,
+        check: Callable[[], None],
+    ) -> Source:
+        """Rollouts by `network` on what `environments(step)` gave.
+
+        `stages` are the main thread's, and `check` raises where it is to stop.
+        """
+        seeds = [_action_seed(self.options.seed, step, i) for i in range(len(environments))]
+        generators = [torch.Generator(self.actor).manual_seed(seed) for seed in seeds]
+        length = self.options.unroll_length
+        if self.schedule == "lockstep":
+            return Lockstep(
+                network,
+                environments[0],
+                length=length,
+                device=self.actor,
+                generator=generators[0],
+                stages=stages,
+            )
+        ahead = self.options.queue_size
+        return Asynchronous(
+            network,
+            [Group(*pair) for pair in zip(environments, generators, strict=True)],
+            length=length,
+            slots=slots(
+                [group.num_envs for group in environments],
+                self.options.batch_size,
+                len(environments) if ahead is None else ahead,
+            ),
+            actor_device=self.actor,
+            learner_device=self.learner,
+            stages=stages,
+            check=check,
+        )
+
+
+def _environment_seed(seed: int, step: int) -> int:
+    """A resumed run plays new games: its emulators cannot be put back where they were."""
+    return seed if step == 0 else _draw(seed, step)
+
+
+def _action_seed(seed: int, step: int, group: int) -> int:
+    return seed if step == group == 0 else _draw(seed, step, group)
+
+
+def _draw(*entropy: int) -> int:
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 2)
+
+
+def _device(name: str | None, option: str) -> torch.device | None:
+    return None if name is None else choose_device(name, option)
+
+
+def _schedule(asked: str, actor: torch.device, learner: torch.device) -> Schedule:
+    if asked == "lockstep" and actor != learner:
+        raise ValueError(
+            f"--schedule lockstep acts and learns with one network, and --actor-device is {actor} "
+            f"while --learner-device is {learner}: leave both out, or --schedule asynchronous"
+        )
+    if asked != "auto":
+        return asked
+    on_gpu = "cuda" in (actor.type, learner.type)
+    return "asynchronous" if on_gpu or actor != learner else "lockstep"
+
+
+def _shares(total: int, groups: int) -> list[int]:
+    """`total` environments over `groups`, as evenly as they go, at least one each."""
+    groups = min(groups, total)
+    each, more = divmod(total, groups)
+    return [each + (group < more) for group in range(groups)]
