@@ -11,17 +11,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_runs import logged
 
 from launch.checkpoints import load
 from launch.log_table import read_logs
-from launch.stages import STAGES
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4"]
 TINY = ["--core-width", "16", "--core-heads", "2", "--core-layers", "1"]
 MAZE = ["--env", "TMaze", "--env-options", "corridor=3", "--unroll-length", "8", *SMALL, *TINY]
 QBERT = ["--env", "Qbert", "--stem", "shallow", "--unroll-length", "5", *SMALL, *TINY]
-WALL_CLOCK = ("_time", "agent_steps_per_second", *(f"seconds_{stage}" for stage in STAGES))
 
 
 def command(script: str, *arguments: object) -> list[str]:
@@ -66,11 +65,6 @@ def newest_row(run_folder: Path) -> int:
     if not (run_folder / "logs.csv").exists():
         return 0
     return max(read_logs(run_folder / "logs.csv").get("step", ()), default=0)
-
-
-def logged(run_folder: Path) -> dict[str, list]:
-    logs = read_logs(run_folder / "logs.csv")
-    return {name: column for name, column in logs.items() if name not in WALL_CLOCK}
 
 
 @pytest.fixture(scope="module")

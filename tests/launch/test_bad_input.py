@@ -1,11 +1,9 @@
 """What a person gets wrong gives one line, exit code 2, and loses nothing."""
 
-import signal
-
 import pytest
+from small_runs import StoppingDisplay
 
 from launch import atari, evaluate
-from launch.display import Display
 
 FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
 CATCH = ["--env", "Catch", "--core-width", "16", *FAST]
@@ -35,14 +33,6 @@ def half_trained(tmp_path, monkeypatch):
     assert atari.main(arguments) == 130
     monkeypatch.undo()
     return tmp_path / "half"
-
-
-class StoppingDisplay(Display):
-    """Somebody presses Ctrl-C while it shows the first update."""
-
-    def update(self, step, row):
-        super().update(step, row)
-        signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize(

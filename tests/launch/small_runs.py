@@ -1,0 +1,53 @@
+"""What the tests of both schedules share: small runs of the real command in this process."""
+
+import signal
+import threading
+from pathlib import Path
+
+import torch
+
+from launch import atari
+from launch.checkpoints import load
+from launch.display import Display
+from launch.log_table import read_logs
+from launch.stages import STAGES
+
+CATCH = ("--env", "Catch", "--core", "feedforward")
+SMALL = ("--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "5")
+GROUPS = ("--schedule", "asynchronous", "--env-groups", "2", "--queue-size", "2")
+WALL_CLOCK = ("_time", "agent_steps_per_second", *(f"seconds_{stage}" for stage in STAGES))
+
+
+class StoppingDisplay(Display):
+    """Somebody presses Ctrl-C while it shows the first update."""
+
+    def update(self, step, row):
+        super().update(step, row)
+        signal.raise_signal(signal.SIGINT)
+
+
+def train(folder: Path, xpid: str, *options: object) -> int:
+    """Runs the command; later options win."""
+    where = ("--savedir", folder, "--xpid", xpid)
+    return atari.main([*map(str, (*CATCH, *SMALL, *where, *options))])
+
+
+def logged(run_folder: Path) -> dict[str, list]:
+    """The log without what depends on the clock."""
+    logs = read_logs(run_folder / "logs.csv")
+    return {name: column for name, column in logs.items() if name not in WALL_CLOCK}
+
+
+def weights(run_folder: Path) -> dict[str, torch.Tensor]:
+    return load(run_folder / "model.tar")["model_state_dict"]
+
+
+def assert_same_run(one: Path, two: Path) -> None:
+    assert logged(one) == logged(two)
+    theirs = weights(two)
+    for name, tensor in weights(one).items():
+        assert torch.equal(tensor, theirs[name]), name
+
+
+def acting_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("actor")]
