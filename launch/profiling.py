@@ -41,9 +41,9 @@ def profiled(
                     operators = _stop(trace, threads, folder / "trace.json")
                     table = _StageTable(threads)
         finally:
-            text = f"{table}\n\n{operators}\n"
-            write_bytes(folder / "profile.txt", text.encode())
-            print(f"{table}\nprofile: {folder / 'profile.txt'}", flush=True)
+            stages, path = str(table), folder / "profile.txt"
+            write_bytes(path, f"{stages}\n\n{operators}\n".encode())
+            print(f"{stages}\nprofile: {path}", flush=True)
 
 
 class _StageTable:

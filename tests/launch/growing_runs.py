@@ -1,0 +1,73 @@
+"""Runs that tell how much memory they hold; run by test_shutdown.py.
+
+    python tests/launch/growing_runs.py FOLDER
+
+Forks a child for each schedule, and one that keeps a reference to every rollout. Prints for each
+`grown:CASE MIB`: the growth of its resident set from an early update to the last.
+"""
+
+import gc
+import os
+import sys
+from pathlib import Path
+
+import torch._dynamo
+import torch.utils.tensorboard  # noqa: F401  what a run imports late: before the fork
+
+from agents.learner import Learner
+from launch import atari
+from launch.display import Display
+
+FIRST, LAST = 50, 170  # updates
+SIZES = ("--num-envs", "128", "--batch-size", "128", "--unroll-length", "5", "--micro-batch", "0")
+STEPS = 128 * 5  # of an update; its frames are 154 kB
+CASES = {"lockstep": "lockstep", "asynchronous": "asynchronous", "leaking": "asynchronous"}
+
+
+class Watching(Display):
+    """Notes how much memory there is."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.before = 0.0
+
+    def update(self, step, row):
+        super().update(step, row)
+        if row["updates"] == FIRST:
+            self.before = resident()
+        if row["updates"] == LAST:
+            print(f"grown:{sys.argv[2]} {resident() - self.before}", flush=True)
+
+
+def resident() -> float:
+    """MiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def leak() -> None:
+    kept, update = [], Learner.update
+
+    def keeping(self, rollout):
+        kept.append(rollout)
+        return update(self, rollout)
+
+    Learner.update = keeping
+
+
+def main() -> None:
+    gc.freeze()
+    atari.Display = Watching
+    for case, schedule in CASES.items():
+        if os.fork() == 0:
+            sys.argv.append(case)
+            if case == "leaking":
+                leak()
+            what = ("--env", "Catch", "--core", "feedforward", "--num-threads", "1")
+            where = ("--savedir", sys.argv[1], "--xpid", case, "--schedule", schedule)
+            sys.exit(atari.main([*what, *SIZES, *where, "--total-steps", str(LAST * STEPS)]))
+    assert all(os.wait()[1] == 0 for _ in CASES)
+
+
+if __name__ == "__main__":
+    main()
