@@ -23,7 +23,7 @@ from launch.experience import Experience
 from launch.rollout_queue import Closed, RolloutQueue
 from launch.stages import Stages
 
-_PATIENCE = 2.0  # seconds for all threads to stop; what is stuck in an emulator is left behind
+_PATIENCE = 1.5  # seconds for all threads to stop; what is stuck in an emulator is left behind
 
 
 class Group(NamedTuple):

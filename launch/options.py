@@ -64,7 +64,7 @@ class RunOptions:
     """lockstep (collect, learn, repeat), asynchronous (both at once), auto: that on a GPU only."""
     env_groups: int = 2
     """asynchronous: groups of environments, each in a thread; one emulates, others infer."""
-    queue_size: Annotated[int | None, tyro.conf.arg(aliases=["--max-learner-queue-size"])] = None
+    queue_size: int | None = None
     """asynchronous: groups' rollouts that acting may be ahead (default: one a group); 0: none."""
     actor_device: str | None = None
     """asynchronous: where actions are chosen (default: --device)."""

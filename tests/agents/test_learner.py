@@ -1,6 +1,7 @@
 """The learner's step against the formulas: loss, micro-batches, clipping, RMSprop, schedule."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -214,3 +215,29 @@ def test_every_number_of_the_config_matters(name, clip):
     _, logs = updated(net, rollout)
     _, changed = updated(net, rollout, **{clip or name: 0.2})
     assert logs["total_loss"] != changed["total_loss"]
+
+
+def test_an_update_stopped_before_the_optimisers_step_leaves_no_trace():
+    class Stop(Exception):
+        pass
+
+    entered = []
+
+    def stage(name):
+        entered.append(name)
+        if entered.count("gradient") == 3:
+            raise Stop
+        return nullcontext()
+
+    net = network()
+    rollout, before = rollout_of(net), copy.deepcopy(net.state_dict())
+    learner = Learner(net, LearnerConfig(micro_batch=2), stage)
+    with pytest.raises(Stop):
+        learner.update(rollout)
+    assert entered == ["gradient"] * 3 and (learner.steps, learner.updates) == (0, 0)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
+    after, _ = updated(net, rollout)
+    learner.stage = nullcontext
+    learner.update(rollout)
+    for one, two in zip(net.parameters(), after.parameters(), strict=True):
+        torch.testing.assert_close(one, two)

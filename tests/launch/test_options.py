@@ -84,6 +84,17 @@ def test_torchbeast_flags_keep_their_meaning():
     assert (options.device, options.env) == ("cpu", "PongNoFrameskip-v4")
 
 
+def test_torchbeasts_queue_is_ours():
+    assert parsed("--max_learner_queue_size", "4").queue_size == 4
+
+
+def test_only_lockstep_needs_whole_batches_of_environments():
+    published = ("--num-envs", "48", "--batch-size", "32")
+    assert parsed(*published, "--schedule", "asynchronous").num_envs == 48
+    with pytest.raises(ValueError, match="--schedule asynchronous"):
+        parsed(*published)
+
+
 def test_flags_without_a_meaning_here_are_named():
     kept, ignored = translate(["--num_buffers", "80", "--env", "Pong", "--num_inference_threads=2"])
     assert kept == ["--env", "Pong"]
@@ -105,7 +116,8 @@ def test_early_look_survives_a_flag_without_a_value():
 
 def test_a_resumed_run_may_move_but_not_change():
     saved = preset("paper", "rdn")
-    moved = parse(["--device", "cpu", "--num-threads", "3"], saved).run
+    moves = ["--device", "cpu", "--num-threads", "3", "--schedule", "asynchronous", "--profile"]
+    moved = parse(moves, saved).run
     assert differences(saved, moved) == []
     changed = parse(["--seed", "5", "--learning-rate", "0.1"], saved).run
     assert sorted(differences(saved, changed)) == ["learning_rate", "seed"]
