@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from agents.network import Network
+from launch.devices import choose_device
 from launch.evaluation import Evaluation
 from launch.log_table import read_logs
 from launch.options import RunOptions
@@ -26,8 +27,8 @@ def before_training(network: Network, options: RunOptions, run: Path) -> None:
 
 def showcase(run: Path, options: RunOptions) -> None:
     """Plays, films and draws the trained agent; prints the table and where the pictures are."""
-    agent = open_agent(run)
     test = _test(run, options)
+    agent = open_agent(run, choose_device(test.device))
     after, _ = play(agent.network, options, agent.step, run, test)
     before = Evaluation.load(evaluation_path(run, replace(after, agent_steps=0)))
     curve = run / "learning_curve.png"
@@ -53,7 +54,7 @@ def _test(run: Path, options: RunOptions) -> EvaluateOptions:
         run=run,
         episodes=options.evaluate_episodes,
         action_mode="sampled",
-        device=options.device,
+        device=options.learner_device or options.device,
         num_threads=options.num_threads,
     )
 
