@@ -10,7 +10,7 @@ from rich.console import Console
 
 import envs
 from agents.network import Network, count_parameters
-from launch.allocator import keep_freed_memory
+from launch.allocator import tune_allocator
 from launch.checkpoint_folder import CheckpointFolder
 from launch.command_line import CommandLine, parse, peek
 from launch.devices import choose_precision, use_threads
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
     """Trains from scratch, or goes on from `saved`; returns the command's exit code."""
-    keep_freed_memory()
+    tune_allocator()
     stop, step = StopRequests(), saved.step if saved else 0
     with user_input():
         use_threads(options.num_threads)

@@ -1,18 +1,20 @@
-"""Freed memory is kept: a later update finds the pages of an earlier one still there."""
+"""Freed memory is kept, in large pages: a later update finds those of an earlier one still there."""
 
 import platform
 import subprocess
 import sys
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 PROGRAM = """
 import resource, sys
 import torch
-from launch.allocator import keep_freed_memory
+from launch.allocator import tune_allocator
 
 if sys.argv[1] == "keep":
-    assert keep_freed_memory()
+    assert tune_allocator()
 network = torch.nn.Sequential(torch.nn.Conv2d(4, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 8, 3))
 pictures = torch.randn(64, 4, 84, 84)
 
@@ -24,17 +26,32 @@ for _ in range(4):  # until the heap has found its size
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(4):
     update()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+lines = open("/proc/self/smaps").read().splitlines()
+large = sum(int(line.split()[1]) for line in lines if line.startswith("AnonHugePages"))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, large)
 """
+CHOICE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 
 
-def page_faults(how: str) -> int:
+@cache
+def run(how: str) -> tuple[int, int]:
+    """Page faults of four updates, and kilobytes in large pages after them."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True
     )
-    return int(done.stdout)
+    faults, large = done.stdout.split()
+    return int(faults), int(large)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 def test_large_blocks_are_not_mapped_afresh():
-    assert page_faults("keep") < page_faults("as usual") / 10
+    assert run("keep")[0] < run("as usual")[0] / 10
+
+
+@pytest.mark.skipif(
+    not CHOICE.exists() or "[madvise]" not in CHOICE.read_text(),
+    reason="the kernel gives large pages to nobody, or to everybody",
+)
+def test_what_updates_allocate_lies_in_large_pages():
+    assert run("as usual")[1] == 0
+    assert run("keep")[1] > 20_000
