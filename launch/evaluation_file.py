@@ -1,0 +1,212 @@
+"""Test episodes as they are kept: one JSON file an evaluation, the same episodes as CSV beside it.
+
+    RUN/evaluations/step_000000200000_full-game_argmax_5x30_seed1000000.json    everything
+    RUN/evaluations/step_000000200000_full-game_argmax_5x30_seed1000000.csv     a row an episode
+    RUN/evaluations.csv                                                         a row an evaluation
+
+Raw episodes are what is measured; every mean and spread is computed from them when it is asked for.
+docs/evaluation.md has the fields.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any, NamedTuple
+
+from launch.atomic_files import write_bytes
+from launch.failures import UserError, describe_os_error
+
+FORMAT = "fastweights-evaluation"
+VERSION = 1
+
+
+class PlayedGame(NamedTuple):
+    """One full game. Returns are undiscounted, unclipped and as the game counts them."""
+
+    repeat: int
+    episode: int  # within its repeat
+    seed: int  # a single environment seeded so plays this episode as its first
+    episode_return: float
+    life_returns: tuple[float, ...]  # in order; they sum to episode_return
+    life_wraps: tuple[int, ...]  # how often the score counter passed its end in each life
+    lives: int
+    agent_steps: int
+    emulator_frames: int  # from the game's reset on
+    cut: bool  # ended by a cap on its length, not by the game
+
+    @property
+    def wraps(self) -> int:
+        """How often the score counter passed its end and began again."""
+        return sum(self.life_wraps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Raw test episodes with all that is needed to play them again."""
+
+    env: str
+    protocol: str
+    score: str  # what the protocol calls a score: the return of a "game" or of a "life"
+    max_frames: int | None  # emulator frames after which a game was cut; None: never
+    action_mode: str
+    seed: int
+    repeats: int
+    agent_steps: int  # that the agent had been trained for
+    core: str
+    score_modulus: int | None  # at which the game's score counter begins again; None: never
+    episodes: tuple[PlayedGame, ...]
+
+    def returns(self, unwrapped: bool = False) -> list[list[float]]:
+        """Full-game returns, a list a repeat; `unwrapped`: with what the counter lost added."""
+        return self._by_repeat(lambda e: [e.episode_return + self._lost(e.wraps, unwrapped)])
+
+    def life_returns(self, unwrapped: bool = False) -> list[list[float]]:
+        """Returns of all lives, a list a repeat."""
+        return self._by_repeat(
+            lambda e: [
+                life + self._lost(wraps, unwrapped)
+                for life, wraps in zip(e.life_returns, e.life_wraps, strict=True)
+            ]
+        )
+
+    def scores(self, unwrapped: bool = False) -> list[list[float]]:
+        """What the protocol calls a score, a list a repeat: returns of games or of lives."""
+        return self.life_returns(unwrapped) if self.score == "life" else self.returns(unwrapped)
+
+    def summary(self) -> dict[str, Any]:
+        """Means and population standard deviations; see docs/evaluation.md for each name."""
+        wrapped = [episode for episode in self.episodes if episode.wraps]
+        straight = [e.episode_return for e in self.episodes if not e.wraps]
+        return {
+            "score_mean": _mean_of_means(self.scores()),
+            "score_std": _std_of_means(self.scores()),
+            **_spread("full_game", self.returns()),
+            **_spread("life", self.life_returns()),
+            "episodes": len(self.episodes),
+            "lives": sum(episode.lives for episode in self.episodes),
+            "mean_agent_steps": fmean(episode.agent_steps for episode in self.episodes),
+            "mean_emulator_frames": fmean(episode.emulator_frames for episode in self.episodes),
+            "cut_episodes": sum(episode.cut for episode in self.episodes),
+            "wrapped_episodes": len(wrapped),
+            "score_mean_unwrapped": _mean_of_means(self.scores(unwrapped=True)),
+            "full_game_mean_without_wrapped": fmean(straight) if straight else None,
+        }
+
+    @classmethod
+    def load(cls, path: Path) -> "Evaluation":
+        """Reads what `save` wrote.
+
+        Raises:
+            UserError: missing, damaged or foreign, in one line.
+        """
+        content = _read_json(Path(path))
+        try:
+            if (content["format"], content["version"]) != (FORMAT, VERSION):
+                raise ValueError(f"format {content['format']!r} version {content['version']!r}")
+            given = {field.name: content[field.name] for field in fields(cls)}
+            given["episodes"] = tuple(_episode(raw) for raw in content["episodes"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path} is no evaluation that this program reads ({error!r}): evaluate again"
+            ) from error
+        return cls(**given)
+
+    def save(self, path: Path, **about: Any) -> None:
+        """Writes `path` (JSON, with the summary and `about`) and a CSV of the same name."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"format": FORMAT, "version": VERSION}
+        content |= {field.name: getattr(self, field.name) for field in fields(self)} | about
+        content |= {"summary": self.summary()}
+        content["episodes"] = [episode._asdict() for episode in self.episodes]
+        write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+        write_bytes(path.with_suffix(".csv"), _csv(self._rows()))
+
+    def file_name(self) -> str:
+        """One file a checkpoint, protocol, cap, mode, number of episodes and seed."""
+        count = f"{self.repeats}x{len(self.episodes) // self.repeats}"
+        cap = () if self.max_frames is None else (f"cap{self.max_frames}",)
+        parts = (self.protocol, *cap, self.action_mode, count, f"seed{self.seed}")
+        return "_".join((f"step_{self.agent_steps:012d}", *parts)) + ".json"
+
+    def _by_repeat(self, values: Callable[[PlayedGame], Iterable[float]]) -> list[list[float]]:
+        lists: list[list[float]] = [[] for _ in range(self.repeats)]
+        for episode in self.episodes:
+            lists[episode.repeat].extend(values(episode))
+        return lists
+
+    def _lost(self, wraps: int, unwrapped: bool) -> int:
+        return wraps * (self.score_modulus or 0) if unwrapped else 0
+
+    def _rows(self) -> list[dict[str, Any]]:
+        same = ("env", "core", "agent_steps", "protocol", "action_mode")
+        about = {f"trained_{n}" if n == "agent_steps" else n: getattr(self, n) for n in same}
+        return [about | _flat(episode) for episode in self.episodes]
+
+
+def evaluations_in(run: Path) -> dict[Path, Evaluation]:
+    """Every evaluation kept in the run folder `run`, by its file, fewest training steps first."""
+    paths = sorted((Path(run) / "evaluations").glob("step_*.json"))
+    return {path: Evaluation.load(path) for path in paths}
+
+
+def write_overview(run: Path) -> None:
+    """Writes RUN/evaluations.csv afresh: a row an evaluation, by training steps."""
+    rows = []
+    for evaluation in evaluations_in(run).values():
+        names = ("env", "protocol", "action_mode", "score", "max_frames", "seed", "repeats")
+        about = {"step": evaluation.agent_steps}
+        rows.append(about | {n: getattr(evaluation, n) for n in names} | evaluation.summary())
+    if rows:
+        write_bytes(Path(run) / "evaluations.csv", _csv(rows))
+
+
+def _spread(name: str, repeats: list[list[float]]) -> dict[str, Any]:
+    everything = [value for values in repeats for value in values]
+    return {
+        f"{name}_mean": fmean(everything),
+        f"{name}_std": pstdev(everything),
+        f"{name}_std_of_means": _std_of_means(repeats),
+    }
+
+
+def _mean_of_means(repeats: list[list[float]]) -> float:
+    return fmean(fmean(values) for values in repeats)
+
+
+def _std_of_means(repeats: list[list[float]]) -> float:
+    return pstdev([fmean(values) for values in repeats])
+
+
+def _episode(raw: Mapping[str, Any]) -> PlayedGame:
+    episode = PlayedGame(**raw)
+    return episode._replace(
+        life_returns=tuple(episode.life_returns), life_wraps=tuple(episode.life_wraps)
+    )
+
+
+def _flat(episode: PlayedGame) -> dict[str, Any]:
+    lists = ("life_returns", "life_wraps")
+    return episode._asdict() | {
+        name: " ".join(f"{value:.12g}" for value in getattr(episode, name)) for name in lists
+    }
+
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read the evaluation {describe_os_error(error)}") from error
+    except ValueError as error:
+        raise UserError(f"the evaluation {path} is damaged ({error}): evaluate again") from error

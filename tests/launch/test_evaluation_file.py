@@ -1,0 +1,98 @@
+"""Episodes come back from a file as they went in, and every mean follows from them by hand."""
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+
+from launch.evaluation_file import Evaluation, PlayedGame, evaluations_in, write_overview
+from launch.failures import UserError
+
+
+def game(repeat, episode, lives, wraps=None, steps=10, cut=False) -> PlayedGame:
+    wraps = wraps or (0,) * len(lives)
+    seed = 100 + repeat * 2 + episode
+    number, total = len(lives), float(sum(lives))
+    return PlayedGame(repeat, episode, seed, total, lives, wraps, number, steps, 4 * steps, cut)
+
+
+def evaluation(*games: PlayedGame, **changes) -> Evaluation:
+    given = {
+        "env": "UpNDown",
+        "protocol": "full-game",
+        "score": "game",
+        "max_frames": None,
+        "action_mode": "argmax",
+        "seed": 100,
+        "repeats": 2,
+        "agent_steps": 7,
+        "core": "rdn",
+        "score_modulus": 1_000_000,
+    }
+    return Evaluation(**(given | changes), episodes=games)
+
+
+PLAIN = (game(0, 0, (1.0, 3.0)), game(0, 1, (2.0,)), game(1, 0, (4.0, 4.0)), game(1, 1, (0.0,)))
+WRAPPED = (*PLAIN[:3], game(1, 1, (10.0, -999_990.0), (0, 1)))
+
+
+def test_episodes_survive_a_file(tmp_path):
+    kept = evaluation(*WRAPPED)
+    path = tmp_path / "evaluations" / kept.file_name()
+    kept.save(path, run="somewhere")
+    assert path.name == "step_000000000007_full-game_argmax_2x2_seed100.json"
+    assert Evaluation.load(path) == kept
+    assert evaluations_in(tmp_path) == {path: kept}
+    assert json.loads(path.read_text())["run"] == "somewhere"
+    rows = list(csv.DictReader(path.with_suffix(".csv").open()))
+    assert [float(row["episode_return"]) for row in rows] == [4, 2, 8, -999_980]
+    assert rows[3]["life_returns"] == "10 -999990" and rows[3]["seed"] == "103"
+
+
+def test_means_and_spreads_by_hand():
+    summary = evaluation(*PLAIN).summary()
+    assert summary["score_mean"] == 3.5  # of 4, 2 | 8, 0: means 3 and 4
+    assert summary["score_std"] == 0.5
+    assert summary["full_game_std"] == pytest.approx(8.75**0.5)
+    assert summary["life_mean"] == pytest.approx(14 / 6)
+    assert (summary["episodes"], summary["lives"]) == (4, 6)
+
+
+def test_a_score_of_lives_is_the_mean_of_the_repeats_lives():
+    summary = evaluation(*PLAIN, score="life").summary()
+    assert summary["score_mean"] == pytest.approx((6 / 3 + 8 / 3) / 2)
+    assert summary["score_std"] == pytest.approx((8 / 3 - 6 / 3) / 2)
+
+
+def test_a_wrapped_score_is_reported_with_and_without_what_the_counter_lost():
+    summary = evaluation(*WRAPPED).summary()
+    assert summary["wrapped_episodes"] == 1
+    assert summary["score_mean"] == (3 + (8 - 999_980) / 2) / 2
+    assert summary["score_mean_unwrapped"] == (3 + (8 + 20) / 2) / 2
+    assert summary["full_game_mean_without_wrapped"] == pytest.approx(14 / 3)
+    everything_wrapped = evaluation(WRAPPED[3]._replace(repeat=0), repeats=1).summary()
+    assert everything_wrapped["full_game_mean_without_wrapped"] is None
+    lives = evaluation(*WRAPPED, score="life")
+    assert lives.scores(unwrapped=True)[1] == [4.0, 4.0, 10.0, 10.0]
+
+
+def test_a_cap_is_in_the_name():
+    assert "_cap18000_" in evaluation(*PLAIN, max_frames=18_000).file_name()
+
+
+def test_the_overview_has_a_row_an_evaluation_in_order(tmp_path):
+    for steps in (200, 7, 30):
+        one = replace(evaluation(*PLAIN), agent_steps=steps)
+        one.save(tmp_path / "evaluations" / one.file_name())
+    write_overview(tmp_path)
+    rows = list(csv.DictReader((tmp_path / "evaluations.csv").open()))
+    assert [row["step"] for row in rows] == ["7", "30", "200"]
+    assert {row["score_mean"] for row in rows} == {"3.5"}
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "other", "version": 1}', "\x00"])
+def test_a_damaged_or_foreign_file_is_one_line(content, tmp_path):
+    (tmp_path / "e.json").write_text(content)
+    with pytest.raises(UserError, match=r"e\.json.*evaluate again"):
+        Evaluation.load(tmp_path / "e.json")
