@@ -22,6 +22,8 @@ from envs.interface import TimeStep, check_action, check_batch
 from envs.naming import game_name
 from envs.protocols import Protocol
 
+_NEVER = 2**31 - 1  # ale-py's largest cap, in emulator frames: more than a year of play
+
 
 class AtariEnvironments:
     """A batch of one Atari game; frames are [B, frame_stack, 84, 84] uint8, newest last.
@@ -146,7 +148,7 @@ def _emulators(rom: str, num_envs: int, protocol: Protocol, num_threads: int, **
         continuous=False,
         episodic_life=False,
         life_loss_info=protocol.life_signal,
-        max_num_frames_per_episode=protocol.max_frames,
+        max_num_frames_per_episode=_NEVER if protocol.max_frames is None else protocol.max_frames,
         reward_clipping=False,
         **picture,
     )

@@ -35,16 +35,20 @@ class Protocol:
     # goes on (Mnih et al. 2015; Machado et al. 2018 advise against).
     life_signal: bool = True
     # Emulator frames after which a game is cut off, those before the first decision not counted:
-    # 30 minutes at 60 Hz (Machado et al. 2018).
-    max_frames: int = 108_000
+    # 30 minutes at 60 Hz (Machado et al. 2018). None: never.
+    max_frames: int | None = 108_000
+    # The cap belongs to the score. Elsewhere it only keeps a stuck agent from training for ever,
+    # and test games are played to their end.
+    cap_counts: bool = False
     score: Literal["game", "life"] = "game"  # what a reported score is the return of
 
     def __post_init__(self):
         if not 0.0 <= self.sticky < 1.0:
             raise ValueError(f"sticky is a probability below 1, got {self.sticky}")
         for field, least in _LEAST.items():
-            if getattr(self, field) < least:
-                raise ValueError(f"{field} must be at least {least}, got {getattr(self, field)}")
+            value = getattr(self, field)
+            if value is not None and value < least:
+                raise ValueError(f"{field} must be at least {least}, got {value}")
         if self.score not in ("game", "life"):
             raise ValueError(f"score must be 'game' or 'life', got {self.score!r}")
 
@@ -70,7 +74,7 @@ PROTOCOLS: dict[str, Protocol] = {
         sticky=0.25, noop_max=0, fire_at_reset=False, full_action_set=True, life_signal=False
     ),
     # No-op starts (Mnih et al. 2015) with the 30-minute cap, as in most tables since.
-    "noop30": Protocol(fire_at_reset=False, life_signal=False),
+    "noop30": Protocol(fire_at_reset=False, life_signal=False, cap_counts=True),
 }
 
 

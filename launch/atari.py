@@ -28,6 +28,7 @@ from launch.stopping import Interrupted, StopRequests
 from launch.tables import core_table
 from launch.torchbeast_flags import translate
 from launch.training import Training, train
+from launch.training_tests import PeriodicTest
 
 
 @one_line_errors
@@ -71,7 +72,7 @@ def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
         training.restore(payload)
         folder.rewind(payload["step"])
     elif options.evaluate_episodes:
-        before_training(network, options, folder.path)
+        before_training(network, options, folder.path, plan.learner)
 
     def save() -> None:
         if not options.disable_checkpoint:
@@ -83,8 +84,9 @@ def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
     rows = training.rows()
     if options.profile:
         rows = profiled(rows, source.threads, folder.path)
+    test = PeriodicTest(network, options, training.steps, folder.path, plan.learner, display.say)
     try:
-        train(training, rows, display, save, stop)
+        train(training, rows, display, save, stop, test)
     except Interrupted as interrupted:
         metrics.close()
         folder.finish(successful=False)

@@ -5,12 +5,14 @@ it uses TorchBeast's names (`model_state_dict`, `optimizer_state_dict`, `schedul
 `flags`, `stats`), so tools made for those find what they look for.
 """
 
+import _codecs
 import io
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from launch.atomic_files import write_bytes
@@ -21,6 +23,16 @@ VERSION = 1
 
 _PLAIN = (type(None), bool, int, float, str, torch.Tensor, torch.nn.Parameter)
 _ZIP_BEGINS = b"PK\x03\x04"
+_OLD_FILE_BEGINS = b"\x80\x02\x8a\x0a"  # torch before 1.6: a pickled magic number
+# What a pickled NumPy number calls, under its names in NumPy 1 and 2. None of it runs anything.
+_SCALAR = np.float64(0).__reduce__()[0]
+_NUMPY_SCALARS = [
+    (_SCALAR, "numpy.core.multiarray.scalar"),
+    (_SCALAR, "numpy._core.multiarray.scalar"),
+    (_codecs.encode, "_codecs.encode"),
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in ("float32", "float64", "int32", "int64", "bool")),
+]
 
 
 class CheckpointError(UserError):
@@ -53,19 +65,32 @@ def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]
         CheckpointError: missing, unreadable, truncated, damaged or foreign, or of a version that
             this program does not know; one line that says which.
     """
-    path = Path(path)
-    _check_archive(path)
-    try:
-        payload = torch.load(path, map_location=map_location, weights_only=True)
-    except Exception as error:  # a foreign file fails in any way it likes
-        raise CheckpointError(_why_refused(path, map_location)) from error
-    if not isinstance(payload, dict) or payload.get("format") != FORMAT:
+    payload = read(path, map_location)
+    if payload.get("format") != FORMAT:
         raise CheckpointError(_foreign(path, "it was written by another program"))
     if payload.get("version") != VERSION:
         raise CheckpointError(
             f"checkpoint {path} has version {payload.get('version')!r} and this program reads "
             f"version {VERSION}: use the fastweights release that wrote it"
         )
+    return payload
+
+
+def read(path: Path, map_location: str | torch.device = "cpu") -> dict[Any, Any]:
+    """What `torch.save` put into a file, if it is a dict of plain values, ours or not.
+
+    Tensors, numbers (NumPy's too, which TorchBeast's files hold), strings, lists and dicts; runs
+    nothing the file holds. Raises `CheckpointError` as `load` does.
+    """
+    path = Path(path)
+    _check_archive(path)
+    try:
+        with torch.serialization.safe_globals(_NUMPY_SCALARS):
+            payload = torch.load(path, map_location=map_location, weights_only=True)
+    except Exception as error:  # a foreign file fails in any way it likes
+        raise CheckpointError(_why_refused(path, map_location)) from error
+    if not isinstance(payload, dict):
+        raise CheckpointError(_foreign(path, "it was written by another program"))
     return payload
 
 
@@ -95,7 +120,7 @@ def _check_plain(value: Any, where: str) -> None:
 
 
 def _check_archive(path: Path) -> None:
-    """Raises unless `path` is a whole zip archive, which is what `torch.save` writes."""
+    """Raises unless `path` is a whole zip archive, as `torch.save` writes, or an old one's file."""
     try:
         with path.open("rb") as file:
             begin = file.read(len(_ZIP_BEGINS))
@@ -107,6 +132,8 @@ def _check_archive(path: Path) -> None:
         raise CheckpointError(f"cannot read checkpoint {describe_os_error(error)}") from error
     if not begin:
         raise CheckpointError(_damaged(path, "it is empty"))
+    if begin == _OLD_FILE_BEGINS:
+        return  # nothing to check beforehand: it has no checksums
     if begin != _ZIP_BEGINS[: len(begin)]:
         raise CheckpointError(_foreign(path, "it is not an archive that torch.save writes"))
     # torch does not compare checksums when it reads; a flipped bit would become a wrong weight.
@@ -121,7 +148,8 @@ def _check_archive(path: Path) -> None:
 
 def _why_refused(path: Path, map_location: str | torch.device) -> str:
     try:  # reads the names in the pickle, imports and runs none of them
-        unsafe = sorted(torch.serialization.get_unsafe_globals_in_checkpoint(path))
+        with torch.serialization.safe_globals(_NUMPY_SCALARS):
+            unsafe = sorted(torch.serialization.get_unsafe_globals_in_checkpoint(path))
     except Exception:
         unsafe = []
     if unsafe:

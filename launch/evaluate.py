@@ -1,16 +1,57 @@
-"""`python launch/evaluate.py RUN`: test episodes of a trained agent, and a clip of one."""
+"""`python launch/evaluate.py RUN...`: scores of trained agents, every episode kept, and a clip."""
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
 
+import torch
 import tyro
 from rich.console import Console
 
+from launch.agent_export import write_export
+from launch.clips import ClipFormat, make_clip
 from launch.devices import choose_device, use_threads
+from launch.evaluation_file import Evaluation, evaluations_in
 from launch.failures import one_line_errors, user_input
-from launch.play import EvaluateOptions, check, make_clip, play
-from launch.saved_agent import open_agent
-from launch.tables import evaluation_table
+from launch.play import GamePlan, check, check_plays, keep, play, progress_bar
+from launch.player import ActionMode
+from launch.saved_agent import SavedAgent, open_agent
+from launch.tables import comparison_table, evaluation_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(GamePlan):
+    """Play test games with trained agents; report scores, their spread and every raw episode.
+
+    Returns are undiscounted and unclipped. Writes RUN/evaluations/*.json and *.csv, and a clip.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run folders (their newest checkpoint), checkpoints, exported folders, TorchBeast's model.tar.
+    """
+    action_mode: Literal["argmax", "sampled", "both"] = "argmax"
+    """argmax: the most probable action, as published; sampled: drawn from the policy; or both."""
+    clip: bool = True
+    """Also write a clip of the first game."""
+    clip_seconds: float = 60.0
+    """Longest clip, seconds of play at the game's own speed."""
+    clip_format: ClipFormat = "mp4"
+    """The clip's format; without ffmpeg it is a GIF."""
+    env: str | None = None
+    """The game, for files of TorchBeast that do not say which they were trained on."""
+    export: Path | None = None
+    """Instead of playing, write the agent as safetensors, config and model card into this folder.
+    """
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    num_threads: int = 0
+    """CPU threads; 0: all cores."""
+
+    @property
+    def action_modes(self) -> tuple[ActionMode, ...]:
+        return ("argmax", "sampled") if self.action_mode == "both" else (self.action_mode,)
 
 
 @one_line_errors
@@ -18,18 +59,93 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     options = tyro.cli(EvaluateOptions, args=arguments, prog="python launch/evaluate.py")
     with user_input():
+        _check(options)
         use_threads(options.num_threads)
-        check(options)
-        agent = open_agent(options.run, choose_device(options.device))
-    for warning in agent.warnings:
+        device = choose_device(options.device)
+        agents = [open_agent(run, device, options.env) for run in options.runs]
+        for agent in agents:
+            check_plays(agent.network, agent.options, options)
+    for warning in (warning for agent in agents for warning in agent.warnings):
         print(f"warning: {warning}", file=sys.stderr)
-    evaluation, path = play(agent.network, agent.options, agent.step, agent.run, options)
-    console = Console()
-    console.print(evaluation_table({f"{agent.step:,} agent steps": evaluation}))
-    console.print(f"episodes: {path}", soft_wrap=True)
-    if options.clip and (clip := make_clip(agent, options)):
-        console.print(f"clip: {clip}", soft_wrap=True)
+    if options.export:
+        _export(agents[0], options.export)
+        return 0
+    for agent in agents:
+        _evaluate(agent, options, device)
     return 0
+
+
+def _check(options: EvaluateOptions) -> None:
+    check(options)
+    if not options.runs:
+        raise ValueError("name at least one run folder or checkpoint; runs/latest is the newest")
+    if options.export and len(options.runs) != 1:
+        raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
+    if options.clip_seconds <= 0:
+        raise ValueError(f"--clip-seconds must be above 0, not {options.clip_seconds}")
+
+
+def _export(agent: SavedAgent, folder: Path) -> None:
+    kept = evaluations_in(agent.run).values()
+    write_export(agent.payload, folder, [one for one in kept if one.agent_steps == agent.step])
+    print(f"exported: {folder}\nto evaluate:\n  python launch/evaluate.py {folder}")
+
+
+def _evaluate(agent: SavedAgent, options: EvaluateOptions, device: torch.device) -> None:
+    console, name = Console(), agent.run.resolve().name
+    evaluations: dict[str, Evaluation] = {}
+    for mode in options.action_modes:
+        with progress_bar(options.games, f"{name} ({mode})") as report:
+            evaluation = play(
+                agent.network,
+                agent.options,
+                agent.step,
+                options,
+                mode,
+                device=device,
+                report=report,
+            )
+        evaluations[mode] = evaluation
+        path = keep(evaluation, agent.run, agent.options, checkpoint=agent.path.name)
+        console.print(f"episodes: {path}", soft_wrap=True)
+    console.print(evaluation_table(f"{name}, {agent.step:,} agent steps", evaluations))
+    for mode, evaluation in evaluations.items():
+        for line in remarks(evaluation):
+            console.print(f"{mode}: {line}", soft_wrap=True)
+    if table := comparison_table(next(iter(evaluations.values()))):
+        console.print(table)
+    if options.clip and (
+        clip := make_clip(
+            agent,
+            options,
+            options.action_modes[0],
+            seconds=options.clip_seconds,
+            ending=options.clip_format,
+            device=device,
+        )
+    ):
+        console.print(f"clip: {clip}", soft_wrap=True)
+
+
+def remarks(evaluation: Evaluation) -> list[str]:
+    """What a reader of the mean has to know: scores that wrapped, games that were cut."""
+    summary, lines = evaluation.summary(), []
+    games, wrapped = summary["episodes"], summary["wrapped_episodes"]
+    if wrapped:
+        without = summary["full_game_mean_without_wrapped"]
+        left = "none left" if without is None else f"{without:,.1f}"
+        lines.append(
+            f"the score counter passed {evaluation.score_modulus - 1:,} and began again in "
+            f"{wrapped} of {games} games: mean score {summary['score_mean']:,.1f} as counted, "
+            f"{summary['score_mean_unwrapped']:,.1f} with what it lost, full games without those "
+            f"{left}"
+        )
+    if summary["cut_episodes"]:
+        lines.append(
+            f"{summary['cut_episodes']} of {games} games were cut after "
+            f"{evaluation.max_frames:,} emulator frames"
+        )
+    return lines
 
 
 if __name__ == "__main__":

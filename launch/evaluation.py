@@ -1,103 +1,67 @@
-"""Playing test episodes with a trained network, and what they come to.
+"""Playing test episodes with a trained network.
 
-Every environment contributes a number of episodes fixed beforehand. Taking the first N to finish
-over all environments would favour short episodes, and short ones are mostly bad ones.
+Every environment plays one game, its first, and every game that was begun counts. Taking the first
+N games to finish would favour short ones, and short ones are mostly bad ones. Game i is decided by
+`seed + i` alone (`launch/player.py`), so the same games are played however many run at once.
 """
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from statistics import fmean, pstdev
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 import envs
-from agents.actor import Actor
 from agents.network import Network
-from envs.interface import Environments, Episode
-from launch.atomic_files import write_bytes
+from envs.interface import Environments, Episode, Life
+from envs.naming import resolve
+from envs.protocols import Protocol, protocol_named
+from launch.options import RunOptions
+from launch.player import ActionMode, Player
 
-ActionMode = Literal["argmax", "sampled"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """Raw test episodes with all that is needed to play them again."""
-
-    env: str
-    protocol: str
-    action_mode: str
-    seed: int
-    num_envs: int
-    agent_steps: int  # that the agent had been trained for
-    episodes: tuple[Episode, ...]
-
-    @property
-    def full_game_returns(self) -> list[float]:
-        return [episode.episode_return for episode in self.episodes]
-
-    @property
-    def life_returns(self) -> list[float]:
-        return [life for episode in self.episodes for life in episode.life_returns]
-
-    def summary(self) -> dict[str, float | int]:
-        """Means and population standard deviations; returns undiscounted and unclipped."""
-        games, lives = self.full_game_returns, self.life_returns
-        return {
-            "episodes": len(games),
-            "full_game_mean": fmean(games),
-            "full_game_std": pstdev(games),
-            "lives": len(lives),
-            "life_mean": fmean(lives),
-            "life_std": pstdev(lives),
-            "mean_agent_steps": fmean(episode.agent_steps for episode in self.episodes),
-            "mean_emulator_frames": fmean(episode.emulator_frames for episode in self.episodes),
-        }
-
-    @classmethod
-    def load(cls, path: Path) -> "Evaluation":
-        """Reads what `save` wrote."""
-        content = json.loads(path.read_text())
-        given = {field.name: content[field.name] for field in fields(cls)}
-        episodes = (Episode(**raw) for raw in content["episodes"])
-        given["episodes"] = tuple(e._replace(life_returns=tuple(e.life_returns)) for e in episodes)
-        return cls(**given)
-
-    def save(self, path: Path, **about: Any) -> None:
-        """Writes the summary and every raw episode as JSON, with `about` beside them."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = asdict(self) | {"summary": self.summary()} | about
-        content["episodes"] = [episode._asdict() for episode in self.episodes]
-        write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+# Atari's score counters have six decimal digits or fewer. A step that loses half of that has not
+# been punished: the counter has passed its end. Battlezone and Up'n Down get there; in games with
+# shorter counters ale-py adds up itself.
+_ATARI_SCORE_MODULUS = 1_000_000
 
 
-def evaluate(
+class Played(NamedTuple):
+    """One finished game, and what `Episode` does not say of it."""
+
+    game: Episode
+    life_wraps: tuple[int, ...]  # times that the score counter passed its end, in each life
+
+
+def play_games(
     network: Network,
     environments: Environments,
     *,
-    episodes: int,
     action_mode: ActionMode,
     seed: int,
     device: torch.device | str = "cpu",
-    progress: Callable[[int], None] = lambda finished: None,
-) -> tuple[Episode, ...]:
-    """Plays `episodes` full games over the environments; the core's state follows each of them.
+    score_modulus: int | None = None,
+    progress: Callable[[int, int], None] = lambda finished, longest: None,
+) -> list[Played]:
+    """Plays each environment's first game to its end; one entry an environment, in order.
 
-    `progress` is called with the number of games that count so far.
+    `seed`: environment i's is `seed + i`. `score_modulus`: at which the score counter begins again.
+    `progress` is called after every step with the number of games finished and the agent steps of
+    those that go on; what it raises ends the playing.
     """
-    quota = _quota(episodes, environments.num_envs)
-    actor = _player(network, environments, action_mode, seed, device)
-    counted: list[Episode] = []
-    while len(counted) < episodes:
-        actor.step()
-        new = [e for e in actor.row.episodes if e.index < quota[e.env]]
-        if new:
-            counted.extend(new)
-            progress(len(counted))
-    return tuple(sorted(counted, key=lambda episode: (episode.env, episode.index)))
+    player = Player(network, environments, action_mode=action_mode, seed=seed, device=device)
+    finished: dict[int, Played] = {}
+    wraps = _Wraps(environments.num_envs, score_modulus)
+    steps = 0
+    while len(finished) < environments.num_envs:
+        player.step()
+        steps += 1
+        wraps.note(player.row.reward, player.row.lives)
+        over = [game for game in player.row.episodes if game.index == 0]
+        if over:
+            finished |= {game.env: Played(game, wraps.of_game(game)) for game in over}
+            player.keep(np.setdiff1d(player.playing, list(finished)))
+        progress(len(finished), steps)
+    return [finished[env] for env in range(environments.num_envs)]
 
 
 def film(
@@ -113,11 +77,11 @@ def film(
 
     Ends with the episode, or after `max_steps` agent steps.
     """
-    actor = _player(network, environments, action_mode, seed, device)
+    player = Player(network, environments, action_mode=action_mode, seed=seed, device=device)
     yield environments.render()[0]
     for _ in range(max_steps):
-        actor.step()
-        if any(episode.env == 0 for episode in actor.row.episodes):
+        player.step()
+        if any(episode.env == 0 for episode in player.row.episodes):
             return
         yield environments.render()[0]
 
@@ -128,8 +92,7 @@ def check_actions(network: Network, environments: Environments) -> None:
     if config.num_actions != environments.num_actions:
         raise ValueError(
             f"the checkpoint's policy has {config.num_actions} actions and {environments.name} "
-            f"offers {environments.num_actions}: evaluate on the game and protocol it was "
-            "trained for"
+            f"offers {environments.num_actions}: evaluate on the game it was trained for"
         )
     if tuple(config.frame_shape) != tuple(environments.frame_shape):
         raise ValueError(
@@ -139,34 +102,92 @@ def check_actions(network: Network, environments: Environments) -> None:
         )
 
 
+class Rules(NamedTuple):
+    """How an environment is played, as `envs.make` takes it."""
+
+    protocol: str
+    options: dict[str, Any]  # for Atari, fields of `Protocol` to change
+
+    def resolved(self, env: str) -> Protocol | None:
+        """Everything that was decided; None where `env` is not an Atari game."""
+        if resolve(env).rom is None:
+            return None
+        return protocol_named(self.protocol).override(self.options)
+
+
 def make_environments(
-    options: Any, num_envs: int, seed: int, *, protocol: str | None = None, render: bool = False
+    options: RunOptions,
+    num_envs: int,
+    seed: int,
+    *,
+    rules: Rules | None = None,
+    render: bool = False,
 ) -> Environments:
-    """The environments of a run's options, or the same under another protocol."""
+    """The environments of a run's options, or the same under other rules."""
+    rules = rules or trained_rules(options)
     return envs.make(
         options.env,
         num_envs,
         seed=seed,
-        protocol=protocol or options.protocol,
-        options=options.environment_options(),
+        protocol=rules.protocol,
+        options=rules.options,
         render=render,
         num_threads=options.num_threads,
     )
 
 
-def _quota(episodes: int, num_envs: int) -> list[int]:
-    """How many episodes each environment contributes; the first few one more than the others."""
-    each, more = divmod(episodes, num_envs)
-    return [each + (env < more) for env in range(num_envs)]
+def score_modulus(env: str) -> int | None:
+    """At which an environment's score counter begins again; None: never."""
+    return None if resolve(env).rom is None else _ATARI_SCORE_MODULUS
 
 
-def _player(
-    network: Network,
-    environments: Environments,
-    action_mode: ActionMode,
-    seed: int,
-    device: torch.device | str,
-) -> Actor:
-    generator = torch.Generator(device).manual_seed(seed)
-    greedy = action_mode == "argmax"
-    return Actor(network, environments, device=device, generator=generator, greedy=greedy)
+def trained_rules(options: RunOptions) -> Rules:
+    """The rules that a run trains under."""
+    return Rules(options.protocol, options.environment_options())
+
+
+def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None = None) -> Rules:
+    """The rules for testing an agent trained with `options`, under a protocol or as `trained`.
+
+    A game ends when it is over, unless the cap belongs to the protocol or `max_frames` (emulator
+    frames) asks for one. How the agent sees and acts stays as it was trained: with fewer actions
+    than a protocol offers, it simply never chooses the others.
+
+    Raises:
+        ValueError: an unknown protocol, or one that the environment has not.
+    """
+    trained = trained_rules(options)
+    learned = trained.resolved(options.env)
+    if learned is None:
+        if max_frames is not None:
+            raise ValueError(f"--max-frames is for Atari games, and {options.env} is none")
+        return trained if protocol == "trained" else trained._replace(protocol=protocol)
+    if protocol == "trained":
+        asked = {} if max_frames is None else {"max_frames": max_frames}
+        return trained._replace(options=trained.options | asked)
+    asked = protocol_named(protocol)
+    cap = max_frames or (asked.max_frames if asked.cap_counts else None)
+    own = {name: getattr(learned, name) for name in _THE_AGENTS_OWN}
+    return Rules(protocol, own | {"max_frames": cap})
+
+
+_THE_AGENTS_OWN = ("frame_skip", "max_pool", "frame_stack", "full_action_set")
+
+
+class _Wraps:
+    """Counts the times that each game's score counter began again."""
+
+    def __init__(self, num_envs: int, modulus: int | None):
+        self._jump = -np.inf if modulus is None else -modulus / 2
+        self._now = np.zeros(num_envs, int)
+        self._lives: list[list[int]] = [[] for _ in range(num_envs)]
+
+    def note(self, reward: np.ndarray, lives: Iterable[Life]) -> None:
+        self._now += reward < self._jump
+        for life in lives:
+            self._lives[life.env].append(int(self._now[life.env]))
+            self._now[life.env] = 0
+
+    def of_game(self, game: Episode) -> tuple[int, ...]:
+        """Of an environment's first game, which has just ended."""
+        return tuple(self._lives[game.env][: len(game.life_returns)])

@@ -50,6 +50,7 @@ class Evaluation:
 
     env: str
     protocol: str
+    rules: dict[str, Any]  # all that the protocol came to; a non-Atari environment's options
     score: str  # what the protocol calls a score: the return of a "game" or of a "life"
     max_frames: int | None  # emulator frames after which a game was cut; None: never
     action_mode: str

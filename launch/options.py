@@ -78,6 +78,9 @@ class RunOptions:
     """Write no checkpoints (the run cannot be resumed or evaluated)."""
     evaluate_episodes: int = 0
     """Full games played before and after training, for the closing table and clip; 0: none."""
+    evaluate_every: int = 0
+    """Agent steps between such games during training; RUN/evaluations.csv has the scores. 0: none.
+    """
     savedir: Path = Path("runs")
     """Where run folders are made."""
     xpid: str | None = None
@@ -146,6 +149,7 @@ CHANGEABLE_ON_RESUME = (
     "checkpoint_minutes",
     "disable_checkpoint",
     "evaluate_episodes",
+    "evaluate_every",
     "savedir",
     "xpid",
 )
@@ -196,6 +200,12 @@ def check(options: RunOptions) -> None:
         raise ValueError(f"--micro-batch must be at least 0 (all), not {learner.micro_batch}")
     if not 0 <= learner.discounting <= 1:
         raise ValueError(f"--discounting must lie in [0, 1], not {learner.discounting}")
+    for name in ("evaluate_episodes", "evaluate_every"):
+        if getattr(options, name) < 0:
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag} must be at least 0, not {getattr(options, name)}")
+    if options.evaluate_every and not options.evaluate_episodes:
+        raise ValueError("--evaluate-every needs --evaluate-episodes: how many games each time")
     if options.checkpoint_minutes <= 0:
         raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
     if not 0 <= options.seed < 2**31:

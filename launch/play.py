@@ -1,150 +1,191 @@
-"""Test episodes as the commands play them: with progress, kept as JSON, one of them filmed."""
+"""Test games as every command plays them: at once where they fit, with progress, kept in files."""
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
-import gymnasium
-import tyro
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agents.network import Network
 from envs.interface import Environments
-from envs.protocols import protocol_named
-from launch.devices import choose_device
-from launch.evaluation import Evaluation, check_actions, evaluate, film, make_environments
-from launch.failures import user_input
+from launch.evaluation import (
+    Played,
+    check_actions,
+    make_environments,
+    play_games,
+    rules_for_testing,
+    score_modulus,
+)
+from launch.evaluation_file import Evaluation, PlayedGame, write_overview
 from launch.options import RunOptions
-from launch.pictures import write_clip
-from launch.saved_agent import SavedAgent
+from launch.player import ActionMode
+from launch.provenance import git_revision
+
+_MOST_AT_ONCE = 256  # environments
+_HALF_AN_HOUR = 30 * 60 * 60 // 4  # agent steps of Atari
+
+Report = Callable[[int, int], None]  # games finished, agent steps of the longest
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions:
-    """Play test episodes with a trained agent and report mean, std and every raw episode.
+class GamePlan:
+    """Which games an agent is tested on. The same plan gives an agent the same games."""
 
-    Returns are undiscounted and unclipped. Writes RUN/evaluations/*.json and a clip.
-    """
-
-    run: Annotated[Path, tyro.conf.Positional]
-    """A run folder (its newest checkpoint) or one checkpoint file."""
     episodes: int = 30
-    """Full games to play."""
+    """Full games in a repeat."""
+    repeats: int = 5
+    """Repeats; the reported spread is that of their means."""
     num_envs: int = 0
-    """Environments at once, each for its share of the episodes. 0: one an episode, at most 32."""
-    protocol: str | None = None
-    """full-game, published, machado or noop30 (default: the one it was trained under)."""
-    action_mode: Literal["argmax", "sampled"] = "argmax"
-    """argmax: the most probable action, as published; sampled: drawn from the policy."""
+    """Games at once: changes the speed, not the games. 0: all of them, at most 256."""
+    protocol: str = "full-game"
+    """full-game, published (a score is a life's), machado, noop30, or trained (as in training)."""
+    max_frames: int | None = None
+    """Cut games after so many emulator frames, 108000 is half an hour (default: never, except that
+    noop30 has this cap by definition)."""
     seed: int = 1_000_000
-    """Of environments and sampled actions; environment i gets seed + i."""
-    clip: bool = True
-    """Also write a clip of one episode."""
-    clip_seconds: float = 60.0
-    """Longest clip, seconds of play at the game's own speed."""
-    clip_format: Literal["mp4", "gif"] = "mp4"
-    """The clip's format; without ffmpeg it is a GIF."""
-    device: str = "auto"
-    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
-    num_threads: int = 0
-    """CPU threads; 0: all cores."""
+    """Game i, counted through all repeats, has seed + i."""
+
+    @property
+    def games(self) -> int:
+        """In all repeats."""
+        return self.episodes * self.repeats
 
 
-def check(options: EvaluateOptions) -> None:
-    """Raises a one-line `ValueError` for numbers or names that cannot work."""
-    if options.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, not {options.episodes}")
-    if options.num_envs < 0 or options.num_envs > options.episodes:
-        raise ValueError(
-            f"--num-envs {options.num_envs} must lie between 0 (automatic) and --episodes "
-            f"{options.episodes}"
-        )
-    if options.protocol is not None:
-        protocol_named(options.protocol)
-    if options.clip_seconds <= 0:
-        raise ValueError(f"--clip-seconds must be above 0, not {options.clip_seconds}")
+def check(plan: GamePlan) -> None:
+    """Raises a one-line `ValueError` for numbers that cannot work."""
+    least = {"episodes": 1, "repeats": 1, "num_envs": 0, "max_frames": 1}
+    for name, value in least.items():
+        given = getattr(plan, name)
+        if given is not None and given < value:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least {value}, not {given}")
+    if not 0 <= plan.seed <= 2**31 - 1 - plan.games:
+        raise ValueError(f"--seed must lie in [0, {2**31 - 1 - plan.games}], not {plan.seed}")
+
+
+def check_plays(network: Network, trained: RunOptions, plan: GamePlan) -> None:
+    """Raises a one-line `ValueError` where a network cannot play the games of `plan`."""
+    environments = environments_of(trained, plan, 1, plan.seed)
+    check_actions(network, environments)
+    environments.close()
 
 
 def play(
-    network: Network, trained: RunOptions, step: int, run: Path, options: EvaluateOptions
-) -> tuple[Evaluation, Path]:
-    """Plays the episodes that `options` ask for; returns them and where they are kept.
+    network: Network,
+    trained: RunOptions,
+    step: int,
+    plan: GamePlan,
+    action_mode: ActionMode,
+    *,
+    device: torch.device | str = "cpu",
+    report: Report = lambda finished, longest: None,
+) -> Evaluation:
+    """Plays the games of `plan` with a network trained with `trained` for `step` agent steps.
 
-    `trained`: the options `network` was trained with, for `step` agent steps, in the folder `run`.
+    `report` is called after every step; what it raises ends the playing. `check_plays` says
+    beforehand whether they can be played.
     """
-    num_envs = min(options.num_envs or 32, options.episodes)
-    protocol = options.protocol or trained.protocol
-    device = choose_device(options.device)
-    with user_input():
-        environments = make_environments(trained, num_envs, options.seed, protocol=protocol)
-        check_actions(network, environments)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task("test episodes", total=options.episodes)
-        episodes = evaluate(
+    at_once = min(plan.num_envs or _MOST_AT_ONCE, plan.games)
+    played: list[Played] = []
+    for first in range(0, plan.games, at_once):
+        number, seed = min(at_once, plan.games - first), plan.seed + first
+        environments = environments_of(trained, plan, number, seed)
+        played += play_games(
             network,
             environments,
-            episodes=options.episodes,
-            action_mode=options.action_mode,
-            seed=options.seed,
+            action_mode=action_mode,
+            seed=seed,
             device=device,
-            progress=lambda finished: progress.update(task, completed=finished),
+            score_modulus=score_modulus(trained.env),
+            progress=lambda finished, longest, before=first: report(before + finished, longest),
         )
-    environments.close()
-    evaluation = Evaluation(
+        environments.close()
+    return _evaluation(environments, trained, step, plan, action_mode, played)
+
+
+def environments_of(
+    trained: RunOptions, plan: GamePlan, num_envs: int, seed: int, render: bool = False
+) -> Environments:
+    """`num_envs` environments as `plan` wants them for an agent trained with `trained`."""
+    rules = rules_for_testing(trained, plan.protocol, plan.max_frames)
+    return make_environments(trained, num_envs, seed, rules=rules, render=render)
+
+
+def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object) -> Path:
+    """Files an evaluation in the run folder `run`; returns the JSON's path."""
+    path = run / "evaluations" / evaluation.file_name()
+    evaluation.save(
+        path,
+        run=run.resolve().name,
+        options=trained.to_dict(),
+        git=git_revision(),
+        **about,
+    )
+    write_overview(run)
+    return path
+
+
+@contextmanager
+def progress_bar(games: int, what: str) -> Iterator[Report]:
+    """Shows how many games are finished, and the time left, on stderr."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    said = False
+
+    def report(finished: int, longest: int) -> None:
+        nonlocal said
+        progress.update(
+            task, completed=finished, description=f"{what}, {longest:,} agent steps so far"
+        )
+        if longest == _HALF_AN_HOUR + 1 and not said:
+            said = True
+            note = f"{games - finished} games go on beyond {_HALF_AN_HOUR:,} agent steps"
+            print(f"note: {note}; --max-frames would cut them", file=sys.stderr)
+
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+        task = progress.add_task(what, total=games)
+        yield report
+
+
+def _evaluation(
+    environments: Environments,
+    trained: RunOptions,
+    step: int,
+    plan: GamePlan,
+    action_mode: ActionMode,
+    played: list[Played],
+) -> Evaluation:
+    rules = rules_for_testing(trained, plan.protocol, plan.max_frames)
+    resolved = rules.resolved(trained.env)
+    cap = resolved.max_frames if resolved else None
+    frames = environments.frames_per_step
+    return Evaluation(
         env=environments.name,
-        protocol=protocol,
-        action_mode=options.action_mode,
-        seed=options.seed,
-        num_envs=num_envs,
+        protocol=rules.protocol,
+        rules=asdict(resolved) if resolved else rules.options,
+        score=resolved.score if resolved else "game",
+        max_frames=cap,
+        action_mode=action_mode,
+        seed=plan.seed,
+        repeats=plan.repeats,
         agent_steps=step,
-        episodes=episodes,
+        core=trained.core,
+        score_modulus=score_modulus(trained.env),
+        episodes=tuple(
+            PlayedGame(
+                repeat=number // plan.episodes,
+                episode=number % plan.episodes,
+                seed=plan.seed + number,
+                episode_return=game.episode_return,
+                life_returns=game.life_returns,
+                life_wraps=life_wraps,
+                lives=len(game.life_returns),
+                agent_steps=game.agent_steps,
+                emulator_frames=game.emulator_frames,
+                cut=cap is not None and game.agent_steps * frames >= cap,
+            )
+            for number, (game, life_wraps) in enumerate(played)
+        ),
     )
-    path = evaluation_path(run, evaluation)
-    evaluation.save(path, run=run.resolve().name, options=trained.to_dict())
-    return evaluation, path
-
-
-def evaluation_path(run: Path, evaluation: Evaluation) -> Path:
-    """Where an evaluation's episodes are kept: one file a checkpoint, protocol, mode and seed."""
-    parts = (evaluation.protocol, evaluation.action_mode, f"seed{evaluation.seed}")
-    name = "_".join((f"step_{evaluation.agent_steps:012d}", *parts)) + ".json"
-    return run / "evaluations" / name
-
-
-def make_clip(agent: SavedAgent, options: EvaluateOptions) -> Path | None:
-    """Films one episode into RUN/clips/; None, and a line on stderr, where nothing can be seen."""
-    environments = _visible_environment(agent, options)
-    if environments is None:
-        return None
-    steps_per_second = 60 / environments.frames_per_step if environments.frames_per_step > 1 else 8
-    pictures = film(
-        agent.network,
-        environments,
-        action_mode=options.action_mode,
-        seed=options.seed,
-        max_steps=max(1, round(options.clip_seconds * steps_per_second)),
-        device=choose_device(options.device),
-    )
-    name = f"step_{agent.step:012d}_{options.action_mode}.{options.clip_format}"
-    path = agent.run / "clips" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = write_clip(pictures, path, fps=steps_per_second)
-    environments.close()
-    return written
-
-
-def _visible_environment(agent: SavedAgent, options: EvaluateOptions) -> Environments | None:
-    """One environment that has shown that it can be drawn; some of Gymnasium's need pygame."""
-    try:
-        environments = make_environments(
-            agent.options, 1, options.seed, protocol=options.protocol, render=True
-        )
-        environments.reset()
-        environments.render()
-    except (gymnasium.error.Error, ValueError) as error:
-        print(f"note: no clip, {agent.options.env} cannot be drawn: {error}", file=sys.stderr)
-        return None
-    return environments

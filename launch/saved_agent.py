@@ -8,10 +8,12 @@ import torch
 
 from agents.learner import Learner
 from agents.network import Network
-from launch.checkpoint_folder import CheckpointFolder
-from launch.checkpoints import CheckpointError, load
+from launch.agent_export import is_export, read_export, weights_of
+from launch.checkpoint_folder import CheckpointFolder, Found
+from launch.checkpoints import CheckpointError, load, read
 from launch.options import RunOptions
 from launch.provenance import git_revision
+from launch.torchbeast_model import is_torchbeast, translated
 
 
 def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +41,7 @@ class SavedAgent:
     network: Network
     options: RunOptions
     payload: dict[str, Any]
-    path: Path  # the checkpoint file
+    path: Path  # the file with the weights
     warnings: tuple[str, ...] = ()  # newer checkpoints that could not be used
 
     @property
@@ -49,21 +51,24 @@ class SavedAgent:
 
     @property
     def run(self) -> Path:
-        """The run folder, or the checkpoint's own where it lies elsewhere."""
+        """The run folder, or the file's own where it lies elsewhere."""
         folder = self.path.parent
         return folder.parent if folder.name == "checkpoints" else folder
 
 
-def open_agent(path: Path, device: torch.device | str = "cpu") -> SavedAgent:
-    """Loads the newest usable checkpoint of a run folder, or one checkpoint file.
+def open_agent(
+    path: Path, device: torch.device | str = "cpu", env: str | None = None
+) -> SavedAgent:
+    """Loads an agent, on `device`.
 
-    Raises `CheckpointError`, one line, for anything that is not a whole checkpoint of ours.
+    `path`: a run folder (the newest usable checkpoint), a checkpoint, a folder that
+    `agent_export` wrote, or TorchBeast's `model.tar` or the folder it lies in. `env`: the game of
+    a file that does not say.
+
+    Raises `CheckpointError`, one line, for anything else.
     """
-    path, warnings = Path(path).expanduser(), ()
-    if path.is_dir():
-        path, payload, warnings = CheckpointFolder(path).latest(device)
-    else:
-        payload = load(path, device)
+    found = _find(Path(path).expanduser(), device, env)
+    payload = found.payload
     try:
         options = RunOptions.from_dict(payload["flags"])
         shape = payload["network"]
@@ -71,10 +76,27 @@ def open_agent(path: Path, device: torch.device | str = "cpu") -> SavedAgent:
         network = Network(config).to(device)
         network.load_state_dict(payload["model_state_dict"])
         int(payload["step"])
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise CheckpointError(
-            f"checkpoint {path} does not fit this version of the program ({reason}): "
+            f"checkpoint {found.path} does not fit this version of the program ({reason}): "
             "check out the revision that its `git` entry names"
         ) from error
-    return SavedAgent(network, options, payload, path, warnings)
+    return SavedAgent(network, options, payload, found.path, found.warnings)
+
+
+def _find(path: Path, device: torch.device | str, env: str | None) -> Found:
+    if is_export(path):
+        return Found(weights_of(path), read_export(path, device), ())
+    if path.is_dir():
+        foreign = path / "model.tar"
+        if (path / "checkpoints").exists() or not foreign.exists():
+            return CheckpointFolder(path).latest(device)
+        path = foreign  # our run folders hold more than that
+    payload = read(path, device)
+    if not is_torchbeast(payload):
+        return Found(path, load(path, device), ())
+    try:
+        return Found(path, translated(payload, env), ())
+    except ValueError as error:
+        raise CheckpointError(f"{path} cannot be imported from TorchBeast: {error}") from error

@@ -19,6 +19,7 @@ STAGES = {
     "gradient": "forward and backward passes; on a GPU their launch",
     "optimise": "clipping, RMSprop, reading the losses; on a GPU the wait for all of it",
     "publish": "the weights' copy for acting",
+    "test": "test games, with --evaluate-every",
     "log": "logs.csv, TensorBoard and the display",
     "save": "checkpoints",
 }

@@ -7,19 +7,27 @@ from rich.table import Table
 
 from agents.network import Network, NetworkConfig, count_parameters
 from cores import CORES
-from launch.evaluation import Evaluation
+from launch.evaluation_file import Evaluation
+from launch.published_scores import random_and_human, recurrent_fwp
 
 _ATARI_FRAMES, _ATARI_ACTIONS = (4, 84, 84), 18
 
 
-def evaluation_table(evaluations: Mapping[str, Evaluation]) -> Table:
-    """One column an evaluation; mean and standard deviation over its episodes or lives."""
+def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
+    """One column an evaluation.
+
+    The score is the mean and standard deviation of the repeats' means; returns are the mean and
+    standard deviation over all games or lives.
+    """
     first = next(iter(evaluations.values()))
-    title = f"{first.env} · {first.protocol} · {first.action_mode} actions"
-    table = Table("", title=title)
+    table = Table("", title=f"{title}: {first.env}, {first.protocol}")
     for name in evaluations:
         table.add_column(name, justify="right")
+    unit = "lives" if first.score == "life" else "full games"
     rows = {
+        f"score ({unit}, {first.repeats} repeats)": lambda s: _spread(
+            s["score_mean"], s["score_std"]
+        ),
         "full-game return": lambda s: _spread(s["full_game_mean"], s["full_game_std"]),
         "per-life return": lambda s: _spread(s["life_mean"], s["life_std"]),
         "games, lives": lambda s: f"{s['episodes']:,}, {s['lives']:,}",
@@ -28,6 +36,33 @@ def evaluation_table(evaluations: Mapping[str, Evaluation]) -> Table:
     }
     for name, cell in rows.items():
         table.add_row(name, *(cell(evaluation.summary()) for evaluation in evaluations.values()))
+    return table
+
+
+def comparison_table(evaluation: Evaluation) -> Table | None:
+    """An agent's score beside published ones of its game; None where there are none."""
+    published = {
+        (steps, core): score
+        for (game, steps, core), score in recurrent_fwp().items()
+        if game == evaluation.env
+    }
+    reference = random_and_human().get(evaluation.env)
+    if reference is None:
+        return None
+    score, std = (evaluation.summary()[f"score_{which}"] for which in ("mean", "std"))
+    table = Table("", title=f"{evaluation.env}: human-normalised is 0 for random play, 1 for human")
+    for column in ("score", "human-normalised"):
+        table.add_column(column, justify="right")
+    unit = "a life" if evaluation.score == "life" else "a full game"
+    rows = {f"this agent ({evaluation.core}, {unit})": (score, std)}
+    rows |= {
+        f"{core}, {steps // 10**6} M agent steps (Irie et al. 2021, a life)": (one.mean, one.std)
+        for (steps, core), one in published.items()
+    }
+    for name, (mean, spread) in rows.items():
+        table.add_row(name, _spread(mean, spread), f"{reference.normalised(mean):.3f}")
+    table.add_row("random play, a full game", f"{reference.random:,.1f}", "0")
+    table.add_row("human, a full game", f"{reference.human:,.1f}", "1")
     return table
 
 

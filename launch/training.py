@@ -104,10 +104,12 @@ def train(
     display: Display,
     save: Callable[[], None],
     stop: StopRequests,
+    test: Callable[[int, Callable[[], None]], None] = lambda step, check: None,
 ) -> None:
     """Takes `training`'s rows to the end of the run, saving now and then, and at last.
 
-    Raises `Interrupted` after saving where SIGINT or SIGTERM came.
+    `test` is called between updates with the agent steps so far and with what raises where the run
+    is to stop. Raises `Interrupted` after saving where SIGINT or SIGTERM came.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
     with stop:
@@ -118,6 +120,8 @@ def train(
                         display.update(training.steps, training.metrics.log(row))
                     if training.finished:
                         break
+                    with training.stages("test"):
+                        test(training.steps, stop.check)
                     if time.monotonic() - last_save > patience:
                         with training.stages("save"):
                             save()

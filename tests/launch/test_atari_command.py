@@ -14,6 +14,7 @@ import torch
 from small_runs import logged
 
 from launch.checkpoints import load
+from launch.evaluation_file import evaluations_in
 from launch.log_table import read_logs
 
 ROOT = Path(__file__).parents[2]
@@ -94,25 +95,38 @@ def test_the_learning_rate_falls_linearly_to_zero(qbert):
 
 
 def test_evaluate_plays_films_and_keeps_every_episode(qbert):
-    options = ["--episodes", 3, "--action-mode", "sampled", "--clip-seconds", 2]
-    done = run("evaluate.py", qbert, *options, "--num-threads", 1)
+    games = ["--episodes", 2, "--repeats", 2, "--max-frames", 400, "--action-mode", "both"]
+    done = run("evaluate.py", qbert, *games, "--clip-seconds", 2, "--num-threads", 1)
     assert done.returncode == 0, done.stderr
-    assert "full-game return" in done.stdout and "200 agent steps" in done.stdout
-    (path,) = (qbert / "evaluations").glob("*.json")
-    kept = json.loads(path.read_text())
-    assert len(kept["episodes"]) == kept["summary"]["episodes"] == 3
-    for episode in kept["episodes"]:
-        assert sum(episode["life_returns"]) == episode["episode_return"]
-        assert len(episode["life_returns"]) == 4  # Qbert gives four lives
+    for expected in (
+        "full-game return",
+        "200 agent steps",
+        "argmax",
+        "sampled",
+        "human-normalised",
+    ):
+        assert expected in done.stdout
+    assert "argmax: 4 of 4 games were cut after 400 emulator frames" in done.stdout
+    assert "rdn, 50 M agent steps (Irie et al. 2021, a life)" in done.stdout
+    kept = evaluations_in(qbert)
+    assert [one.action_mode for one in kept.values()] == ["argmax", "sampled"]
+    for path, evaluation in kept.items():
+        about = json.loads(path.read_text())
+        assert about["checkpoint"] == "step_000000000200.pt" and about["run"] == "qbert"
+        assert len(evaluation.episodes) == 4 and path.with_suffix(".csv").exists()
+        for game in evaluation.episodes:
+            assert sum(game.life_returns) == game.episode_return
+    assert len((qbert / "evaluations.csv").read_text().splitlines()) == 3
     (clip,) = (qbert / "clips").glob("*.mp4")
     assert clip.stat().st_size > 1000
 
 
-def test_evaluate_refuses_another_action_space(qbert):
-    done = run("evaluate.py", qbert, "--protocol", "machado")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: the checkpoint's policy has 6 actions")
-    assert "18" in done.stderr and done.stderr.count("\n") == 1
+def test_fewer_actions_than_a_protocol_offers_are_enough(qbert):
+    games = ["--episodes", 1, "--repeats", 1, "--max-frames", 100, "--no-clip"]
+    done = run("evaluate.py", qbert, *games, "--protocol", "machado")
+    assert done.returncode == 0, done.stderr
+    (evaluation,) = (e for e in evaluations_in(qbert).values() if e.protocol == "machado")
+    assert evaluation.rules["sticky"] == 0.25 and not evaluation.rules["full_action_set"]
 
 
 def test_the_same_seed_gives_the_same_logs_and_weights(qbert, tmp_path):

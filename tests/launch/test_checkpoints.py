@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from launch.checkpoints import CheckpointError, load, save
+from launch.checkpoints import CheckpointError, load, read, save
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,13 +118,26 @@ def test_foreign_files_say_what_they_are(tmp_path):
     torch.save({"weight": torch.zeros(2)}, weights)
     torch.save([1, 2], tmp_path / "list.pt")
     assert "not an archive" in refusal(text)
-    assert "not an archive" in refusal(legacy)
-    assert "numpy" in refusal(torchbeast)
+    assert "another program" in refusal(legacy)
+    assert "another program" in refusal(torchbeast)
     assert "another program" in refusal(weights)
     assert "another program" in refusal(tmp_path / "list.pt")
     assert "is a folder" in refusal(tmp_path)
     assert "no checkpoint at" in refusal(tmp_path / "nowhere" / "a.pt")
     assert "cannot read" in refusal(text / "a.pt")
+
+
+def test_other_programs_files_are_read_as_plain_values(tmp_path):
+    """TorchBeast keeps NumPy numbers among its statistics, and once wrote torch's older format."""
+    values = {"stats": {"returns": (np.float32(3), np.float64(0.5), np.int64(7))}, "w": None}
+    torch.save(values, tmp_path / "model.tar")
+    torch.save(values, tmp_path / "old.tar", _use_new_zipfile_serialization=False)
+    assert read(tmp_path / "model.tar") == read(tmp_path / "old.tar") == values
+    trap = tmp_path / "owned"
+    torch.save({"a": Hostile(trap)}, tmp_path / "o.tar", _use_new_zipfile_serialization=False)
+    with pytest.raises(CheckpointError, match="not a fastweights checkpoint"):
+        read(tmp_path / "o.tar")
+    assert not trap.exists()
 
 
 def test_another_version_is_named(tmp_path):
@@ -148,7 +161,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
 LIMITED = """
 import resource, sys, torch
 from pathlib import Path
-from launch.checkpoints import CheckpointError, save
+from launch.checkpoints import CheckpointError, load, read, save
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
     save({"weights": torch.zeros(100_000)}, Path(sys.argv[1]))

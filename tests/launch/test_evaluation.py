@@ -1,121 +1,253 @@
-"""Test episodes are counted without a bias toward short ones, and load again as stored."""
-
-from collections import Counter
+"""Test games on the real emulator: as a direct loop counts them, and the same however played."""
 
 import numpy as np
 import pytest
 import torch
+from ale_py import ALEInterface, roms
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium.vector import AutoresetMode
 
 import envs
 from agents.network import Network, NetworkConfig
 from envs.interface import TimeStep
-from launch import atari, evaluate
-from launch.evaluation import Evaluation, check_actions, film
-from launch.evaluation import evaluate as play_episodes
+from launch.evaluation import check_actions, film, play_games, rules_for_testing
+from launch.options import RunOptions
+from launch.play import GamePlan, play
+from launch.player import BLOCK
+
+SMALL = {"core_width": 16, "core_heads": 2, "core_layers": 1}
+QBERT = RunOptions(env="Qbert", core="rdn", stem="shallow", **SMALL)
+POLE = RunOptions(env="CartPole-v1", core="lstm", core_width=16)
 
 
-def network_for(environments, core="rdn", **options) -> Network:
-    config = NetworkConfig(
-        frame_shape=environments.frame_shape,
-        num_actions=environments.num_actions,
-        core=core,
-        core_options=tuple(options.items()),
+def network_for(options: RunOptions) -> Network:
+    torch.manual_seed(0)
+    environments = envs.make(options.env, 1, options=options.environment_options())
+    return Network(options.network(environments.frame_shape, environments.num_actions))
+
+
+@pytest.fixture(scope="module")
+def qbert() -> Network:
+    """Untrained, but no action wins by habit: what differs from the first picture decides."""
+    network = network_for(QBERT)
+    row = envs.make("Qbert", BLOCK, seed=100).reset()
+    parts = (row.frame, row.reward, row.is_first, np.zeros(BLOCK, np.int64))
+    with torch.no_grad():
+        output, _ = network(
+            *(torch.as_tensor(part)[None] for part in parts), network.initial_state(BLOCK)
+        )
+        network.policy.bias -= output.policy_logits[0].mean(0)
+    return network
+
+
+def direct_game(network: Network, seed: int) -> tuple[list[float], int, int]:
+    """One game of Qbert under full-game rules: returns of its lives, agent steps, frames."""
+    game = AtariVectorEnv(
+        "qbert",
+        1,
+        noop_max=30,
+        use_fire_reset=True,
+        repeat_action_probability=0.0,
+        life_loss_info=True,
+        reward_clipping=False,
+        max_num_frames_per_episode=2**31 - 1,
+        autoreset_mode=AutoresetMode.SAME_STEP,
     )
-    return Network(config)
+    frame, info = game.reset(seed=seed)
+    reward, first, steps, lives = np.zeros(1, np.float32), np.ones(1, bool), 0, [0.0]
+    state = network.initial_state(BLOCK)
+    while True:
+        rows = [np.repeat(part, BLOCK, 0)[None] for part in (frame, reward, first)]
+        last_action = torch.zeros(1, BLOCK, dtype=torch.int64)
+        with torch.no_grad():
+            output, state = network(*map(torch.as_tensor, rows), last_action, state)
+        frames, lives_left = info["episode_frame_number"][0], info["lives"][0]
+        action = output.policy_logits[0, :1].argmax(-1).numpy()
+        frame, reward, over, _, info = game.step(action)
+        reward, first, steps = reward.astype(np.float32), over, steps + 1
+        lives[-1] += float(reward[0])
+        if info["episode_frame_number"][0] < frames:
+            return lives, steps, int(info["frame_number"][0] - info["episode_frame_number"][0])
+        if info["lives"][0] < lives_left:
+            lives.append(0.0)
 
 
-def maze(num_envs: int, seed: int = 5):
-    return envs.make("TMaze", num_envs, seed=seed, options={"corridor": 3})
+def test_games_are_counted_as_a_direct_loop_counts_them(qbert):
+    evaluation = play(qbert, QBERT, 0, GamePlan(episodes=2, repeats=1, seed=100), "argmax")
+    game = evaluation.episodes[1]
+    lives, steps, frames = direct_game(qbert, seed=101)
+    assert list(game.life_returns) == lives and game.episode_return == sum(lives)
+    assert (game.agent_steps, game.emulator_frames, game.lives) == (steps, frames, 4)
+    assert sum(lives) > 0 and len(set(lives)) > 1  # there was something to count
 
 
-def play(network, environments, episodes, action_mode="argmax"):
-    return play_episodes(network, environments, episodes=episodes, action_mode=action_mode, seed=1)
+@pytest.mark.parametrize("mode", ["argmax", "sampled"])
+def test_games_do_not_depend_on_how_many_are_played_at_once(qbert, mode):
+    plan = {"episodes": 2, "repeats": 2, "seed": 7, "max_frames": 300}
+    together, apart = (
+        play(qbert, QBERT, 0, GamePlan(num_envs=num_envs, **plan), mode) for num_envs in (0, 3)
+    )
+    assert together == apart
+    assert [game.seed for game in together.episodes] == [7, 8, 9, 10]
+    assert [game.repeat for game in together.episodes] == [0, 0, 1, 1]
+    assert {(game.cut, game.agent_steps) for game in together.episodes} == {(True, 75)}
+    assert together.max_frames == 300 and together.summary()["cut_episodes"] == 4
 
 
-def test_each_environment_contributes_its_first_episodes():
-    episodes = play(network_for(maze(1)), maze(3), 8, "sampled")
-    assert Counter(episode.env for episode in episodes) == {0: 3, 1: 3, 2: 2}
-    assert [e.index for e in episodes if e.env == 2] == [0, 1]
+@pytest.mark.parametrize("options", [POLE, RunOptions(env="CartPole-v1", core="rdn", **SMALL)])
+def test_games_do_not_depend_on_which_others_are_over(options):
+    """Forty games in three blocks of rows, then two, then one, as they end."""
+    network, sizes = network_for(options), set()
+    network.register_forward_pre_hook(lambda _, inputs: sizes.add(inputs[0].shape[1]))
+    plans = [GamePlan(episodes=40, repeats=1, num_envs=num_envs) for num_envs in (0, 17, 7)]
+    evaluations = [play(network, options, 0, plan, "sampled") for plan in plans]
+    assert evaluations[0] == evaluations[1] == evaluations[2]
+    assert len({game.agent_steps for game in evaluations[0].episodes}) > 10
+    assert sizes == {BLOCK}  # the arithmetic of a row depends on how many there are
 
 
-@pytest.mark.parametrize("core", ["rdn", "lstm"])
-def test_episodes_do_not_depend_on_how_many_are_played_at_once(core):
-    """Argmax, so that only the environments' seeds and each stream's own memory decide."""
-    network = network_for(maze(1), core, width=8)
-    together = play(network, maze(4, seed=10), 8)
-    alone = [e for i in range(4) for e in play(network, maze(1, seed=10 + i), 2)]
-    assert [e._replace(env=0) for e in together] == alone
+def test_another_seed_plays_other_games():
+    network = network_for(POLE)
+    one, other = (
+        play(network, POLE, 0, GamePlan(episodes=2, repeats=1, seed=seed), "sampled").episodes
+        for seed in (1, 2)
+    )
+    assert one[1]._replace(episode=0) == other[0]  # game 1 of seed 1 has seed 2
+    assert one[0] != other[0]
 
 
-class ShortAndLong:
-    """Environment 0 loses after 2 steps, environment 1 wins after 20."""
+def test_sampled_actions_follow_the_policy():
+    """A policy of one half, one third and one sixth, whatever it sees."""
+    network = network_for(RunOptions(env="TMaze", core="feedforward"))
+    with torch.no_grad():
+        network.policy.weight.zero_()
+        network.policy.bias.copy_(torch.tensor([1 / 2, 1 / 3, 1 / 6]).log())
+    seen = []
 
-    name, num_envs, num_actions, frame_shape = "ShortAndLong", 2, 2, (1,)
+    class Listening(Scripted):
+        def step(self, action):
+            seen.extend(action.tolist())
+            return super().step(action)
+
+    play_games(network, Listening(lengths=[400] * 16), action_mode="sampled", seed=0)
+    share = np.bincount(seen, minlength=3) / len(seen)
+    assert share == pytest.approx([1 / 2, 1 / 3, 1 / 6], abs=0.02)
+
+
+class Scripted:
+    """Games of given lengths; each pays `rewards` and ends a life where one is paid."""
+
+    name, num_actions, frame_shape, frames_per_step = "Scripted", 3, (4,), 1
+
+    def __init__(self, lengths, rewards=()):
+        self.lengths, self.rewards = np.array(lengths), list(rewards)
+        self.num_envs = len(lengths)
 
     def reset(self) -> TimeStep:
-        self.age, self.index = np.zeros(2, int), np.zeros(2, int)
-        return self._row(np.ones(2, bool), ())
+        self.age, self.index = np.zeros(self.num_envs, int), np.zeros(self.num_envs, int)
+        self.lives = [[] for _ in self.lengths]
+        return self._row(np.zeros(self.num_envs), np.ones(self.num_envs, bool), (), ())
 
     def step(self, action: np.ndarray) -> TimeStep:
+        reward = np.array([dict(enumerate(self.rewards)).get(age, 0.0) for age in self.age])
         self.age += 1
-        over = self.age >= (2, 20)
-        ended = tuple(
-            envs.Episode(int(i), int(self.index[i]), float(i), (float(i),), int(self.age[i]), 0)
-            for i in np.flatnonzero(over)
-        )
+        over = self.age >= self.lengths
+        lives, games = [], []
+        for env in range(self.num_envs):
+            if self.age[env] <= len(self.rewards) or over[env]:
+                self.lives[env].append(float(reward[env]))
+                lives.append(envs.Life(env, float(reward[env]), 1, 1))
+            if over[env]:
+                returns, self.lives[env] = tuple(self.lives[env]), []
+                index, age = int(self.index[env]), int(self.age[env])
+                games.append(envs.Episode(env, index, sum(returns), returns, age, age))
         self.index += over
         self.age[over] = 0
-        return self._row(over, ended)
+        return self._row(reward, over, tuple(games), tuple(lives))
 
-    def _row(self, is_first: np.ndarray, episodes: tuple) -> TimeStep:
-        zeros = np.zeros((2, 1), np.float32)
-        return TimeStep(zeros, zeros[:, 0], is_first, episodes, ())
+    def _row(self, reward, is_first, games, lives) -> TimeStep:
+        zeros = np.zeros((self.num_envs, 4), np.float32)
+        return TimeStep(zeros, reward.astype(np.float32), is_first, games, lives)
 
 
 def test_long_games_count_as_much_as_short_ones():
-    episodes = play(network_for(ShortAndLong()), ShortAndLong(), 10)
-    assert sum(e.episode_return for e in episodes) / len(episodes) == 0.5
+    """Short games are over many times before a long one is; each environment's first counts."""
+    network = network_for(RunOptions(env="TMaze", core="feedforward"))
+    lengths = [2] * 5 + [50] * 5
+    played = play_games(network, Scripted(lengths), action_mode="argmax", seed=0)
+    assert [one.game.agent_steps for one in played] == lengths
+    assert {one.game.index for one in played} == {0}
 
 
-def test_episodes_survive_a_file(tmp_path):
-    episodes = play(network_for(maze(1)), maze(2), 4, "sampled")
-    evaluation = Evaluation(
-        env="TMaze",
-        protocol="full-game",
-        action_mode="sampled",
-        seed=1,
-        num_envs=2,
-        agent_steps=7,
-        episodes=episodes,
+def test_a_counter_that_begins_again_is_noticed_in_its_life():
+    network = network_for(RunOptions(env="TMaze", core="feedforward"))
+    script = Scripted([6, 6], rewards=[999_000.0, -999_900.0, -400_000.0])
+    play_it = {"action_mode": "argmax", "seed": 0}
+    played = play_games(network, script, score_modulus=1_000_000, **play_it)
+    assert [one.life_wraps for one in played] == [(0, 1, 0, 0)] * 2
+    unaware = play_games(network, script, **play_it)
+    assert [one.life_wraps for one in unaware] == [(0, 0, 0, 0)] * 2
+
+
+def test_up_n_down_begins_again_at_a_million():
+    """The real cartridge, its six decimal digits (RAM 0x80-0x82) set to just below the end."""
+    game = ALEInterface()
+    game.setInt("random_seed", 1)
+    game.loadROM(roms.get_rom_path("up_n_down"))
+    actions = game.getMinimalActionSet()
+    generator = np.random.default_rng(0)
+    for _ in range(60):
+        game.act(actions[0])
+    for cell in (0, 1, 2):
+        game.setRAM(cell, 0x99)
+    rewards = []
+    while not rewards or (min(rewards) > -500_000 and len(rewards) < 5_000):
+        rewards.append(game.act(actions[generator.integers(len(actions))]))
+    assert max(rewards) > 900_000  # what was written into the counter
+    assert 0 < rewards[-1] + 1_000_000 <= 10_000
+
+
+@pytest.mark.parametrize(
+    ("protocol", "sticky", "noops", "score", "cap"),
+    [
+        ("full-game", 0.0, 30, "game", None),
+        ("published", 0.0, 30, "life", None),
+        ("machado", 0.25, 0, "game", None),
+        ("noop30", 0.0, 30, "game", 108_000),
+        ("trained", 0.5, 30, "game", 108_000),
+    ],
+)
+def test_what_a_protocol_means_in_a_test(protocol, sticky, noops, score, cap):
+    """Only as it was trained does an agent meet its own stickiness; its eyes and hands it keeps."""
+    trained = RunOptions(env="Qbert", env_options=("sticky=0.5", "frame_stack=2"))
+    rules = rules_for_testing(trained, protocol).resolved("Qbert")
+    assert (rules.sticky, rules.noop_max, rules.score, rules.max_frames) == (
+        sticky,
+        noops,
+        score,
+        cap,
     )
-    evaluation.save(tmp_path / "e.json", run="somewhere")
-    assert Evaluation.load(tmp_path / "e.json") == evaluation
-    returns = [episode.episode_return for episode in episodes]
-    assert evaluation.summary()["full_game_mean"] == pytest.approx(np.mean(returns))
-    assert evaluation.summary()["full_game_std"] == pytest.approx(np.std(returns))
+    assert rules.frame_stack == 2 and not rules.full_action_set
+    assert rules_for_testing(trained, protocol, 400).resolved("Qbert").max_frames == 400
 
 
-def test_a_film_is_one_episode_long():
-    torch.manual_seed(0)
-    network = network_for(maze(1))
-    (episode,) = play(network, maze(1), 1)
-    visible = envs.make("TMaze", 1, seed=5, options={"corridor": 3}, render=True)
-    pictures = list(film(network, visible, action_mode="argmax", seed=1, max_steps=100))
-    assert len(pictures) == episode.agent_steps
-    visible.reset()
-    assert len(list(film(network, visible, action_mode="argmax", seed=1, max_steps=2))) == 3
+def test_a_film_is_the_first_game():
+    maze = RunOptions(env="TMaze", env_options=("corridor=3",), core="lstm", core_width=16)
+    network = network_for(maze)
+    games = play(network, maze, 0, GamePlan(episodes=8, repeats=1), "sampled").episodes
+    lengths = []
+    for game in games:
+        visible = envs.make("TMaze", 1, seed=game.seed, options={"corridor": 3}, render=True)
+        film_it = {"action_mode": "sampled", "seed": game.seed}
+        lengths.append(len(list(film(network, visible, max_steps=10_000, **film_it))))
+    assert lengths == [game.agent_steps for game in games] and len(set(lengths)) > 2
+    assert len(list(film(network, visible, max_steps=1, **film_it))) == 2
 
 
 def test_a_network_does_not_play_another_shape_of_frame():
-    catch = envs.make("Catch", 1)
-    network = network_for(maze(1))
     with pytest.raises(ValueError, match=r"frames of shape \(4,\).*\(50,\)"):
-        check_actions(network, catch)
-
-
-def test_any_gymnasium_environment_trains_and_is_evaluated(tmp_path, capsys):
-    fast = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--core-width", "16"]
-    where = ["--savedir", str(tmp_path), "--xpid", "pole"]
-    assert atari.main(["--env", "CartPole-v1", *fast, *where, "--total-steps", "400"]) == 0
-    assert evaluate.main([str(tmp_path / "pole"), "--episodes", "3", "--num-threads", "1"]) == 0
-    assert "full-game return" in capsys.readouterr().out
+        config = NetworkConfig(frame_shape=(4,), num_actions=3, core="feedforward")
+        check_actions(Network(config), envs.make("Catch", 1))
+    with pytest.raises(ValueError, match="7 actions and Catch offers 3"):
+        config = NetworkConfig(frame_shape=(50,), num_actions=7, core="feedforward")
+        check_actions(Network(config), envs.make("Catch", 1))

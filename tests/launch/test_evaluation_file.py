@@ -21,6 +21,7 @@ def evaluation(*games: PlayedGame, **changes) -> Evaluation:
     given = {
         "env": "UpNDown",
         "protocol": "full-game",
+        "rules": {"sticky": 0.0},
         "score": "game",
         "max_frames": None,
         "action_mode": "argmax",

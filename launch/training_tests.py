@@ -1,0 +1,84 @@
+"""Test games of an agent in training: before, every so often, and after.
+
+The games are those of `evaluate.py --protocol trained --action-mode sampled`, with seeds that no
+training environment has. They are played between two updates with the weights as they are, on
+environments and random numbers of their own: training computes the same bits with them as without,
+and takes as much longer as the games do.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from agents.network import Network
+from launch.evaluation_file import Evaluation
+from launch.options import RunOptions
+from launch.play import GamePlan, Report, keep, play
+from launch.player import ActionMode
+
+# Sampled actions: an agent a few minutes old is undecided, and argmax makes it freeze.
+ACTION_MODE: ActionMode = "sampled"
+
+
+def plan_for(options: RunOptions) -> GamePlan:
+    """The test games of a run."""
+    return GamePlan(episodes=options.evaluate_episodes, repeats=1, protocol="trained")
+
+
+def play_and_keep(
+    network: Network,
+    options: RunOptions,
+    step: int,
+    run: Path,
+    device: torch.device,
+    report: Report = lambda finished, longest: None,
+) -> Evaluation:
+    """Plays a run's test games with `network` after `step` agent steps and files them."""
+    plan = plan_for(options)
+    evaluation = play(network, options, step, plan, ACTION_MODE, device=device, report=report)
+    keep(evaluation, run, options)
+    return evaluation
+
+
+class PeriodicTest:
+    """Plays a run's test games each time that training has passed another `evaluate_every` steps.
+
+    `step`: agent steps already trained for. `say` is given a line on each result.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        options: RunOptions,
+        step: int,
+        run: Path,
+        device: torch.device,
+        say: Callable[[str], None],
+    ):
+        self._network, self._options, self._run = network, options, run
+        self._device, self._say = device, say
+        self._periods = self._passed(step)
+
+    def __call__(self, step: int, check: Callable[[], None]) -> None:
+        """Plays if it is time; `check` may raise now and then, and the games leave no trace."""
+        if self._passed(step) == self._periods:
+            return
+        evaluation = play_and_keep(
+            self._network,
+            self._options,
+            step,
+            self._run,
+            self._device,
+            lambda finished, longest: check(),
+        )
+        self._periods = self._passed(step)
+        summary = evaluation.summary()
+        self._say(
+            f"test at {step:,} agent steps: {summary['full_game_mean']:,.1f} ± "
+            f"{summary['full_game_std']:,.1f} over {summary['episodes']} full games"
+        )
+
+    def _passed(self, step: int) -> int:
+        every = self._options.evaluate_every
+        return step // every if every else 0

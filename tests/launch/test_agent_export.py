@@ -1,0 +1,74 @@
+"""An exported agent plays as the checkpoint did, says what it is, and is refused where damaged."""
+
+import json
+
+import pytest
+import torch
+
+from launch import atari, evaluate
+from launch.checkpoints import CheckpointError
+from launch.evaluation_file import evaluations_in
+from launch.saved_agent import open_agent
+
+FEW = ["--episodes", "3", "--repeats", "2", "--no-clip", "--action-mode", "sampled"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    fast = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--core-width", "16"]
+    where = ["--savedir", str(folder), "--xpid", "pole", "--total-steps", "400"]
+    assert atari.main(["--env", "CartPole-v1", *fast, *where]) == 0
+    assert evaluate.main([str(folder / "pole"), *FEW]) == 0
+    return folder / "pole"
+
+
+@pytest.fixture
+def exported(trained, tmp_path):
+    assert evaluate.main([str(trained), "--export", str(tmp_path / "agent")]) == 0
+    return tmp_path / "agent"
+
+
+def test_an_exported_agent_plays_the_same_games(trained, exported):
+    assert evaluate.main([str(exported), *FEW]) == 0
+    assert list(evaluations_in(exported).values()) == list(evaluations_in(trained).values())
+    ours, theirs = open_agent(trained), open_agent(exported)
+    assert (theirs.step, theirs.options) == (ours.step, ours.options)
+    for name, weight in ours.network.state_dict().items():
+        assert torch.equal(weight, theirs.network.state_dict()[name]), name
+
+
+def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
+    card = (exported / "README.md").read_text()
+    (evaluation,) = evaluations_in(trained).values()
+    score = f"{evaluation.summary()['score_mean']:,.1f} ± {evaluation.summary()['score_std']:,.1f}"
+    for expected in ("rdn on CartPole-v1", "agent steps of training", f"2 x 3 | {score}"):
+        assert expected in card
+
+
+def damage(path, change) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("model.safetensors", lambda path: path.write_bytes(path.read_bytes()[:1000])),
+        ("model.safetensors", lambda path: path.write_bytes(b"\xff" * 64)),
+        ("model.safetensors", lambda path: path.write_bytes(b"")),
+        ("config.json", lambda path: path.write_text("{")),
+        ("config.json", lambda path: path.write_text("[]")),
+        ("config.json", lambda path: path.unlink()),
+        ("config.json", lambda path: damage(path, lambda c: c.update(version=9))),
+        ("config.json", lambda path: damage(path, lambda c: c["flags"].update(core="vgg"))),
+        ("config.json", lambda path: damage(path, lambda c: c["network"].update(num_actions=5))),
+        ("config.json", lambda path: damage(path, lambda c: c.update(flags=None))),
+        ("config.json", lambda path: damage(path, lambda c: c.update(step="many"))),
+    ],
+)
+def test_a_damaged_export_is_refused(name, spoil, exported):
+    spoil(exported / name)
+    with pytest.raises(CheckpointError, match="agent"):
+        open_agent(exported)

@@ -1,0 +1,80 @@
+"""Test games during training: at their time, kept, and without a trace in what is learned."""
+
+import csv
+import signal
+from dataclasses import replace
+
+import pytest
+import torch
+
+from agents.network import Network
+from launch import atari
+from launch.evaluation_file import evaluations_in
+from launch.log_table import read_logs
+from launch.options import preset
+from launch.stopping import Interrupted
+from launch.training_tests import PeriodicTest
+
+FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
+CATCH = ["--env", "Catch", "--core-width", "16", *FAST, "--total-steps", "160"]
+WALL_CLOCK = ("_time", "agent_steps_per_second")
+
+
+def train(folder, xpid, *arguments) -> None:
+    where = ["--savedir", str(folder), "--xpid", xpid]
+    assert atari.main([*CATCH, *where, *arguments]) == 0
+
+
+def test_training_learns_the_same_bits_with_tests_as_without(tmp_path, capsys):
+    train(tmp_path, "without")
+    train(tmp_path, "with", "--evaluate-every", "50", "--evaluate-episodes", "3")
+    logs = [read_logs(tmp_path / name / "logs.csv") for name in ("without", "with")]
+    for column in set(logs[0]) - set(WALL_CLOCK):
+        if column.startswith("seconds_"):
+            continue
+        assert logs[0][column] == logs[1][column], column
+    weights = [
+        torch.load(tmp_path / name / "model.tar", weights_only=True)["model_state_dict"]
+        for name in ("without", "with")
+    ]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    # Updates end at 16, 32, ...; the last test is the closing show's.
+    kept = evaluations_in(tmp_path / "with").values()
+    assert [one.agent_steps for one in kept] == [0, 64, 112, 160]
+    assert {len(one.episodes) for one in kept} == {3}
+    assert [[game.seed for game in one.episodes] for one in kept] == [
+        [1_000_000, 1_000_001, 1_000_002]
+    ] * 4
+    rows = list(csv.DictReader((tmp_path / "with" / "evaluations.csv").open()))
+    assert [int(row["step"]) for row in rows] == [0, 64, 112, 160]
+    assert "test at 112 agent steps: " in capsys.readouterr().out
+    assert not (tmp_path / "without" / "evaluations.csv").exists()
+
+
+@pytest.fixture
+def periodic(tmp_path):
+    options = replace(preset("maze", "lstm"), evaluate_every=100, evaluate_episodes=2)
+    network = Network(options.network((4,), 3))
+    said: list[str] = []
+    test = PeriodicTest(network, options, 250, tmp_path, torch.device("cpu"), said.append)
+    return test, said, tmp_path
+
+
+def test_it_plays_once_a_period_from_where_a_run_goes_on(periodic):
+    test, said, _ = periodic
+    for step in (250, 299, 301, 350, 399, 640):
+        test(step, lambda: None)
+    assert [line.split()[2] for line in said] == ["301", "640"]
+
+
+def test_a_stop_ends_the_games_and_they_are_played_another_time(periodic):
+    test, said, folder = periodic
+
+    def stop():
+        raise Interrupted(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        test(300, stop)
+    assert not said and not list(folder.iterdir())
+    test(300, lambda: None)
+    assert len(said) == 1
