@@ -1,4 +1,4 @@
-"""Freed memory is kept, in large pages: a later update finds those of an earlier one still there."""
+"""Freed memory is kept, in large pages: later updates find those of earlier ones still there."""
 
 import platform
 import subprocess
