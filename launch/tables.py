@@ -50,7 +50,11 @@ def comparison_table(evaluation: Evaluation) -> Table | None:
     if reference is None:
         return None
     score, std = (evaluation.summary()[f"score_{which}"] for which in ("mean", "std"))
-    table = Table("", title=f"{evaluation.env}: human-normalised is 0 for random play, 1 for human")
+    table = Table(
+        "",
+        title=f"{evaluation.env}: human-normalised is 0 for random play, 1 for human",
+        caption="Random play and human are full games: a life's score compares with lives only.",
+    )
     for column in ("score", "human-normalised"):
         table.add_column(column, justify="right")
     unit = "a life" if evaluation.score == "life" else "a full game"
