@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from agents.stem import apply_over_time, build_stem
 from cores import build_core, unroll_truncated
-from kernels.recurrence import State
+from kernels.recurrence import State, forget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +64,32 @@ class Network(nn.Module):
 
         Frames are uint8 pictures or float vectors; rewards are unclipped.
         """
+        x = self._core_input(frame, reward, last_action)
+        y, state = unroll_truncated(self.core, x, state, is_first, self.config.bptt)
+        return NetworkOutput(self.policy(y), self.value(y).squeeze(-1)), state
+
+    def inspect(
+        self,
+        frame: Shaped[Tensor, "1 B *frame"],
+        reward: Float[Tensor, "1 B"],
+        is_first: Bool[Tensor, "1 B"],
+        last_action: Int[Tensor, "1 B"],
+        state: State,
+    ) -> list[dict[str, Tensor]]:
+        """The core's inside at one row, with `forward`'s arguments; see `Core.inspect`."""
+        (x,) = self._core_input(frame, reward, last_action)
+        return self.core.inspect(x, forget(state, is_first[0]))
+
+    def _core_input(
+        self,
+        frame: Shaped[Tensor, "T B *frame"],
+        reward: Float[Tensor, "T B"],
+        last_action: Int[Tensor, "T B"],
+    ) -> Float[Tensor, "T B D"]:
         parts = [apply_over_time(self.stem, frame), reward.clamp(-1, 1).unsqueeze(-1)]
         if self.config.feed_last_action:
             parts.append(F.one_hot(last_action, self.config.num_actions))
-        x = torch.cat([part.to(parts[0].dtype) for part in parts], -1)
-        y, state = unroll_truncated(self.core, x, state, is_first, self.config.bptt)
-        return NetworkOutput(self.policy(y), self.value(y).squeeze(-1)), state
+        return torch.cat([part.to(parts[0].dtype) for part in parts], -1)
 
 
 def count_parameters(module: nn.Module) -> int:

@@ -30,6 +30,16 @@ class Core(nn.Module, abc.ABC):
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B E"], State]:
         """One time step."""
 
+    def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
+        """The inside of one step, for people to look at: named tensors [B, ...], a dict a layer.
+
+        The state's tensors are those after the step; without memory there is no layer. A core
+        that reads and writes with more than its state (keys, gates) adds it under the names that
+        `docs/notation.md` lists.
+        """
+        _, after = self.step(x, state)
+        return [after._asdict()] if after else []
+
     @abc.abstractmethod
     def unroll(
         self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]

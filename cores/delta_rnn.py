@@ -14,6 +14,10 @@ class DeltaRNN(FastWeightCore):
     equation = "y_t = W_t^T q_t + R_t^T softmax(y_(t-1));  W_t, R_t by delta rules"
     source = "Irie et al. 2021, eq. 12"
     operation, law = staticmethod(delta_rnn), staticmethod(step)
+    vectors = (
+        *("query", "key", "value", "strength"),
+        *("recurrent_key", "recurrent_value", "recurrent_strength", "recurrent_query"),
+    )
 
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
@@ -33,3 +37,6 @@ class DeltaRNN(FastWeightCore):
         phi = self.feature_map
         written = (phi(q), phi(k), v, beta.sigmoid())
         return *written, phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()
+
+    def programmed(self, x: Float[Tensor, "B D"], state: DeltaRNNState) -> tuple[Tensor, ...]:
+        return *self.program(x), state.output.softmax(-1)

@@ -39,6 +39,7 @@ class FastWeightCore(Core):
 
     operation: Callable[..., tuple[Tensor, Any]]  # the recurrence, unrolled
     law: Callable[..., tuple[Tensor, Any]]  # one step of it
+    vectors: tuple[str, ...]  # what `programmed` returns, by the names that `inspect` gives
 
     def __init__(self, width: int, heads: int, feature_map_name: str):
         super().__init__()
@@ -53,6 +54,10 @@ class FastWeightCore(Core):
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
         """The recurrence's inputs, each [..., H, size] or [..., H]."""
 
+    def programmed(self, x: Float[Tensor, "B D"], state: State) -> tuple[Tensor, ...]:
+        """What the recurrence reads and writes with at this step, feature maps applied."""
+        return self.program(x)
+
     def constants(self) -> dict[str, Any]:
         """The recurrence's other arguments, the same at every step."""
         return {}
@@ -66,6 +71,10 @@ class FastWeightCore(Core):
     ) -> tuple[Float[Tensor, "T B D"], State]:
         y, state = type(self).operation(*self.program(x), is_first, state, **self.constants())
         return y.flatten(-2), state
+
+    def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
+        (after,) = super().inspect(x, state)
+        return [dict(zip(self.vectors, self.programmed(x, state), strict=True)) | after]
 
     def zeros(self, *shape: int) -> Tensor:
         """A zero tensor of the parameters' dtype and device."""

@@ -14,6 +14,7 @@ class LinearTransformer(FastWeightCore):
     equation = "W_t = W_(t-1) + k_t v_t^T;  y_t = W_t^T q_t"
     source = "Katharopoulos et al. 2020; Irie et al. 2021, eqs. 5-7"
     operation, law = staticmethod(linear_attention), staticmethod(step)
+    vectors = ("query", "key", "value")
 
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from cores.core import Core
 from kernels.lstm import LSTMState, lstm
+from kernels.lstm.reference import gates
 from kernels.lstm.reference import step as lstm_step
 
 
@@ -45,6 +46,12 @@ class LSTM(Core):
         self, x: Float[Tensor, "T B D"], state: LSTMState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], LSTMState]:
         return lstm(self._from_input(x), is_first, state, self.cell.weight_hh)
+
+    def inspect(self, x: Float[Tensor, "B D"], state: LSTMState) -> list[dict[str, Tensor]]:
+        (after,) = super().inspect(x, state)
+        names = ("input_gate", "forget_gate", "candidate", "output_gate")
+        values = gates(self._from_input(x), state, self.cell.weight_hh)
+        return [dict(zip(names, values, strict=True)) | after]
 
     def _from_input(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch gates"]:
         return F.linear(x, self.cell.weight_ih, self.cell.bias_ih + self.cell.bias_hh)

@@ -12,7 +12,7 @@ from kernels.recurrent_delta_rule import (
     RecurrentWeights,
     recurrent_delta_rule,
 )
-from kernels.recurrent_delta_rule.reference import step
+from kernels.recurrent_delta_rule.reference import program, step
 
 
 class RecurrentDeltaNet(FastWeightCore):
@@ -21,6 +21,7 @@ class RecurrentDeltaNet(FastWeightCore):
     equation = "q, k, v, beta = W x_t + R tanh(y_(t-1));  W_t and y_t as in delta_net"
     source = "Irie et al. 2021, eqs. 15-18"
     operation, law = staticmethod(recurrent_delta_rule), staticmethod(step)
+    vectors = ("query", "key", "value", "strength")
 
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
@@ -39,6 +40,11 @@ class RecurrentDeltaNet(FastWeightCore):
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
         return self.slow_net(x)
+
+    def programmed(
+        self, x: Float[Tensor, "B D"], state: RecurrentDeltaRuleState
+    ) -> tuple[Tensor, ...]:
+        return program(*self.program(x), state, **self.constants())
 
     def constants(self) -> dict[str, Any]:
         recurrent = RecurrentWeights(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cores.fast_weight_core import FastWeightCore
 from kernels.self_referential import SelfReferentialState, self_referential
-from kernels.self_referential.reference import step
+from kernels.self_referential.reference import program, step
 
 
 class SelfReferential(FastWeightCore):
@@ -21,6 +21,7 @@ class SelfReferential(FastWeightCore):
     equation = "y, q, k, b = W_(t-1)^T x;  W_t = W_(t-1) + phi(k) (sigmoid(b) W^T(phi(q)-phi(k)))^T"
     source = "Irie et al. 2022; 2023, section 3"
     operation, law = staticmethod(self_referential), staticmethod(step)
+    vectors = ("answer", "query", "key", "strength")
 
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
@@ -33,6 +34,11 @@ class SelfReferential(FastWeightCore):
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
         return (x.unflatten(-1, (self.heads, self.head_size)).softmax(-1),)
+
+    def programmed(
+        self, x: Float[Tensor, "B D"], state: SelfReferentialState
+    ) -> tuple[Tensor, ...]:
+        return program(*self.program(x), state, **self.constants())
 
     def constants(self) -> dict[str, Any]:
         return {"initial_weights": self.initial_weights, "feature_map": self.feature_map_name}

@@ -54,6 +54,9 @@ class Block(Core):
         y, state = self.memory.step(self.memory_norm(x), state)
         return self._add(x, y), state
 
+    def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
+        return self.memory.inspect(self.memory_norm(x), state)
+
     def unroll(
         self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B D"], State]:
@@ -95,6 +98,16 @@ class Stack(Core):
             return block.unroll(y, block_state, is_first)
 
         return self._through(x, state, unroll)
+
+    def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
+        layers = []
+
+        def look(block: Block, y: Tensor, block_state: State) -> tuple[Tensor, State]:
+            layers.extend(block.inspect(y, block_state))
+            return block.step(y, block_state)
+
+        self._through(x, state, look)
+        return layers
 
     def _through(
         self, x: Tensor, state: tuple, apply: Callable[..., tuple[Tensor, State]]

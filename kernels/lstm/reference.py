@@ -26,11 +26,18 @@ def step(
     z: Float[Tensor, "B D4"], state: LSTMState, hidden_weights: Float[Tensor, "D4 D"]
 ) -> tuple[Float[Tensor, "B D"], LSTMState]:
     """One step; z is the input's contribution to the four gates, biases included."""
-    gates = z + F.linear(state.hidden, hidden_weights)
-    i, f, g, o = gates.chunk(4, -1)
-    cell = f.sigmoid() * state.cell + i.sigmoid() * g.tanh()
-    hidden = o.sigmoid() * cell.tanh()
+    i, f, g, o = gates(z, state, hidden_weights)
+    cell = f * state.cell + i * g
+    hidden = o * cell.tanh()
     return hidden, LSTMState(hidden, cell)
+
+
+def gates(
+    z: Float[Tensor, "B D4"], state: LSTMState, hidden_weights: Float[Tensor, "D4 D"]
+) -> tuple[Tensor, ...]:
+    """sigmoid(i), sigmoid(f), tanh(g) and sigmoid(o), each [B, D]."""
+    i, f, g, o = (z + F.linear(state.hidden, hidden_weights)).chunk(4, -1)
+    return i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
 
 
 def unroll(

@@ -46,14 +46,28 @@ def step(
     feature_map: str = "softmax",
 ) -> tuple[Float[Tensor, "B H V"], RecurrentDeltaRuleState]:
     """One step; q, k, v and beta are the x-parts, before feature map and sigmoid."""
+    query, key, value, strength = program(q, k, v, beta, state, recurrent, feature_map)
+    weights = delta_write(state.fast_weights, key, value, strength)
+    y = read(weights, query)
+    return y, RecurrentDeltaRuleState(weights, y)
+
+
+def program(
+    q: Float[Tensor, "B H K"],
+    k: Float[Tensor, "B H K"],
+    v: Float[Tensor, "B H V"],
+    beta: Float[Tensor, "B H"],
+    state: RecurrentDeltaRuleState,
+    recurrent: RecurrentWeights,
+    feature_map: str = "softmax",
+) -> tuple[Tensor, ...]:
+    """q_t, k_t, v_t and beta_t, from their x-parts and the last output."""
     h, phi = state.output.tanh(), look_up(feature_map)
     query = phi(q + _per_head(h, recurrent.query))
     key = phi(k + _per_head(h, recurrent.key))
     value = v + _per_head(h, recurrent.value)
     strength = (beta + (h * recurrent.strength).sum(-1)).sigmoid()
-    weights = delta_write(state.fast_weights, key, value, strength)
-    y = read(weights, query)
-    return y, RecurrentDeltaRuleState(weights, y)
+    return query, key, value, strength
 
 
 def _per_head(h: Float[Tensor, "B H V"], matrix: Float[Tensor, "H V K"]) -> Float[Tensor, "B H K"]:

@@ -33,15 +33,26 @@ def step(
     feature_map: str = "softmax",
 ) -> tuple[Float[Tensor, "B H D"], SelfReferentialState]:
     """One step: read, then write."""
-    size, phi = x.shape[-1], look_up(feature_map)
-    blocks = [size, size, size, 4]
-    weights = initial_weights + state.shift
-    y, query, key, strengths = read(weights, x).split(blocks, -1)
-    query, key = phi(query), phi(key)
-    strength = _per_column(strengths.sigmoid(), blocks)
+    y, query, key, strengths = program(x, state, initial_weights, feature_map)
     # W^T q - W^T k in one product: only the difference of query and key enters.
-    change = strength * read(weights, query - key)
+    change = _per_column(strengths, _blocks(x)) * read(initial_weights + state.shift, query - key)
     return y, SelfReferentialState(add_outer(state.shift, key, change))
+
+
+def program(
+    x: Float[Tensor, "B H D"],
+    state: SelfReferentialState,
+    initial_weights: Float[Tensor, "H D 3*D+4"],
+    feature_map: str = "softmax",
+) -> tuple[Tensor, ...]:
+    """What the matrix answers to x: y_t, phi(q_t), phi(k_t) and the strengths sigmoid(b_t)."""
+    phi = look_up(feature_map)
+    y, query, key, strengths = read(initial_weights + state.shift, x).split(_blocks(x), -1)
+    return y, phi(query), phi(key), strengths.sigmoid()
+
+
+def _blocks(x: Float[Tensor, "B H D"]) -> list[int]:
+    return [x.shape[-1]] * 3 + [4]
 
 
 def _per_column(strengths: Float[Tensor, "B H 4"], blocks: list[int]) -> Tensor:

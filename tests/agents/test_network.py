@@ -5,6 +5,7 @@ import torch
 
 from agents.network import Network, NetworkConfig, count_parameters
 from cores import CORES
+from kernels.recurrence import map_state
 
 T, B, ACTIONS = 4, 3, 5
 
@@ -130,3 +131,13 @@ def test_pictures_need_a_stem_for_pictures():
 def test_an_unknown_core_is_named():
     with pytest.raises(ValueError, match="unknown core 'gru'"):
         Network(NetworkConfig(frame_shape=(4,), num_actions=2, core="gru"))
+
+
+def test_inspect_forgets_before_it_shows(rows):
+    net = build()
+    rows = {name: tensor[:1] for name, tensor in rows.items()}
+    fresh = net.inspect(**rows, state=net.initial_state(B))
+    spoilt = map_state(lambda tensor: tensor + torch.nan, net.initial_state(B))
+    rows["is_first"] = torch.ones(1, B, dtype=torch.bool)
+    for shown, expected in zip(net.inspect(**rows, state=spoilt), fresh, strict=True):
+        assert same(shown.values(), expected.values())
