@@ -1,0 +1,172 @@
+"""`python launch/watch.py RUN`: a film of one episode, with the memory at work."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+import gymnasium
+import numpy as np
+import torch
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from agents.actor import Actor
+from envs.interface import Environments
+from envs.protocols import protocol_named
+from launch.devices import choose_device, use_threads
+from launch.evaluation import check_actions, make_environments
+from launch.failures import UserError, one_line_errors, user_input
+from launch.films.moments import Moment, moments
+from launch.films.screen import Screen
+from launch.films.window import Window
+from launch.pictures import write_clip
+from launch.saved_agent import SavedAgent, open_agent
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """Film one episode: the game, what the network sees and decides, and its memory.
+
+    Writes an MP4 into RUN/clips, or opens a window with --live.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """A run folder (its newest checkpoint) or one checkpoint file."""
+    out: Path | None = None
+    """The film's file, .mp4 or .gif (default: RUN/clips/step_..._memory.mp4)."""
+    live: bool = False
+    """Show it in a window instead, at the game's own speed."""
+    frames: int | None = None
+    """Stop after so many pictures, one an agent step (default: the whole episode)."""
+    seconds: float | None = None
+    """Stop after so many seconds of film (default: the whole episode)."""
+    protocol: str | None = None
+    """full-game, published, machado or noop30 (default: the one it was trained under)."""
+    action_mode: Literal["argmax", "sampled"] = "argmax"
+    """argmax: the most probable action; sampled: drawn from the policy."""
+    seed: int = 1_000_000
+    """Of the environment and of sampled actions."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    num_threads: int = 0
+    """CPU threads; 0: all cores."""
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    options = tyro.cli(WatchOptions, args=arguments, prog="python launch/watch.py")
+    with user_input():
+        use_threads(options.num_threads)
+        check(options)
+        agent = open_agent(options.run, choose_device(options.device))
+        environments = _visible(agent, options)
+        check_actions(agent.network, environments)
+    for warning in agent.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    fps = _pictures_a_second(environments)
+    episode = _episode(agent, environments, options)
+    if (limit := _limit(options, fps)) is not None:
+        episode = islice(episode, limit)
+    pictures = _pictures(episode, _title(agent), environments, limit)
+    if options.live:
+        _show(pictures, _title(agent), fps)
+    else:
+        path = write_clip(pictures, _path(agent, options), fps)
+        Console().print(f"film: {path}", soft_wrap=True)
+    environments.close()
+    return 0
+
+
+def check(options: WatchOptions) -> None:
+    """Raises a one-line `ValueError` for what cannot work."""
+    if options.frames is not None and options.frames < 1:
+        raise ValueError(f"--frames must be at least 1, not {options.frames}")
+    if options.seconds is not None and options.seconds <= 0:
+        raise ValueError(f"--seconds must be above 0, not {options.seconds}")
+    if options.protocol is not None:
+        protocol_named(options.protocol)
+    if options.live and options.out is not None:
+        raise ValueError("--live shows a window and writes no --out: give one of the two")
+    if options.out is not None and not options.out.expanduser().parent.is_dir():
+        raise ValueError(f"--out {options.out}: no such folder; make it first")
+
+
+def _visible(agent: SavedAgent, options: WatchOptions) -> Environments:
+    try:
+        environments = make_environments(
+            agent.options, 1, options.seed, protocol=options.protocol, render=True
+        )
+        environments.reset()
+        environments.render()
+    except gymnasium.error.Error as error:
+        raise UserError(f"{agent.options.env} cannot be drawn: {error}") from error
+    return environments
+
+
+def _episode(
+    agent: SavedAgent, environments: Environments, options: WatchOptions
+) -> Iterator[Moment]:
+    device = choose_device(options.device)
+    actor = Actor(
+        agent.network,
+        environments,
+        device=device,
+        generator=torch.Generator(device).manual_seed(options.seed),
+        greedy=options.action_mode == "argmax",
+    )
+    return moments(actor)
+
+
+def _pictures(
+    episode: Iterator[Moment], title: str, environments: Environments, limit: int | None
+) -> Iterator[np.ndarray]:
+    """Every moment drawn, with progress on stderr."""
+    first = next(episode)
+    screen = Screen(first, title, environments.action_meanings)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
+        task = progress.add_task("filming", total=limit, rate="")
+        for moment in chain([first], episode):
+            yield screen.draw(moment)
+            speed = progress.tasks[0].speed or 0.0
+            progress.update(task, advance=1, rate=f"{moment.step + 1:,} at {speed:.0f}/s")
+
+
+def _show(pictures: Iterator[np.ndarray], title: str, fps: float) -> None:
+    with Window(title, fps) as window:
+        for picture in pictures:
+            window.show(picture)
+            if not window.is_open:
+                return
+
+
+def _limit(options: WatchOptions, fps: float) -> int | None:
+    """Pictures at most; None for the whole episode."""
+    asked = [options.frames, options.seconds and max(1, round(options.seconds * fps))]
+    return min((limit for limit in asked if limit is not None), default=None)
+
+
+def _pictures_a_second(environments: Environments) -> float:
+    return 60 / environments.frames_per_step if environments.frames_per_step > 1 else 8
+
+
+def _title(agent: SavedAgent) -> str:
+    options = agent.options
+    return f"{options.core} on {options.env}, seed {options.seed}, {agent.step:,} agent steps"
+
+
+def _path(agent: SavedAgent, options: WatchOptions) -> Path:
+    if options.out is not None:
+        return options.out.expanduser()
+    path = agent.run / "clips" / f"step_{agent.step:012d}_{options.action_mode}_memory.mp4"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

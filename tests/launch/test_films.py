@@ -1,0 +1,195 @@
+"""Films of real Atari games: what they show is what the agent saw, decided and remembered."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+import torch
+
+import envs
+from agents.actor import Actor
+from agents.network import Network, NetworkConfig
+from cores import CORES
+from launch import atari, watch
+from launch.films.drawing import LINES, diverging, enlarge, sequential
+from launch.films.memory import Change
+from launch.films.moments import Moment, moments
+from launch.films.screen import Screen
+from tests.launch.test_bad_input import error_of
+
+ROOT = Path(__file__).parents[2]
+TINY = {"layers": 2, "width": 16, "heads": 2, "feedforward": 16}
+FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
+SMALL = ["--core-width", "16", "--core-heads", "2", "--core-feedforward", "16"]
+
+
+def actor(core: str, env: str = "Pong", **options) -> Actor:
+    environments = envs.make(env, 1, seed=3, render=True, num_threads=1, **options)
+    config = NetworkConfig(
+        frame_shape=environments.frame_shape,
+        num_actions=environments.num_actions,
+        core=core,
+        core_options=tuple(item for item in TINY.items() if item[0] in CORES[core].options()),
+        stem="auto" if env == "TMaze" else "shallow",
+    )
+    return Actor(Network(config), environments, generator=torch.Generator().manual_seed(1))
+
+
+def few(core: str, count: int) -> list[Moment]:
+    return [moment for moment, _ in zip(moments(actor(core)), range(count), strict=False)]
+
+
+@pytest.mark.parametrize("core", ["rdn", "delta_rnn", "srwm", "lstm"])
+def test_the_memory_shown_is_the_actors(core):
+    playing = actor(core)
+    for moment, _ in zip(moments(playing), range(4), strict=False):
+        states = [playing.state] if core == "lstm" else playing.state
+        for layer, state in zip(moment.layers, states, strict=True):
+            for name, tensor in state._asdict().items():
+                np.testing.assert_allclose(layer[name], tensor[0].numpy(), atol=1e-5)
+
+
+def test_a_game_of_lives_is_marked_where_they_end():
+    """Breakout's five lives, against the same game played without a film."""
+    playing = actor("rdn", "Breakout")
+    shown = list(moments(playing))
+    again = actor("rdn", "Breakout")
+    again.network = playing.network
+    lost, firsts, rewards = [], [bool(again.row.is_first[0])], []
+    while not again.row.episodes:
+        again.step()
+        lost.append(bool(again.row.lives))
+        firsts.append(bool(again.row.is_first[0]))
+        rewards.append(float(again.row.reward[0]))
+    assert [m.life_lost for m in shown] == lost and sum(lost) == 5
+    assert [m.is_first for m in shown] == firsts[:-1] and sum(firsts[:-1]) == 5
+    assert [m.reward for m in shown] == rewards
+    assert [m.game_over for m in shown] == [False] * (len(lost) - 1) + [True]
+    assert [m.step for m in shown] == list(range(again.row.episodes[0].agent_steps))
+
+
+def test_change_is_measured_from_zero_after_a_reset():
+    shown = few("rdn", 3)
+    change = Change(0, "fast_weights")
+    steps = [change(moment) for moment in shown]
+    before, after = (moment.layers[0]["fast_weights"] for moment in shown[1:])
+    np.testing.assert_allclose(steps[2], np.linalg.norm(after - before, axis=(1, 2)), rtol=1e-6)
+    again = change(shown[2]._replace(is_first=True))
+    np.testing.assert_allclose(again, np.linalg.norm(after, axis=(1, 2)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_the_screen_shows_the_game_and_the_memory_of_every_core(core):
+    first, *more = few(core, 3)
+    screen = Screen(first, "title", envs.make("Pong", 1).action_meanings)
+    pictures = [screen.draw(moment) for moment in (first, *more)]
+    assert len({picture.shape for picture in pictures}) == 1
+    assert pictures[0].shape[0] % 2 == 0 and pictures[0].dtype == np.uint8
+    game = enlarge(more[-1].picture, 2)
+    assert contains(pictures[-1], game)
+    heads = [
+        diverging(layer[name][-1], np.abs(layer[name]).max())
+        for layer in first.layers
+        for name in layer.keys() & {"fast_weights", "recurrent_fast_weights", "shift"}
+    ]
+    assert bool(heads) == CORES[core].has_fast_weights
+    for head in heads:
+        assert any(contains(pictures[0], enlarge(head, zoom)) for zoom in range(6, 0, -1))
+
+
+def contains(picture: np.ndarray, part: np.ndarray) -> bool:
+    """Whether `part` is somewhere in `picture`, pixel by pixel."""
+    height, width = part.shape[:2]
+    first_line = np.lib.stride_tricks.sliding_window_view(picture, (1, width, 3))[:, :, 0, 0]
+    corners = np.argwhere((first_line[:, :, :8] == part[0, :8]).all((-1, -2)))
+    return any(np.array_equal(picture[y : y + height, x : x + width], part) for y, x in corners)
+
+
+def test_a_lost_life_and_a_reset_have_borders_of_their_own():
+    (moment,) = few("lstm", 1)
+    colours = []
+    for change in ({"life_lost": True}, {"is_first": True}, {"is_first": False}):
+        screen = Screen(moment, "", envs.make("Pong", 1).action_meanings)
+        colours.append(tuple(screen.draw(moment._replace(**change))[12, 12]))
+    assert colours == [tuple(LINES[1]), tuple(LINES[0]), (255, 255, 255)]
+
+
+def test_colour_scales_are_symmetric_and_bounded():
+    values = np.array([-2.0, -1.0, 0.0, 1.0, 2.0, np.nan])
+    colours = diverging(values, 1.0)
+    assert (colours[2] >= 253).all() and (colours[5] >= 253).all()
+    np.testing.assert_array_equal(colours[0], colours[1])
+    np.testing.assert_array_equal(colours[3], colours[4])
+    assert colours[1, 2] > colours[1, 0] and colours[3, 0] > colours[3, 2]  # blue, orange
+    assert (sequential(np.zeros(1)) == 255).all() and (diverging(np.zeros(1), 0.0) >= 253).all()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A tiny agent on Pong, its run folder."""
+    folder = tmp_path_factory.mktemp("films")
+    where = ["--savedir", str(folder), "--xpid", "pong"]
+    recipe = ["--env", "Pong", "--stem", "shallow", "--total-steps", "64"]
+    assert atari.main([*recipe, *SMALL, *FAST, *where]) == 0
+    return folder / "pong"
+
+
+def test_a_film_has_a_picture_an_agent_step(trained, capsys):
+    assert watch.main([str(trained), "--frames", "9", "--num-threads", "1"]) == 0
+    (path,) = (trained / "clips").iterdir()
+    assert str(path) in capsys.readouterr().out.replace("\n", "")
+    film = imageio.imread(path)
+    assert film.shape[0] == 9 and film.shape[2] == 1280
+    assert imageio.immeta(path)["fps"] == 15
+
+
+def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
+    maze = ["--env", "TMaze", "--env-options", "corridor=3", "--core", "feedforward"]
+    where = ["--savedir", str(tmp_path), "--xpid", "maze"]
+    assert atari.main([*maze, *FAST, "--total-steps", "64", *where]) == 0
+    run, out = str(tmp_path / "maze"), tmp_path / "maze.mp4"
+    playing = actor("feedforward", "TMaze", options={"corridor": 3})
+    assert watch.main([run, "--out", str(out), "--num-threads", "1"]) == 0
+    assert 4 <= len(imageio.imread(out)) <= 13  # between the shortest and the longest game
+    assert len(list(moments(playing))) == playing.row.episodes[0].agent_steps
+    assert watch.main([run, "--out", str(out), "--seconds", "0.25", "--num-threads", "1"]) == 0
+    assert len(imageio.imread(out)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere"], "nowhere"),
+        (["{run}", "--frames", "0"], "--frames must be at least 1"),
+        (["{run}", "--seconds", "-1"], "--seconds must be above 0"),
+        (["{run}", "--protocol", "macho"], "known: full-game"),
+        (["{run}", "--protocol", "machado"], "offers 18"),
+        (["{run}", "--live", "--out", "film.mp4"], "give one of the two"),
+        (["{run}", "--out", "nowhere/film.mp4"], "no such folder"),
+    ],
+)
+def test_watch_refuses(arguments, says, trained, capsys):
+    arguments = [str(trained) if argument == "{run}" else argument for argument in arguments]
+    assert says in error_of(watch.main, arguments, capsys)
+
+
+def test_a_window_without_a_display_is_one_line():
+    """In a process of its own: a window's toolkit stays loaded."""
+    code = (
+        "from launch.failures import one_line_errors\n"
+        "from launch.films.window import Window\n"
+        "one_line_errors(Window)('title', 15)"
+    )
+    without = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=without | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: --live: no window can be opened here")
