@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from launch.atomic_files import replacing
+from launch.palette import BLUE, COLOURS, ORANGE
 
-# Okabe and Ito's colours, told apart by colour-blind readers too.
-_BLUE, _ORANGE, _REFERENCES = "#0072B2", "#D55E00", ("#009E73", "#CC79A7", "#56B4E9", "#000000")
+_REFERENCES = COLOURS[2:]
 _SHORTEST_GIF_FRAME = 20  # milliseconds; browsers slow shorter ones down to 100
 
 
@@ -39,8 +39,8 @@ def learning_curve(
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     _plot_games(axes, logs)
-    _plot_recent(axes, logs, "recent_full_game_return", _BLUE, "full game, mean of the last 100")
-    _plot_recent(axes, logs, "recent_life_return", _ORANGE, "one life, mean of the last 100")
+    _plot_recent(axes, logs, "recent_full_game_return", BLUE, "full game, mean of the last 100")
+    _plot_recent(axes, logs, "recent_life_return", ORANGE, "one life, mean of the last 100")
     for (name, value), colour in zip((references or {}).items(), itertools.cycle(_REFERENCES)):
         axes.axhline(
             value, color=colour, linestyle="--", linewidth=1.2, label=f"{name} ({value:,.1f})"
@@ -91,7 +91,7 @@ def _plot_games(axes: Any, logs: Mapping[str, list[Any]]) -> None:
         for value in values
     ]
     if games:
-        axes.plot(*zip(*games, strict=True), ".", color=_BLUE, alpha=0.25, label="one full game")
+        axes.plot(*zip(*games, strict=True), ".", color=BLUE, alpha=0.25, label="one full game")
 
 
 def _plot_recent(

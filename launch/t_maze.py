@@ -25,12 +25,11 @@ from rich.progress import Progress
 from cores import CORES
 from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
+from launch.palette import COLOURS
 from launch.run_folder import read_meta
 
 ROOT = Path(__file__).parent.parent
 FIXED_SIZE = ("rdn_large",)  # the maze's preset would make it the small one
-# Okabe and Ito's colours, told apart by colour-blind readers too.
-COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7")
 
 
 @one_line_errors

@@ -1,0 +1,79 @@
+"""`python launch/report.py RUN...`: what runs came to, as one HTML page and as Markdown."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from cores import core_kind
+from launch.atomic_files import write_bytes
+from launch.failures import one_line_errors, user_input
+from launch.reports.document import FIGURES, Figure, to_html, to_markdown
+from launch.reports.runs import grouped, open_runs
+from launch.reports.sections import build
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Report on runs: learning curves, test scores, comparisons, options, throughput.
+
+    Writes report.html (one file, opens anywhere) and the same as report.md with its figures.
+    Runs that differ in their seed only are shown as one curve with a band.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Run folders; those still training too."""
+    out: Path | None = None
+    """Folder to write into (default: RUN/report, or `report` beside several runs)."""
+    compare: tuple[str, ...] = ()
+    """Pairs of cores for relative improvements, such as rdn:lstm (default: the paper's six)."""
+    title: str = "Fast-weight agents"
+    """The report's title."""
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    options = tyro.cli(ReportOptions, args=arguments, prog="python launch/report.py")
+    with user_input():
+        pairs = [_pair(text) for text in options.compare]
+        if not options.runs:
+            raise ValueError("name at least one run folder, such as runs/latest")
+        runs = open_runs(options.runs)
+    for warning in (warning for run in runs for warning in run.warnings):
+        print(f"warning: {warning}", file=sys.stderr)
+    folder = _folder([run.path for run in runs], options.out)
+    blocks = build(grouped(runs), pairs, folder)
+    (folder / FIGURES).mkdir(parents=True, exist_ok=True)
+    for block in blocks:
+        if isinstance(block, Figure):
+            write_bytes(folder / FIGURES / f"{block.name}.svg", block.drawing)
+    write_bytes(folder / "report.md", to_markdown(options.title, blocks).encode())
+    write_bytes(folder / "report.html", to_html(options.title, blocks).encode())
+    for name in ("report.html", "report.md"):
+        Console().print(f"report: {folder / name}", soft_wrap=True)
+    return 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    one, colon, other = text.partition(":")
+    if not colon:
+        raise ValueError(f"--compare takes pairs of cores such as rdn:lstm, not {text!r}")
+    for core in (one, other):
+        core_kind(core)
+    return one, other
+
+
+def _folder(runs: Sequence[Path], out: Path | None) -> Path:
+    if out is not None:
+        return out.expanduser().resolve()
+    return Path(os.path.commonpath([path.parent for path in runs] if runs[1:] else runs)) / "report"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Reports on runs: what is in them, drawn and tabled, as one page and as Markdown."""

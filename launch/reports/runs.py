@@ -1,0 +1,159 @@
+"""What a report takes from a run folder, and which runs are seeds of one another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cores import CORES
+from envs.naming import resolve
+from envs.protocols import protocol_named
+from launch.evaluation_file import Evaluation
+from launch.failures import UserError
+from launch.log_table import read_logs
+from launch.options import CHANGEABLE_ON_RESUME, RunOptions
+from launch.run_folder import read_meta
+
+_IDENTIFY = ("env", "protocol", "core", "seed")
+_NOT_COMPUTED = ("seed", *CHANGEABLE_ON_RESUME)
+_CLIPS = (".mp4", ".gif")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder as it is now; a run that is still training included."""
+
+    path: Path
+    meta: dict[str, Any]
+    logs: dict[str, list[Any]]  # columns of equal length, at least one row
+    evaluations: dict[Path, Evaluation]
+    clips: tuple[Path, ...]
+    frames_per_step: int  # emulator frames an agent step
+    warnings: tuple[str, ...] = ()  # a line for each evaluation that could not be read
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return self.meta["args"]
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def core(self) -> str:
+        return self.options["core"]
+
+    @property
+    def game(self) -> str:
+        """Game and, where it is not the usual one, protocol."""
+        env, protocol = self.options["env"], self.options["protocol"]
+        return env if protocol == "full-game" else f"{env} ({protocol})"
+
+    @property
+    def seed(self) -> int:
+        return self.options["seed"]
+
+    @property
+    def agent_steps(self) -> int:
+        return self.logs["step"][-1]
+
+    def computed(self) -> dict[str, Any]:
+        """The options that decide what a seed computes."""
+        return {name: v for name, v in self.options.items() if name not in _NOT_COMPUTED}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in their seed only; `label` tells them from the report's other groups."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+    @property
+    def game(self) -> str:
+        return self.runs[0].game
+
+    @property
+    def core(self) -> str:
+        return self.runs[0].core
+
+
+def open_run(path: Path) -> Run:
+    """Reads a run folder; a half-written last row of its logs is left out.
+
+    Raises `UserError`, one line, where there is no run, another program's, or an empty one.
+    """
+    path = Path(path).expanduser().resolve()
+    meta = read_meta(path)
+    options = meta.get("args")
+    missing = [n for n in _IDENTIFY if not isinstance(options, dict) or n not in options]
+    if missing:
+        raise UserError(
+            f"{path} is a run of another program (no {missing[0]!r} among its options): "
+            "name run folders of launch/atari.py"
+        )
+    logs = read_logs(path)
+    if not logs.get("step"):
+        raise UserError(f"{path} has logged nothing yet: wait for its first update")
+    clips = (clip for clip in sorted((path / "clips").glob("*")) if clip.suffix in _CLIPS)
+    evaluations, warnings = _evaluations(path)
+    frames_per_step = _frames_per_step(options)
+    return Run(path, meta, logs, evaluations, tuple(clips), frames_per_step, warnings)
+
+
+def open_runs(paths: Sequence[Path]) -> list[Run]:
+    """Every run once, in the order given. Raises as `open_run` does."""
+    return [open_run(path) for path in dict.fromkeys(Path(p).expanduser().resolve() for p in paths)]
+
+
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """Runs by game and options, seeds together, cores in the order of `CORES`."""
+    members: dict[str, list[Run]] = {}
+    for run in runs:
+        members.setdefault(repr(sorted(run.computed().items())), []).append(run)
+    groups = sorted(members.values(), key=lambda group: (group[0].game, _rank(group[0].core)))
+    return [
+        Group(_label(group[0], [one[0] for one in groups]), tuple(sorted(group, key=_seed)))
+        for group in groups
+    ]
+
+
+def differing(runs: Sequence[Run]) -> list[str]:
+    """The options, seed left out, whose values are not the same in all `runs`."""
+    names = dict.fromkeys(name for run in runs for name in run.computed())
+    return [n for n in names if len({repr(run.options.get(n)) for run in runs}) > 1]
+
+
+def _evaluations(run: Path) -> tuple[dict[Path, Evaluation], tuple[str, ...]]:
+    """Those that can be read, and why the others cannot: a torn file does not spoil a report."""
+    found, warnings = {}, []
+    for path in sorted((run / "evaluations").glob("step_*.json")):
+        try:
+            found[path] = Evaluation.load(path)
+        except UserError as error:
+            warnings.append(f"left out: {error}")
+    return found, tuple(warnings)
+
+
+def _label(run: Run, firsts: list[Run]) -> str:
+    rivals = [one for one in firsts if (one.game, one.core) == (run.game, run.core)]
+    changes = [f"{name} {run.options.get(name)}" for name in differing(rivals)]
+    return ", ".join([run.core, *changes])
+
+
+def _rank(core: str) -> int:
+    return list(CORES).index(core) if core in CORES else len(CORES)
+
+
+def _seed(run: Run) -> int:
+    return run.seed
+
+
+def _frames_per_step(options: dict[str, Any]) -> int:
+    try:
+        if resolve(options["env"]).rom is None:
+            return 1
+    except ValueError:  # somebody's own environment, whose module is not here
+        return 1
+    changes = RunOptions(env_options=tuple(options.get("env_options", ()))).environment_options()
+    return protocol_named(options["protocol"]).override(changes).frame_skip

@@ -1,0 +1,152 @@
+"""Test scores of groups of seeds, what the paper has beside them, and how far two cores are apart.
+
+The relative improvement of a over b is 100 (a - b) / |b| percent, as in the bar charts of Irie et
+al. 2021, Figures 1-12.
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import NamedTuple
+
+from launch.evaluation_file import Evaluation
+from launch.published_scores import PublishedScore, random_and_human, recurrent_fwp
+from launch.reports.runs import Group
+from launch.score_statistics import STATISTICS, Estimate, estimate
+
+PAPER_STEPS = (50_000_000, 200_000_000)
+# Figures 1-2, 3-4, 5-6, 7-8, 9-10, 11-12.
+PAPER_PAIRS = (
+    ("rdn", "lt"),
+    ("rdn", "lstm"),
+    ("feedforward", "lstm"),
+    ("rdn", "delta_net"),
+    ("delta_rnn", "lstm"),
+    ("rdn", "delta_rnn"),
+)
+
+
+class Spread(NamedTuple):
+    """A mean and a population standard deviation over `over`: seeds, repeats or episodes."""
+
+    mean: float
+    std: float
+    over: str
+
+
+class Score(NamedTuple):
+    """The newest evaluations of a group's seeds under one protocol and action mode."""
+
+    group: Group
+    env: str
+    protocol: str
+    action_mode: str
+    evaluations: tuple[Evaluation, ...]  # one a seed
+
+    @property
+    def agent_steps(self) -> str:
+        """That the agents had been trained for."""
+        steps = sorted(one.agent_steps for one in self.evaluations)
+        return f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
+
+    def spread(self, what: str) -> Spread:
+        """`what`: full_game, life or score (whichever of the two the protocol counts)."""
+        means = self.means(what)
+        if len(means) > 1:
+            return Spread(fmean(means), pstdev(means), f"{len(means)} seeds")
+        (one,) = self.evaluations
+        name = {"score": "life" if one.score == "life" else "full_game"}.get(what, what)
+        summary = one.summary()
+        if one.repeats > 1:
+            return Spread(means[0], summary[f"{name}_std_of_means"], f"{one.repeats} repeats")
+        return Spread(means[0], summary[f"{name}_std"], "episodes")
+
+    def means(self, what: str) -> list[float]:
+        """One a seed."""
+        return [one.summary()[f"{what}_mean"] for one in self.evaluations]
+
+
+def scores(groups: Sequence[Group]) -> list[Score]:
+    """Every group's newest test scores, by protocol and action mode."""
+    result = []
+    for group in groups:
+        newest: dict[tuple[str, str, str], list[Evaluation]] = {}
+        for run in group.runs:
+            latest = {(e.env, e.protocol, e.action_mode): e for e in _by_steps(run.evaluations)}
+            for key, evaluation in latest.items():
+                newest.setdefault(key, []).append(evaluation)
+        result += [Score(group, *key, tuple(found)) for key, found in newest.items()]
+    return result
+
+
+def paper_score(env: str, core: str, steps: int) -> PublishedScore | None:
+    """The paper's, per life, or None where it has none."""
+    return recurrent_fwp().get((env, steps, core))
+
+
+def human_normalised(score: Score) -> float | None:
+    """Of the mean full-game return: 0 is random play, 1 the human; None for other games."""
+    reference = random_and_human().get(score.env)
+    return reference and reference.normalised(score.spread("full_game").mean)
+
+
+def relative_improvements(
+    scores_of_one: Mapping[str, float], of_other: Mapping[str, float]
+) -> dict[str, float]:
+    """Percent by game, for the games that both have and whose other score is not zero."""
+    return {
+        game: 100 * (one - of_other[game]) / abs(of_other[game])
+        for game, one in scores_of_one.items()
+        if of_other.get(game)
+    }
+
+
+def our_improvements(
+    found: Sequence[Score], one: str, other: str, protocol: str, action_mode: str
+) -> dict[str, float]:
+    """Percent by game, from the mean score over seeds of each core's first group."""
+
+    def of(core: str) -> dict[str, float]:
+        matching = [
+            score
+            for score in found
+            if (score.group.core, score.protocol, score.action_mode)
+            == (core, protocol, action_mode)
+        ]
+        return {score.env: score.spread("score").mean for score in reversed(matching)}
+
+    return relative_improvements(of(one), of(other))
+
+
+def paper_improvements(one: str, other: str, steps: int) -> dict[str, float]:
+    """Percent by game, from the paper's table at `steps` agent steps."""
+
+    def of(core: str) -> dict[str, float]:
+        return {
+            game: score.mean
+            for (game, at, name), score in recurrent_fwp().items()
+            if (at, name) == (steps, core)
+        }
+
+    return relative_improvements(of(one), of(other))
+
+
+def over_games(found: Sequence[Score]) -> dict[str, dict[str, Estimate]]:
+    """Statistics of human-normalised scores by group, protocol and mode, with 95 % intervals.
+
+    Only where there are two games or more.
+    """
+    by_kind: dict[str, dict[str, list[float]]] = {}
+    for score in found:
+        if reference := random_and_human().get(score.env):
+            kind = f"{score.group.label}, {score.protocol}, {score.action_mode}"
+            runs = [reference.normalised(mean) for mean in score.means("full_game")]
+            by_kind.setdefault(kind, {})[score.env] = runs
+    return {
+        kind: {name: estimate(of, games, resamples=10_000) for name, of in STATISTICS.items()}
+        for kind, games in by_kind.items()
+        if len(games) > 1
+    }
+
+
+def _by_steps(evaluations: Mapping[object, Evaluation]) -> list[Evaluation]:
+    return sorted(evaluations.values(), key=lambda one: one.agent_steps)

@@ -1,0 +1,298 @@
+"""Reports on real runs: every number on the page can be found in the run folders."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from launch import atari, report
+from launch.evaluation_file import Evaluation, PlayedGame
+from launch.log_table import LogTable
+from launch.reports.curves import Curve, band, hours
+from launch.reports.document import Links, Table, to_html, to_markdown
+from launch.reports.figures import line_styles
+from launch.reports.runs import Run, grouped, open_run, open_runs
+from launch.reports.scores import paper_improvements, relative_improvements
+from tests.launch.test_bad_input import error_of
+
+FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "8"]
+# Games of 16 agent steps, so that some are finished.
+GAME = ["--env", "Pong", "--env-options", "max_frames=64", "--stem", "shallow"]
+RUNS = {"rdn-1": ("rdn", 1), "rdn-2": ("rdn", 2), "lstm-1": ("lstm", 1)}
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+def evaluation(core: str, returns: list[float]) -> Evaluation:
+    games = [
+        PlayedGame(0, index, index, value, (value,), (0,), 1, 16, 64, False)
+        for index, value in enumerate(returns)
+    ]
+    about = {"env": "Pong", "protocol": "full-game", "score": "game", "max_frames": None}
+    played = {"action_mode": "argmax", "seed": 1, "repeats": 1, "agent_steps": 256}
+    return Evaluation(**about, **played, core=core, score_modulus=1_000_000, episodes=tuple(games))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """The folder of three short runs on Pong, with test scores of 2, 4 and 10."""
+    folder = tmp_path_factory.mktemp("runs")
+    small = {"rdn": ["--core-width", "16", "--core-heads", "2"], "lstm": ["--core-width", "16"]}
+    for (name, (core, seed)), score in zip(RUNS.items(), (2.0, 4.0, 10.0), strict=True):
+        recipe = ["--core", core, *small[core], "--seed", str(seed), "--total-steps", "256"]
+        where = ["--savedir", str(folder), "--xpid", name]
+        assert atari.main([*GAME, *recipe, *FAST, *where]) == 0
+        played = evaluation(core, [score - 1, score + 1])
+        played.save(folder / name / "evaluations" / played.file_name())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(runs) -> Path:
+    """The folder of a report on all of them."""
+    (runs / "rdn-1" / "clips").mkdir()
+    (runs / "rdn-1" / "clips" / "a clip.mp4").write_bytes(b"")
+    assert report.main([*(str(runs / name) for name in RUNS), "--out", str(runs / "out")]) == 0
+    return runs / "out"
+
+
+class Page(HTMLParser):
+    """Collects what a page refers to, its ids and its tables' cells."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.links, self.loaded, self.ids, self.rows, self.open = [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if tag not in ("meta", "link", "img", "br"):
+            self.open.append(tag)
+        if tag == "a":
+            self.links.append(found["href"])
+        self.loaded += [found[name] for name in ("src", "srcset", "data") if name in found]
+        self.loaded += (
+            [found["href"]] if tag in ("link", "image", "use") and "href" in found else []
+        )
+        self.ids += [found["id"]] if "id" in found else []
+        if tag == "tr":
+            self.rows.append([])
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in ("meta", "link", "img", "br"):
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1].append(data)
+
+
+def test_the_page_loads_nothing_and_is_well_formed(page):
+    text = (page / "report.html").read_text()
+    parsed = Page(text)
+    assert parsed.open == []
+    assert parsed.loaded == ["data:,"]
+    assert "<script" not in text and "@import" not in text
+    assert len(parsed.ids) == len(set(parsed.ids))
+    drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert len(drawings) == 3  # learning curves, rdn over lstm, throughput
+    used = set()
+    for drawing in drawings:
+        root = ET.fromstring(drawing)
+        title, description = root[0], root[1]
+        assert root.get("role") == "img" and title.text and len(description.text) > 20
+        assert root.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+        assert len(list(root.iter("{http://www.w3.org/2000/svg}text"))) > 5  # selectable
+        used |= set(re.findall(r'(?:url\(|href=")#([^)"]+)', drawing))
+    assert used and used <= set(parsed.ids)
+    assert {link[1:] for link in parsed.links if link.startswith("#")} <= set(parsed.ids)
+
+
+def test_the_page_says_what_the_runs_came_to(page, runs):
+    rows = Page((page / "report.html").read_text()).rows
+    scores = {row[0]: row for row in rows if row[1:2] == ["full-game, argmax"]}
+    assert scores["rdn"][2:6] == ["256", "3.00 ± 1.00", "3.00 ± 1.00", "2 seeds"]
+    assert scores["lstm"][3:6] == ["10.0 ± 1.0", "10.0 ± 1.0", "episodes"]
+    normalised = (3 + 20.7) / (14.6 + 20.7)  # random play and the human tester on Pong
+    assert float(scores["rdn"][6]) == pytest.approx(normalised, abs=1e-3)
+    assert scores["rdn"][7:] == ["21 ± 0", "21 ± 0"]
+    last = open_run(runs / "lstm-1").logs["recent_full_game_return"][-1]
+    overview = next(row for row in rows if row[0] == "lstm-1")
+    assert overview[1:5] == ["Pong", "lstm", "1", "256"]
+    assert float(overview[5].replace(",", "")) == pytest.approx(last, abs=0.01)
+    text = (page / "report.html").read_text()
+    assert "-70 %" in text  # 3 over 10
+    assert ["core", "lstm", "rdn", "rdn"] in rows
+
+
+def test_the_markdown_says_the_same_beside_its_figures(page):
+    text = (page / "report.md").read_text()
+    figures = re.findall(r"\]\((report_figures/[^)]+)\)", text)
+    assert len(figures) == 3
+    for figure in figures:
+        assert ET.parse(page / figure).getroot().tag.endswith("svg")
+    rows = Page((page / "report.html").read_text()).rows
+    for row in rows:
+        assert "| " + " | ".join(_marked(cell) for cell in row) + " |" in text
+
+
+def _marked(text: str) -> str:
+    return re.sub(r"([\\|*_`\[<])", r"\\\1", text)
+
+
+def test_links_lead_from_the_page_to_the_clips(page, runs):
+    links = Page((page / "report.html").read_text()).links
+    assert "../rdn-1/clips/a%20clip.mp4" in links
+    files = [link for link in links if not link.startswith("#")]
+    assert len(files) == 4
+    assert all((page / link.replace("%20", " ")).exists() for link in files)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+def test_a_browser_shows_every_drawing_without_an_error(page, tmp_path):
+    """In headless Chromium, offline: sizes come from its layout, errors from its console."""
+    measure = """<script>
+      const seen = [...document.querySelectorAll("svg, img")].map(e => e.getBoundingClientRect());
+      const texts = [...document.querySelectorAll("svg text")].filter(t => t.getBBox().width > 0);
+      const wide = document.documentElement.scrollWidth - innerWidth;
+      document.title = JSON.stringify({sizes: seen.map(s => [s.width, s.height]),
+                                       texts: texts.length, wide: wide});
+    </script></body>"""
+    text = (page / "report.html").read_text()
+    (tmp_path / "page.html").write_text(text.replace("</body>", measure))
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", profile]
+    network = ["--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1200,900"]
+    done = subprocess.run(
+        [BROWSER, *flags, *network, "--dump-dom", f"file://{tmp_path / 'page.html'}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ":CONSOLE" not in done.stderr
+    measured = json.loads(re.search(r"<title>(.*?)</title>", done.stdout)[1])
+    assert len(measured["sizes"]) == 3
+    assert all(width > 500 and height > 100 for width, height in measured["sizes"])
+    assert measured["texts"] > 40 and measured["wide"] <= 0
+
+
+def test_a_run_still_being_written_is_reported(runs, tmp_path):
+    shutil.copytree(runs / "rdn-1", tmp_path / "now")
+    logs = tmp_path / "now" / "logs.csv"
+    whole = logs.read_bytes()
+    logs.write_bytes(whole[: whole.rfind(b"\r\n", 0, -2) + 20])
+    (evaluation_path,) = (tmp_path / "now" / "evaluations").glob("*.json")
+    evaluation_path.write_text("{torn")
+    assert len(open_run(tmp_path / "now").logs["step"]) == whole.count(b"\r\n") - 2
+    assert report.main([str(tmp_path / "now")]) == 0
+    text = (tmp_path / "now" / "report" / "report.md").read_text()
+    assert "| now | Pong | rdn | 1 |" in text and "No test episodes yet" in text
+
+
+def test_what_is_no_run_is_one_line(runs, tmp_path, capsys):
+    foreign, silent, empty = (tmp_path / name for name in ("foreign", "silent", "empty"))
+    empty.mkdir()
+    foreign.mkdir()
+    (foreign / "meta.json").write_text(json.dumps({"args": {"env": "PongNoFrameskip-v4"}}))
+    shutil.copytree(runs / "rdn-1", silent)
+    (silent / "logs.csv").unlink()
+    LogTable(silent)
+    wrong = {
+        "another program": [foreign],
+        "logged nothing yet": [silent],
+        "no meta.json": [empty],
+        "nowhere": [tmp_path / "nowhere"],
+        "such as rdn:lstm": [runs / "rdn-1", "--compare", "rdn"],
+        "unknown core 'rnd'": [runs / "rdn-1", "--compare", "rnd:lt"],
+        "at least one run": [],
+    }
+    for says, arguments in wrong.items():
+        assert says in error_of(report.main, arguments, capsys)
+
+
+def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):
+    for name, width in {"wide-1": "32", "wide-2": "32"}.items():
+        shutil.copytree(runs / "rdn-1", tmp_path / name)
+        path = tmp_path / name / "meta.json"
+        path.write_text(path.read_text().replace('"core_width": 16', f'"core_width": {width}'))
+    found = grouped(
+        open_runs([runs / n for n in RUNS] + [tmp_path / "wide-1", tmp_path / "wide-2"])
+    )
+    assert {group.label: len(group.runs) for group in found} == {
+        "lstm": 1,
+        "rdn, core_width 16": 2,
+        "rdn, core_width 32": 2,
+    }
+
+
+def run_with(**columns) -> Run:
+    return Run(Path("run"), {"args": {}}, columns, {}, (), 4)
+
+
+def test_hours_leave_out_pauses():
+    times = [0.0, 10.0, 20.0, 30.0, 9030.0, 9040.0]  # stopped, and resumed much later
+    run = run_with(step=list(range(6)), _time=times)
+    np.testing.assert_allclose(hours(run) * 3600, [0, 10, 20, 30, 40, 50])
+    slow = run_with(step=[1, 2, 3], _time=[0.0, 3600.0, 7200.0])  # slow is no pause
+    np.testing.assert_allclose(hours(slow), [0, 1, 2])
+
+
+def test_a_band_is_where_all_seeds_are():
+    rising = Curve(np.array([0.0, 10.0]), np.array([0.0, 10.0]))
+    short = Curve(np.array([2.0, 6.0]), np.array([4.0, 4.0]))
+    together = band([rising, short])
+    assert (together.x[0], together.x[-1]) == (2.0, 6.0)
+    np.testing.assert_allclose(together.mean, (together.x + 4) / 2)
+    np.testing.assert_allclose(together.low, np.minimum(together.x, 4))
+    np.testing.assert_allclose(together.high, np.maximum(together.x, 4))
+    late = Curve(np.array([20.0, 30.0]), np.array([0.0, 0.0]))
+    assert band([rising, late]) is None and band([]) is None
+
+
+def test_relative_improvements_are_of_the_others_size():
+    ours = {"a": 150.0, "b": 5.0, "c": -5.0, "d": 1.0, "e": 1.0}
+    other = {"a": 100.0, "b": 10.0, "c": -10.0, "d": 0.0}
+    assert relative_improvements(ours, other) == {"a": 50.0, "b": -50.0, "c": 50.0}
+
+
+def test_the_papers_bars_are_as_its_text_says():
+    """RDN matches or outperforms LT on all but two of 20 games; LSTM on 12 at 50 M steps."""
+    over_lt = paper_improvements("rdn", "lt", 50_000_000)
+    assert sum(value >= 0 for value in over_lt.values()) == 18 and len(over_lt) == 20
+    over_lstm = paper_improvements("rdn", "lstm", 50_000_000)
+    assert sum(value > 0 for value in over_lstm.values()) == 12
+
+
+def test_lines_differ_in_more_than_colour():
+    styles = line_styles([str(index) for index in range(28)])
+    looks = {tuple(style.values()) for style in styles.values()}
+    assert len(looks) == 28
+    in_grey = [(s["linestyle"], s["marker"]) for s in styles.values()]
+    assert len(set(in_grey[:8])) == 8
+
+
+def test_what_runs_are_called_cannot_break_the_page():
+    name = 'a<b>&"|c'
+    blocks = [Table("t", ["run", "x"], [[name, "1"]]), Links([(name, f"runs/{name}/clip.mp4")])]
+    page = Page(to_html(name, blocks))
+    assert page.rows[1] == [name, "1"] and page.open == []
+    assert page.links == ["runs/a%3Cb%3E%26%22%7Cc/clip.mp4"]
+    assert r"| a\<b>&\"\|c | 1 |".replace('\\"', '"') in to_markdown(name, blocks)
+
+
+def test_reporting_twice_gives_the_same_files(page, runs):
+    before = {path: path.read_bytes() for path in page.rglob("*") if path.is_file()}
+    assert report.main([*(str(runs / name) for name in RUNS), "--out", str(page)]) == 0
+    assert {path: path.read_bytes() for path in page.rglob("*") if path.is_file()} == before
+    assert not [path for path in before if path.name.startswith(".")]
