@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import gymnasium
 import numpy as np
@@ -16,14 +16,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agents.actor import Actor
 from envs.interface import Environments
-from envs.protocols import protocol_named
 from launch.devices import choose_device, use_threads
-from launch.evaluation import check_actions, make_environments
+from launch.evaluation import check_actions
 from launch.failures import UserError, one_line_errors, user_input
 from launch.films.moments import Moment, moments
 from launch.films.screen import Screen
 from launch.films.window import Window
 from launch.pictures import write_clip
+from launch.play import GamePlan, environments_of
+from launch.player import ActionMode
 from launch.saved_agent import SavedAgent, open_agent
 
 
@@ -44,9 +45,9 @@ class WatchOptions:
     """Stop after so many pictures, one an agent step (default: the whole episode)."""
     seconds: float | None = None
     """Stop after so many seconds of film (default: the whole episode)."""
-    protocol: str | None = None
-    """full-game, published, machado or noop30 (default: the one it was trained under)."""
-    action_mode: Literal["argmax", "sampled"] = "argmax"
+    protocol: str = "trained"
+    """trained (as in training), full-game, published, machado or noop30."""
+    action_mode: ActionMode = "argmax"
     """argmax: the most probable action; sampled: drawn from the policy."""
     seed: int = 1_000_000
     """Of the environment and of sampled actions."""
@@ -88,8 +89,6 @@ def check(options: WatchOptions) -> None:
         raise ValueError(f"--frames must be at least 1, not {options.frames}")
     if options.seconds is not None and options.seconds <= 0:
         raise ValueError(f"--seconds must be above 0, not {options.seconds}")
-    if options.protocol is not None:
-        protocol_named(options.protocol)
     if options.live and options.out is not None:
         raise ValueError("--live shows a window and writes no --out: give one of the two")
     if options.out is not None and not options.out.expanduser().parent.is_dir():
@@ -98,9 +97,8 @@ def check(options: WatchOptions) -> None:
 
 def _visible(agent: SavedAgent, options: WatchOptions) -> Environments:
     try:
-        environments = make_environments(
-            agent.options, 1, options.seed, protocol=options.protocol, render=True
-        )
+        plan = GamePlan(protocol=options.protocol, seed=options.seed)
+        environments = environments_of(agent.options, plan, 1, options.seed, render=True)
         environments.reset()
         environments.render()
     except gymnasium.error.Error as error:

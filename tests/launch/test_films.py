@@ -167,7 +167,6 @@ def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
         (["{run}", "--frames", "0"], "--frames must be at least 1"),
         (["{run}", "--seconds", "-1"], "--seconds must be above 0"),
         (["{run}", "--protocol", "macho"], "known: full-game"),
-        (["{run}", "--protocol", "machado"], "offers 18"),
         (["{run}", "--live", "--out", "film.mp4"], "give one of the two"),
         (["{run}", "--out", "nowhere/film.mp4"], "no such folder"),
     ],

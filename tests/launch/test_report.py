@@ -35,7 +35,13 @@ def evaluation(core: str, returns: list[float]) -> Evaluation:
         PlayedGame(0, index, index, value, (value,), (0,), 1, 16, 64, False)
         for index, value in enumerate(returns)
     ]
-    about = {"env": "Pong", "protocol": "full-game", "score": "game", "max_frames": None}
+    about = {
+        "env": "Pong",
+        "protocol": "full-game",
+        "score": "game",
+        "max_frames": None,
+        "rules": {},
+    }
     played = {"action_mode": "argmax", "seed": 1, "repeats": 1, "agent_steps": 256}
     return Evaluation(**about, **played, core=core, score_modulus=1_000_000, episodes=tuple(games))
 
