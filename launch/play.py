@@ -92,17 +92,16 @@ def play(
     played: list[Played] = []
     for first in range(0, plan.games, at_once):
         number, seed = min(at_once, plan.games - first), plan.seed + first
-        environments = environments_of(trained, plan, number, seed)
-        played += play_games(
-            network,
-            environments,
-            action_mode=action_mode,
-            seed=seed,
-            device=device,
-            score_modulus=score_modulus(trained.env),
-            progress=lambda finished, longest, before=first: report(before + finished, longest),
-        )
-        environments.close()
+        with closing(environments_of(trained, plan, number, seed)) as environments:
+            played += play_games(
+                network,
+                environments,
+                action_mode=action_mode,
+                seed=seed,
+                device=device,
+                score_modulus=score_modulus(trained.env),
+                progress=lambda finished, longest, before=first: report(before + finished, longest),
+            )
     return _evaluation(environments, trained, step, plan, action_mode, played)
 
 
