@@ -19,6 +19,8 @@ from pathlib import Path
 
 import torch
 
+from kernels.cache import cache_folder
+
 KERNELS = Path(__file__).parent
 HEADERS = KERNELS / "include"
 COMPILERS = ("c++", "g++", "clang++")
@@ -54,13 +56,6 @@ def vector_flags(capability: str | None = None) -> tuple[str, ...]:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return ()
     return VECTOR_FLAGS.get(capability or torch.backends.cpu.get_cpu_capability(), ())
-
-
-def cache_folder() -> Path:
-    chosen = os.environ.get("FASTWEIGHTS_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastweights"
 
 
 @cache

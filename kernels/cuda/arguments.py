@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from kernels.signature import Axes
+
 HEAD_SIZES = (8, 16, 32, 64)  # what a kernel is compiled for; sizes between are padded
 AXES = 4
 
@@ -44,11 +46,18 @@ def pack(sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor | None]) ->
     return words
 
 
-def fresh(*like: Tensor) -> tuple[Tensor, ...]:
-    """Contiguous tensors of the same shapes, not yet written."""
-    return tuple(tensor.new_empty(tensor.shape) for tensor in like)
+def view_axes(axes: Axes) -> Axes:
+    """The axes as a kernel sees them: weights, too, have one of the batch."""
+    return axes if "B" in axes else ("B", *axes)
 
 
-def per_head(weights: Tensor, batch: int) -> Tensor:
-    """Weights [H, ...] as a view [B, H, ...], with a stride of zero over the batch."""
-    return weights.unsqueeze(0).expand(batch, *weights.shape)
+def views(axes: Axes, tensor: Tensor, batch: int) -> Sequence[Tensor]:
+    """What a kernel sees of one of the caller's tensors; four axes at most.
+
+    An axis of a number, such as the gates in "T B H 3 K", is taken apart; that of the batch has a
+    stride of zero in weights.
+    """
+    if "B" not in axes:
+        return (tensor.unsqueeze(0).expand(batch, *tensor.shape),)
+    numbers = [position for position, axis in enumerate(axes) if axis.isdigit()]
+    return tensor.unbind(numbers[0]) if numbers else (tensor,)

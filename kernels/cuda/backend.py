@@ -3,26 +3,22 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from kernels import library
+from kernels.cuda.kernel import CudaKernel
 from kernels.cuda.support import why_not, without_kernel
 from kernels.signature import Signature, Sizes
 
 
 @dataclass(frozen=True)
 class Cuda:
-    """`pair` is `kernels/<operation>/cuda.py`; where no gradient is wanted, nothing is saved.
+    """Where no gradient is wanted, nothing is saved."""
 
-    Its OPTIONS are the values that there are kernels for, by name.
-    """
-
-    signature: Signature
-    pair: ModuleType
+    kernel: CudaKernel
     operator: Callable[..., Sequence[Tensor]]
 
     def why_not(
@@ -32,22 +28,23 @@ class Cuda:
         sizes: Sizes,
         options: Sequence[Any] | None = None,
     ) -> str | None:
-        chosen = self.signature.options
+        source, chosen = self.kernel.source, self.kernel.signature.options
         if options is not None:
             chosen = dict(zip(chosen, options, strict=True))
-        reason = why_not(device, dtype, sizes, self.pair.LARGEST_HEAD)
-        return reason or without_kernel(self.pair.OPTIONS, **chosen)
+        reason = why_not(device, dtype, sizes, source.largest_head)
+        return reason or without_kernel(source.options, **chosen)
 
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
         if torch.compiler.is_compiling() or library.wants_gradient(tensors):
-            return self.operator(*tensors, *options)[: 1 + len(self.signature.state)]
-        return self.pair.forward(*tensors, *options, save=False)
+            return self.operator(*tensors, *options)[: 1 + len(self.kernel.signature.state)]
+        return self.kernel.forward(*tensors, *options, save=False)
 
 
 def build(signature: Signature) -> Cuda:
     """Defines the operators; once for each operation. Neither compiles nor asks for a GPU."""
-    pair = import_module(f"kernels.{signature.name}.cuda")
-    operator = library.register(signature, "cuda", pair.forward, pair.backward, pair.SAVED)
-    return Cuda(signature, pair, operator)
+    source = import_module(f"kernels.{signature.name}.cuda").SOURCE
+    kernel = CudaKernel(signature, source)
+    operator = library.register(signature, "cuda", kernel.forward, kernel.backward, source.saved)
+    return Cuda(kernel, operator)

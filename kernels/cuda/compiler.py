@@ -7,27 +7,20 @@ beside the final name and renames, so that a reader never sees half a file.
 
 import hashlib
 import io
-import os
 import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
 
+from kernels.cache import cache_folder
+
 KERNELS = Path(__file__).resolve().parent.parent
 HEADERS = KERNELS / "cuda"
-CACHE_VARIABLE = "FASTWEIGHTS_CACHE"
 STANDARD = "c++17"
 
 
 def source_file(operation: str) -> Path:
     return KERNELS / operation / "cuda.cu"
-
-
-def cache_folder() -> Path:
-    """FASTWEIGHTS_CACHE, else `fastweights` in the user's cache folder."""
-    if chosen := os.environ.get(CACHE_VARIABLE):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastweights"
 
 
 @cache

@@ -24,7 +24,11 @@ OLDEST = (7, 5)  # sm_75: what CUDA 13 still compiles for
 class Kernel(NamedTuple):
     operation: str
     name: str  # "forward" or "backward"
-    warps: int = 1  # of a block; one (batch, head) is a block
+    warps: tuple[int, int]  # of a block, for head sizes to 32 and to 64
+
+    def threads(self, head_size: int) -> int:
+        """Of a block, which serves one (batch, head)."""
+        return self.warps[head_size > WARP] * WARP
 
     @property
     def symbol(self) -> str:
@@ -59,9 +63,8 @@ def launch(
     if blocks == 0:
         return
     head_size = padded(max(sizes.keys, sizes.values))
-    threads = max(kernel.warps * WARP, head_size)
     words = pack(sizes, given, own)
-    run_on_device(kernel, head_size, blocks, threads, words, given[0].device)
+    run_on_device(kernel, head_size, blocks, kernel.threads(head_size), words, given[0].device)
 
 
 def run_on_device(

@@ -1,7 +1,7 @@
 // Moving a D x D matrix between memory and the registers of a block's lanes.
 //
 // Lane i holds either *column* i of W [keys, values] (entries W[j][i], what W^T q needs) or *row* i
-// (entries W[i][j], what W g needs). Entries beyond the true sizes are zero.
+// (entries W[i][j], what W g needs); `position` says which j. Entries beyond the true sizes are zero.
 #pragma once
 #include "warp.cuh"
 
@@ -15,51 +15,68 @@ __device__ inline float matrix_entry(const View& view, const Place& at, int row,
 // Matrices pass through shared memory on their way in: neighbouring lanes then read neighbouring
 // numbers, by row as well as by column, and few addresses are alive at a time (a spill otherwise).
 // A row is padded so that lanes that read their rows four numbers at a time share no banks.
+constexpr int TILE = D > WARP ? 16 : D;  // rows that are in the stage together
 constexpr int PADDED_ROW = D + 4;
-constexpr int STAGE = D * PADDED_ROW;
+constexpr int STAGE = TILE * PADDED_ROW;  // floats
 
-__device__ inline void stage_matrix(float* stage, const View& view, const Place& at, int rows,
-                                    int columns) {
-  const float* from = view.data + at.batch * view.strides[0] + at.head * view.strides[1] +
-                      at.lane * view.strides[3];
+// Rows first .. first + TILE - 1 of a matrix. Each part of a lane fetches the rows it will own.
+__device__ inline void stage_rows(float* stage, int first, const View& view, const Place& at,
+                                  int rows, int columns) {
+  const float* matrix = view.data + at.batch * view.strides[0] + at.head * view.strides[1] +
+                        at.lane * view.strides[3];
 #pragma unroll 4
-  for (int j = 0; j < D; ++j) {
-    const float entry = j < rows && at.lane < columns ? *from : 0.f;
-    if (at.lane < D) stage[j * PADDED_ROW + at.lane] = entry;
-    from += view.strides[2];
+  for (int n = 0; n < TILE / PARTS; ++n) {
+    const int row = position(n);
+    const bool inside = first + row < rows && at.lane < columns;
+    const float entry = inside ? matrix[(first + row) * view.strides[2]] : 0.f;
+    if (at.lane < D) stage[row * PADDED_ROW + at.lane] = entry;
   }
   sync();
 }
 
-__device__ inline void take_row(float (&entries)[D], const float* stage, const Place& at) {
-  const bool beyond = at.lane >= D;  // a warp has more lanes than a small matrix has rows
+// entries += a matrix's column; nothing in a lane beyond it: a warp has more lanes than a small
+// matrix has columns.
+__device__ inline void add_column(float (&entries)[ENTRIES], const View& view, const Place& at,
+                                  int rows, int columns, float* stage) {
 #pragma unroll
-  for (int j = 0; j < D; j += 4) {
-    const float4 x = *reinterpret_cast<const float4*>(stage + (at.lane % D) * PADDED_ROW + j);
-    entries[j] = beyond ? 0.f : x.x;
-    entries[j + 1] = beyond ? 0.f : x.y;
-    entries[j + 2] = beyond ? 0.f : x.z;
-    entries[j + 3] = beyond ? 0.f : x.w;
+  for (int first = 0; first < D; first += TILE) {
+    stage_rows(stage, first, view, at, rows, columns);
+#pragma unroll
+    for (int n = 0; n < TILE / PARTS; ++n) {
+      const float entry = stage[position(n) * PADDED_ROW + at.lane % D];
+      entries[first / PARTS + n] += at.lane < D ? entry : 0.f;
+    }
+  }  // its own writes: no barrier before the next use
+}
+
+__device__ inline void add_row(float (&entries)[ENTRIES], const View& view, const Place& at,
+                               int rows, int columns, float* stage) {
+  for (int first = 0; first < D; first += TILE) {
+    stage_rows(stage, first, view, at, rows, columns);
+    const float* row = stage + at.lane % TILE * PADDED_ROW;
+    const bool mine = at.lane / TILE * TILE == first;
+#pragma unroll
+    for (int n = 0; n < ENTRIES; n += 4) {
+      const float4 x = four(row, n);
+      entries[n] += mine ? x.x : 0.f;
+      entries[n + 1] += mine ? x.y : 0.f;
+      entries[n + 2] += mine ? x.z : 0.f;
+      entries[n + 3] += mine ? x.w : 0.f;
+    }
+    sync();
   }
 }
 
-__device__ inline void take_column(float (&entries)[D], const float* stage, const Place& at) {
-  const bool beyond = at.lane >= D;
-#pragma unroll
-  for (int j = 0; j < D; ++j) entries[j] = beyond ? 0.f : stage[j * PADDED_ROW + at.lane % D];
-}
-
-__device__ inline void load_column(float (&entries)[D], const View& view, const Place& at,
+__device__ inline void load_column(float (&entries)[ENTRIES], const View& view, const Place& at,
                                    int rows, int columns, float* stage) {
-  stage_matrix(stage, view, at, rows, columns);
-  take_column(entries, stage, at);  // its own writes: no barrier before the next use
+  clear(entries);
+  add_column(entries, view, at, rows, columns, stage);
 }
 
-__device__ inline void load_row(float (&entries)[D], const View& view, const Place& at, int rows,
-                                int columns, float* stage) {
-  stage_matrix(stage, view, at, rows, columns);
-  take_row(entries, stage, at);
-  sync();
+__device__ inline void load_row(float (&entries)[ENTRIES], const View& view, const Place& at,
+                                int rows, int columns, float* stage) {
+  clear(entries);
+  add_row(entries, view, at, rows, columns, stage);
 }
 
 // A vector state [B, H, entries].
@@ -67,13 +84,30 @@ __device__ inline float load_vector(const View& view, const Place& at, int entri
   return at.lane < entries ? matrix_entry(view, at, at.lane, 0) : 0.f;
 }
 
-// Into our own contiguous [B, H, rows, columns]: neighbouring lanes write neighbouring numbers.
-__device__ inline void store_column(float* own, const float (&entries)[D], const Place& at,
-                                    int rows, int columns) {
-  const long long start = static_cast<long long>(at.block) * rows * columns + at.lane;
+// Calls `write(j, entries W[j][lane])` for this thread's entries of a column; on the way out too,
+// few addresses are alive at a time.
+template <class Write>
+__device__ inline void each_entry(const float (&entries)[ENTRIES], const Place& at, float* stage,
+                                  Write write) {
+  if (at.lane >= D) return;
 #pragma unroll
-  for (int j = 0; j < D; ++j)
-    if (j < rows && at.lane < columns) own[start + j * columns] = entries[j];
+  for (int first = 0; first < D; first += TILE) {
+#pragma unroll
+    for (int n = 0; n < TILE / PARTS; ++n)
+      stage[position(n) * PADDED_ROW + at.lane] = entries[first / PARTS + n];
+#pragma unroll 4
+    for (int n = 0; n < TILE / PARTS; ++n)
+      write(first + position(n), stage[position(n) * PADDED_ROW + at.lane]);
+  }
+}
+
+// Into our own contiguous [B, H, rows, columns]: neighbouring lanes write neighbouring numbers.
+__device__ inline void store_column(float* own, const float (&entries)[ENTRIES], const Place& at,
+                                    int rows, int columns, float* stage) {
+  float* column = own + static_cast<long long>(at.block) * rows * columns + at.lane;
+  each_entry(entries, at, stage, [&](int row, float entry) {
+    if (row < rows && at.lane < columns) column[row * columns] = entry;
+  });
 }
 
 __device__ inline void store_vector(float* own, float value, const Place& at, int entries) {

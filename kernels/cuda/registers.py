@@ -31,7 +31,7 @@ def operations() -> list[str]:
 
 def head_sizes(operation: str) -> list[int]:
     """What the operation is compiled for."""
-    largest = import_module(f"kernels.{operation}.cuda").LARGEST_HEAD
+    largest = import_module(f"kernels.{operation}.cuda").SOURCE.largest_head
     return [size for size in HEAD_SIZES if size <= largest]
 
 

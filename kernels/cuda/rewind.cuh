@@ -14,16 +14,10 @@
 // unroll segment by segment: it sums each segment's updates once, in the forward's order, to get
 // the W its last row saw, then rewinds. Every row is summed once, whatever the resets.
 //
-// G is held twice, by row and by column: two cheap rank-one updates replace D sums over lanes.
+// W is held by row. So is G up to D = 32, and by column too: two cheap rank-one updates replace D
+// sums over lanes. At D = 64 registers are dear: G is held by column alone, and G u is such sums.
 #pragma once
 #include "matrix.cuh"
-
-// Where several warps share a block of threads, a lane is one of its warp.
-__device__ inline Place place_in_warp(const Sizes& sizes) {
-  Place at(sizes);
-  at.lane = threadIdx.x % WARP;
-  return at;
-}
 
 // First row of the segment that ends at row `last`; 32 flags are looked at together.
 __device__ inline int segment_start(const Flags& flags, const Place& at, int last) {
@@ -40,35 +34,76 @@ __device__ inline int segment_start(const Flags& flags, const Place& at, int las
 constexpr int REBUILT_TOGETHER = 8;
 
 template <class Key, class Update>
-__device__ inline void rebuild(float (&weights)[D], int first, int last, Key key,
-                               Update update, float* slots) {
-  const int lane = threadIdx.x % WARP;
+__device__ inline void rebuild(float (&weights)[ENTRIES], int first, int last, const Place& at,
+                               Key key, Update update, float* slots) {
   for (int t = first; t <= last; t += REBUILT_TOGETHER) {
     float keys[REBUILT_TOGETHER];
 #pragma unroll
     for (int n = 0; n < REBUILT_TOGETHER; ++n) {
       const bool inside = t + n <= last;
       keys[n] = inside ? key(t + n) : 0.f;
-      slots[n * WARP + lane] = inside ? update(t + n) : 0.f;
+      slots[n * SLOT + at.lane] = inside ? update(t + n) : 0.f;
     }
-    __syncwarp();
+    sync();
 #pragma unroll
-    for (int n = 0; n < REBUILT_TOGETHER; ++n) add_scaled(weights, keys[n], slots + n * WARP);
-    __syncwarp();
+    for (int n = 0; n < REBUILT_TOGETHER; ++n) add_scaled(weights, keys[n], slots + n * SLOT);
+    sync();
   }
 }
 
-// W by row, G by row and by column, and the four moves above. A vector comes as this lane's entry
+// Entry `lane` of M x, of a matrix held by column; x_j is lane j's number. As many entries as a warp
+// has lanes are summed together: in each exchange a thread gives away half of its sums and adds to
+// the other half what it is given, until it has one.
+__device__ inline float dot_across_lanes(const float (&column)[ENTRIES], float x, const Place& at) {
+  constexpr int WARPS = GROUP / WARP, MOST = WARP / PARTS < ENTRIES ? WARP / PARTS : ENTRIES;
+  SHARED_FLOATS(sums, MOST_GROUPS * WARPS * SLOT);
+  float* mine = sums + group_of_thread() * WARPS * SLOT;
+#pragma unroll
+  for (int start = 0; start < ENTRIES; start += MOST) {
+    float parts[MOST];
+    int kept = start;
+#pragma unroll
+    for (int n = 0; n < MOST; ++n) parts[n] = column[start + n] * x;
+#pragma unroll
+    for (int left = MOST / 2; left; left /= 2) {
+      const int offset = left * PARTS;
+      const bool upper = threadIdx.x & offset;
+      kept += upper ? left : 0;
+#pragma unroll
+      for (int n = 0; n < MOST / 2; ++n) {
+        if (n >= left) continue;
+        const float given = upper ? parts[n] : parts[n + left];
+        const float mine = upper ? parts[n + left] : parts[n];
+        parts[n] = mine + __shfl_xor_sync(ALL_LANES, given, offset);
+      }
+    }
+    mine[threadIdx.x % GROUP / WARP * SLOT + position(kept)] = parts[0];
+  }
+  sync();
+  float sum = 0.f;
+#pragma unroll
+  for (int warp = 0; warp < WARPS; ++warp) sum += mine[warp * SLOT + at.lane];
+  sync();
+  return sum;
+}
+
+// W by row, G by column (and by row), and the four moves above. A vector comes as this lane's entry
 // and as the slot that holds all entries.
 struct Rewound {
-  float weights[D], gradient_row[D], gradient_column[D];
+  static constexpr bool BY_ROW = GROUP == WARP;
+  float weights[ENTRIES], gradient_row[ENTRIES], gradient_column[ENTRIES];
 
+  __device__ void load_gradient(const View& view, const Place& at, int rows, int columns,
+                                float* stage) {
+    if (BY_ROW) load_row(gradient_row, view, at, rows, columns, stage);
+    load_column(gradient_column, view, at, rows, columns, stage);
+  }
   __device__ void forget_gradient() {
-    clear(gradient_row);
+    if (BY_ROW) clear(gradient_row);
     clear(gradient_column);
   }
   __device__ void add_outer(float row, const float* rows, float column, const float* columns) {
-    add_scaled(gradient_row, row, columns);
+    if (BY_ROW) add_scaled(gradient_row, row, columns);
     add_scaled(gradient_column, column, rows);
   }
   __device__ float read_backward(float q, const float* q_slot, float g, const float* g_slot) {
@@ -79,9 +114,9 @@ struct Rewound {
     return dot(gradient_column, k_slot);
   }
   // The first part of dk; leaves W_{t-1} behind.
-  __device__ float rewind(float k, const float* u_slot) {
+  __device__ float rewind(float k, float u, const float* u_slot, const Place& at) {
     add_scaled(weights, -k, u_slot);
-    return dot(gradient_row, u_slot);
+    return BY_ROW ? dot(gradient_row, u_slot) : dot_across_lanes(gradient_column, u, at);
   }
   // The second part of dk.
   __device__ float answer_backward(float k, const float* k_slot, float dv, const float* dv_slot) {

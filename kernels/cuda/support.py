@@ -22,8 +22,6 @@ def why_not(
     for axis in "KVD":
         if not 1 <= sizes.get(axis, 1) <= largest_head:
             return f"head size {axis} = {sizes[axis]} is not in 1..{largest_head}"
-    if largest_head <= 32 and sizes.get("K") != sizes.get("V"):
-        return f"key size {sizes['K']} and value size {sizes['V']} differ"
     return unavailable(device)
 
 

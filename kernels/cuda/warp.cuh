@@ -1,9 +1,12 @@
 // What every kernel shares: who a thread is, how it finds its numbers, how lanes exchange them.
 //
 // A kernel is compiled once per head size: D is HEAD_SIZE (8, 16, 32 or 64), head sizes between are
-// padded. One block serves one (batch, head); lane i owns row or column i of every D x D matrix in
-// registers; lanes exchange vectors through slots of shared memory. Lanes beyond the true size hold
-// zeros, so that no sum needs a mask.
+// padded. One block serves one (batch, head). A group of its threads shares a matrix (or several):
+// lane i owns row or column i of every D x D matrix in registers; lanes exchange vectors through
+// slots of shared memory. Lanes beyond the true size hold zeros, so that no sum needs a mask.
+//
+// Up to D = 32 a group is a warp and a lane is a thread. At D = 64 a group is four warps, and a lane
+// two neighbouring threads, its parts: each holds half of the row, four entries here, four there.
 #pragma once
 
 #ifndef HEAD_SIZE
@@ -12,8 +15,12 @@
 
 constexpr int D = HEAD_SIZE;
 constexpr int WARP = 32;
-constexpr int THREADS = D < WARP ? WARP : D;  // of a block whose threads share one matrix
-constexpr int SLOT = THREADS;                 // floats of shared memory that hold one vector
+constexpr int LANES = D < WARP ? WARP : D;
+constexpr int PARTS = D > WARP ? 2 : 1;  // threads of a lane
+constexpr int GROUP = LANES * PARTS;     // threads that share a matrix
+constexpr int ENTRIES = D / PARTS;       // of a row or column, in one thread's registers
+constexpr int SLOT = LANES;              // floats of shared memory that hold one vector
+constexpr int MOST_GROUPS = 4;           // of a block, at D = 64
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr float LOWEST = -3.402823466e38f;
 
@@ -38,12 +45,20 @@ struct Sizes {
   long long time, batch, heads, keys, values, option;
 };
 
-// One lane's place in the problem. Our own tensors are contiguous: [T, B, H, entries].
+__device__ inline int group_of_thread() { return threadIdx.x / GROUP; }
+__device__ inline int part_of_thread() { return threadIdx.x % PARTS; }
+
+// Where the n-th of this thread's entries stands in its row or column.
+__device__ inline int position(int n) {
+  return n / 4 * 4 * PARTS + 4 * part_of_thread() + n % 4;
+}
+
+// A lane's place in the problem. Our own tensors are contiguous: [T, B, H, entries].
 struct Place {
   int lane, block, blocks, batch, head, time;
 
   __device__ explicit Place(const Sizes& sizes)
-      : lane(threadIdx.x), block(blockIdx.x), blocks(gridDim.x),
+      : lane(threadIdx.x % GROUP / PARTS), block(blockIdx.x), blocks(gridDim.x),
         batch(block / static_cast<int>(sizes.heads)), head(block % static_cast<int>(sizes.heads)),
         time(static_cast<int>(sizes.time)) {}
 
@@ -80,11 +95,12 @@ struct Place {
   }
 };
 
+// A barrier for the threads that share a matrix.
 __device__ inline void sync() {
-  if (THREADS == WARP) {
+  if (GROUP == WARP) {
     __syncwarp();
   } else {
-    __syncthreads();
+    __barrier_sync_count(1 + group_of_thread(), GROUP);
   }
 }
 
@@ -101,26 +117,48 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-// The sum over all threads that share a matrix; `slot` is scratch for more than one warp.
-__device__ inline float block_sum(float x, float* slot) {
-  x = warp_sum(x);
-  if (THREADS == WARP) return x;
-  slot[threadIdx.x] = x;
-  __syncthreads();
-  x = slot[0] + slot[THREADS - 1];  // every lane of a warp holds its warp's sum
-  __syncthreads();
-  return x;
+// For sums over more lanes than a warp has threads: every warp looks at the numbers of all lanes.
+struct AllLanes {
+  float low, high;  // of lanes i and WARP + i in a warp's thread i
+
+  __device__ explicit AllLanes(float x) {
+    SHARED_FLOATS(numbers, MOST_GROUPS * SLOT);
+    float* mine = numbers + group_of_thread() * SLOT;
+    mine[threadIdx.x % GROUP / PARTS] = x;
+    sync();
+    low = mine[threadIdx.x % WARP];
+    high = mine[WARP + threadIdx.x % WARP];
+    sync();
+  }
+};
+
+// The sum over the lanes.
+__device__ inline float lane_sum(float x) {
+  if (GROUP == WARP) return warp_sum(x);
+  const AllLanes all(x);
+  return warp_sum(all.low + all.high);
+}
+
+// exp(x - largest); nothing for a lane that is not there.
+__device__ inline float power(float x, float largest) {
+  return x == LOWEST ? 0.f : __expf(x - largest);
 }
 
 // exp(x) / sum exp(x) over the lanes in `present`; zero elsewhere.
-__device__ inline float warp_softmax(float x, bool present) {
-  const float largest = warp_max(present ? x : LOWEST);  // by all lanes: a shuffle waits for all
-  const float power = present ? __expf(x - largest) : 0.f;
-  return __fdividef(power, warp_sum(power));
+__device__ inline float softmax(float x, bool present) {
+  x = present ? x : LOWEST;
+  if (GROUP == WARP) {
+    const float mine = power(x, warp_max(x));
+    return __fdividef(mine, warp_sum(mine));
+  }
+  const AllLanes all(x);
+  const float largest = warp_max(fmaxf(all.low, all.high));
+  const float sum = warp_sum(power(all.low, largest) + power(all.high, largest));
+  return __fdividef(power(x, largest), sum);
 }
 
-__device__ inline float warp_softmax_backward(float probability, float gradient) {
-  return probability * (gradient - warp_sum(probability * gradient));
+__device__ inline float softmax_backward(float probability, float gradient) {
+  return probability * (gradient - lane_sum(probability * gradient));
 }
 
 __device__ inline float fast_sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
@@ -132,48 +170,59 @@ __device__ inline float fast_tanh(float x) {
   return 1.f - __fdividef(2.f, __expf(2.f * x) + 1.f);
 }
 
-__device__ inline void clear(float (&row)[D]) {
+__device__ inline void clear(float (&row)[ENTRIES]) {
 #pragma unroll
-  for (int j = 0; j < D; ++j) row[j] = 0.f;
+  for (int n = 0; n < ENTRIES; ++n) row[n] = 0.f;
+}
+
+// The four numbers of a slot that belong to a thread's entries n .. n + 3; n is a multiple of 4.
+__device__ inline float4 four(const float* slot, int n) {
+  return *reinterpret_cast<const float4*>(slot + position(n));
+}
+
+// The sum over a lane's parts.
+__device__ inline float part_sum(float x) {
+#pragma unroll
+  for (int offset = 1; offset < PARTS; offset *= 2) x += __shfl_xor_sync(ALL_LANES, x, offset);
+  return x;
 }
 
 // row . slot, in four sums that do not wait for each other.
-__device__ inline float dot(const float (&row)[D], const float* slot) {
+__device__ inline float dot(const float (&row)[ENTRIES], const float* slot) {
   float a = 0.f, b = 0.f, c = 0.f, d = 0.f;
 #pragma unroll
-  for (int j = 0; j < D; j += 4) {
-    const float4 x = *reinterpret_cast<const float4*>(slot + j);
-    a += row[j] * x.x;
-    b += row[j + 1] * x.y;
-    c += row[j + 2] * x.z;
-    d += row[j + 3] * x.w;
+  for (int n = 0; n < ENTRIES; n += 4) {
+    const float4 x = four(slot, n);
+    a += row[n] * x.x;
+    b += row[n + 1] * x.y;
+    c += row[n + 2] * x.z;
+    d += row[n + 3] * x.w;
   }
-  return (a + b) + (c + d);
+  return part_sum((a + b) + (c + d));
 }
 
 // slot . slot: every lane computes the same number, which is faster than a sum over lanes.
 __device__ inline float dot_slots(const float* left, const float* right) {
   float a = 0.f, b = 0.f, c = 0.f, d = 0.f;
 #pragma unroll
-  for (int j = 0; j < D; j += 4) {
-    const float4 x = *reinterpret_cast<const float4*>(left + j);
-    const float4 y = *reinterpret_cast<const float4*>(right + j);
+  for (int n = 0; n < ENTRIES; n += 4) {
+    const float4 x = four(left, n), y = four(right, n);
     a += x.x * y.x;
     b += x.y * y.y;
     c += x.z * y.z;
     d += x.w * y.w;
   }
-  return (a + b) + (c + d);
+  return part_sum((a + b) + (c + d));
 }
 
 // row += scale * slot: this lane's row of an outer product.
-__device__ inline void add_scaled(float (&row)[D], float scale, const float* slot) {
+__device__ inline void add_scaled(float (&row)[ENTRIES], float scale, const float* slot) {
 #pragma unroll
-  for (int j = 0; j < D; j += 4) {
-    const float4 x = *reinterpret_cast<const float4*>(slot + j);
-    row[j] += scale * x.x;
-    row[j + 1] += scale * x.y;
-    row[j + 2] += scale * x.z;
-    row[j + 3] += scale * x.w;
+  for (int n = 0; n < ENTRIES; n += 4) {
+    const float4 x = four(slot, n);
+    row[n] += scale * x.x;
+    row[n + 1] += scale * x.y;
+    row[n + 2] += scale * x.z;
+    row[n + 3] += scale * x.w;
   }
 }

@@ -10,15 +10,20 @@
 //     all six matrices by rewind.cuh, dz_g being what W_g^T q_g and R_g^T p receive
 //     dp = sum over R_g      gradient of y_{t-1}: p * (dp - p . dp); zero where row t forgot
 //
-// The forward has a warp for each gate, the backward one for each matrix; what all warps need of
-// the cell, each computes for itself: that is cheaper than to wait for another one.
+// The forward has a group of threads for each gate, the backward one for each matrix; what all need
+// of the cell, each computes for itself: that is cheaper than to wait for another one. At D = 64 six
+// matrices and their gradients do not fit into one block's registers: the backward walks the unroll
+// twice, first with the R_g, which alone g_y depends on, then with the W_g.
 #include "rewind.cuh"
 
 constexpr int GATES = 3;
 constexpr int MATRICES = 2 * GATES;  // in the order W_0, W_1, W_2, R_0, R_1, R_2
+constexpr bool TOGETHER = GROUP == WARP;
+constexpr int HELD = TOGETHER ? MATRICES : GATES;  // matrices of a block in the backward
 enum { MAIN, FORGET, OUTPUT };
+enum { SLOW, RECURRENT };  // W or R
 
-// Our own [T, B, H, 3, N] and [B, H, 3, N, N] are those of three times as many heads.
+// Our own [T, B, H, 3, N] and [B, H, 3, K, V] are those of three times as many heads.
 __device__ inline Place place_of_gate(Place at, int gate) {
   at.block = at.block * GATES + gate;
   at.blocks *= GATES;
@@ -40,25 +45,26 @@ struct ForwardRow {
   bool is_first;
 };
 
-extern "C" __global__ void __launch_bounds__(GATES * WARP, 1)
+extern "C" __global__ void __launch_bounds__(GATES * GROUP, 1)
     delta_lstm_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(stages, GATES * STAGE);
-  SHARED_FLOATS(all_slots, GATES * 4 * WARP);
-  SHARED_FLOATS(gates, 2 * GATES * WARP);  // from each warp to all; two sets
-  const int m = threadIdx.x / WARP;
+  SHARED_FLOATS(all_slots, GATES * 5 * SLOT);
+  SHARED_FLOATS(gates, 2 * GATES * SLOT);  // from each group to all; two sets
+  const int m = group_of_thread();
   float* stage = stages + m * STAGE;
-  float *k = all_slots + m * 4 * WARP, *q = k + WARP, *recurrent_k = q + WARP;
-  float* p = recurrent_k + WARP;
-  const Place at = place_in_warp(a.sizes), mine = place_of_gate(at, m);
-  const int T = a.sizes.time, N = a.sizes.keys;
-  float weights[D], recurrent[D];
-  load_column(weights, a.initial[m], at, N, N, stage);
-  load_column(recurrent, a.recurrent_initial[m], at, N, N, stage);
-  float cell = load_vector(a.initial_cell, at, N), y = load_vector(a.initial_output, at, N);
+  float *k = all_slots + m * 5 * SLOT, *q = k + SLOT, *recurrent_k = q + SLOT;
+  float *p = recurrent_k + SLOT, *cell = p + SLOT;  // c_t in a slot: a register less
+  const Place at(a.sizes), mine = place_of_gate(at, m);
+  const int T = a.sizes.time, K = a.sizes.keys, V = a.sizes.values;
+  float weights[ENTRIES], recurrent[ENTRIES];
+  load_column(weights, a.initial[m], at, K, V, stage);
+  load_column(recurrent, a.recurrent_initial[m], at, V, V, stage);
+  cell[at.lane] = load_vector(a.initial_cell, at, V);
+  float y = load_vector(a.initial_output, at, V);
   auto load = [&](int t) {
-    return ForwardRow{at.load(a.q[m], t, N), at.load(a.k[m], t, N), at.load(a.v[m], t, N),
-                      at.load_scalar(a.beta[m], t), at.load(a.recurrent_k[m], t, N),
-                      at.load(a.recurrent_v[m], t, N), at.load_scalar(a.recurrent_beta[m], t),
+    return ForwardRow{at.load(a.q[m], t, K), at.load(a.k[m], t, K), at.load(a.v[m], t, V),
+                      at.load_scalar(a.beta[m], t), at.load(a.recurrent_k[m], t, V),
+                      at.load(a.recurrent_v[m], t, V), at.load_scalar(a.recurrent_beta[m], t),
                       at.is_first(a.is_first, t)};
   };
   ForwardRow next = load(0);
@@ -67,13 +73,12 @@ extern "C" __global__ void __launch_bounds__(GATES * WARP, 1)
     if (row.is_first) {
       clear(weights);
       clear(recurrent);
-      cell = y = 0.f;
+      cell[at.lane] = y = 0.f;
     }
-    const float reading = warp_softmax(y, at.lane < N);
+    p[at.lane] = softmax(y, at.lane < V);
     k[at.lane] = row.k;
     q[at.lane] = row.q;
     recurrent_k[at.lane] = row.recurrent_k;
-    p[at.lane] = reading;
     __syncwarp();
     next = load(t + 1);
     const float error = row.v - dot(weights, k);
@@ -85,33 +90,44 @@ extern "C" __global__ void __launch_bounds__(GATES * WARP, 1)
     const float gate = m == MAIN ? sum : fast_sigmoid(sum);
     add_scaled(weights, update, k);
     add_scaled(recurrent, recurrent_update, recurrent_k);
-    float* all = gates + (t % 2) * GATES * WARP;
-    all[m * WARP + at.lane] = gate;
+    float* all = gates + (t % 2) * GATES * SLOT;
+    all[m * SLOT + at.lane] = gate;
+    mine.store(a.error, t, V, error);
+    mine.store(a.recurrent_error, t, V, recurrent_error);
+    mine.store(a.gates, t, V, gate);
+    if (m == 2) at.store(a.reading, t, V, p[at.lane]);
+    const float previous_cell = cell[at.lane];  // by all parts of a lane, before one writes it
     __syncthreads();
-    const float f = all[FORGET * WARP + at.lane];
-    cell = f * cell + (1.f - f) * all[MAIN * WARP + at.lane];
-    y = cell * all[OUTPUT * WARP + at.lane];
-    mine.store(a.error, t, N, error);
-    mine.store(a.recurrent_error, t, N, recurrent_error);
-    mine.store(a.gates, t, N, gate);
-    if (m == 0) at.store(a.y, t, N, y);
-    if (m == 1) at.store(a.cell, t, N, cell);
-    if (m == 2) at.store(a.reading, t, N, reading);
+    const float f = all[FORGET * SLOT + at.lane];
+    const float next_cell = f * previous_cell + (1.f - f) * all[MAIN * SLOT + at.lane];
+    cell[at.lane] = next_cell;
+    y = next_cell * all[OUTPUT * SLOT + at.lane];
+    if (m == 0) at.store(a.y, t, V, y);
+    if (m == 1) at.store(a.cell, t, V, next_cell);
   }
-  store_column(a.final, weights, mine, N, N);
-  store_column(a.recurrent_final, recurrent, mine, N, N);
-  if (m == 0) store_vector(a.final_output, y, at, N);
-  if (m == 1) store_vector(a.final_cell, cell, at, N);
+  store_column(a.final, weights, mine, K, V, stage);
+  store_column(a.recurrent_final, recurrent, mine, V, V, stage);
+  if (m == 0) store_vector(a.final_output, y, at, V);
+  if (m == 1) store_vector(a.final_cell, cell[at.lane], at, V);
 }
+
+struct Written {
+  View key[GATES], value[GATES], strength[GATES];
+};
+struct WrittenGradients {
+  float *key, *value, *strength;
+};
 
 struct BackwardArguments {
   Sizes sizes;
-  View query[GATES], key[MATRICES], strength[MATRICES];
+  View query[GATES];
+  Written written[2];  // SLOW, RECURRENT
   Flags is_first;
-  View initial[MATRICES], initial_cell, grad_y, grad_final[MATRICES];
-  View grad_final_cell, grad_final_output;
-  float *error[2], *gates, *cell, *reading;  // [0] is W's, [1] is R's
-  float *grad_query, *grad_key[2], *grad_value[2], *grad_strength[2];
+  View initial[2][GATES], initial_cell, initial_output;
+  View grad_y, grad_final[2][GATES], grad_final_cell, grad_final_output;
+  float *error[2], *gates, *cell, *reading;
+  float* grad_query;
+  WrittenGradients grad[2];
   float *grad_initial[2], *grad_initial_cell, *grad_initial_output;
 };
 
@@ -121,54 +137,55 @@ struct BackwardRow {
 };
 
 // c_{t-1} as row t saw it.
-__device__ inline float previous_cell(const BackwardArguments& a, const Place& at, int t, int N) {
+__device__ inline float previous_cell(const BackwardArguments& a, const Place& at, int t) {
+  const int V = a.sizes.values;
   if (at.is_first(a.is_first, t)) return 0.f;
-  return t == 0 ? load_vector(a.initial_cell, at, N) : at.load(a.cell, t - 1, N);
+  return t == 0 ? load_vector(a.initial_cell, at, V) : at.load(a.cell, t - 1, V);
 }
 
-extern "C" __global__ void __launch_bounds__(MATRICES * WARP, 1)
-    delta_lstm_backward(const __grid_constant__ BackwardArguments a) {
-  SHARED_FLOATS(stages, MATRICES * STAGE);
-  SHARED_FLOATS(all_slots, MATRICES * REBUILT_TOGETHER * WARP);
-  SHARED_FLOATS(parts, 2 * GATES * WARP);  // dp of each R_g, to all warps; two sets
-  const int m = threadIdx.x / WARP, gate = m % GATES, kind = m / GATES;
-  float *stage = stages + m * STAGE, *slots = all_slots + m * REBUILT_TOGETHER * WARP;
-  float *q = slots, *k = q + WARP, *u = k + WARP, *g = u + WARP, *dv = g + WARP;
-  const Place at = place_in_warp(a.sizes), mine = place_of_gate(at, gate);
-  const int N = a.sizes.keys;
+// The whole unroll for one matrix: W_gate or R_gate. Where the W come after the R, these leave the
+// whole gradient of y in the gradient of v, a number's place until its own lane overwrites it.
+__device__ inline void walk_back(const BackwardArguments& a, int kind, int gate, float* stage,
+                                 float* slots, float* parts) {
+  const bool after = !TOGETHER && kind == SLOW;
+  const Place at(a.sizes), mine = place_of_gate(at, gate);
+  const int V = a.sizes.values, K = kind == SLOW ? a.sizes.keys : V;
+  const View &keys = a.written[kind].key[gate], &strengths = a.written[kind].strength[gate];
+  const WrittenGradients& grad = a.grad[kind];
+  float *q = slots, *k = q + SLOT, *u = k + SLOT, *g = u + SLOT, *dv = g + SLOT;
   Rewound memory;
-  load_row(memory.gradient_row, a.grad_final[m], at, N, N, stage);
-  load_column(memory.gradient_column, a.grad_final[m], at, N, N, stage);
-  float grad_output = load_vector(a.grad_final_output, at, N);
-  float grad_cell = load_vector(a.grad_final_cell, at, N);
+  memory.load_gradient(a.grad_final[kind][gate], at, K, V, stage);
+  float grad_output = after ? 0.f : load_vector(a.grad_final_output, at, V);
+  float grad_cell = load_vector(a.grad_final_cell, at, V);
   auto load = [&](int t) {
-    const float reading = at.load(a.reading, t, N);
-    return BackwardRow{kind == 0 ? at.load(a.query[gate], t, N) : reading,
-                       at.load(a.key[m], t, N),
-                       at.load_scalar(a.strength[m], t),
-                       mine.load(a.error[kind], t, N),
+    const float reading = at.load(a.reading, t, V);
+    return BackwardRow{kind == SLOW ? at.load(a.query[gate], t, K) : reading,
+                       at.load(keys, t, K),
+                       at.load_scalar(strengths, t),
+                       mine.load(a.error[kind], t, V),
                        reading,
-                       at.load(a.grad_y, t, N),
-                       place_of_gate(at, MAIN).load(a.gates, t, N),
-                       place_of_gate(at, FORGET).load(a.gates, t, N),
-                       place_of_gate(at, OUTPUT).load(a.gates, t, N),
-                       at.load(a.cell, t, N),
-                       previous_cell(a, at, t, N)};
+                       after ? mine.load(grad.value, t, V) : at.load(a.grad_y, t, V),
+                       place_of_gate(at, MAIN).load(a.gates, t, V),
+                       place_of_gate(at, FORGET).load(a.gates, t, V),
+                       place_of_gate(at, OUTPUT).load(a.gates, t, V),
+                       at.load(a.cell, t, V),
+                       previous_cell(a, at, t)};
   };
   for (int last = a.sizes.time - 1, first; last >= 0; last = first - 1) {
     first = segment_start(a.is_first, at, last);
     const bool fresh = at.is_first(a.is_first, first);
     clear(memory.weights);
-    if (!fresh) load_row(memory.weights, a.initial[m], at, N, N, stage);
+    if (!fresh) load_row(memory.weights, a.initial[kind][gate], at, K, V, stage);
     rebuild(
-        memory.weights, first, last, [&](int t) { return at.load(a.key[m], t, N); },
-        [&](int t) { return at.load_scalar(a.strength[m], t) * mine.load(a.error[kind], t, N); },
+        memory.weights, first, last, at, [&](int t) { return at.load(keys, t, K); },
+        [&](int t) { return at.load_scalar(strengths, t) * mine.load(a.error[kind], t, V); },
         slots);
     BackwardRow next = load(last);
     for (int t = last; t >= first; --t) {
       const BackwardRow row = next;
       next = load(t - 1);
       const float grad_y = row.grad_y + grad_output;
+      if (!TOGETHER && !after) mine.store(a.grad[SLOW].value, t, V, grad_y);
       grad_cell += grad_y * row.output;
       float grad_sum = grad_cell * (1.f - row.forget);
       if (gate == FORGET) grad_sum *= (row.previous_cell - row.main) * row.forget;
@@ -178,30 +195,48 @@ extern "C" __global__ void __launch_bounds__(MATRICES * WARP, 1)
       k[at.lane] = row.key;
       u[at.lane] = row.strength * row.error;
       g[at.lane] = grad_sum;
-      __syncwarp();
+      sync();
       const float grad_query = memory.read_backward(row.query, q, grad_sum, g);
-      float* all = parts + (t % 2) * GATES * WARP;
-      if (kind == 1) all[gate * WARP + at.lane] = grad_query;
+      float* all = parts + (t % 2) * GATES * SLOT;
+      if (kind == RECURRENT) all[gate * SLOT + at.lane] = grad_query;
       const float grad_update = memory.update_gradient(k);
-      float grad_key = memory.rewind(row.key, u);
+      float grad_key = memory.rewind(row.key, row.strength * row.error, u, at);
       const float grad_value = row.strength * grad_update;
       dv[at.lane] = grad_value;
       __syncthreads();
       grad_key += memory.answer_backward(row.key, k, grad_value, dv);
-      grad_output = warp_softmax_backward(
-          row.reading, (all[at.lane] + all[WARP + at.lane]) + all[2 * WARP + at.lane]);
-      if (kind == 0) mine.store(a.grad_query, t, N, grad_query);
-      mine.store(a.grad_key[kind], t, N, grad_key);
-      mine.store(a.grad_value[kind], t, N, grad_value);
-      mine.store_scalar(a.grad_strength[kind], t, warp_sum(grad_update * row.error));
-      __syncwarp();  // before the next row, or the next segment's rebuild, writes the slots
+      if (!after)
+        grad_output = softmax_backward(
+            row.reading, (all[at.lane] + all[SLOT + at.lane]) + all[2 * SLOT + at.lane]);
+      if (kind == SLOW) mine.store(a.grad_query, t, K, grad_query);
+      mine.store(grad.key, t, K, grad_key);
+      mine.store(grad.value, t, V, grad_value);
+      mine.store_scalar(grad.strength, t, lane_sum(grad_update * row.error));
+      sync();  // before the next row, or the next segment's rebuild, writes the slots
     }
     if (fresh) {
       memory.forget_gradient();
       grad_output = grad_cell = 0.f;
     }
   }
-  store_column(a.grad_initial[kind], memory.gradient_column, mine, N, N);
-  if (m == 0) store_vector(a.grad_initial_output, grad_output, at, N);
-  if (m == 1) store_vector(a.grad_initial_cell, grad_cell, at, N);
+  store_column(a.grad_initial[kind], memory.gradient_column, mine, K, V, stage);
+  if (!after && kind == RECURRENT && gate == MAIN)
+    store_vector(a.grad_initial_output, grad_output, at, V);
+  if (!after && kind == RECURRENT && gate == FORGET)
+    store_vector(a.grad_initial_cell, grad_cell, at, V);
+}
+
+extern "C" __global__ void __launch_bounds__(HELD * GROUP, 1)
+    delta_lstm_backward(const __grid_constant__ BackwardArguments a) {
+  SHARED_FLOATS(stages, HELD * STAGE);
+  SHARED_FLOATS(all_slots, HELD * REBUILT_TOGETHER * SLOT);
+  SHARED_FLOATS(parts, 2 * GATES * SLOT);  // dp of each R_g, to all groups; two sets
+  const int m = group_of_thread(), gate = m % GATES;
+  float *stage = stages + m * STAGE, *slots = all_slots + m * REBUILT_TOGETHER * SLOT;
+  if (TOGETHER) {
+    walk_back(a, m / GATES, gate, stage, slots, parts);
+  } else {
+    walk_back(a, RECURRENT, gate, stage, slots, parts);
+    walk_back(a, SLOW, gate, stage, slots, parts);
+  }
 }

@@ -8,8 +8,10 @@
 //     gradient of y_{t-1}:  dr in version A, r * (dr - r . dr) in B; zero where row t forgot
 #include "rewind.cuh"
 
+enum { VERSION_A, VERSION_B };
+
 struct ForwardArguments {
-  Sizes sizes;  // option: 1 for version A, 0 for version B
+  Sizes sizes;  // option: 0 for version A, 1 for version B
   View q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta;
   Flags is_first;
   View initial, recurrent_initial, initial_output;
@@ -22,21 +24,21 @@ struct ForwardRow {
   bool is_first;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(GROUP, 1)
     delta_rnn_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 8 * SLOT);
   const Place at(a.sizes);
-  const int T = a.sizes.time, N = a.sizes.keys;
-  const bool version_a = a.sizes.option;
-  float weights[D], recurrent[D];
-  load_column(weights, a.initial, at, N, N, stage);
-  load_column(recurrent, a.recurrent_initial, at, N, N, stage);
-  float y = load_vector(a.initial_output, at, N);
+  const int T = a.sizes.time, K = a.sizes.keys, V = a.sizes.values;
+  const bool version_a = a.sizes.option == VERSION_A;
+  float weights[ENTRIES], recurrent[ENTRIES];
+  load_column(weights, a.initial, at, K, V, stage);
+  load_column(recurrent, a.recurrent_initial, at, V, V, stage);
+  float y = load_vector(a.initial_output, at, V);
   auto load = [&](int t) {
-    return ForwardRow{at.load(a.q, t, N), at.load(a.k, t, N), at.load(a.v, t, N),
-                      at.load_scalar(a.beta, t), at.load(a.recurrent_k, t, N),
-                      at.load(a.recurrent_v, t, N), at.load_scalar(a.recurrent_beta, t),
+    return ForwardRow{at.load(a.q, t, K), at.load(a.k, t, K), at.load(a.v, t, V),
+                      at.load_scalar(a.beta, t), at.load(a.recurrent_k, t, V),
+                      at.load(a.recurrent_v, t, V), at.load_scalar(a.recurrent_beta, t),
                       at.is_first(a.is_first, t)};
   };
   ForwardRow next = load(0);
@@ -47,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       clear(recurrent);
       y = 0.f;
     }
-    const float query = version_a ? y : warp_softmax(y, at.lane < N);
+    const float query = version_a ? y : softmax(y, at.lane < V);
     float *k = slots + (t % 2) * 4 * SLOT, *q = k + SLOT;  // two sets: one barrier a row
     float *recurrent_k = q + SLOT, *r = recurrent_k + SLOT;
     k[at.lane] = row.k;
@@ -62,27 +64,36 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const float recurrent_update = row.recurrent_beta * recurrent_error;
     y = (dot(weights, q) + update * dot_slots(k, q)) +
         (dot(recurrent, r) + recurrent_update * dot_slots(recurrent_k, r));
-    if (version_a) y = warp_softmax(y, at.lane < N);
+    if (version_a) y = softmax(y, at.lane < V);
     add_scaled(weights, update, k);
     add_scaled(recurrent, recurrent_update, recurrent_k);
-    at.store(a.y, t, N, y);
-    at.store(a.error, t, N, error);
-    at.store(a.recurrent_error, t, N, recurrent_error);
-    at.store(a.reading, t, N, version_a ? y : query);
+    at.store(a.y, t, V, y);
+    at.store(a.error, t, V, error);
+    at.store(a.recurrent_error, t, V, recurrent_error);
+    at.store(a.reading, t, V, version_a ? y : query);
   }
-  store_column(a.final, weights, at, N, N);
-  store_column(a.recurrent_final, recurrent, at, N, N);
-  store_vector(a.final_output, y, at, N);
+  store_column(a.final, weights, at, K, V, stage);
+  store_column(a.recurrent_final, recurrent, at, V, V, stage);
+  store_vector(a.final_output, y, at, V);
 }
 
-// [0] is W's, [1] is R's: two warps, one matrix each.
+// [0] is W's, [1] is R's: two groups of threads, one matrix each.
+struct Written {
+  View key, value, strength;
+};
+struct WrittenGradients {
+  float *key, *value, *strength;
+};
+
 struct BackwardArguments {
   Sizes sizes;
-  View query, key[2], strength[2];
+  View query;
+  Written written[2];
   Flags is_first;
   View initial[2], initial_output, grad_y, grad_final[2], grad_final_output;
   float *error[2], *reading;
-  float *grad_query, *grad_key[2], *grad_value[2], *grad_strength[2];
+  float* grad_query;
+  WrittenGradients grad[2];
   float *grad_initial[2], *grad_initial_output;
 };
 
@@ -91,76 +102,76 @@ struct BackwardRow {
 };
 
 // r_t from what the forward kept.
-__device__ inline float recurrent_query(const BackwardArguments& a, const Place& at, int t, int N) {
-  if (!a.sizes.option) return at.load(a.reading, t, N);
+__device__ inline float recurrent_query(const BackwardArguments& a, const Place& at, int t, int V) {
+  if (a.sizes.option != VERSION_A) return at.load(a.reading, t, V);
   if (at.is_first(a.is_first, t)) return 0.f;
-  return t == 0 ? load_vector(a.initial_output, at, N) : at.load(a.reading, t - 1, N);
+  return t == 0 ? load_vector(a.initial_output, at, V) : at.load(a.reading, t - 1, V);
 }
 
-extern "C" __global__ void __launch_bounds__(2 * WARP, 1)
+extern "C" __global__ void __launch_bounds__(2 * GROUP, 1)
     delta_rnn_backward(const __grid_constant__ BackwardArguments a) {
-  SHARED_FLOATS(all_slots, 2 * REBUILT_TOGETHER * WARP);
+  SHARED_FLOATS(all_slots, 2 * REBUILT_TOGETHER * SLOT);
   SHARED_FLOATS(stages, 2 * STAGE);
-  SHARED_FLOATS(gradients, 2 * WARP);  // of y_t, from R's warp to both; two sets
-  const int m = threadIdx.x / WARP;
-  const bool version_a = a.sizes.option;
+  SHARED_FLOATS(gradients, 2 * SLOT);  // of y_t, from R's group to both; two sets
+  const int m = group_of_thread();
+  const bool version_a = a.sizes.option == VERSION_A;
   float* stage = stages + m * STAGE;
-  const Place at = place_in_warp(a.sizes);
-  const int N = a.sizes.keys;
-  float* slots = all_slots + m * REBUILT_TOGETHER * WARP;
-  float *q = slots, *k = q + WARP, *u = k + WARP, *dv = u + WARP;
+  const Place at(a.sizes);
+  const int V = a.sizes.values, K = m == 0 ? a.sizes.keys : V;
+  const Written& of = a.written[m];
+  float* slots = all_slots + m * REBUILT_TOGETHER * SLOT;
+  float *q = slots, *k = q + SLOT, *u = k + SLOT, *dv = u + SLOT;
   Rewound memory;
-  load_row(memory.gradient_row, a.grad_final[m], at, N, N, stage);
-  load_column(memory.gradient_column, a.grad_final[m], at, N, N, stage);
-  float grad_output = load_vector(a.grad_final_output, at, N);
+  memory.load_gradient(a.grad_final[m], at, K, V, stage);
+  float grad_output = load_vector(a.grad_final_output, at, V);
   auto load = [&](int t) {
-    return BackwardRow{m == 0 ? at.load(a.query, t, N) : recurrent_query(a, at, t, N),
-                       at.load(a.key[m], t, N), at.load_scalar(a.strength[m], t),
-                       at.load(a.error[m], t, N), at.load(a.grad_y, t, N),
-                       version_a ? at.load(a.reading, t, N) : 0.f};
+    return BackwardRow{m == 0 ? at.load(a.query, t, K) : recurrent_query(a, at, t, V),
+                       at.load(of.key, t, K), at.load_scalar(of.strength, t),
+                       at.load(a.error[m], t, V), at.load(a.grad_y, t, V),
+                       version_a ? at.load(a.reading, t, V) : 0.f};
   };
   for (int last = a.sizes.time - 1, first; last >= 0; last = first - 1) {
     first = segment_start(a.is_first, at, last);
     const bool fresh = at.is_first(a.is_first, first);
     clear(memory.weights);
-    if (!fresh) load_row(memory.weights, a.initial[m], at, N, N, stage);
+    if (!fresh) load_row(memory.weights, a.initial[m], at, K, V, stage);
     rebuild(
-        memory.weights, first, last, [&](int t) { return at.load(a.key[m], t, N); },
-        [&](int t) { return at.load_scalar(a.strength[m], t) * at.load(a.error[m], t, N); },
+        memory.weights, first, last, at, [&](int t) { return at.load(of.key, t, K); },
+        [&](int t) { return at.load_scalar(of.strength, t) * at.load(a.error[m], t, V); },
         slots);
     BackwardRow next = load(last);
     for (int t = last; t >= first; --t) {
       const BackwardRow row = next;
       next = load(t - 1);
-      float* g = gradients + (t % 2) * WARP;
+      float* g = gradients + (t % 2) * SLOT;
       q[at.lane] = row.query;
       k[at.lane] = row.key;
       u[at.lane] = row.strength * row.error;
       if (m == 1) {
         const float above = row.grad_y + grad_output;
-        g[at.lane] = version_a ? warp_softmax_backward(row.output, above) : above;
+        g[at.lane] = version_a ? softmax_backward(row.output, above) : above;
       }
       __syncthreads();
       const float grad_query = memory.read_backward(row.query, q, g[at.lane], g);
       const float grad_update = memory.update_gradient(k);
-      float grad_key = memory.rewind(row.key, u);
+      float grad_key = memory.rewind(row.key, row.strength * row.error, u, at);
       const float grad_value = row.strength * grad_update;
       dv[at.lane] = grad_value;
-      __syncwarp();
+      sync();
       grad_key += memory.answer_backward(row.key, k, grad_value, dv);
       if (m == 1)
-        grad_output = version_a ? grad_query : warp_softmax_backward(row.query, grad_query);
-      if (m == 0) at.store(a.grad_query, t, N, grad_query);
-      at.store(a.grad_key[m], t, N, grad_key);
-      at.store(a.grad_value[m], t, N, grad_value);
-      at.store_scalar(a.grad_strength[m], t, warp_sum(grad_update * row.error));
-      __syncwarp();  // before the next row, or the next segment's rebuild, writes the slots
+        grad_output = version_a ? grad_query : softmax_backward(row.query, grad_query);
+      if (m == 0) at.store(a.grad_query, t, K, grad_query);
+      at.store(a.grad[m].key, t, K, grad_key);
+      at.store(a.grad[m].value, t, V, grad_value);
+      at.store_scalar(a.grad[m].strength, t, lane_sum(grad_update * row.error));
+      sync();  // before the next row, or the next segment's rebuild, writes the slots
     }
     if (fresh) {
       memory.forget_gradient();
       grad_output = 0.f;
     }
   }
-  store_column(a.grad_initial[m], memory.gradient_column, at, N, N);
-  if (m == 1) store_vector(a.grad_initial_output, grad_output, at, N);
+  store_column(a.grad_initial[m], memory.gradient_column, at, K, V, stage);
+  if (m == 1) store_vector(a.grad_initial_output, grad_output, at, V);
 }

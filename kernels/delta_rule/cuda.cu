@@ -21,13 +21,13 @@ struct ForwardRow {
   bool is_first;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(GROUP, 1)
     delta_rule_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 4 * SLOT);
   const Place at(a.sizes);
   const int T = a.sizes.time, K = a.sizes.keys, V = a.sizes.values;
-  float weights[D];
+  float weights[ENTRIES];
   load_column(weights, a.initial, at, K, V, stage);
   auto load = [&](int t) {
     return ForwardRow{at.load(a.q, t, K), at.load(a.k, t, K), at.load(a.v, t, V),
@@ -50,12 +50,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     at.store(a.error, t, V, error);
     add_scaled(weights, update, k);
   }
-  store_column(a.final, weights, at, K, V);
+  store_column(a.final, weights, at, K, V, stage);
 }
 
 struct BackwardArguments {
   Sizes sizes;
-  View q, k, beta;
+  View q, k, v, beta;
   Flags is_first;
   View initial, grad_y, grad_final;
   float *error, *grad_q, *grad_k, *grad_v, *grad_beta, *grad_initial;
@@ -70,7 +70,7 @@ __device__ inline void gradients_in_reverse(const BackwardArguments& a, const Pl
                                             float* slots, float* stage) {
   const int T = a.sizes.time, K = a.sizes.keys, V = a.sizes.values;
   float *q = slots, *k = q + SLOT, *u = k + SLOT, *g = u + SLOT, *dv = g + SLOT;
-  float row_gradient[D], column_gradient[D];
+  float row_gradient[ENTRIES], column_gradient[ENTRIES];
   load_row(row_gradient, a.grad_final, at, K, V, stage);
   load_column(column_gradient, a.grad_final, at, K, V, stage);
   auto load = [&](int t) {
@@ -98,19 +98,19 @@ __device__ inline void gradients_in_reverse(const BackwardArguments& a, const Pl
     add_scaled(row_gradient, -row.k, dv);
     add_scaled(column_gradient, -grad_v, k);
     sync();
-    at.store_scalar(a.grad_beta, t, block_sum(grad_update * row.error, q));
+    at.store_scalar(a.grad_beta, t, lane_sum(grad_update * row.error));
     if (row.is_first) {
       clear(row_gradient);
       clear(column_gradient);
     }
   }
-  store_column(a.grad_initial, column_gradient, at, K, V);
+  store_column(a.grad_initial, column_gradient, at, K, V, stage);
 }
 
 __device__ inline void gradients_of_reading(const BackwardArguments& a, const Place& at,
                                             float* slots, float* stage) {
   const int T = a.sizes.time, K = a.sizes.keys, V = a.sizes.values;
-  float weights[D];
+  float weights[ENTRIES];
   load_row(weights, a.initial, at, K, V, stage);
   auto load = [&](int t) {
     return BackwardRow{0.f, at.load(a.k, t, K), at.load_scalar(a.beta, t), at.load(a.error, t, V),
@@ -133,7 +133,7 @@ __device__ inline void gradients_of_reading(const BackwardArguments& a, const Pl
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(GROUP, 1)
     delta_rule_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 6 * SLOT);

@@ -19,13 +19,13 @@ struct ForwardArguments {
   float *y, *final;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(GROUP, 1)
     linear_attention_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 4 * SLOT);
   const Place at(a.sizes);
   const int T = a.sizes.time, K = a.sizes.keys, V = a.sizes.values;
-  float weights[D];
+  float weights[ENTRIES];
   load_column(weights, a.initial, at, K, V, stage);
   auto load = [&](int t) {
     return Row{at.load(a.q, t, K), at.load(a.k, t, K), at.load(a.v, t, V), 0.f,
@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     add_scaled(weights, row.v, k);
     at.store(a.y, t, V, dot(weights, q));
   }
-  store_column(a.final, weights, at, K, V);
+  store_column(a.final, weights, at, K, V, stage);
 }
 
 struct BackwardArguments {
@@ -57,7 +57,7 @@ struct BackwardArguments {
 __device__ inline void gradients_in_reverse(const BackwardArguments& a, const Place& at,
                                             float* slots, float* stage) {
   const int T = a.sizes.time, K = a.sizes.keys, V = a.sizes.values;
-  float row_gradient[D], column_gradient[D];
+  float row_gradient[ENTRIES], column_gradient[ENTRIES];
   load_row(row_gradient, a.grad_final, at, K, V, stage);
   load_column(column_gradient, a.grad_final, at, K, V, stage);
   auto load = [&](int t) {
@@ -83,13 +83,13 @@ __device__ inline void gradients_in_reverse(const BackwardArguments& a, const Pl
       clear(column_gradient);
     }
   }
-  store_column(a.grad_initial, column_gradient, at, K, V);
+  store_column(a.grad_initial, column_gradient, at, K, V, stage);
 }
 
 __device__ inline void gradients_of_reading(const BackwardArguments& a, const Place& at,
                                             float* slots, float* stage) {
   const int T = a.sizes.time, K = a.sizes.keys, V = a.sizes.values;
-  float weights[D];
+  float weights[ENTRIES];
   load_row(weights, a.initial, at, K, V, stage);
   auto load = [&](int t) {
     return Row{0.f, at.load(a.k, t, K), at.load(a.v, t, V), at.load(a.grad_y, t, V),
@@ -109,7 +109,7 @@ __device__ inline void gradients_of_reading(const BackwardArguments& a, const Pl
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(GROUP, 1)
     linear_attention_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 8 * SLOT);

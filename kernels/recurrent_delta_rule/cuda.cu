@@ -25,22 +25,22 @@ struct ForwardRow {
   bool is_first;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(GROUP, 1)
     recurrent_delta_rule_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, 3 * SLOT);
   float *h = slots, *k = h + SLOT, *q = k + SLOT;
   const Place at(a.sizes);
-  const int T = a.sizes.time, N = a.sizes.keys;
-  float weights[D], to_query[D], to_key[D], to_value[D];
-  load_column(weights, a.initial, at, N, N, stage);
-  load_column(to_query, a.query_weights, at, N, N, stage);
-  load_column(to_key, a.key_weights, at, N, N, stage);
-  load_column(to_value, a.value_weights, at, N, N, stage);
-  const float to_strength = load_vector(a.strength_weights, at, N);
-  float y = load_vector(a.initial_output, at, N);
+  const int T = a.sizes.time, K = a.sizes.keys, V = a.sizes.values;
+  float weights[ENTRIES], to_query[ENTRIES], to_key[ENTRIES], to_value[ENTRIES];
+  load_column(weights, a.initial, at, K, V, stage);
+  load_column(to_query, a.query_weights, at, V, K, stage);
+  load_column(to_key, a.key_weights, at, V, K, stage);
+  load_column(to_value, a.value_weights, at, V, V, stage);
+  const float to_strength = load_vector(a.strength_weights, at, V);
+  float y = load_vector(a.initial_output, at, V);
   auto load = [&](int t) {
-    return ForwardRow{at.load(a.q, t, N), at.load(a.k, t, N), at.load(a.v, t, N),
+    return ForwardRow{at.load(a.q, t, K), at.load(a.k, t, K), at.load(a.v, t, V),
                       at.load_scalar(a.beta, t), at.is_first(a.is_first, t)};
   };
   ForwardRow next = load(0);
@@ -54,9 +54,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const float hidden = fast_tanh(y);
     h[at.lane] = hidden;
     sync();
-    const float strength = fast_sigmoid(row.beta + warp_sum(to_strength * hidden));
-    const float query = warp_softmax(row.q + dot(to_query, h), at.lane < N);
-    const float key = warp_softmax(row.k + dot(to_key, h), at.lane < N);
+    const float strength = fast_sigmoid(row.beta + lane_sum(to_strength * hidden));
+    const float query = softmax(row.q + dot(to_query, h), at.lane < K);
+    const float key = softmax(row.k + dot(to_key, h), at.lane < K);
     q[at.lane] = query;
     k[at.lane] = key;
     const float value = row.v + dot(to_value, h);
@@ -65,66 +65,68 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const float update = strength * error;
     y = dot(weights, q) + update * dot_slots(k, q);
     add_scaled(weights, update, k);
-    at.store(a.y, t, N, y);
-    at.store(a.query, t, N, query);
-    at.store(a.key, t, N, key);
-    at.store(a.error, t, N, error);
-    at.store(a.hidden, t, N, hidden);
+    at.store(a.y, t, V, y);
+    at.store(a.query, t, K, query);
+    at.store(a.key, t, K, key);
+    at.store(a.error, t, V, error);
+    at.store(a.hidden, t, V, hidden);
     at.store_scalar(a.strength, t, strength);
   }
-  store_column(a.final, weights, at, N, N);
-  store_vector(a.final_output, y, at, N);
+  store_column(a.final, weights, at, K, V, stage);
+  store_vector(a.final_output, y, at, V);
 }
 
 struct BackwardArguments {
   Sizes sizes;
-  View query_weights, key_weights, value_weights, strength_weights;
+  View q, k, v, beta, query_weights, key_weights, value_weights, strength_weights;
   Flags is_first;
-  View initial, grad_y, grad_final, grad_final_output;
+  View initial, initial_output, grad_y, grad_final, grad_final_output;
   float *query, *key, *error, *strength, *hidden;
   float *grad_q, *grad_k, *grad_v, *grad_beta, *grad_initial, *grad_initial_output;
 };
 
 struct BackwardRow {
-  float query, key, error, strength, hidden, grad_y;
+  float query, key, error, strength, grad_y;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(GROUP, 1)
     recurrent_delta_rule_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
-  SHARED_FLOATS(slots, REBUILT_TOGETHER * WARP);
+  SHARED_FLOATS(slots, REBUILT_TOGETHER * SLOT);
+  SHARED_FLOATS(value_rows, D * PADDED_ROW);  // R_v: there is no room for it in registers
   float *q = slots, *k = q + SLOT, *u = k + SLOT, *g = u + SLOT;
   float *dv = g + SLOT, *dq = dv + SLOT, *dk = dq + SLOT;
   const Place at(a.sizes);
-  const int N = a.sizes.keys;
+  const int K = a.sizes.keys, V = a.sizes.values;
   Rewound memory;
-  float to_query[D], to_key[D], to_value[D];  // by row: lane i holds what leaves h_i
-  load_row(memory.gradient_row, a.grad_final, at, N, N, stage);
-  load_column(memory.gradient_column, a.grad_final, at, N, N, stage);
-  load_row(to_query, a.query_weights, at, N, N, stage);
-  load_row(to_key, a.key_weights, at, N, N, stage);
-  load_row(to_value, a.value_weights, at, N, N, stage);
-  const float to_strength = load_vector(a.strength_weights, at, N);
-  float grad_output = load_vector(a.grad_final_output, at, N);
-  auto key = [&](int t) { return at.load(a.key, t, N); };
+  float to_query[ENTRIES], to_key[ENTRIES];  // by row: lane i holds what leaves h_i
+  memory.load_gradient(a.grad_final, at, K, V, stage);
+  load_row(to_query, a.query_weights, at, V, K, stage);
+  load_row(to_key, a.key_weights, at, V, K, stage);
+  for (int first = 0; first < D; first += TILE)
+    stage_rows(value_rows + first * PADDED_ROW, first, a.value_weights, at, V, V);
+  const float* to_value = value_rows + at.lane % D * PADDED_ROW;
+  const float to_strength = load_vector(a.strength_weights, at, V);
+  float grad_output = load_vector(a.grad_final_output, at, V);
+  auto key = [&](int t) { return at.load(a.key, t, K); };
   auto update = [&](int t) {
-    return at.load_scalar(a.strength, t) * at.load(a.error, t, N);
+    return at.load_scalar(a.strength, t) * at.load(a.error, t, V);
   };
   auto load = [&](int t) {
-    return BackwardRow{at.load(a.query, t, N), key(t), at.load(a.error, t, N),
-                       at.load_scalar(a.strength, t), at.load(a.hidden, t, N),
-                       at.load(a.grad_y, t, N)};
+    return BackwardRow{at.load(a.query, t, K), key(t), at.load(a.error, t, V),
+                       at.load_scalar(a.strength, t), at.load(a.grad_y, t, V)};
   };
   for (int last = a.sizes.time - 1, first; last >= 0; last = first - 1) {
     first = segment_start(a.is_first, at, last);
     const bool fresh = at.is_first(a.is_first, first);
     clear(memory.weights);
-    if (!fresh) load_row(memory.weights, a.initial, at, N, N, stage);
-    rebuild(memory.weights, first, last, key, update, slots);
+    if (!fresh) load_row(memory.weights, a.initial, at, K, V, stage);
+    rebuild(memory.weights, first, last, at, key, update, slots);
     BackwardRow next = load(last);
     for (int t = last; t >= first; --t) {
       const BackwardRow row = next;
       next = load(t - 1);
+      const float hidden = at.load(a.hidden, t, V);  // needed last: no register before its row
       const float grad_y = row.grad_y + grad_output;
       q[at.lane] = row.query;
       k[at.lane] = row.key;
@@ -133,24 +135,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       sync();
       float grad_query = memory.read_backward(row.query, q, grad_y, g);
       const float grad_update = memory.update_gradient(k);
-      float grad_key = memory.rewind(row.key, u);
+      float grad_key = memory.rewind(row.key, row.strength * row.error, u, at);
       const float grad_value = row.strength * grad_update;
       dv[at.lane] = grad_value;
       sync();
+      const float through_value = at.lane < D ? dot_slots(to_value, dv) : 0.f;
       grad_key += memory.answer_backward(row.key, k, grad_value, dv);
-      grad_query = warp_softmax_backward(row.query, grad_query);
-      grad_key = warp_softmax_backward(row.key, grad_key);
+      grad_query = softmax_backward(row.query, grad_query);
+      grad_key = softmax_backward(row.key, grad_key);
       const float grad_beta =
-          warp_sum(grad_update * row.error) * row.strength * (1.f - row.strength);
+          lane_sum(grad_update * row.error) * row.strength * (1.f - row.strength);
       dq[at.lane] = grad_query;
       dk[at.lane] = grad_key;
       sync();
-      const float grad_hidden = dot(to_query, dq) + dot(to_key, dk) + dot(to_value, dv) +
-                                to_strength * grad_beta;
-      grad_output = grad_hidden * (1.f - row.hidden * row.hidden);
-      at.store(a.grad_q, t, N, grad_query);
-      at.store(a.grad_k, t, N, grad_key);
-      at.store(a.grad_v, t, N, grad_value);
+      const float grad_hidden =
+          dot(to_query, dq) + dot(to_key, dk) + through_value + to_strength * grad_beta;
+      grad_output = grad_hidden * (1.f - hidden * hidden);
+      at.store(a.grad_q, t, K, grad_query);
+      at.store(a.grad_k, t, K, grad_key);
+      at.store(a.grad_v, t, V, grad_value);
       at.store_scalar(a.grad_beta, t, grad_beta);
     }
     sync();  // the next segment's rebuild reuses the slots
@@ -159,6 +162,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       grad_output = 0.f;
     }
   }
-  store_column(a.grad_initial, memory.gradient_column, at, N, N);
-  store_vector(a.grad_initial_output, grad_output, at, N);
+  store_column(a.grad_initial, memory.gradient_column, at, K, V, stage);
+  store_vector(a.grad_initial_output, grad_output, at, V);
 }

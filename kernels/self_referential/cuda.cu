@@ -12,7 +12,7 @@
 //     dx = sum_m W_m do_m    G_m += x do_m^T
 //
 // Where row t forgot, G is the gradient of W_0 alone; the shift before it gets none. Each block of
-// columns has a warp; the four meet once a row in the forward, twice in the backward.
+// columns has a group of threads; the four meet once a row in the forward, twice in the backward.
 #include "rewind.cuh"
 
 constexpr int STRENGTHS = 4;  // one for each block of columns
@@ -39,51 +39,51 @@ __device__ inline View at_columns(View view, Columns columns) {
   return view;
 }
 
-__device__ inline void add(float (&left)[D], const float (&right)[D]) {
-#pragma unroll
-  for (int j = 0; j < D; ++j) left[j] += right[j];
-}
-
-// Lane i's column of a block of our own [B, H, N, C].
-__device__ inline long long entry(const Place& at, const Columns& columns, int size, int row) {
+// Calls `write(entry of own, number)` for this thread's numbers of a block of our own [B, H, N, C].
+template <class Write>
+__device__ inline void each_own(float* own, const float (&entries)[ENTRIES], const Place& at,
+                                const Columns& columns, int size, float* stage, Write write) {
   const int all = 3 * size + STRENGTHS;
-  return (static_cast<long long>(at.block) * size + row) * all + columns.start + at.lane;
+  float* column =
+      own + static_cast<long long>(at.block) * size * all + columns.start + at.lane;
+  each_entry(entries, at, stage, [&](int row, float entry) {
+    if (row < size && at.lane < columns.count) write(column[row * all], entry);
+  });
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCKS * WARP, 1)
+extern "C" __global__ void __launch_bounds__(BLOCKS * GROUP, 1)
     self_referential_forward(const __grid_constant__ ForwardArguments a) {
-  SHARED_FLOATS(all_slots, BLOCKS * 2 * WARP);
+  SHARED_FLOATS(all_slots, BLOCKS * 2 * SLOT);
   SHARED_FLOATS(stages, BLOCKS * STAGE);
-  SHARED_FLOATS(shared, 2 * 3 * WARP);  // what the warps tell each other, in two sets
-  const int m = threadIdx.x / WARP;
+  SHARED_FLOATS(shared, 2 * 3 * SLOT);  // what the groups tell each other, in two sets
+  const int m = group_of_thread();
   float* stage = stages + m * STAGE;
-  const Place at = place_in_warp(a.sizes);
-  float *x = all_slots + m * 2 * WARP, *d = x + WARP;
+  const Place at(a.sizes);
+  float *x = all_slots + m * 2 * SLOT, *d = x + SLOT;
   const int T = a.sizes.time, N = a.sizes.keys, C = 3 * N + STRENGTHS;
   const Columns columns(m, N);
   const bool mine = at.lane < columns.count;
   const View initial = at_columns(a.initial_weights, columns);
-  float weights[D], other[D];
+  float weights[ENTRIES];
   load_column(weights, initial, at, N, columns.count, stage);
-  load_column(other, at_columns(a.shift, columns), at, N, columns.count, stage);
-  add(weights, other);
+  add_column(weights, at_columns(a.shift, columns), at, N, columns.count, stage);
   float next = at.load(a.x, 0, N);
   bool next_is_first = at.is_first(a.is_first, 0);
   for (int t = 0; t < T; ++t) {
     if (next_is_first) load_column(weights, initial, at, N, columns.count, stage);
     x[at.lane] = next;
-    __syncwarp();
+    sync();
     next = at.load(a.x, t + 1, N);
     next_is_first = at.is_first(a.is_first, t + 1);
     const float output = dot(weights, x);
-    float *q = shared + (t % 2) * 3 * WARP, *k = q + WARP, *strengths = k + WARP;
+    float *q = shared + (t % 2) * 3 * SLOT, *k = q + SLOT, *strengths = k + SLOT;
     if (m == 0) at.store(a.y, t, N, output);
-    if (m == 1) q[at.lane] = warp_softmax(output, mine);
-    if (m == 2) k[at.lane] = warp_softmax(output, mine);
+    if (m == 1) q[at.lane] = softmax(output, mine);
+    if (m == 2) k[at.lane] = softmax(output, mine);
     if (m == 3) strengths[at.lane] = fast_sigmoid(output);
     __syncthreads();
     d[at.lane] = q[at.lane] - k[at.lane];
-    __syncwarp();
+    sync();
     const float error = dot(weights, d);
     add_scaled(weights, strengths[m] * error, k);
     if (mine && a.error) a.error[at.index(t, C) + columns.start + at.lane] = error;
@@ -91,10 +91,12 @@ extern "C" __global__ void __launch_bounds__(BLOCKS * WARP, 1)
     if (m == 2) at.store(a.key, t, N, k[at.lane]);
     if (m == 3) at.store(a.strength, t, STRENGTHS, strengths[at.lane]);
   }
-  load_column(other, initial, at, N, columns.count, stage);
+  float fresh[ENTRIES];
+  load_column(fresh, initial, at, N, columns.count, stage);
 #pragma unroll
-  for (int j = 0; j < D; ++j)
-    if (j < N && mine) a.final_shift[entry(at, columns, N, j)] = weights[j] - other[j];
+  for (int n = 0; n < ENTRIES; ++n) weights[n] -= fresh[n];
+  each_own(a.final_shift, weights, at, columns, N, stage,
+           [](float& own, float entry) { own = entry; });
 }
 
 struct BackwardArguments {
@@ -103,32 +105,35 @@ struct BackwardArguments {
   Flags is_first;
   View shift, grad_y, grad_final;
   float *query, *key, *strength, *error;
-  float *grad_x, *grad_weights, *grad_shift;  // grad_weights [B, H, N, C] is added to
+  float *grad_x, *grad_weights, *grad_shift;  // grad_weights [B, H, N, C] is summed over B after
 };
 
 struct BackwardRow {
   float x, query, key, strength, error, grad_y;
 };
 
-extern "C" __global__ void __launch_bounds__(BLOCKS * WARP, 1)
+extern "C" __global__ void __launch_bounds__(BLOCKS * GROUP, 1)
     self_referential_backward(const __grid_constant__ BackwardArguments a) {
-  SHARED_FLOATS(all_slots, BLOCKS * REBUILT_TOGETHER * WARP);
+  SHARED_FLOATS(all_slots, BLOCKS * REBUILT_TOGETHER * SLOT);
   SHARED_FLOATS(stages, BLOCKS * STAGE);
-  SHARED_FLOATS(shared, 4 * BLOCKS * WARP);  // what the warps tell each other
-  float *key_parts = shared, *difference_parts = key_parts + BLOCKS * WARP;
-  float *x_parts = difference_parts + BLOCKS * WARP, *strength_gradients = x_parts + BLOCKS * WARP;
-  const int m = threadIdx.x / WARP;
+  SHARED_FLOATS(shared, 4 * BLOCKS * SLOT);  // what the groups tell each other
+  float *key_parts = shared, *difference_parts = key_parts + BLOCKS * SLOT;
+  float *x_parts = difference_parts + BLOCKS * SLOT, *strength_gradients = x_parts + BLOCKS * SLOT;
+  const int m = group_of_thread();
   float* stage = stages + m * STAGE;
-  const Place at = place_in_warp(a.sizes);
-  float* slots = all_slots + m * REBUILT_TOGETHER * WARP;
-  float *x = slots, *d = x + WARP, *k = d + WARP, *u = k + WARP, *de = u + WARP;
-  float* output_gradients = de + WARP;
+  const Place at(a.sizes);
+  float* slots = all_slots + m * REBUILT_TOGETHER * SLOT;
+  float *x = slots, *d = x + SLOT, *k = d + SLOT, *u = k + SLOT, *de = u + SLOT;
+  float* output_gradients = de + SLOT;
   const int N = a.sizes.keys, C = 3 * N + STRENGTHS;
   const Columns columns(m, N);
   const bool mine = at.lane < columns.count;
   Rewound memory;
-  load_row(memory.gradient_row, at_columns(a.grad_final, columns), at, N, columns.count, stage);
-  load_column(memory.gradient_column, at_columns(a.grad_final, columns), at, N, columns.count, stage);
+  memory.load_gradient(at_columns(a.grad_final, columns), at, N, columns.count, stage);
+  // What is added at each segment's start is the gradient of W_0 + shift; in the last segment it
+  // counts `grad_final`, which concerns the shift alone.
+  each_own(a.grad_weights, memory.gradient_column, at, columns, N, stage,
+           [&](float& own, float entry) { own = a.sizes.time ? -entry : 0.f; });
   auto key = [&](int t) { return at.load(a.key, t, N); };
   auto strength = [&](int t) {
     return t >= 0 ? a.strength[at.index(t, STRENGTHS) + m] : 0.f;
@@ -145,13 +150,10 @@ extern "C" __global__ void __launch_bounds__(BLOCKS * WARP, 1)
     first = segment_start(a.is_first, at, last);
     fresh = at.is_first(a.is_first, first);
     load_row(memory.weights, at_columns(a.initial_weights, columns), at, N, columns.count, stage);
-    if (!fresh) {
-      float shift[D];
-      load_row(shift, at_columns(a.shift, columns), at, N, columns.count, stage);
-      add(memory.weights, shift);
-    }
+    if (!fresh)
+      add_row(memory.weights, at_columns(a.shift, columns), at, N, columns.count, stage);
     rebuild(
-        memory.weights, first, last, key,
+        memory.weights, first, last, at, key,
         [&](int t) { return strength(t) * error(t); }, slots);
     BackwardRow next = load(last);
     for (int t = last; t >= first; --t) {
@@ -162,45 +164,42 @@ extern "C" __global__ void __launch_bounds__(BLOCKS * WARP, 1)
       d[at.lane] = difference;
       k[at.lane] = row.key;
       u[at.lane] = row.strength * row.error;
-      __syncwarp();
+      sync();
       const float grad_update = memory.update_gradient(k);
       const float grad_error = row.strength * grad_update;
-      key_parts[m * WARP + at.lane] = memory.rewind(row.key, u);
+      key_parts[m * SLOT + at.lane] = memory.rewind(row.key, row.strength * row.error, u, at);
       de[at.lane] = grad_error;
-      __syncwarp();
-      difference_parts[m * WARP + at.lane] =
+      sync();
+      difference_parts[m * SLOT + at.lane] =
           memory.read_backward(difference, d, grad_error, de);
-      const float grad_strength = warp_sum(grad_update * row.error);
+      const float grad_strength = lane_sum(grad_update * row.error);
       if (at.lane == 0)
         strength_gradients[m] = grad_strength * row.strength * (1.f - row.strength);
       __syncthreads();
       float grad_difference = 0.f, grad_key = 0.f;
 #pragma unroll
       for (int block = 0; block < BLOCKS; ++block) {
-        grad_difference += difference_parts[block * WARP + at.lane];
-        grad_key += key_parts[block * WARP + at.lane];
+        grad_difference += difference_parts[block * SLOT + at.lane];
+        grad_key += key_parts[block * SLOT + at.lane];
       }
       float grad_output = row.grad_y;
-      if (m == 1) grad_output = warp_softmax_backward(row.query, grad_difference);
-      if (m == 2) grad_output = warp_softmax_backward(row.key, grad_key - grad_difference);
+      if (m == 1) grad_output = softmax_backward(row.query, grad_difference);
+      if (m == 2) grad_output = softmax_backward(row.key, grad_key - grad_difference);
       if (m == 3) grad_output = mine ? strength_gradients[at.lane] : 0.f;
       output_gradients[at.lane] = grad_output;
-      __syncwarp();
-      x_parts[m * WARP + at.lane] = memory.read_backward(row.x, x, grad_output, output_gradients);
+      sync();
+      x_parts[m * SLOT + at.lane] = memory.read_backward(row.x, x, grad_output, output_gradients);
       __syncthreads();
       if (m == 0)
         at.store(a.grad_x, t, N,
-                 (x_parts[at.lane] + x_parts[WARP + at.lane]) +
-                     (x_parts[2 * WARP + at.lane] + x_parts[3 * WARP + at.lane]));
+                 (x_parts[at.lane] + x_parts[SLOT + at.lane]) +
+                     (x_parts[2 * SLOT + at.lane] + x_parts[3 * SLOT + at.lane]));
     }
     // At a segment's start W is W_0, plus the given shift in an unroll that goes on.
-#pragma unroll
-    for (int j = 0; j < D; ++j)
-      if (j < N && mine)
-        a.grad_weights[entry(at, columns, N, j)] += memory.gradient_column[j];
+    each_own(a.grad_weights, memory.gradient_column, at, columns, N, stage,
+             [](float& own, float entry) { own += entry; });
     if (fresh) memory.forget_gradient();
   }
-#pragma unroll
-  for (int j = 0; j < D; ++j)
-    if (j < N && mine) a.grad_shift[entry(at, columns, N, j)] = memory.gradient_column[j];
+  each_own(a.grad_shift, memory.gradient_column, at, columns, N, stage,
+           [](float& own, float entry) { own = entry; });
 }

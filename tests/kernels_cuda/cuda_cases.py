@@ -3,23 +3,18 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from kernels.delta_lstm import cuda as delta_lstm_cuda
+from kernels.cuda.kernel import CudaKernel
 from kernels.delta_lstm import reference as delta_lstm
-from kernels.delta_rnn import cuda as delta_rnn_cuda
 from kernels.delta_rnn import reference as delta_rnn
-from kernels.delta_rule import cuda as delta_rule_cuda
 from kernels.delta_rule import reference as delta_rule
-from kernels.linear_attention import cuda as linear_attention_cuda
 from kernels.linear_attention import reference as linear_attention
-from kernels.recurrent_delta_rule import cuda as recurrent_delta_rule_cuda
 from kernels.recurrent_delta_rule import reference as recurrent_delta_rule
-from kernels.self_referential import cuda as self_referential_cuda
+from kernels.registry import OPERATIONS
 from kernels.self_referential import reference as self_referential
 
 Tensors = dict[str, Tensor]
@@ -35,11 +30,18 @@ class Case:
     """
 
     name: str
-    pair: ModuleType
     states: tuple[str, ...]
     tensors: Callable[..., Tensors]
     law: Callable[[Tensors, Tensor], tuple[Tensor, Any]]
     options: tuple[str, ...] = ()
+
+    @property
+    def operation(self) -> str:
+        return self.name.split("-")[0]
+
+    @property
+    def pair(self) -> CudaKernel:
+        return OPERATIONS[self.operation].backends["cuda"].kernel
 
 
 def numbers(*shape: int) -> Tensor:
@@ -64,8 +66,9 @@ def delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
 
 
 def recurrent_delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
-    rows = {name: numbers(T, B, H, K) for name in ("q", "k", "v")}
-    weights = {f"{name}_weights": numbers(H, V, K) / V**0.5 for name in ("query", "key", "value")}
+    rows = {"q": numbers(T, B, H, K), "k": numbers(T, B, H, K), "v": numbers(T, B, H, V)}
+    columns = {"query": K, "key": K, "value": V}
+    weights = {f"{name}_weights": numbers(H, V, n) / V**0.5 for name, n in columns.items()}
     weights["strength_weights"] = numbers(H, V) / V**0.5
     state = {"weights": numbers(B, H, K, V), "output": numbers(B, H, V)}
     return rows | {"beta": numbers(T, B, H)} | weights | state
@@ -142,15 +145,13 @@ CASES = {
     for case in (
         Case(
             "linear_attention",
-            linear_attention_cuda,
             ("weights",),
             linear_attention_tensors,
             linear_attention_law,
         ),
-        Case("delta_rule", delta_rule_cuda, ("weights",), delta_rule_tensors, delta_rule_law),
+        Case("delta_rule", ("weights",), delta_rule_tensors, delta_rule_law),
         Case(
             "recurrent_delta_rule",
-            recurrent_delta_rule_cuda,
             ("weights", "output"),
             recurrent_delta_rule_tensors,
             recurrent_delta_rule_law,
@@ -158,7 +159,6 @@ CASES = {
         ),
         Case(
             "delta_rnn-B",
-            delta_rnn_cuda,
             DELTA_RNN_STATES,
             delta_rnn_tensors,
             delta_rnn_law("B"),
@@ -166,7 +166,6 @@ CASES = {
         ),
         Case(
             "delta_rnn-A",
-            delta_rnn_cuda,
             DELTA_RNN_STATES,
             delta_rnn_a_tensors,
             delta_rnn_law("A"),
@@ -174,7 +173,6 @@ CASES = {
         ),
         Case(
             "delta_lstm",
-            delta_lstm_cuda,
             ("weights", "recurrent_weights", "cell", "output"),
             delta_lstm_tensors,
             delta_lstm_law,
@@ -182,7 +180,6 @@ CASES = {
         ),
         Case(
             "self_referential",
-            self_referential_cuda,
             ("shift",),
             self_referential_tensors,
             self_referential_law,
@@ -190,6 +187,8 @@ CASES = {
         ),
     )
 }
+
+WIDE = [name for name, case in CASES.items() if case.pair.source.largest_head == 64]
 
 RESETS: dict[str, Callable[[int, int], Tensor]] = {
     "never": lambda T, B: torch.zeros(T, B, dtype=torch.bool),

@@ -29,6 +29,7 @@
   }
 #define __syncwarp() fiber::wait(fiber::WARP_BARRIER, __FILE__, __LINE__)
 #define __syncthreads() fiber::wait(fiber::BLOCK_BARRIER, __FILE__, __LINE__)
+#define __barrier_sync_count(id, count) fiber::wait_for_group(count, __FILE__, __LINE__)
 #define __shfl_xor_sync(mask, x, offset) \
   fiber::exchange(x, __FILE__, __LINE__)[(fiber::current % 32) ^ (offset)]
 #define __ballot_sync(mask, x) fiber::ballot(x, __FILE__, __LINE__)
@@ -46,14 +47,14 @@ static Index threadIdx, blockIdx, gridDim;
 
 namespace fiber {
 
-enum Status { READY, WARP_BARRIER, BLOCK_BARRIER, DONE };
-constexpr int STACK = 1 << 17, MOST_THREADS = 192, WARP_LANES = 32;
+enum Status { READY, WARP_BARRIER, GROUP_BARRIER, BLOCK_BARRIER, DONE };
+constexpr int STACK = 1 << 17, MOST_THREADS = 512, WARP_LANES = 32;
 
 struct Fiber {
   ucontext_t beginning;  // where it starts; then `_setjmp`, which unlike swapcontext asks no kernel
   jmp_buf place;
   bool started;
-  std::vector<char> stack = std::vector<char>(STACK);
+  std::vector<char> stack;
   Status status;
   const char* file;
   int line, exchanges;
@@ -65,6 +66,7 @@ static float exchanged[2][MOST_THREADS];
 static void (*start)();
 static int current;
 static long blocks_started;
+static int group_lanes = WARP_LANES;  // neighbouring threads that share a named barrier
 
 inline void leave(Fiber& self) {
   if (_setjmp(self.place) == 0) _longjmp(scheduler, 1);
@@ -83,6 +85,11 @@ inline void wait(Status barrier, const char* file, int line) {
   self.file = file;
   self.line = line;
   leave(self);
+}
+
+inline void wait_for_group(int lanes, const char* file, int line) {
+  group_lanes = lanes;
+  wait(GROUP_BARRIER, file, line);
 }
 
 // Publishes a lane's number to its warp. Two sets: a lane may be one exchange ahead of another.
@@ -110,6 +117,7 @@ inline void prepare(Fiber& fiber) {
   fiber.status = READY;
   fiber.exchanges = 0;
   fiber.started = false;
+  fiber.stack.resize(STACK);
   getcontext(&fiber.beginning);
   fiber.beginning.uc_stack.ss_sp = fiber.stack.data();
   fiber.beginning.uc_stack.ss_size = fiber.stack.size();
@@ -149,6 +157,8 @@ inline bool run_block(int threads, int order, std::mt19937& random) {
     bool released = release(0, threads, BLOCK_BARRIER);
     for (int warp = 0; warp < threads; warp += WARP_LANES)
       released |= release(warp, warp + WARP_LANES, WARP_BARRIER);
+    for (int group = 0; group + group_lanes <= threads; group += group_lanes)
+      released |= release(group, group + group_lanes, GROUP_BARRIER);
     if (!released && done < threads) return false;
   }
   return true;

@@ -42,7 +42,7 @@ def kernels_on_cpu(shim, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cuda_backend, "why_not", lambda *call: None)
     library = torch.library.Library("fastweights", "IMPL")
     for name in WITH_KERNELS:
-        pair = OPERATIONS[name].backends["cuda"].pair
+        pair = OPERATIONS[name].backends["cuda"].kernel
         for operator, way in ((f"{name}_cuda", "forward"), (f"{name}_cuda_backward", "backward")):
             function = getattr(pair, way)
             library.impl(operator, lambda *call, f=function: tuple(f(*call)), "CPU")

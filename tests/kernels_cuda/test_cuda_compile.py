@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from cuda_cases import CASES
 
+from kernels import cache
 from kernels.cuda import compiler
 from kernels.cuda.registers import ARCHITECTURES, head_sizes, usage
 
 pytest.importorskip("cuda.core", exc_type=ImportError)
 pytest.importorskip("cuda.bindings.nvrtc", exc_type=ImportError)
 
-OPERATIONS = sorted({case.name.split("-")[0] for case in CASES.values()})
+OPERATIONS = sorted({case.operation for case in CASES.values()})
 EVERYTHING = bool(os.environ.get("FASTWEIGHTS_ALL_TESTS"))
 
 
@@ -35,7 +36,7 @@ def test_no_kernel_spills(operation, architecture):
 
 
 def test_cubins_are_kept_and_found_by_content(tmp_path, monkeypatch):
-    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     first = compiler.cubin("linear_attention", 8, "sm_90")
     (kept,) = tmp_path.iterdir()
     assert kept.read_bytes() == first
@@ -54,7 +55,7 @@ def test_cubins_are_kept_and_found_by_content(tmp_path, monkeypatch):
 
 def test_processes_that_start_together_share_a_cache(tmp_path):
     program = "from kernels.cuda.compiler import cubin; cubin('linear_attention', 8, 'sm_90')"
-    environment = os.environ | {compiler.CACHE_VARIABLE: str(tmp_path)}
+    environment = os.environ | {cache.VARIABLE: str(tmp_path)}
     root = Path(compiler.KERNELS).parent
     processes = [
         subprocess.Popen([sys.executable, "-c", program], env=environment, cwd=root)
@@ -66,6 +67,6 @@ def test_processes_that_start_together_share_a_cache(tmp_path):
 
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(tmp_path / "file" / "folder"))
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file" / "folder"))
     with pytest.warns(UserWarning, match="compiled kernels are not kept"):
         compiler.cubin("linear_attention", 8, "sm_90")

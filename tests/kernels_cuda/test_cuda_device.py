@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from cuda_cases import BATCH, CASES, HEADS, RESETS, Case, Tensors, check, computed, make
+from cuda_cases import BATCH, CASES, HEADS, RESETS, WIDE, Case, Tensors, check, computed, make
 
 from kernels.cuda.launch import unavailable
 
@@ -48,7 +48,7 @@ def test_no_rows(case):
     check(case, 0, 4, 4, RESETS["never"](0, BATCH), "cuda")
 
 
-@pytest.mark.parametrize("name", ["linear_attention", "delta_rule"])
+@pytest.mark.parametrize("name", WIDE)
 @pytest.mark.parametrize(("K", "V"), [(64, 64), (33, 40), (5, 12), (20, 3)])
 def test_wide_heads_and_unequal_sizes(name, K, V):
     check(CASES[name], 40, K, V, RESETS["random"](40, BATCH), "cuda")

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cuda_cases import BATCH, CASES, HEADS, RESETS, check, computed, make
+from cuda_cases import BATCH, CASES, HEADS, RESETS, WIDE, check, computed, make
 from cuda_shim import ASCENDING, DESCENDING, Shim
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
@@ -26,10 +26,10 @@ def test_odd_strides(shim, case):
     check(case, 5, 6, 6, RESETS["middle"](5, BATCH), strided=True)
 
 
-@pytest.mark.parametrize("name", ["linear_attention", "delta_rule"])
-@pytest.mark.parametrize(("K", "V"), [(64, 64), (33, 40), (5, 12), (20, 3)])
+@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize(("K", "V"), [(64, 64), (33, 40), (63, 2), (5, 12), (20, 3)])
 def test_wide_heads_and_unequal_sizes(shim, name, K, V):
-    check(CASES[name], 4, K, V, RESETS["random"](4, BATCH))
+    check(CASES[name], 11, K, V, RESETS["random"](11, BATCH))
 
 
 @EVERY_CASE

@@ -1,0 +1,118 @@
+"""The pair of functions that runs an operation's `cuda.cu`, for every operation the same.
+
+Both kernels take their tensors in the order of the operator's arguments (see library.py):
+
+    forward    inputs, weights, is_first, state | y, final state, saved
+    backward   inputs, weights, is_first, state, grad_y, grad_final_state |
+               saved, gradients of inputs, weights and state
+
+Left of the bar is the caller's, with any strides, right of it ours (see arguments.py). A kernel
+gives the gradient of weights for each batch column; here they are summed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.cuda.arguments import HEAD_SIZES, view_axes, views
+from kernels.cuda.arguments import Sizes as KernelSizes
+from kernels.cuda.launch import Kernel, launch
+from kernels.cuda.support import refuse
+from kernels.signature import Argument, Axes, Signature, Sizes, shape
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is an operation's own: the whole of `kernels/<operation>/cuda.py`.
+
+    saved: what the forward keeps for the backward, name -> axes.
+    options: the values that there is a kernel for, by name; the kernel gets the value's place.
+    forward_warps, backward_warps: of a block, for head sizes to 32 and to 64.
+    outer_sums: weights whose gradient is a sum over T and B of outer products, of a saved tensor
+        and an input's gradient: name -> (saved, input). The kernel has no field for it.
+    """
+
+    saved: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    forward_warps: tuple[int, int] = (1, 4)
+    backward_warps: tuple[int, int] = (1, 4)
+    largest_head: int = HEAD_SIZES[-1]
+    outer_sums: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CudaKernel:
+    """The functions `forward` and `backward` of an operation on CUDA tensors."""
+
+    signature: Signature
+    source: Source
+
+    def forward(self, *call: Any, save: bool = True) -> tuple[Tensor, ...]:
+        """(y, *final state, *saved); without `save`, nothing is written for the backward."""
+        signature, count = self.signature, len(self.signature.arguments)
+        tensors, sizes = call[:count], signature.check(call[:count])
+        results = [signature.output.axes, *(state.axes for state in signature.state)]
+        kept = [tuple(axes.split()) for axes in self.source.saved.values()]
+        made = _fresh(tensors[0], results + kept if save else results, sizes)
+        own = made if save else [*made, *[None] * len(kept)]
+        given = _views(signature.arguments, tensors, sizes)
+        kernel = Kernel(signature.name, "forward", self.source.forward_warps)
+        launch(kernel, self._kernel_sizes(sizes, call[count:]), given, own)
+        return made
+
+    def backward(self, *call: Any) -> tuple[Tensor, ...]:
+        """The gradients of inputs, weights and initial state, in that order."""
+        signature, outcome = self.signature, [self.signature.output, *self.signature.state]
+        parts = iter(call)
+        tensors = [next(parts) for _ in signature.arguments]
+        saved = {name: next(parts) for name in self.source.saved}
+        given = [*tensors, *(next(parts) for _ in outcome)]
+        sizes = signature.check(tensors)
+        wanted = [signature.arguments[i] for i in signature.differentiable]
+        by_kernel = [argument for argument in wanted if argument.name not in self.source.outer_sums]
+        made = _fresh(tensors[0], [view_axes(argument.axes) for argument in by_kernel], sizes)
+        kernel = Kernel(signature.name, "backward", self.source.backward_warps)
+        launch(
+            kernel,
+            self._kernel_sizes(sizes, list(parts)),
+            _views([*signature.arguments, *outcome], given, sizes),
+            [*saved.values(), *made],
+        )
+        found = {
+            argument.name: gradient if "B" in argument.axes else gradient.sum(0)
+            for argument, gradient in zip(by_kernel, made, strict=True)
+        }
+        for name, (left, right) in self.source.outer_sums.items():
+            found[name] = _sum_of_outer(saved[left], found[right])
+        return tuple(found[argument.name] for argument in wanted)
+
+    def _kernel_sizes(self, sizes: Sizes, options: Sequence[str]) -> KernelSizes:
+        known = self.source.options
+        refuse(self.signature.name, known, **dict(zip(known, options, strict=True)))
+        places = [values.index(v) for values, v in zip(known.values(), options, strict=True)]
+        heads = [sizes.get(axis, sizes.get("D")) for axis in "KV"]
+        return KernelSizes(*(sizes[axis] for axis in "TBH"), *heads, *places)
+
+
+def _fresh(like: Tensor, axes: Sequence[Axes], sizes: Sizes) -> tuple[Tensor, ...]:
+    """Contiguous tensors, not yet written."""
+    return tuple(like.new_empty(shape(each, sizes)) for each in axes)
+
+
+def _views(arguments: Sequence[Argument], tensors: Sequence[Tensor], sizes: Sizes) -> list[Tensor]:
+    pairs = zip(arguments, tensors, strict=True)
+    return [view for a, tensor in pairs for view in views(a.axes, tensor, sizes["B"])]
+
+
+def _sum_of_outer(left: Tensor, right: Tensor) -> Tensor:
+    """The sum over T and B of left right^T: [T, B, H, N], [T, B, H, M] -> [H, N, M].
+
+    With right [T, B, H] -> [H, N].
+    """
+    if right.ndim < left.ndim:
+        return _sum_of_outer(left, right.unsqueeze(-1)).squeeze(-1)
+    heads = (tensor.flatten(0, 1).transpose(0, 1) for tensor in (left, right))
+    return torch.bmm(next(heads).transpose(1, 2), next(heads))
