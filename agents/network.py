@@ -26,6 +26,7 @@ class NetworkConfig:
     core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
     stem: str = "auto"
     precision: str = "float32"  # or bfloat16: of the stem's convolutions
+    channels_last: bool = True  # in memory, of the stem's pictures and weights
     feed_last_action: bool = False  # one-hot into the core; the published agent did not
     bptt: int | None = None  # steps that gradients reach back through the core; None: all
 
@@ -41,7 +42,12 @@ class Network(nn.Module):
     def __init__(self, config: NetworkConfig):
         super().__init__()
         self.config = config
-        self.stem = build_stem(config.stem, config.frame_shape, precision=config.precision)
+        self.stem = build_stem(
+            config.stem,
+            config.frame_shape,
+            precision=config.precision,
+            channels_last=config.channels_last,
+        )
         extra = 1 + (config.num_actions if config.feed_last_action else 0)
         core_input = self.stem.output_size + extra
         self.core = build_core(config.core, core_input, **dict(config.core_options))

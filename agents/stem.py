@@ -80,11 +80,13 @@ class ImageStem(nn.Module):
         convolutions: nn.Sequential,
         output_size: int,
         in_bfloat16: bool = False,
+        channels_last: bool = True,
     ):
         super().__init__()
         self.output_size, self.in_bfloat16 = output_size, in_bfloat16
-        # In memory, channels come last: the layout that convolutions on CPUs and GPUs are fast in.
-        self.convolutions = convolutions.to(memory_format=torch.channels_last)
+        # Channels last in memory is the layout that convolutions on CPUs and GPUs are fast in.
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        self.convolutions = convolutions.to(memory_format=self.layout)
         with torch.no_grad():
             features = convolutions(torch.zeros(1, *frame_shape)).flatten(1).shape[-1]
         self.project = nn.Linear(features, output_size)
@@ -92,7 +94,7 @@ class ImageStem(nn.Module):
     def forward(self, frame: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N F"]:
         with torch.autocast(frame.device.type, torch.bfloat16, enabled=self.in_bfloat16):
             dtype = torch.bfloat16 if self.in_bfloat16 else self.project.weight.dtype
-            picture = frame.to(dtype, memory_format=torch.channels_last)
+            picture = frame.to(dtype, memory_format=self.layout)
             features = self.convolutions(picture).flatten(1)
         return F.relu(self.project(features.to(self.project.weight.dtype)))
 
@@ -119,14 +121,18 @@ _SMALLEST_SIDE = {"resnet": 3, "shallow": 20}  # pixels
 
 
 def build_stem(
-    name: str, frame_shape: tuple[int, ...], output_size: int = 256, precision: str = "float32"
+    name: str,
+    frame_shape: tuple[int, ...],
+    output_size: int = 256,
+    precision: str = "float32",
+    channels_last: bool = True,
 ) -> nn.Module:
     """Builds a stem for frames of this shape; `auto` takes resnet for images and mlp for vectors.
 
     `resnet`: 15 convolutions in three stages of 16, 32, 32 channels; `shallow`: two convolutions;
     both for uint8 pictures (C, Y, X). `mlp`: for float vectors. `precision`: float32 or bfloat16,
-    of the convolutions only. Raises `ValueError` for an unknown stem or one that does not take
-    such frames.
+    of the convolutions only; `channels_last`: their layout in memory. Raises `ValueError` for an
+    unknown stem or one that does not take such frames.
     """
     if name not in STEMS:
         raise ValueError(f"unknown stem {name!r}; known: {', '.join(STEMS)}")
@@ -142,7 +148,8 @@ def build_stem(
             f"pixels; this environment's frames have shape {tuple(frame_shape)}; use --stem mlp"
         )
     build = _resnet if name == "resnet" else _shallow
-    return ImageStem(frame_shape, build(frame_shape[0]), output_size, precision == "bfloat16")
+    convolutions, in_bfloat16 = build(frame_shape[0]), precision == "bfloat16"
+    return ImageStem(frame_shape, convolutions, output_size, in_bfloat16, channels_last)
 
 
 def apply_over_time(stem: nn.Module, frame: Shaped[Tensor, "T B *frame"]) -> Float[Tensor, "T B F"]:

@@ -10,8 +10,6 @@ medians and how many times faster than the reference each one is. Run the tests 
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 import time
@@ -26,9 +24,10 @@ from rich.console import Console
 from rich.table import Table
 
 import kernels
-from kernels import cpu_build
+from benchmarks.machine import describe
 from kernels.example import Example, make
 from kernels.registry import OPERATIONS
+from launch.allocator import tune_allocator
 
 SIZES = {
     "rl": {"T": 50, "B": 32, "H": 4, "D": 32},
@@ -52,9 +51,15 @@ def example(name: str, size: str, device: str) -> Example:
 
 
 def forward(case: Example) -> Callable[[], Any]:
+    """A call without gradients; its arguments are put together beforehand, as a core has them."""
+    signature = case.operation.signature
+    options = list(signature.options.values())
+    call = signature.unflatten(case.tensors, options)[: -len(options) or None]
+    without_gradients = torch.no_grad()
+
     def run() -> None:
-        with torch.no_grad():
-            case.run()
+        with without_gradients:
+            case.operation(*call, **case.options)
 
     return run
 
@@ -131,27 +136,6 @@ def in_backend(backend: str, run: Callable[[], Any]) -> Callable[[], Any]:
     return wrapped
 
 
-def machine(device: str) -> dict[str, Any]:
-    model = ""
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":")[1].strip() for line in lines if "model name" in line), "")
-    try:
-        compiler = cpu_build.compiler_version(cpu_build.compiler()).splitlines()[0]
-    except cpu_build.BuildError as error:
-        compiler = str(error)
-    return {
-        "processor": model or platform.processor(),
-        "vectors": torch.backends.cpu.get_cpu_capability(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "load": os.getloadavg(),
-        "compiler": compiler,
-        "torch": torch.__version__,
-        "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
-    }
-
-
 def show(rows: list[dict], described: dict[str, Any]) -> None:
     table = Table(title=", ".join(f"{k} {v}" for k, v in described.items() if v))
     for column in ("operation", "size", "mode", "backend", "ms", "times faster"):
@@ -177,9 +161,10 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="write machine and rows to this file")
     options = parser.parse_args()
+    tune_allocator()  # as every training run does
     if options.threads:
         torch.set_num_threads(options.threads)
-    described, rows = machine(options.device), []
+    described, rows = describe(options.device), []
     for name in options.ops:
         for size in options.sizes:
             for mode in options.modes:

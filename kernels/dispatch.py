@@ -53,6 +53,12 @@ def backend(name: str) -> Iterator[None]:
         _forced.reset(token)
 
 
+def use_backend(name: str) -> None:
+    """Forces a backend for the whole process, as the environment variable does; `auto`: none."""
+    os.environ[ENVIRONMENT_VARIABLE] = check_backend(name)
+    _environment.cache_clear()
+
+
 def requested_backend() -> str:
     """The innermost `with backend(...)`, else the environment variable, else `auto`."""
     return _forced.get() or _environment()
@@ -191,7 +197,7 @@ class Operation:
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._dispatch(tensors, chosen)
         key = (
-            *(_forced.get(), torch.get_num_threads(), *chosen, *map(_kind, tensors)),
+            *(requested_backend(), torch.get_num_threads(), *chosen, *map(_kind, tensors)),
             *map(_strides, tensors),
         )
         prepared = self.prepared.get(key, _UNKNOWN)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 import envs
 from agents.network import Network, count_parameters
+from kernels import use_backend
 from launch.allocator import tune_allocator
 from launch.checkpoint_folder import CheckpointFolder
 from launch.command_line import CommandLine, parse, peek
@@ -49,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
     """Trains from scratch, or goes on from `saved`; returns the command's exit code."""
-    tune_allocator()
+    if options.tune_memory:
+        tune_allocator()
+    if options.kernels != "auto":
+        use_backend(options.kernels)
     stop, step = StopRequests(), saved.step if saved else 0
     with user_input():
         use_threads(options.num_threads)

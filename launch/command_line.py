@@ -21,8 +21,8 @@ class CommandLine:
     """
 
     preset: str = "paper"
-    """paper (published recipe, full gradients through time), published (its one-step gradients) or
-    quick (minutes on two cores)."""
+    """paper (published recipe, full gradients through time), published (its one-step gradients),
+    quick (minutes on two cores), maze (half a minute), or plain (paper with nothing made fast)."""
     resume: Path | None = None
     """A run folder to go on with; its options are kept."""
     list_cores: bool = False

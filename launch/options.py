@@ -10,6 +10,7 @@ import tyro
 from agents.learner import LearnerConfig
 from agents.network import NetworkConfig
 from cores import CORES, core_kind
+from kernels.dispatch import check_backend
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
 
@@ -44,6 +45,12 @@ class RunOptions:
     """auto, resnet (15 convolutions), shallow (2 convolutions) or mlp (vectors)."""
     precision: str = "auto"
     """Of the stem's convolutions: float32, bfloat16, or auto (bfloat16 where it is faster)."""
+    channels_last: bool = True
+    """Keep the stem's pictures with channels last in memory, as convolutions are fastest."""
+    kernels: str = "auto"
+    """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md."""
+    tune_memory: bool = True
+    """Have the C library keep freed memory, in large pages (Linux)."""
     feed_last_action: bool = False
     """Feed the last action to the core; the published agents did not."""
     num_envs: Annotated[int, tyro.conf.arg(aliases=["--num-actors"])] = 32
@@ -100,6 +107,7 @@ class RunOptions:
             core_options=self.core_options(),
             stem=self.stem,
             precision=self.precision,
+            channels_last=self.channels_last,
             feed_last_action=self.feed_last_action,
             bptt=None if self.bptt == "full" else self.bptt,
         )
@@ -140,6 +148,7 @@ _CORE_OPTIONS = ("layers", "width", "heads", "feedforward", "feature_map", "forg
 CHANGEABLE_ON_RESUME = (
     "device",
     "num_threads",
+    "tune_memory",
     "schedule",
     "env_groups",
     "queue_size",
@@ -170,6 +179,7 @@ def _name_and_value(pair: str) -> tuple[str, Any]:
 def check(options: RunOptions) -> None:
     """Raises a one-line `ValueError` for numbers that cannot work, alone or together."""
     core_kind(options.core)
+    check_backend(options.kernels)
     learner = options.learner
     at_least_one = {
         "num_envs": options.num_envs,
@@ -241,6 +251,18 @@ def quick(core: str) -> RunOptions:
     )
 
 
+def plain(core: str) -> RunOptions:
+    """The paper's recipe without anything that makes it fast: what speed is measured against."""
+    return replace(
+        paper(core),
+        precision="float32",
+        channels_last=False,
+        kernels="reference",
+        tune_memory=False,
+        learner=LearnerConfig(micro_batch=0),
+    )
+
+
 def maze(core: str) -> RunOptions:
     """Half a minute: a T-maze with a corridor of 10, which only a memory can win."""
     lstm = {"core_width": 64, "core_forget_bias": 4.0}
@@ -267,7 +289,7 @@ def maze(core: str) -> RunOptions:
     )
 
 
-PRESETS = {"paper": paper, "published": published, "quick": quick, "maze": maze}
+PRESETS = {"paper": paper, "published": published, "quick": quick, "plain": plain, "maze": maze}
 
 
 def preset(name: str, core: str) -> RunOptions:

@@ -63,6 +63,10 @@ def test_layout_in_memory_changes_nothing():
     stem, frame = build_stem("resnet", (3, 64, 64)).double(), pictures((3, 64, 64))
     last = frame.to(memory_format=torch.channels_last)
     torch.testing.assert_close(stem(last), stem(frame), atol=1e-12, rtol=0)
+    contiguous = build_stem("resnet", (3, 64, 64), channels_last=False).double()
+    contiguous.load_state_dict(stem.state_dict())
+    assert all(weight.is_contiguous() for weight in contiguous.parameters())
+    torch.testing.assert_close(contiguous(frame), stem(frame), atol=1e-12, rtol=0)
 
 
 def test_gradients_reach_every_weight():

@@ -1,13 +1,14 @@
 """Which backend runs, what is said about it, and what is refused."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
 from kernel_cases import CASES, example
 
 from kernels import cpu_build, dispatch
-from kernels.dispatch import backend, requested_backend
+from kernels.dispatch import backend, requested_backend, use_backend
 from kernels.example import Example, make
 from kernels.registry import OPERATIONS
 from kernels.signature import Sizes
@@ -153,3 +154,36 @@ def test_an_unknown_version_lists_the_known():
     case = example("delta_lstm", 3)
     with backend("cpu"), pytest.raises(ValueError, match="version is 'E', known: A, B, C, D"):
         Example(case.operation, case.tensors, {"version": "E"}).run()
+
+
+@pytest.mark.compiler
+def test_a_backend_for_the_whole_process_holds_for_calls_already_prepared(monkeypatch):
+    monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "auto")
+    dispatch._environment.cache_clear()
+    case, loops = example("delta_rule", 4).to(torch.float32), []
+    backends = OPERATIONS["delta_rule"].backends
+    law = backends["reference"].law
+    watched = replace(backends["reference"], law=lambda *call: loops.append(1) or law(*call))
+    monkeypatch.setitem(backends, "reference", watched)
+    try:
+        with torch.no_grad():
+            for name, expected in (("auto", 0), ("auto", 0), ("reference", 1), ("auto", 1)):
+                use_backend(name)
+                case.run()
+                assert len(loops) == expected
+    finally:
+        monkeypatch.undo()
+        dispatch._environment.cache_clear()
+
+
+def test_a_call_prepared_for_some_strides_is_not_taken_for_others():
+    case = example("delta_rule", 4).to(torch.float32)
+    operation, call = case.operation, list(case.tensors)
+    q = call[0]
+    apart = torch.empty(*q.shape[:-1], 2 * q.shape[-1])[..., ::2].copy_(q)
+    sliced = torch.cat([q, q], -1)[..., : q.shape[-1]]
+    signature = operation.signature
+    with torch.no_grad():
+        expected = operation(*signature.unflatten(call, []))[0]
+        for other in (apart, sliced, q.transpose(0, 1).contiguous().transpose(0, 1), q):
+            assert torch.equal(operation(*signature.unflatten([other, *call[1:]], []))[0], expected)

@@ -1,0 +1,32 @@
+"""The machine that a benchmark ran on, in a few words."""
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels import cpu_build
+
+
+def describe(device: str = "cpu") -> dict[str, Any]:
+    """Processor, vectors, cores, threads, load before the run, compiler, torch, GPU."""
+    model = ""
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(":")[1].strip() for line in lines if "model name" in line), "")
+    try:
+        compiler = cpu_build.compiler_version(cpu_build.compiler()).splitlines()[0]
+    except cpu_build.BuildError as error:
+        compiler = str(error)
+    return {
+        "processor": model or platform.processor(),
+        "vectors": torch.backends.cpu.get_cpu_capability(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "load": os.getloadavg(),
+        "compiler": compiler,
+        "torch": torch.__version__,
+        "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
+    }

@@ -1,0 +1,202 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""How fast training is: its parts alone, the bound that follows from them, and the whole.
+
+    python benchmarks/training.py                                    everything: about ten minutes
+    python benchmarks/training.py --cores rdn lstm --rounds 1        a first look
+    python benchmarks/training.py --json training.json
+
+Every measurement is a process of its own, and all take turns round by round, so that a busy moment
+hits each of them; the tables give medians. The whole is `launch/atari.py` itself, by its own log.
+Agent steps/s everywhere; on Atari an agent step is four emulator frames.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[0] = str(ROOT)  # else `training` would be this very file
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from agents.actor import Actor
+from agents.learner import Learner
+from agents.network import Network
+from benchmarks.machine import describe
+from cores import CORES
+from kernels import use_backend
+from launch.allocator import tune_allocator
+from launch.devices import choose_precision, use_threads
+from launch.log_table import read_logs
+from launch.options import RunOptions, preset
+from launch.schedules import Plan
+
+PARTS = ("environments", "inference", "update")
+WARM_UP = 2  # updates (or as many steps as in one): kernels are built, the heap finds its size
+
+
+def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
+    """Agent steps/s of each part with all cores to itself; to be called once in a process."""
+    if options.tune_memory:
+        tune_allocator()
+    use_backend(options.kernels)
+    use_threads(options.num_threads)
+    plan = Plan(options)
+    options = replace(options, precision=choose_precision(options.precision, plan.learner))
+    environments = plan.environments(0)[0]
+    network = Network(options.network(environments.frame_shape, environments.num_actions))
+    actor = Actor(network, environments)
+    learner = Learner(network, options.learner)
+    rollout = actor.collect(options.unroll_length).rollout
+    action = actor.last_action.numpy()
+
+    @torch.no_grad()
+    def infer() -> None:
+        logits = network(*actor._seen())[0].policy_logits[0]
+        torch.multinomial(logits.softmax(-1), 1).numpy()
+
+    steps = options.num_envs
+    return {
+        "environments": _rate(lambda: environments.step(action), steps, seconds),
+        "inference": _rate(infer, steps, seconds),
+        "update": _rate(lambda: learner.update(rollout), steps * options.unroll_length, seconds),
+    }
+
+
+def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
+    """The median of single calls, for as long as `seconds`; at least three."""
+    for _ in range(WARM_UP):
+        call()
+    times: list[float] = []
+    while sum(times) < seconds or len(times) < 3:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return steps / statistics.median(times)
+
+
+def measure_whole(name: str, core: str, env: str, seconds: float, rate: float) -> dict[str, float]:
+    """The median rate that a run of about `seconds` logs, and the most memory it held."""
+    options = preset(name, core)
+    batch = options.batch_size * options.unroll_length
+    updates = WARM_UP + max(3, round(seconds * rate / batch))
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            *(sys.executable, str(ROOT / "launch" / "atari.py"), "--preset", name),
+            *("--core", core, "--env", env, "--savedir", folder, "--xpid", "run"),
+            *("--total-steps", str(updates * batch), "--disable-checkpoint"),
+        ]
+        peak = _run(command)
+        rates = read_logs(Path(folder) / "run" / "logs.csv")["agent_steps_per_second"][WARM_UP:]
+    return {"whole": statistics.median(rates), "gigabytes": peak}
+
+
+def _run(command: list[str]) -> float:
+    """Runs a command; the most resident memory of it, in gigabytes."""
+    watched = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, "
+        "stdout=subprocess.DEVNULL); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", watched, *command], check=True, capture_output=True, text=True
+    )
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes
+    return int(done.stdout.split()[-1]) * unit / 1e9
+
+
+def measure_parts_elsewhere(name: str, core: str, env: str, seconds: float) -> dict[str, float]:
+    command = [sys.executable, __file__, "--parts-of", name, core, env, str(seconds)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def bound(parts: dict[str, float]) -> float:
+    """The rate at which the parts, one after the other, would run with nothing between them."""
+    return 1 / sum(1 / parts[part] for part in PARTS)
+
+
+def measure(
+    cases: list[tuple[str, str]], env: str, rounds: int, seconds: float
+) -> list[dict[str, float | str]]:
+    """A row for each (preset, core): medians over the rounds."""
+    found: dict[tuple[str, str], list[dict[str, float]]] = {case: [] for case in cases}
+    for turn in range(rounds):
+        for case in cases:
+            parts = measure_parts_elsewhere(*case, env, seconds / 3)
+            whole = measure_whole(*case, env, seconds, bound(parts))
+            found[case].append(parts | whole)
+            print(f"round {turn + 1}: {' '.join(case)} {whole['whole']:.0f}", file=sys.stderr)
+    rows = []
+    for (name, core), samples in found.items():
+        row = {key: statistics.median(s[key] for s in samples) for key in samples[0]}
+        shares = [sample["whole"] / bound(sample) for sample in samples]
+        extra = {"preset": name, "core": core, "share_of_bound": statistics.median(shares)}
+        rows.append(extra | row | {"all": [sample["whole"] for sample in samples]})
+    return rows
+
+
+def show(rows: list[dict], described: dict) -> None:
+    title = ", ".join(f"{key} {value}" for key, value in described.items() if value)
+    table = Table(title=f"agent steps/s\n{title}")
+    columns = ("preset", "core", *PARTS, "bound", "whole", "of bound", "against lstm", "peak GB")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("preset", "core") else "right")
+    lstm = {row["preset"]: row["whole"] for row in rows if row["core"] == "lstm"}
+    for row in rows:
+        against = lstm.get(row["preset"])
+        table.add_row(
+            *(row["preset"], row["core"]),
+            *(f"{row[part]:,.0f}" for part in PARTS),
+            *(f"{bound(row):,.0f}", f"{row['whole']:,.0f}", f"{row['share_of_bound']:.0%}"),
+            f"{row['whole'] / against - 1:+.1%}" if against else "",
+            f"{row['gigabytes']:.2f}",
+        )
+    Console(width=120).print(table)
+    plain = {row["core"]: row["whole"] for row in rows if row["preset"] == "plain"}
+    for row in rows:
+        if row["preset"] == "paper" and row["core"] in plain:
+            times = row["whole"] / plain[row["core"]]
+            print(f"{row['core']}: {times:.1f} times the same program with --preset plain")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cores", nargs="+", choices=list(CORES), default=list(CORES))
+    parser.add_argument(
+        "--plain", nargs="*", choices=list(CORES), default=["rdn", "lstm"],
+        help="cores to run with --preset plain too (default: rdn lstm)",
+    )  # fmt: skip
+    parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each case (default 3)")
+    parser.add_argument(
+        "--seconds", type=float, default=15.0, help="of each whole, and of its parts (default 15)"
+    )
+    parser.add_argument("--json", type=Path, help="write machine and rows to this file")
+    parser.add_argument("--parts-of", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.parts_of:
+        name, core, env, seconds = options.parts_of
+        print(json.dumps(measure_parts(replace(preset(name, core), env=env), float(seconds))))
+        return
+    cases = [("paper", core) for core in options.cores]
+    cases += [("plain", core) for core in options.plain]
+    described = describe()
+    rows = measure(cases, options.env, options.rounds, options.seconds)
+    show(rows, described)
+    if options.json:
+        options.json.write_text(json.dumps({"machine": described, "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
