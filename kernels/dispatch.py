@@ -98,10 +98,11 @@ class Preparing(Protocol):
 
 @dataclass(frozen=True)
 class PyTorch:
-    """A backend of plain tensor operations: any device, any size, any number of derivatives."""
+    """A backend of PyTorch's operations: any size, and any device unless it is for one."""
 
     signature: Signature
     law: Callable[..., tuple[Tensor, Any]]
+    device: str | None = None
 
     def why_not(
         self,
@@ -110,6 +111,10 @@ class PyTorch:
         sizes: Sizes,
         options: Sequence[Any] | None = None,
     ) -> str | None:
+        if self.device not in (None, device.type):
+            return f"the tensors are on {device}"
+        if device.type == "cuda" and not torch.cuda.is_available():
+            return "torch sees no CUDA device"
         return None
 
     def run(

@@ -61,10 +61,11 @@ def build_operation(
     head_axes: tuple[str, ...] = ("K", "V"),
     options: dict[str, Sequence[str]] | None = None,
     chunked: Law | None = None,
+    on_cuda: Law | None = None,
 ) -> Operation:
     """An operation whose C++ source is `<name>/cpu.cpp`; for the rest see `CpuKernel`.
 
-    Where there is a `<name>/cuda.py`, that is its CUDA backend.
+    Where there is a `<name>/cuda.py`, that is its CUDA backend; `on_cuda` is one of PyTorch's own.
     """
     signature = Signature(name, law)
     folder = Path(__file__).parent / name
@@ -73,6 +74,8 @@ def build_operation(
     backends = {"reference": PyTorch(signature, law), "cpu": Cpu(kernel, operator)}
     if chunked:
         backends["chunked"] = PyTorch(signature, chunked)
-    if (folder / "cuda.py").exists():
+    if on_cuda:
+        backends["cuda"] = PyTorch(signature, on_cuda, device="cuda")
+    elif (folder / "cuda.py").exists():
         backends["cuda"] = cuda_backend.build(signature)
     return Operation(signature, backends, options or {})

@@ -1,4 +1,4 @@
-from kernels.lstm import reference
+from kernels.lstm import fused, reference
 from kernels.lstm.reference import LSTMState
 from kernels.operation import build_operation
 
@@ -12,6 +12,7 @@ lstm = build_operation(
         "cell": "T B D",
     },
     head_axes=(),
+    on_cuda=fused.unroll,
 )
 
 __all__ = ["LSTMState", "lstm"]

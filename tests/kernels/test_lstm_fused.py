@@ -1,0 +1,74 @@
+"""The LSTM through PyTorch's own kernel, cut where streams forget, against the law."""
+
+import pytest
+import torch
+from kernel_cases import assert_agree, example, truth
+
+from kernels import dispatch
+from kernels.example import Example
+from kernels.lstm import fused
+from kernels.registry import OPERATIONS
+
+
+@pytest.fixture
+def through_pytorch(monkeypatch):
+    """The backend that GPUs get, on this device."""
+    backend = dispatch.PyTorch(OPERATIONS["lstm"].signature, fused.unroll)
+    monkeypatch.setitem(OPERATIONS["lstm"].backends, "chunked", backend)
+
+
+def run(case: Example) -> dict[str, torch.Tensor]:
+    with dispatch.backend("chunked"):
+        return case.run_with_gradients()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("size", [1, 5, 32])
+def test_outputs_and_gradients_with_every_kind_of_reset(through_pytorch, size, dtype):
+    case = example("lstm", size)
+    tolerance = 1e-12 if dtype is torch.float64 else 1e-5
+    assert_agree(run(case.to(dtype)), truth(case), tolerance)
+
+
+@pytest.mark.parametrize(("resets", "calls"), [((), 1), ((0,), 1), ((3,), 2), ((0, 3, 4, 6), 4)])
+def test_one_call_for_each_stretch_without_resets(monkeypatch, resets, calls):
+    case, counted = example("lstm", 4), []
+    z, is_first = case.tensors[0], torch.zeros(7, 5, dtype=torch.bool)
+    for row in resets:
+        is_first[row, row % 5] = True
+    lstm = torch.lstm
+    monkeypatch.setattr(torch, "lstm", lambda *call: counted.append(1) or lstm(*call))
+    weights, _, hidden, cell = case.tensors[1:]
+    fused.unroll(z, is_first, fused.LSTMState(hidden, cell), weights)
+    assert len(counted) == calls
+
+
+@pytest.mark.parametrize("axis", ["T", "B"])
+def test_nothing_to_do(through_pytorch, axis):
+    case = example("lstm", 4)
+    case.tensors[:] = [
+        tensor.narrow(argument.axes.index(axis), 0, 0) if axis in argument.axes else tensor
+        for tensor, argument in zip(case.tensors, case.operation.signature.arguments, strict=True)
+    ]
+    assert_agree(run(case), truth(case), 0.0)
+
+
+def test_gpus_get_it_and_other_devices_do_not():
+    lstm = OPERATIONS["lstm"]
+    backend, sizes = lstm.backends["cuda"], lstm.signature.check(example("lstm", 4).tensors)
+    assert backend.law.__name__ == fused.unroll.__name__ and backend.device == "cuda"
+    reason = backend.why_not(torch.device("cpu"), torch.float32, sizes)
+    assert reason == "the tensors are on cpu"
+    if not torch.cuda.is_available():
+        cuda = torch.device("cuda")
+        assert backend.why_not(cuda, torch.float32, sizes) == "torch sees no CUDA device"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+def test_cudnn_agrees_with_the_law_in_float64():
+    case = example("lstm", 32)
+    single = case.to(torch.float32).to(torch.device("cuda"))
+    with dispatch.backend("cuda"):
+        found = single.run_with_gradients()
+    assert_agree({name: t.cpu() for name, t in found.items()}, truth(case), 1e-5)
