@@ -8,11 +8,13 @@ import sys
 import time
 
 import torch
+import torch.nn.functional as F
 
 import kernels
 from kernels import cpu_build
 from kernels.dispatch import ENVIRONMENT_VARIABLE, Operation
 from kernels.example import make
+from kernels.max_pool import has_kernel, max_pool
 from kernels.registry import OPERATIONS
 
 SIZES = {"T": 9, "B": 3, "H": 2, "K": 16, "V": 16, "D": 16}
@@ -64,9 +66,22 @@ def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
     return good, f"{verdict}, largest error {errors[worst]:.0e} ({worst}), {seconds:.1f} s"
 
 
+def self_test_pooling() -> tuple[bool, str]:
+    """The image stem's max-pooling beside PyTorch's own, whose numbers it must give exactly."""
+    x = torch.randn(2, 16, 9, 9, generator=torch.Generator().manual_seed(0))
+    x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+    if not has_kernel(x):
+        return True, "not available: see the line above"
+    found, expected = max_pool(x), F.max_pool2d(x, 3, stride=2, padding=1)
+    grads = [torch.autograd.grad(y.square().sum(), x)[0] for y in (found, expected)]
+    good = torch.equal(found, expected) and torch.allclose(*grads)
+    return good, "ok" if good else "WRONG"
+
+
 def main() -> int:
     print("\n".join(describe_machine()))
-    good = True
+    good, line = self_test_pooling()
+    print(f"{'max_pool':22s} {'cpu':8s} {line}", flush=True)
     for name, operation in OPERATIONS.items():
         for backend in BACKENDS_TESTED:
             if backend == "chunked" and backend not in operation.backends:

@@ -30,14 +30,15 @@ def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
     The kernel takes CPU tensors whose channels come last in memory. Others, and machines without
     a compiler, get PyTorch's own.
     """
-    if not _has_kernel(x):
+    if not has_kernel(x):
         return F.max_pool2d(x, 3, stride=2, padding=1)
     if torch.compiler.is_compiling() or wants_gradient((x,)):
         return torch.ops.fastweights.max_pool(x)[0]
     return _pool(x, keep_places=False)[0]
 
 
-def _has_kernel(x: Tensor) -> bool:
+def has_kernel(x: Tensor) -> bool:
+    """Whether `max_pool` runs its own kernel on such a tensor, which it builds if need be."""
     if not (x.is_cpu and x.dtype in _SCALARS) or requested_backend() not in ("auto", "cpu"):
         return False
     if x.numel() == 0 or not x.is_contiguous(memory_format=torch.channels_last):
@@ -119,4 +120,4 @@ torch.library.register_autograd(
     "fastweights::max_pool", _differentiate, setup_context=_setup, lib=LIBRARY
 )
 
-__all__ = ["max_pool"]
+__all__ = ["has_kernel", "max_pool"]
