@@ -8,7 +8,7 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-install_import_hook(["kernels", "cores", "agents"], "beartype.beartype")
+install_import_hook(["kernels", "cores", "agents", "tasks"], "beartype.beartype")
 
 
 @pytest.fixture(autouse=True)

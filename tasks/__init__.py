@@ -1,0 +1,12 @@
+"""Other questions to the same memories: sequences of words with answers.
+
+A new task is one file and one line here.
+"""
+
+from tasks.code_execution import CodeExecution
+from tasks.list_ops import ListOps
+from tasks.task import UNASKED, Sample, Statistic, Task
+
+TASKS: dict[str, type[Task]] = {task.name: task for task in (CodeExecution, ListOps)}
+
+__all__ = ["TASKS", "UNASKED", "CodeExecution", "ListOps", "Sample", "Statistic", "Task"]

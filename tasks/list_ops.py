@@ -1,0 +1,102 @@
+"""Sequential ListOps: read a nested list of operations once, say its value at the last bracket.
+
+    [MAX 6 1 [FIRST 2 3 ] 0 [MIN 4 7 1 ] ]  ->  6, at depth 2
+
+An operation has 2 to 5 arguments, each an operation with probability 1/4, else a digit. A tree is
+kept if its operations nest exactly `depth` deep. The answer is asked for at the last position only.
+Source: Irie et al. 2021, section 4.3 and appendix B.3, after Nangia & Bowman 2018.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import ClassVar
+
+from tasks.task import UNASKED, Sample, Statistic, Task, share_of_commonest, spread
+
+OPERATIONS: dict[str, Callable[[list[int]], int]] = {
+    "[MIN": min,
+    "[MAX": max,
+    "[FIRST": lambda values: values[0],
+}
+END = "]"
+DIGITS = tuple("0123456789")
+OPERATION_SHARE = 0.25  # of arguments
+DEEPEST = 19  # below the 19th operation the published generator draws digits only
+PAPER_LENGTHS = {10: "37 / 98 / 364", 15: "61 / 185 to 190 / 676"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOps(Task):
+    """Lists whose operations nest exactly `depth` deep."""
+
+    depth: int = 10
+    """1 to 19; the paper has 10 and 15."""
+    max_arguments: int = 5
+    """Of an operation, which has at least 2."""
+
+    name: ClassVar[str] = "list_ops"
+
+    def check(self) -> None:
+        if not 1 <= self.depth <= DEEPEST:
+            raise ValueError(
+                f"--depth must lie in [1, {DEEPEST}] (deeper trees are never drawn), not "
+                f"{self.depth}"
+            )
+        if not 2 <= self.max_arguments <= 5:
+            raise ValueError(f"--max-arguments must lie in [2, 5], not {self.max_arguments}")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (*OPERATIONS, END, *DIGITS)
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return DIGITS
+
+    def sample(self, random: Random) -> Sample:
+        while True:
+            words: list[str] = []
+            grown = self._grow(random, words, 1)
+            if grown is not None and grown[1] == self.depth:
+                numbers = {word: number for number, word in enumerate(self.words)}
+                unasked = (UNASKED,) * (len(words) - 1)
+                return Sample(tuple(map(numbers.__getitem__, words)), (*unasked, grown[0]))
+
+    def small(self) -> "ListOps":
+        return replace(self, depth=max(1, self.depth // 2))
+
+    def statistics(self, samples: Sequence[Sample]) -> list[Statistic]:
+        values = [sample.targets[-1] for sample in samples]
+        roots = [sample.tokens[0] for sample in samples]
+        of_root = [
+            [value for value, other in zip(values, roots, strict=True) if other == root]
+            for root in sorted(set(roots))
+        ]
+        knowing_root = sum(share_of_commonest(part) * len(part) for part in of_root) / len(values)
+        return [
+            Statistic(
+                "length, min / mean / max",
+                spread([len(sample.tokens) for sample in samples]),
+                PAPER_LENGTHS.get(self.depth, ""),
+            ),
+            Statistic("commonest value", f"{100 * share_of_commonest(values):.1f} %", ""),
+            Statistic("commonest value, root known", f"{100 * knowing_root:.1f} %", ""),
+        ]
+
+    def _grow(self, random: Random, words: list[str], level: int) -> tuple[int, int] | None:
+        """Appends an operation; its value and deepest level, or None once it is too deep."""
+        operation, values, deepest = random.choice(tuple(OPERATIONS)), [], level
+        words.append(operation)
+        for _ in range(random.randint(2, self.max_arguments)):
+            if level == DEEPEST or random.random() >= OPERATION_SHARE:
+                words.append(random.choice(DIGITS))
+                values.append(int(words[-1]))
+                continue
+            inner = self._grow(random, words, level + 1) if level < self.depth else None
+            if inner is None:
+                return None
+            values.append(inner[0])
+            deepest = max(deepest, inner[1])
+        words.append(END)
+        return OPERATIONS[operation](values), deepest

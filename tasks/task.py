@@ -1,0 +1,69 @@
+"""What every sequence task is: words in, at some positions an answer asked for.
+
+A task draws samples one by one; `tasks/sequences.py` makes data sets of them.
+"""
+
+import abc
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+UNASKED = -100  # a target where no answer is asked for: what torch's cross-entropy leaves out
+
+
+class Sample(NamedTuple):
+    """One sequence: a word and a target at every position, as numbers."""
+
+    tokens: tuple[int, ...]  # positions in `Task.words`
+    targets: tuple[int, ...]  # positions in `Task.answers`, or UNASKED
+
+
+class Statistic(NamedTuple):
+    """One line about a data set, beside what the paper says of its own."""
+
+    name: str
+    ours: str
+    paper: str
+
+
+class Task(abc.ABC):
+    """Subclasses are frozen dataclasses whose fields are the task's settings."""
+
+    name: str
+    blank: int | None = None  # the answer that means "none here"; not counted as an answer
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Raises a one-line `ValueError` for settings that cannot work."""
+
+    @property
+    @abc.abstractmethod
+    def words(self) -> tuple[str, ...]:
+        """The input vocabulary."""
+
+    @property
+    @abc.abstractmethod
+    def answers(self) -> tuple[str, ...]:
+        """The output vocabulary."""
+
+    @abc.abstractmethod
+    def sample(self, random: Random) -> Sample:
+        """Draws one sequence."""
+
+    @abc.abstractmethod
+    def small(self) -> "Task":
+        """The same question with sequences a quarter as long or so, for two cores."""
+
+    @abc.abstractmethod
+    def statistics(self, samples: Sequence[Sample]) -> list[Statistic]:
+        """What a data set is like, beside the paper's."""
+
+
+def spread(lengths: Sequence[int]) -> str:
+    """`min / mean / max`."""
+    return f"{min(lengths)} / {sum(lengths) / len(lengths):.1f} / {max(lengths)}"
+
+
+def share_of_commonest(values: Sequence[object]) -> float:
+    """How often the commonest value comes, of 1: what always giving that answer would score."""
+    return max(map(list(values).count, set(values))) / len(values)

@@ -1,0 +1,100 @@
+"""ListOps: an evaluator of its own, by Python's own syntax, agrees on every label."""
+
+from random import Random
+
+import pytest
+
+from tasks import UNASKED, ListOps, Sample
+
+PAPERS_EXAMPLE = "[MAX 6 1 [FIRST 2 3 ] 0 [MIN 4 7 1 ] ]"
+PYTHON = {"[MIN": "min(", "[MAX": "max(", "[FIRST": "first(", "]": ")"}
+
+
+def first(*values: int) -> int:
+    return values[0]
+
+
+def words_of(task: ListOps, sample: Sample) -> list[str]:
+    return [task.words[token] for token in sample.tokens]
+
+
+def evaluated(words: list[str]) -> int:
+    """`[MAX 1 2 ]` is run as `max(1,2,)`."""
+    parts = [
+        PYTHON.get(word, word) + ("" if word in PYTHON and word != "]" else ",") for word in words
+    ]
+    return eval("".join(parts).rstrip(","), {"first": first})
+
+
+def nesting(words: list[str]) -> int:
+    level = deepest = 0
+    for word in words:
+        level += (word[0] == "[") - (word == "]")
+        deepest = max(deepest, level)
+    assert level == 0
+    return deepest
+
+
+@pytest.mark.parametrize(("depth", "count"), [(1, 300), (2, 300), (5, 370), (10, 30)])
+def test_python_agrees_and_the_depth_is_exact(depth, count):
+    task, random = ListOps(depth=depth), Random(depth)
+    for _ in range(count):
+        sample = task.sample(random)
+        words = words_of(task, sample)
+        assert task.answers[sample.targets[-1]] == str(evaluated(words))
+        assert set(sample.targets[:-1]) == {UNASKED}
+        assert nesting(words) == depth
+
+
+def test_the_papers_example():
+    words = PAPERS_EXAMPLE.split()
+    assert evaluated(words) == 6 and nesting(words) == 2
+
+
+def test_vocabularies_are_the_published_ones():
+    assert len(ListOps().words) == 14 and len(ListOps().answers) == 10
+
+
+def test_operations_arguments_and_digits_are_uniform():
+    task, random = ListOps(depth=1), Random(0)
+    samples = [words_of(task, task.sample(random)) for _ in range(3000)]
+    roots = [words[0] for words in samples]
+    assert [roots.count(o) / 3000 for o in PYTHON if o != "]"] == pytest.approx(
+        [1 / 3] * 3, abs=0.03
+    )
+    digits = [word for words in samples for word in words[1:-1]]
+    assert [digits.count(d) / len(digits) for d in "0123456789"] == pytest.approx(
+        [0.1] * 10, abs=0.02
+    )
+    # A longer list is more often one of digits only if it has few arguments: 0.75^n of n in 2..5.
+    weights = [0.75**n for n in range(2, 6)]
+    lengths = [len(words) - 2 for words in samples]
+    shares = [lengths.count(n) / 3000 for n in range(2, 6)]
+    assert shares == pytest.approx([w / sum(weights) for w in weights], abs=0.03)
+
+
+def test_the_lengths_at_depth_10_are_the_papers():
+    task, random = ListOps(depth=10), Random(1)
+    lengths = [len(task.sample(random).tokens) for _ in range(120)]
+    assert sum(lengths) / 120 == pytest.approx(98, abs=12)
+    assert min(lengths) >= 31  # ten operations: brackets, a further argument each, two at the end
+
+
+def test_statistics_are_those_of_the_samples():
+    task = ListOps(depth=1)
+    low = Sample((0, 5, 6, 3), (UNASKED,) * 3 + (1,))
+    high = Sample((1, 5, 6, 7, 3), (UNASKED,) * 4 + (3,))
+    ours = [statistic.ours for statistic in task.statistics([low, high])]
+    assert ours == ["4 / 4.5 / 5", "50.0 %", "100.0 %"]
+    assert ListOps(depth=15).statistics([low])[0].paper.startswith("61 / ")
+
+
+@pytest.mark.parametrize("depth", [0, 20])
+def test_impossible_depth(depth):
+    with pytest.raises(ValueError, match=rf"--depth must lie in \[1, 19\].*not {depth}"):
+        ListOps(depth=depth).check()
+
+
+def test_impossible_number_of_arguments():
+    with pytest.raises(ValueError, match="--max-arguments must lie in"):
+        ListOps(max_arguments=1).check()
