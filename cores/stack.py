@@ -3,8 +3,9 @@
     x = x + project(memory(LayerNorm(x)))
     x = x + feedforward(LayerNorm(x))
 
-Pre-activation residual blocks without positions, dropout or a final LayerNorm.
-Source: Irie et al. 2021, section 4.4 and appendix C.
+Pre-activation residual blocks without positions or a final LayerNorm. Dropout, where asked for, is
+of both branches and of the hidden units.
+Source: Irie et al. 2021, section 4.4 and appendices B.2 and C.
 """
 
 from collections.abc import Callable
@@ -29,12 +30,14 @@ class StackConfig:
     # Of keys and queries: softmax, elu_sum, elu or identity. Delta rules want the first two, whose
     # keys sum to one. The softmax of a fast RNN's last output and of SRWM's input are not meant.
     feature_map: str = "softmax"
+    embed: str = "linear"  # to the model width; or none, where the input has it already
+    dropout: float = 0.0  # share of units left out in training (Irie et al. 2021, B.2: 0.1)
 
 
 class Block(Core):
     """One residual block around a memory."""
 
-    def __init__(self, memory: FastWeightCore, feedforward: int):
+    def __init__(self, memory: FastWeightCore, feedforward: int, dropout: float):
         super().__init__()
         width = self.input_size = self.output_size = memory.output_size
         self.memory = memory
@@ -43,9 +46,10 @@ class Block(Core):
         self.feedforward = nn.Sequential(
             nn.LayerNorm(width),
             nn.Linear(width, feedforward),
-            nn.ReLU(),
+            nn.Sequential(nn.ReLU(), nn.Dropout(dropout)),
             nn.Linear(feedforward, width),
         )
+        self.dropout = nn.Dropout(dropout)
 
     def initial_state(self, batch_size: int) -> State:
         return self.memory.initial_state(batch_size)
@@ -64,8 +68,8 @@ class Block(Core):
         return self._add(x, y), state
 
     def _add(self, x: Tensor, remembered: Tensor) -> Tensor:
-        x = x + self.project(remembered)
-        return x + self.feedforward(x)
+        x = x + self.dropout(self.project(remembered))
+        return x + self.dropout(self.feedforward(x))
 
 
 class Stack(Core):
@@ -79,9 +83,13 @@ class Stack(Core):
     ):
         super().__init__()
         self.input_size, self.output_size = input_size, config.width
-        self.embed = nn.Linear(input_size, config.width)
+        self.embed = _embed(input_size, config)
         self.blocks = nn.ModuleList(
-            Block(memory(config.width, config.heads, config.feature_map), config.feedforward)
+            Block(
+                memory(config.width, config.heads, config.feature_map),
+                config.feedforward,
+                config.dropout,
+            )
             for _ in range(config.layers)
         )
 
@@ -117,3 +125,15 @@ class Stack(Core):
             y, block_state = apply(block, y, block_state)
             states.append(block_state)
         return y, tuple(states)
+
+
+def _embed(input_size: int, config: StackConfig) -> nn.Module:
+    if config.embed == "linear":
+        return nn.Linear(input_size, config.width)
+    if config.embed != "none":
+        raise ValueError(f"unknown embed {config.embed!r}; known: linear, none")
+    if input_size != config.width:
+        raise ValueError(
+            f"without a linear map the input's size {input_size} must be the width {config.width}"
+        )
+    return nn.Identity()

@@ -1,0 +1,49 @@
+"""Embedding, core, output layer: one memory reads words and answers at every position.
+
+    x = embedding(word);  y = core.unroll(x);  logits = W y + b
+
+Source: Irie et al. 2021, appendix B.2.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from cores import build_core
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """`embedding`: size of a word's vector."""
+
+    core: str
+    core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
+    embedding: int = 128
+    dropout: float = 0.0  # of the embedding and of the core's output
+
+
+class SequenceModel(nn.Module):
+    """A core between a vocabulary of `words` and one of `answers`; fresh at position 0."""
+
+    def __init__(self, words: int, answers: int, config: ModelConfig):
+        super().__init__()
+        if config.embedding < 1:
+            raise ValueError(f"--embedding must be at least 1, not {config.embedding}")
+        if not 0 <= config.dropout < 1:
+            raise ValueError(f"--dropout must lie in [0, 1), not {config.dropout}")
+        self.embedding = nn.Embedding(words, config.embedding)
+        self.core = build_core(config.core, config.embedding, **dict(config.core_options))
+        self.output = nn.Linear(self.core.output_size, answers)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self, tokens: Int[Tensor, "T B"], asked: Bool[Tensor, "T B"]
+    ) -> Float[Tensor, "asked answers"]:
+        """Logits at the positions that are asked for, in the order of `asked.nonzero()`."""
+        is_first = torch.zeros_like(asked)
+        state = self.core.initial_state(tokens.shape[1])
+        y, _ = self.core.unroll(self.dropout(self.embedding(tokens)), state, is_first)
+        return self.output(self.dropout(y[asked]))

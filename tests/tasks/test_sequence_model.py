@@ -1,0 +1,104 @@
+"""The paper's sizes, counted; and that answers depend on what was read before, and on nothing else.
+
+Counts are those of Irie et al. 2021, appendix B.2 and table 6; by hand from its architecture where
+the paper rounds.
+"""
+
+import pytest
+import torch
+
+from tasks import CodeExecution
+from tasks.sequence_model import ModelConfig, SequenceModel
+
+FIVE = CodeExecution(variables=5)
+WIDE = {"layers": 4, "width": 256, "heads": 16, "feedforward": 1024}
+DEEP = {"layers": 8, "width": 128, "heads": 8, "feedforward": 256}
+
+
+def build(core: str, embedding: int, **options) -> SequenceModel:
+    config = ModelConfig(core=core, core_options=tuple(options.items()), embedding=embedding)
+    return SequenceModel(len(FIVE.words), len(FIVE.answers), config)
+
+
+def count(model: SequenceModel) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("core", "sizes", "millions"),
+    [
+        *((core, WIDE, 3.2) for core in ("lt", "delta_net", "rdn")),
+        ("delta_rnn", WIDE, 3.7),
+        *((core, DEEP, 1.1) for core in ("delta_net", "rdn")),
+        ("delta_rnn", DEEP, 1.3),
+    ],
+)
+def test_sizes_are_the_papers(core, sizes, millions):
+    model = build(core, sizes["width"], embed="none", **sizes)
+    assert round(count(model) / 1e6, 1) == millions
+
+
+@pytest.mark.parametrize(
+    ("core", "programmed", "total"),
+    [("lt", 3 * 256, 3_167_770), ("delta_net", 3 * 256 + 16, 3_184_154)],
+)
+def test_the_count_by_hand(core, programmed, total):
+    """Embedding, 4 x (slow net, projection, norms, feed-forward), output."""
+    layer = 256 * programmed + 256 * 256 + 4 * 256 + 2 * 256 * 1024 + 1024 + 256
+    expected = 24 * 256 + 4 * layer + 256 * 26 + 26
+    assert count(build(core, 256, embed="none", **WIDE)) == expected == total
+
+
+@pytest.mark.parametrize(("width", "parameters"), [(256, 405_018), (512, 1_331_226)])
+def test_the_lstms_sizes_are_the_papers(width, parameters):
+    assert count(build("lstm", 128, width=width)) == parameters
+
+
+@pytest.mark.parametrize("core", ["lstm", "rdn"])
+def test_no_answer_depends_on_later_words_or_on_other_sequences(core):
+    model = build(core, 16, width=16)
+    tokens = torch.randint(len(FIVE.words), (7, 3))
+    everywhere = torch.ones(7, 3, dtype=torch.bool)
+    answers = model(tokens, everywhere).unflatten(0, (7, 3))
+    changed = tokens.clone()
+    changed[4:, 0] = (changed[4:, 0] + 1) % len(FIVE.words)
+    after = model(changed, everywhere).unflatten(0, (7, 3))
+    torch.testing.assert_close(after[:4], answers[:4])
+    torch.testing.assert_close(after[:, 1:], answers[:, 1:])
+    assert not torch.isclose(after[4:, 0], answers[4:, 0]).all()
+
+
+def test_only_what_is_asked_is_answered():
+    model = build("lstm", 8, width=8)
+    tokens, asked = torch.randint(5, (4, 2)), torch.zeros(4, 2, dtype=torch.bool)
+    asked[1, 1] = asked[3, 0] = True
+    everywhere = model(tokens, torch.ones_like(asked)).unflatten(0, (4, 2))
+    expected = torch.stack([everywhere[1, 1], everywhere[3, 0]])
+    torch.testing.assert_close(model(tokens, asked), expected)
+
+
+@pytest.mark.parametrize("core", ["lstm", "delta_net"])
+def test_dropout_acts_in_training_only(core):
+    inside = {"dropout": 0.5} if core == "delta_net" else {}
+    options = tuple({"width": 16, **inside}.items())
+    outside = 0.0 if inside else 0.5
+    config = ModelConfig(core=core, core_options=options, embedding=16, dropout=outside)
+    model = SequenceModel(5, 3, config)
+    tokens, asked = torch.randint(5, (4, 2)), torch.ones(4, 2, dtype=torch.bool)
+    assert not torch.equal(model(tokens, asked), model(tokens, asked))
+    model.eval()
+    assert torch.equal(model(tokens, asked), model(tokens, asked))
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"core": "lstm", "embedding": 0}, "--embedding must be at least 1"),
+        ({"core": "lstm", "dropout": 1.0}, "--dropout must lie in"),
+        ({"core": "rdn", "core_options": (("embed", "none"),), "embedding": 7}, "size 7 must be"),
+        ({"core": "rdn", "core_options": (("embed", "conv"),)}, "known: linear, none"),
+    ],
+)
+def test_what_cannot_be_built(config, says):
+    with pytest.raises(ValueError, match=says):
+        SequenceModel(5, 3, ModelConfig(**config))

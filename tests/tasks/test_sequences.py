@@ -1,0 +1,73 @@
+"""Splits are disjoint and reproducible, batches lose nothing, filling is never asked for."""
+
+from random import Random
+
+import pytest
+import torch
+
+from tasks import TASKS, UNASKED, CodeExecution, ListOps
+from tasks.sequences import SPLITS, Sequences, draw, shuffled_batches, sorted_batches
+
+SIZES = dict(zip(SPLITS, (30, 10, 20), strict=True))
+
+
+@pytest.mark.parametrize("task", [CodeExecution(statements=4), ListOps(depth=2)], ids=list(TASKS))
+def test_flat_storage_keeps_every_sample(task):
+    random = Random(0)
+    samples = [task.sample(random) for _ in range(20)]
+    assert Sequences.of(samples).samples() == samples
+
+
+def test_splits_share_no_sequence_and_come_again_with_the_seed():
+    task = ListOps(depth=1)
+    splits = draw(task, SIZES, seed=3)
+    tokens = [sample.tokens for split in splits.values() for sample in split.samples()]
+    assert [len(split.lengths) for split in splits.values()] == list(SIZES.values())
+    assert len(set(tokens)) == len(tokens)
+    again, other = draw(task, SIZES, seed=3), draw(task, SIZES, seed=4)
+    assert all(torch.equal(splits[name].tokens, again[name].tokens) for name in SPLITS)
+    assert splits["train"].samples() != other["train"].samples()
+
+
+def test_a_larger_training_split_begins_with_the_smaller():
+    task = CodeExecution(statements=10)
+    small, large = (draw(task, {"train": size}, 1)["train"].samples() for size in (5, 9))
+    assert large[:5] == small
+
+
+def test_too_few_different_sequences():
+    tiny = CodeExecution(variables=1, statements=2)  # x = 0..9 ; print x
+    with pytest.raises(ValueError, match="too few different sequences: 10 found, 60 wanted"):
+        draw(tiny, SIZES, seed=1)
+
+
+def test_a_batch_is_the_sequences_and_unasked_filling():
+    samples = draw(ListOps(depth=2), {"train": 12}, 1)["train"].samples()
+    chosen = torch.tensor([7, 2, 11])
+    tokens, targets = Sequences.of(samples).batch(chosen)
+    for column, number in enumerate(chosen.tolist()):
+        length = len(samples[number].tokens)
+        assert tuple(tokens[:length, column].tolist()) == samples[number].tokens
+        assert tuple(targets[:length, column].tolist()) == samples[number].targets
+        assert (targets[length:, column] == UNASKED).all()
+    assert len(tokens) == max(len(samples[number].tokens) for number in chosen.tolist())
+
+
+@pytest.mark.parametrize("count", [1, 64, 1000])
+def test_every_sequence_comes_once_an_epoch(count):
+    lengths = torch.randint(10, 100, (count,))
+    generator = torch.Generator().manual_seed(1)
+    for batches in (shuffled_batches(lengths, 32, generator), sorted_batches(lengths, 32)):
+        assert torch.cat(batches).sort().values.tolist() == list(range(count))
+        assert max(map(len, batches)) <= 32
+
+
+def test_batches_are_of_similar_lengths_and_differ_between_epochs():
+    lengths = torch.randint(10, 100, (1000,))
+    generator = torch.Generator().manual_seed(1)
+    one, other = (shuffled_batches(lengths, 20, generator) for _ in range(2))
+    filled = sum(lengths[batch].max() * len(batch) for batch in one)
+    assert filled < 1.1 * lengths.sum()
+    assert not all(map(torch.equal, one, other))
+    means = torch.stack([lengths[batch].float().mean() for batch in one])
+    assert means.diff().gt(0).float().mean().sub(0.5).abs() < 0.2  # not in order of length

@@ -1,0 +1,145 @@
+"""The trainer learns, chooses by what is held out, stops early, and goes on bit for bit."""
+
+import copy
+
+import pytest
+import torch
+
+from tasks import UNASKED, CodeExecution, ListOps, Sample
+from tasks.sequence_model import ModelConfig, SequenceModel
+from tasks.sequences import Sequences, draw
+from tasks.train import Trainer, TrainerConfig, evaluate
+
+TASK = ListOps(depth=1)
+SPLITS = draw(TASK, {"train": 200, "valid": 40, "test": 40}, seed=1)
+
+
+def trainer(seed: int = 1, dropout: float = 0.0, **config) -> Trainer:
+    torch.manual_seed(seed)
+    options = ModelConfig(core="lstm", core_options=(("width", 32),), embedding=16, dropout=dropout)
+    model = SequenceModel(len(TASK.words), len(TASK.answers), options)
+    defaults = {"learning_rate": 1e-2, "batch_size": 32, "epochs": 2}
+    settings = TrainerConfig(**defaults | config)
+    return Trainer(model, SPLITS["train"], SPLITS["valid"], TASK.blank, settings, seed)
+
+
+def weights(trainer: Trainer) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+class Scripted(SequenceModel):
+    """A model that gives the answers it was told, in order."""
+
+    def __init__(self, answers: list[int]):
+        super().__init__(1, 3, ModelConfig(core="feedforward", embedding=1))
+        self.answers = answers
+
+    def forward(self, tokens, asked):
+        return 9 * torch.nn.functional.one_hot(torch.tensor(self.answers), 3).float()
+
+
+def test_accuracies_are_counted_as_the_paper_counts():
+    """Three sequences; of each position: right blank, wrong answer, right answer, ..."""
+    samples = [
+        Sample((0, 0, 0), (0, 1, 0)),
+        Sample((0, 0, 0), (0, 1, 2)),
+        Sample((0, 0, 0), (UNASKED, 0, UNASKED)),
+    ]
+    # Column by column within a row of time; the unasked positions have no answer.
+    told = [0, 0, 1, 1, 1, 0, 1]
+    result = evaluate(Scripted(told), Sequences.of(samples), blank=0, batch_size=3)
+    assert result.sequence_accuracy == pytest.approx(1 / 3)
+    assert result.answer_accuracy == pytest.approx(2 / 3)
+    everything = evaluate(Scripted(told), Sequences.of(samples), blank=None, batch_size=3)
+    assert everything.answer_accuracy == pytest.approx(5 / 7)
+
+
+def test_batch_size_does_not_change_an_evaluation():
+    model = trainer().model
+    one, other = (evaluate(model, SPLITS["test"], None, size) for size in (7, 40))
+    assert one == pytest.approx(other, rel=1e-5)
+    assert model.training
+
+
+def test_it_learns_list_ops_of_depth_one():
+    training = trainer(epochs=25)
+    before = evaluate(training.model, SPLITS["test"], None, 40)
+    for _ in training.rows():
+        pass
+    after = evaluate(training.model, SPLITS["test"], None, 40)
+    assert before.sequence_accuracy < 0.3
+    assert after.sequence_accuracy > 0.5
+
+
+def test_it_learns_code_execution_with_a_fast_weight_core():
+    task = CodeExecution(variables=1, statements=3)
+    splits = draw(task, {"train": 200, "valid": 50}, seed=1)
+    options = (("width", 32), ("heads", 4), ("layers", 1), ("feedforward", 32), ("embed", "none"))
+    config = ModelConfig(core="delta_net", core_options=options, embedding=32)
+    model = SequenceModel(len(task.words), len(task.answers), config)
+    settings = TrainerConfig(learning_rate=1e-2, batch_size=16, epochs=15)
+    training = Trainer(model, splits["train"], splits["valid"], task.blank, settings, 1)
+    losses = [row["total_loss"] for row in training.rows()]
+    assert losses[-1] < losses[0] / 4
+    assert evaluate(model, splits["valid"], task.blank, 50).answer_accuracy > 0.25  # of ten values
+
+
+def test_rows_count_updates_and_end_each_epoch_with_the_held_out_split():
+    training = trainer()
+    rows = list(training.rows())
+    assert [row["step"] for row in rows] == list(range(1, 15))  # 2 epochs x 7 batches
+    assert [row["step"] for row in rows if "score" in row] == [7, 14]
+    held_out = evaluate(training.model, SPLITS["valid"], None, 40)
+    assert rows[-1]["valid_sequence_accuracy"] == held_out.sequence_accuracy
+    assert rows[-1]["score"] == held_out.score
+
+
+@pytest.mark.parametrize("cut", [3, 7, 9])
+def test_a_restored_run_goes_on_bit_for_bit(cut):
+    """In the middle of an epoch, at its end, and in a later one; with dropout's random numbers."""
+    whole = trainer(dropout=0.3)
+    torch.manual_seed(5)
+    expected = [row["total_loss"] for row in whole.rows()]
+
+    first = trainer(dropout=0.3)
+    torch.manual_seed(5)
+    rows = first.rows()
+    losses = [next(rows)["total_loss"] for _ in range(cut)]
+    saved = copy.deepcopy((first.state_dict(), first.model.state_dict(), torch.get_rng_state()))
+
+    second = trainer(seed=9, dropout=0.3)
+    second._seed = 1
+    second.load_state_dict(saved[0])
+    second.model.load_state_dict(saved[1])
+    torch.set_rng_state(saved[2])
+    losses += [row["total_loss"] for row in second.rows()]
+    assert losses == expected
+    assert torch.equal(weights(second), weights(whole))
+
+
+def test_patience_ends_training():
+    training = trainer(learning_rate=1e-12, epochs=50, patience=3)  # nothing ever gets better
+    assert len([row for row in training.rows() if "score" in row]) == 4
+    assert training.finished and training.stale_epochs == 3
+
+
+def test_clipping_bounds_the_step_of_the_gradient():
+    training = trainer(clip=1e-3)
+    next(training.rows())
+    squares = sum(p.grad.square().sum() for p in training.model.parameters())
+    assert squares.sqrt() <= 1e-3 * 1.001
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"batch_size": 0}, "--batch-size must be at least 1"),
+        ({"epochs": 0}, "--epochs must be at least 1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be above 0"),
+        ({"clip": -1.0}, "--clip must be at least 0"),
+        ({"patience": -1}, "--patience must be at least 0"),
+    ],
+)
+def test_impossible_settings(config, says):
+    with pytest.raises(ValueError, match=says):
+        TrainerConfig(**config).check()
