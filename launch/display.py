@@ -22,11 +22,14 @@ SHOWN = {
     "recent_full_game_return": "return",
     "games": "games",
     "recent_life_return": "per life",
+    "epoch": "epoch",
     "total_loss": "loss",
     "pg_loss": "policy",
     "baseline_loss": "baseline",
     "entropy_loss": "entropy",
     "policy_lag": "lag",
+    "valid_sequence_accuracy": "held-out sequences",
+    "valid_answer_accuracy": "answers",
 }
 _RATE_WINDOW = 30.0  # seconds
 _PLAIN_INTERVAL = 10.0  # seconds between plain lines
@@ -42,7 +45,7 @@ class _Console(Console):
 
 
 class Display:
-    """Progress from `step` to `total_steps`, both in agent steps; a context manager.
+    """Progress from `step` to `total_steps`, both in `unit`s; a context manager.
 
     `update` after every tick; `say` prints a line above the bar, as a plain `print` does within
     the context. `clock` is in seconds and never goes back.
@@ -54,7 +57,9 @@ class Display:
         step: int = 0,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        unit: str = "agent steps",
     ) -> None:
+        self._unit = unit
         self._total_steps = total_steps
         self._step = step
         self._stream = stream
@@ -89,12 +94,12 @@ class Display:
 
     @property
     def steps_per_second(self) -> float | None:
-        """Agent steps a second over the last half minute; None before the second update."""
+        """Steps a second over the last half minute; None before the second update."""
         (begin, first), (end, last) = self._history[0], self._history[-1]
         return (last - first) / (end - begin) if end > begin else None
 
     def update(self, step: int, row: Mapping[str, Any]) -> None:
-        """Shows `step` (agent steps so far) and what `SHOWN` names of `row`."""
+        """Shows `step` (so far) and what `SHOWN` names of `row`."""
         now = self._clock()
         self._step, self._row = step, row
         self._history.append((now, step))
@@ -150,11 +155,12 @@ class Display:
 
     def _progress(self) -> list[str]:
         share = 100 * self._step / self._total_steps if self._total_steps else 100
-        parts = [f"{share:.0f} %", f"{self._step:,} of {self._total_steps:,} agent steps"]
+        parts = [f"{share:.0f} %", f"{self._step:,} of {self._total_steps:,} {self._unit}"]
         rate = self.steps_per_second
         if rate:
             left = max(0, self._total_steps - self._step) / rate
-            parts += [f"{rate:,.0f} steps/s", f"{_duration(left)} left"]
+            speed = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+            parts += [f"{speed} {self._unit.split()[-1]}/s", f"{_duration(left)} left"]
         return parts
 
     def _facts(self) -> list[str]:

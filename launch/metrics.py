@@ -9,41 +9,12 @@ what the stage took in this tick, in all threads together (`launch/stages.py` sa
 episode is a full game; returns are undiscounted and unclipped; steps are agent steps.
 """
 
-import math
-import sys
-import warnings
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launch.stages import STAGES
-
-# TensorBoard's grouped names; a number under any other column appears as `other/<column>`.
-TAGS = {
-    "mean_episode_return": "returns/full_game_tick",
-    "mean_life_return": "returns/life_tick",
-    "recent_full_game_return": "returns/full_game_mean",
-    "recent_life_return": "returns/life_mean",
-    "mean_episode_step": "episodes/agent_steps_tick",
-    "recent_game_agent_steps": "episodes/agent_steps_mean",
-    "recent_game_emulator_frames": "episodes/emulator_frames_mean",
-    "games": "episodes/games",
-    "lives": "episodes/lives",
-    "total_loss": "loss/total",
-    "pg_loss": "loss/policy_gradient",
-    "baseline_loss": "loss/baseline",
-    "entropy_loss": "loss/entropy",
-    "entropy": "policy/entropy",
-    "policy_lag": "policy/lag_updates",
-    "learning_rate": "optimiser/learning_rate",
-    "gradient_norm": "optimiser/gradient_norm",
-    "updates": "optimiser/updates",
-    "agent_steps_per_second": "throughput/agent_steps_per_second",
-    "learner_queue_size": "throughput/learner_queue_size",
-    **{f"seconds_{stage}": f"seconds/{stage}" for stage in STAGES},
-}
-_X_AXIS = ("step", "_tick", "_time")
+from launch.board import Board
 
 
 class Game(NamedTuple):
@@ -70,7 +41,7 @@ class Metrics:
         window: int = 100,
     ) -> None:
         self._write_row = write_row
-        self._board = None if tensorboard is None else _open_board(tensorboard, resumed_at)
+        self._board = None if tensorboard is None else Board(tensorboard, resumed_at)
         self._games: deque[Game] = deque(maxlen=window)
         self._lives: deque[float] = deque(maxlen=window)
         self._tick_games: list[Game] = []
@@ -117,7 +88,8 @@ class Metrics:
             **self.recent(),
         }
         self._write_row(whole)
-        self._write_board(whole)
+        if self._board is not None:
+            self._board.write(whole)
         self._tick_games, self._tick_lives = [], []
         return whole
 
@@ -147,34 +119,7 @@ class Metrics:
             self._board.close()
             self._board = None
 
-    def _write_board(self, row: dict[str, Any]) -> None:
-        if self._board is None:
-            return
-        try:
-            for name, value in row.items():
-                if name not in _X_AXIS and _is_finite_number(value):
-                    tag = TAGS.get(name, f"other/{name}")
-                    self._board.add_scalar(tag, value, global_step=row["step"])
-        except OSError as error:  # logs.csv holds the same numbers: a run is not lost for a copy
-            self._board = None
-            print(f"warning: no more TensorBoard scalars: {error}", file=sys.stderr)
-
-
-def _open_board(folder: Path, resumed_at: int | None) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from torch.utils.tensorboard import SummaryWriter  # slow to import, so only where wanted
-    # Steps up to and including the checkpoint's were logged before it was saved.
-    purge_step = None if resumed_at is None else resumed_at + 1
-    return SummaryWriter(str(folder), purge_step=purge_step, flush_secs=10)
-
 
 def _mean(values: Any) -> float | None:
     values = list(values)
     return sum(values) / len(values) if values else None
-
-
-def _is_finite_number(value: Any) -> bool:
-    if isinstance(value, str | tuple | list | bool) or value is None:
-        return False
-    return math.isfinite(value)

@@ -11,12 +11,13 @@ from agents.learner import LearnerConfig
 from agents.network import NetworkConfig
 from cores import CORES, core_kind
 from kernels.dispatch import check_backend
+from launch.core_sizes import CoreSizes
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(CoreSizes):
     """Everything that decides what a run computes, and a few things about where it runs."""
 
     env: str = "Qbert"
@@ -27,18 +28,6 @@ class RunOptions:
     """Atari rules: full-game, published, machado or noop30."""
     core: str = "rdn"
     """Memory; `--list-cores` shows them all."""
-    core_layers: int | None = None
-    """Residual blocks (default: the core's published value, as for the next five)."""
-    core_width: int | None = None
-    """Units."""
-    core_heads: int | None = None
-    """Fast-weight matrices per layer; must divide the width."""
-    core_feedforward: int | None = None
-    """Hidden units of each block's feed-forward network."""
-    core_feature_map: str | None = None
-    """Of keys and queries: softmax, elu_sum, elu or identity."""
-    core_forget_bias: float | None = None
-    """The LSTM's, added when weights are drawn; long memories want 1 or more."""
     bptt: Literal["full"] | int = "full"
     """Steps that gradients reach back through the core: full, or a number (1: as published)."""
     stem: str = "auto"
@@ -93,11 +82,6 @@ class RunOptions:
     xpid: str | None = None
     """The run folder's name (default: game, core and time)."""
 
-    def core_options(self) -> tuple[tuple[str, Any], ...]:
-        """Those of the core's options that differ from its published defaults."""
-        given = {name: getattr(self, f"core_{name}") for name in _CORE_OPTIONS}
-        return tuple((name, value) for name, value in given.items() if value is not None)
-
     def network(self, frame_shape: tuple[int, ...], num_actions: int) -> NetworkConfig:
         """The network that these options describe, for an environment's frames and actions."""
         return NetworkConfig(
@@ -141,8 +125,6 @@ class RunOptions:
             own["env_options"] = tuple(own["env_options"])
         return cls(learner=learner, **own)
 
-
-_CORE_OPTIONS = ("layers", "width", "heads", "feedforward", "feature_map", "forget_bias")
 
 # What a resumed run may do differently: where and how it runs, not what it learns.
 CHANGEABLE_ON_RESUME = (

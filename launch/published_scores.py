@@ -15,6 +15,20 @@ class PublishedScore(NamedTuple):
     std: float
 
 
+class AlgorithmicScore(NamedTuple):
+    """One figure of a table about code execution or ListOps, in percent."""
+
+    task: str
+    table: int
+    setting: str  # one of the task's: variables=3
+    row: str
+    core: str
+    sizes: str  # of the core, where the table names them: layers=8 width=128
+    measure: str  # a split and a measure of `tasks.train.Result`
+    mean: float
+    std: float
+
+
 class ReferenceScores(NamedTuple):
     """What random play and a professional human tester score in a full game."""
 
@@ -35,6 +49,16 @@ def recurrent_fwp() -> dict[tuple[str, int, str], PublishedScore]:
         )
         for row in _rows("recurrent_fwp_2021.csv")
     }
+
+
+@cache
+def algorithmic() -> list[AlgorithmicScore]:
+    """Irie et al. 2021, Tables 2, 5, 6 and 7, in their order."""
+    numbers = {"table": int, "mean": float, "std": float}
+    return [
+        AlgorithmicScore(**{name: numbers.get(name, str)(text) for name, text in row.items()})
+        for row in _rows("algorithmic_2021.csv")
+    ]
 
 
 @cache

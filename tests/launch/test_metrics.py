@@ -95,15 +95,15 @@ def test_after_a_resume_tensorboard_forgets_what_was_beyond_the_checkpoint(tmp_p
     assert scalars(tmp_path)["loss/total"] == [(10, 1.0), (20, 1.0), (30, 2.0)]
 
 
-def test_a_failing_tensorboard_does_not_end_the_run(capsys):
+def test_a_failing_tensorboard_does_not_end_the_run(tmp_path, capsys):
     rows = []
 
     class FullDisk:
         def add_scalar(self, *_, **__):
             raise OSError(28, "No space left on device")
 
-    metrics = Metrics(rows.append)
-    metrics._board = FullDisk()
+    metrics = Metrics(rows.append, tmp_path)
+    metrics._board._writer = FullDisk()
     for step in (1, 2):
         metrics.log({"step": step})
     assert len(rows) == 2

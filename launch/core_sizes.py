@@ -1,0 +1,30 @@
+"""The core's own options, as every command has them: `--core-layers 4`, ..."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+_PREFIX = "core_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreSizes:
+    """Abstract: what a command's options begin with. None is the core's published value."""
+
+    core_layers: int | None = None
+    """Residual blocks (default: the core's published value, as for the next five)."""
+    core_width: int | None = None
+    """Units."""
+    core_heads: int | None = None
+    """Fast-weight matrices per layer; must divide the width."""
+    core_feedforward: int | None = None
+    """Hidden units of each block's feed-forward network."""
+    core_feature_map: str | None = None
+    """Of keys and queries: softmax, elu_sum, elu or identity."""
+    core_forget_bias: float | None = None
+    """The LSTM's, added when weights are drawn; long memories want 1 or more."""
+
+    def core_options(self) -> tuple[tuple[str, Any], ...]:
+        """Those of the core's options that differ from its published defaults."""
+        names = [field.name for field in fields(self) if field.name.startswith(_PREFIX)]
+        given = {name.removeprefix(_PREFIX): getattr(self, name) for name in names}
+        return tuple((name, value) for name, value in given.items() if value is not None)

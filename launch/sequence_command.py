@@ -1,0 +1,98 @@
+"""The command line that all sequence tasks share: one model, a paper's table, or the data."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Generic
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from launch.failures import UserError, user_input
+from launch.sequence_data import sequences
+from launch.sequence_options import PRESETS, Question, SequenceOptions, check, differences, preset
+from launch.sequence_run import RESULT, run, saved_options
+from launch.sequence_table import TableOptions, make_table
+from tasks import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceCommand(Generic[Question]):
+    """Train a memory on a sequence task, or rebuild a table of the paper.
+
+    Options start from a preset and are changed one by one.
+    """
+
+    preset: str = "paper"
+    """paper (as published) or small (minutes a model on two cores)."""
+    resume: Path | None = None
+    """A run folder to go on with; its options are kept."""
+    statistics: bool = False
+    """Show what the sequences are like beside the paper's, and stop."""
+    table: int | None = None
+    """A table of the paper to rebuild: every model and seed that is not there yet, then the table.
+    """
+    of_table: tyro.conf.OmitArgPrefixes[TableOptions]
+    run: Annotated[SequenceOptions[Question], tyro.conf.arg(name="")]
+
+
+def command(task: type[Task], arguments: Sequence[str] | None, description: str) -> int:
+    """Parses, does what is asked, returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    with user_input():
+        known = _peek(arguments)
+        if known.resume and known.preset:
+            raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
+        saved = saved_options(known.resume, task.name) if known.resume else None
+        name = known.preset or "paper"
+        defaults = saved or preset(name, known.core or "delta_net", task())
+        asked = tyro.cli(
+            SequenceCommand[task],
+            args=arguments,
+            default=SequenceCommand[task](run=defaults, of_table=TableOptions()),
+            prog=f"python launch/{task.name}.py",
+            description=f"{description}\n\nPresets: {', '.join(PRESETS)}.",
+        )
+        check(asked.run)
+    if asked.statistics:
+        return _show_statistics(asked.run)
+    if asked.table is not None:
+        return make_table(task, asked.table, name, asked.of_table)
+    if saved:
+        _check_same(asked.resume, saved, asked.run)
+    return run(asked.run, asked.resume)
+
+
+def _peek(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options that decide what the others' defaults are."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    early.add_argument("--preset")
+    early.add_argument("--core")
+    early.add_argument("--resume", type=Path)
+    try:
+        return early.parse_known_args(arguments)[0]
+    except argparse.ArgumentError:  # a flag without its value: tyro says it better
+        return early.parse_args([])
+
+
+def _check_same(path: Path, saved: SequenceOptions, asked: SequenceOptions) -> None:
+    if changes := differences(saved, asked):
+        raise UserError(
+            f"a resumed run keeps what it computes, so these contradict --resume: "
+            f"{', '.join(changes)}; leave them out, or start a new run"
+        )
+    if (path / RESULT).exists():
+        raise UserError(f"{path} has finished: its result is in {path / RESULT}; start a new run")
+
+
+def _show_statistics(options: SequenceOptions) -> int:
+    table = Table("", title=f"{options.task}, {options.train_size:,} sequences to learn from")
+    for column in ("here", "paper"):
+        table.add_column(column, justify="right")
+    for statistic in options.task.statistics(sequences(options)["train"].samples()):
+        table.add_row(*statistic)
+    Console().print(table)
+    return 0

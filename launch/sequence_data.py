@@ -1,0 +1,97 @@
+"""A task's sequences in a folder: drawn once, kept, and never drawn twice at the same time."""
+
+import re
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.progress import Progress
+
+from launch.checkpoints import CheckpointError, load, save
+from launch.failures import UserError
+from launch.folder_lock import FolderLock
+from launch.sequence_options import SequenceOptions
+from tasks.sequences import SPLITS, Sequences, draw
+
+FILE = "sequences.pt"
+_POLL = 0.2  # seconds
+
+
+def sequences(options: SequenceOptions) -> dict[str, Sequences]:
+    """The splits that `options` ask for, from their folder, or drawn and kept there.
+
+    Two commands at once: one draws, the other waits for it.
+
+    Raises:
+        UserError: the folder holds sequences of other settings or something else, or the task has
+            too few different sequences.
+    """
+    folder = (options.data or default_folder(options)).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = _wait_for(folder)
+    try:
+        if not (folder / FILE).exists():
+            _make(options, folder / FILE)
+    finally:
+        lock.release()
+    return _read(folder / FILE, options)
+
+
+def default_folder(options: SequenceOptions) -> Path:
+    """Beside the runs: `data/code_execution-variables=3-...`."""
+    described = settings(options)
+    pairs = [f"{name}={value}" for part in described.values() for name, value in part.items()]
+    return (
+        options.savedir / "data" / re.sub(r"[^\w=.-]+", "-", "-".join([options.task.name, *pairs]))
+    )
+
+
+def settings(options: SequenceOptions) -> dict[str, dict[str, Any]]:
+    """What the sequences depend on."""
+    return {"task": asdict(options.task), "draw": options.sizes | {"seed": options.data_seed}}
+
+
+def _make(options: SequenceOptions, path: Path) -> None:
+    total = sum(options.sizes.values())
+    with Progress(transient=True) as progress:
+        bar = progress.add_task(f"drawing {total:,} sequences", total=total)
+        try:
+            splits = draw(
+                options.task, options.sizes, options.data_seed, lambda: progress.advance(bar)
+            )
+        except ValueError as error:
+            raise UserError(str(error)) from error
+    contents = {name: split._asdict() for name, split in splits.items()}
+    save({"task": options.task.name, "settings": settings(options), **contents}, path)
+
+
+def _read(path: Path, options: SequenceOptions) -> dict[str, Sequences]:
+    try:
+        contents = load(path)
+        found = {"task": contents["task"], "settings": contents["settings"]}
+        splits = {split: Sequences(**contents[split]) for split in SPLITS}
+    except (CheckpointError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} holds no sequences that can be read: delete it, and they are drawn again"
+        ) from error
+    wanted = {"task": options.task.name, "settings": settings(options)}
+    if found != wanted:
+        raise UserError(
+            f"{path} holds sequences of other settings: {_described(found)}, and asked for are "
+            f"{_described(wanted)}; name another --data, or leave it out"
+        )
+    return splits
+
+
+def _described(what: dict[str, Any]) -> str:
+    pairs = {**what["settings"]["task"], **what["settings"]["draw"]}
+    return f"{what['task']} with " + ", ".join(f"{name} {value}" for name, value in pairs.items())
+
+
+def _wait_for(folder: Path) -> FolderLock:
+    while True:
+        try:
+            return FolderLock(folder)
+        except BlockingIOError:
+            time.sleep(_POLL)

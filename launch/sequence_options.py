@@ -1,0 +1,179 @@
+"""The options of training on a sequence task, and the presets behind the paper's tables."""
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import tyro
+
+from cores import core_kind
+from kernels.dispatch import check_backend
+from launch.core_sizes import CoreSizes
+from tasks import TASKS, Task
+from tasks.sequence_model import ModelConfig, SequenceModel
+from tasks.sequences import SPLITS
+from tasks.train import TrainerConfig
+
+Question = TypeVar("Question", bound=Task)
+LSTM_EMBEDDING = 128  # Irie et al. 2021, appendix B.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceOptions(CoreSizes, Generic[Question]):
+    """Everything that decides what a run computes, and a few things about where it runs."""
+
+    task: tyro.conf.OmitArgPrefixes[Question]
+    core: str = "delta_net"
+    """Memory; `python launch/atari.py --list-cores` shows them all."""
+    core_dropout: float | None = None
+    """Share of units left out in each residual block while training."""
+    embedding: int | None = None
+    """Size of a word's vector (default: the model width of residual blocks, else 128)."""
+    dropout: float = 0.0
+    """Share left out of the word's vector and of the core's output; for cores without blocks."""
+    trainer: tyro.conf.OmitArgPrefixes[TrainerConfig] = field(default_factory=TrainerConfig)
+    train_size: int = 10_000
+    """Sequences to learn from."""
+    valid_size: int = 1_000
+    """Sequences held out: they choose the best epoch."""
+    test_size: int = 1_000
+    """Sequences that only the reported result is measured on."""
+    data_seed: int = 1
+    """Of the sequences."""
+    seed: int = 1
+    """Of weights, dropout and the order of batches."""
+
+    data: Path | None = None
+    """Folder that keeps the sequences (default: beside the runs, named by their settings)."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    num_threads: int = 0
+    """CPU threads; 0: all cores."""
+    kernels: str = "auto"
+    """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md."""
+    checkpoint_minutes: float = 5.0
+    """Minutes between checkpoints; the end of each epoch has one too."""
+    savedir: Path = Path("runs")
+    """Where run folders are made."""
+    xpid: str | None = None
+    """The run folder's name (default: task, core and time)."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sequences in each split."""
+        return {split: getattr(self, f"{split}_size") for split in SPLITS}
+
+    def model(self) -> ModelConfig:
+        """Residual blocks take words' vectors as they are; other cores from `embedding` units."""
+        options = dict(self.core_options())
+        default = LSTM_EMBEDDING
+        if "embed" in core_kind(self.core).options() and self.embedding is None:
+            default = options.get("width", core_kind(self.core).config.width)
+            options["embed"] = "none"
+        return ModelConfig(
+            core=self.core,
+            core_options=tuple(options.items()),
+            embedding=default if self.embedding is None else self.embedding,
+            dropout=self.dropout,
+        )
+
+    def build(self) -> SequenceModel:
+        return SequenceModel(len(self.task.words), len(self.task.answers), self.model())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; `from_dict` reads them."""
+        paths = {name: getattr(self, name) for name in ("data", "savedir")}
+        plain = {name: None if path is None else str(path) for name, path in paths.items()}
+        return asdict(self) | plain | {"task_name": self.task.name}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "SequenceOptions":
+        """The inverse of `to_dict`. Raises `ValueError`, `KeyError` or `TypeError` for others."""
+        own = {name: plain[name] for name in plain if name in {f.name for f in fields(cls)}}
+        own["task"] = TASKS[plain["task_name"]](**plain["task"])
+        own["trainer"] = TrainerConfig(**plain["trainer"])
+        own["savedir"] = Path(plain["savedir"])
+        own["data"] = None if plain["data"] is None else Path(plain["data"])
+        return cls(**own)
+
+
+# What a resumed run may do differently: where and how it runs, not what it learns.
+CHANGEABLE_ON_RESUME = ("data", "device", "num_threads", "checkpoint_minutes", "savedir", "xpid")
+
+
+def check(options: SequenceOptions) -> None:
+    """Raises a one-line `ValueError` for numbers that cannot work."""
+    options.task.check()
+    options.trainer.check()
+    core_kind(options.core)
+    check_backend(options.kernels)
+    for split, size in options.sizes.items():
+        if size < 1:
+            raise ValueError(f"--{split}-size must be at least 1, not {size}")
+    for name in ("seed", "data_seed"):
+        if not 0 <= getattr(options, name) < 2**31:
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag} must lie in [0, 2^31), not {getattr(options, name)}")
+    if options.checkpoint_minutes <= 0:
+        raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
+
+
+def differences(saved: SequenceOptions, asked: SequenceOptions) -> list[str]:
+    """What a resumed run may not change and `asked` would: `core lstm (was rdn)`."""
+    old, new = _flat(saved), _flat(asked)
+    return [
+        f"--{name.replace('_', '-')} {new[name]} (was {old[name]})"
+        for name in old
+        if name not in CHANGEABLE_ON_RESUME and old[name] != new[name]
+    ]
+
+
+def _flat(options: SequenceOptions) -> dict[str, Any]:
+    plain = options.to_dict()
+    return plain | plain.pop("task") | plain.pop("trainer")
+
+
+def paper(core: str, task: Question) -> SequenceOptions[Question]:
+    """As published (Irie et al. 2021, appendix B.2): 200 epochs of 10,000 sequences."""
+    if core == "lstm":
+        trainer = TrainerConfig(learning_rate=3e-3, clip=0.1)
+        return SequenceOptions(task=task, core=core, dropout=0.1, trainer=trainer)
+    sizes = {"layers": 4, "width": 256, "heads": 16, "feedforward": 1024, "dropout": 0.1}
+    return SequenceOptions(task=task, core=core, **_of_core(core, sizes | _feature_map(core)))
+
+
+def small(core: str, task: Question) -> SequenceOptions[Question]:
+    """Minutes a model on two cores: shorter sequences, smaller models, 30 epochs of 4,000."""
+    of_core = _of_core(core, {"width": 128})
+    rate, clip = 3e-3, 0.1
+    if core != "lstm":
+        sizes = {"layers": 2, "width": 64, "heads": 4, "feedforward": 256}
+        of_core, rate, clip = _of_core(core, sizes | _feature_map(core)), 1e-3, 0.0
+    trainer = TrainerConfig(learning_rate=rate, clip=clip, batch_size=32, epochs=30)
+    sequences = {"train_size": 4_000, "valid_size": 500, "test_size": 500}
+    return SequenceOptions(task=task.small(), core=core, trainer=trainer, **sequences, **of_core)
+
+
+def _feature_map(core: str) -> dict[str, str]:
+    # The published linear Transformer of these tasks does not normalise its keys and queries.
+    return {"feature_map": "elu"} if core == "lt" else {}
+
+
+def _of_core(core: str, options: dict[str, Any]) -> dict[str, Any]:
+    known = core_kind(core).options()
+    return {f"core_{name}": value for name, value in options.items() if name in known}
+
+
+PRESETS = {"paper": paper, "small": small}
+
+
+def preset(name: str, core: str, task: Question) -> SequenceOptions[Question]:
+    """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
+    if name not in PRESETS:
+        raise ValueError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
+    return PRESETS[name](core, task)
+
+
+def with_sizes(options: SequenceOptions, core_sizes: dict[str, int]) -> SequenceOptions:
+    """The same with other sizes of the core."""
+    return replace(options, **_of_core(options.core, core_sizes))

@@ -1,0 +1,184 @@
+"""One run on a sequence task: train, keep the best epoch, measure the split never seen before."""
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels import use_backend
+from launch.atomic_files import write_bytes
+from launch.board import Board
+from launch.checkpoint_folder import CheckpointFolder
+from launch.checkpoints import CheckpointError, load
+from launch.devices import choose_device, use_threads
+from launch.display import Display
+from launch.failures import UserError, user_input
+from launch.run_folder import RunFolder, default_xpid, read_meta
+from launch.sequence_data import sequences
+from launch.sequence_options import SequenceOptions, check
+from launch.stopping import Interrupted, StopRequests
+from tasks.train import Trainer, evaluate
+
+RESULT = "result.json"
+
+
+def saved_options(path: Path, task_name: str) -> SequenceOptions:
+    """The options of the run at `path`. Raises `UserError` where it is another task's, or none."""
+    plain = read_meta(path.expanduser())["args"]
+    kind = plain.get("task_name", "an agent's")
+    if kind != task_name:
+        script = "atari" if kind == "an agent's" else kind
+        raise UserError(
+            f"{path} is {kind} run: go on with python launch/{script}.py --resume {path}"
+        )
+    try:
+        return SequenceOptions.from_dict(plain)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} was made by another version of the program ({error}): check out the revision "
+            "that its meta.json names"
+        ) from error
+
+
+def run(options: SequenceOptions, resume: Path | None = None) -> int:
+    """Trains from scratch, or goes on at `resume`; returns the command's exit code."""
+    with user_input():
+        check(options)
+        use_threads(options.num_threads)
+        device = choose_device(options.device)
+        if options.kernels != "auto":
+            use_backend(options.kernels)
+        torch.manual_seed(options.seed)
+        model = options.build().to(device)
+    splits = sequences(options)
+    xpid = options.xpid or default_xpid(options.task.name, options.core, options.savedir)
+    folder = (
+        RunFolder.open(resume)
+        if resume
+        else RunFolder.create(options.savedir, xpid, options.to_dict())
+    )
+    trainer = Trainer(
+        model, splits["train"], splits["valid"], options.task.blank, options.trainer, options.seed
+    )
+    checkpoints = CheckpointFolder(folder.path, milestones=())
+    if resume:
+        _restore(trainer, checkpoints, folder, device)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    print(
+        f"training {options.core} ({parameters:,} parameters) on {options.task}, seed "
+        f"{options.seed}, {device}\nrun folder: {folder.path}",
+        flush=True,
+    )
+    board = Board(folder.path / "tensorboard", trainer.updates if resume else None)
+    try:
+        _train(trainer, options, folder, checkpoints, board)
+    except Interrupted as interrupted:
+        folder.finish(successful=False)
+        script = f"python launch/{options.task.name}.py"
+        print(f"saved at update {trainer.updates:,}; to go on:\n  {script} --resume {folder.path}")
+        return 128 + interrupted.signal_number
+    finally:
+        board.close()
+    result = _measure(trainer, options, splits, checkpoints) | {"parameters": parameters}
+    write_bytes(folder.path / RESULT, (json.dumps(result, indent=1) + "\n").encode())
+    folder.finish()
+    _say(result)
+    return 0
+
+
+def _train(
+    trainer: Trainer,
+    options: SequenceOptions,
+    folder: RunFolder,
+    checkpoints: CheckpointFolder,
+    board: Board,
+) -> None:
+    stop, last_save, held_out = StopRequests(), time.monotonic(), {}
+    total = options.trainer.epochs * trainer.updates_an_epoch
+    display = Display(total, trainer.updates, unit="updates")
+
+    def save(score: float | None = None) -> None:
+        nonlocal last_save
+        checkpoints.save(_packed(trainer, options), trainer.updates, score)
+        last_save = time.monotonic()
+
+    with stop, display:
+        for row in _timed(trainer.rows()):
+            if not math.isfinite(row["total_loss"]):
+                raise UserError(
+                    f"the loss became {row['total_loss']} at update {trainer.updates}: lower "
+                    "--learning-rate, or set --clip"
+                )
+            folder.log(row)
+            board.write(row)
+            held_out |= {name: row[name] for name in row if name.startswith("valid_")}
+            display.update(trainer.updates, row | held_out)
+            if "score" in row:
+                save(row["score"])
+            elif time.monotonic() - last_save > options.checkpoint_minutes * 60:
+                save()
+            try:
+                stop.check()
+            except Interrupted:
+                save(row.get("score"))
+                raise
+
+
+def _timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    start = time.monotonic()
+    for row in rows:
+        now = time.monotonic()
+        yield row | {"positions_per_second": row["positions"] / (now - start)}
+        start = time.monotonic()
+
+
+def _packed(trainer: Trainer, options: SequenceOptions) -> dict[str, Any]:
+    return {
+        "model_state_dict": trainer.model.state_dict(),
+        "trainer": trainer.state_dict(),
+        "flags": options.to_dict(),
+        "rng": {"torch": torch.get_rng_state()},
+    }
+
+
+def _restore(
+    trainer: Trainer, checkpoints: CheckpointFolder, folder: RunFolder, device: torch.device
+) -> None:
+    try:
+        payload = checkpoints.latest(device).payload
+    except CheckpointError:
+        if any((folder.path / "checkpoints").glob("*.pt")):
+            raise
+        folder.rewind(0)  # stopped before its first checkpoint
+        return
+    trainer.model.load_state_dict(payload["model_state_dict"])
+    trainer.load_state_dict(payload["trainer"])
+    torch.set_rng_state(payload["rng"]["torch"].cpu())
+    folder.rewind(payload["step"])
+
+
+def _measure(
+    trainer: Trainer, options: SequenceOptions, splits: dict, checkpoints: CheckpointFolder
+) -> dict[str, Any]:
+    """The best epoch on the held-out split and on the one that is reported."""
+    best = load(checkpoints.best_path, next(trainer.model.parameters()).device)
+    trainer.model.load_state_dict(best["model_state_dict"])
+    size, blank = options.trainer.batch_size, options.task.blank
+    measured = {
+        split: evaluate(trainer.model, splits[split], blank, size)._asdict()
+        for split in ("valid", "test")
+    }
+    return measured | {"best_epoch": best["trainer"]["counters"]["epoch"], "epochs": trainer.epoch}
+
+
+def _say(result: dict[str, Any]) -> None:
+    test = result["test"]
+    print(
+        f"test, best of {result['epochs']} epochs ({result['best_epoch']}): "
+        f"{100 * test['sequence_accuracy']:.1f} % of sequences, "
+        f"{100 * test['answer_accuracy']:.1f} % of answers"
+    )

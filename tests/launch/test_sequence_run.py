@@ -1,0 +1,176 @@
+"""The commands of the sequence tasks: a run, its result, stopping and going on, bad input, data."""
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+import torch
+from small_runs import StoppingDisplay
+
+from launch import code_execution, list_ops
+from launch.checkpoints import load
+from launch.log_table import read_logs
+from launch.sequence_data import FILE, sequences
+from launch.sequence_options import SequenceOptions, small
+from launch.sequence_run import RESULT
+from tasks import ListOps
+
+TINY = (
+    *("--preset", "small", "--train-size", "40", "--valid-size", "8", "--test-size", "8"),
+    *("--batch-size", "8", "--epochs", "3", "--num-threads", "1", "--core-width", "16"),
+)
+LISTS = (*TINY, "--depth", "1", "--core", "lstm", "--dropout", "0.2")
+
+
+def train(folder: Path, xpid: str, *options: object, main=list_ops.main) -> int:
+    where = ("--savedir", folder, "--xpid", xpid)
+    return main([*map(str, (*LISTS, *where, *options))])
+
+
+def test_a_run_keeps_its_best_epoch_and_reports_the_test_split(tmp_path, capsys):
+    assert train(tmp_path, "a") == 0
+    run = tmp_path / "a"
+    result = json.loads((run / RESULT).read_text())
+    assert set(result["test"]) == {"loss", "sequence_accuracy", "answer_accuracy"}
+    logs = read_logs(run)
+    assert logs["step"] == list(range(1, 16))
+    scores = [score for score in logs["score"] if score is not None]
+    assert len(scores) == 3
+    assert load(run / "checkpoints" / "best.pt")["score"] == max(scores)
+    assert result["best_epoch"] == scores.index(max(scores)) + 1
+    assert result["valid"]["sequence_accuracy"] == max(scores)  # ListOps: both accuracies are one
+    assert "% of sequences" in capsys.readouterr().out
+    assert json.loads((run / "meta.json").read_text())["successful"]
+
+
+def test_code_execution_with_a_fast_weight_core(tmp_path):
+    options = (*TINY, "--core", "rdn", "--statements", "4", "--core-layers", "1")
+    where = ("--savedir", str(tmp_path), "--xpid", "a")
+    assert code_execution.main([*options, *where]) == 0
+    assert json.loads((tmp_path / "a" / RESULT).read_text())["epochs"] == 3
+
+
+def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, monkeypatch):
+    assert train(tmp_path, "whole") == 0
+    monkeypatch.setattr("launch.sequence_run.Display", StoppingDisplay)
+    assert train(tmp_path, "cut") == 130
+    assert list_ops.main(["--resume", str(tmp_path / "cut")]) == 130
+    monkeypatch.undo()
+    assert list_ops.main(["--resume", str(tmp_path / "cut"), "--num-threads", "1"]) == 0
+    whole, cut = (load(tmp_path / name / "model.tar") for name in ("whole", "cut"))
+    assert whole["step"] == cut["step"] == 15
+    for name, tensor in whole["model_state_dict"].items():
+        assert torch.equal(tensor, cut["model_state_dict"][name]), name
+    assert read_logs(tmp_path / "cut")["total_loss"] == read_logs(tmp_path / "whole")["total_loss"]
+    results = [(tmp_path / name / RESULT).read_text() for name in ("whole", "cut")]
+    assert results[0] == results[1]
+
+
+def test_statistics_stand_beside_the_papers(tmp_path, capsys):
+    small_set = ("--train-size", "50", "--valid-size", "1", "--test-size", "1")
+    assert list_ops.main(["--statistics", *small_set, "--savedir", str(tmp_path)]) == 0
+    assert "37 / 98 / 364" in capsys.readouterr().out
+
+
+def error_of(main, arguments, capsys) -> str:
+    with pytest.raises(SystemExit) as exit_:
+        main(list(map(str, arguments)))
+    assert exit_.value.code == 2
+    line = capsys.readouterr().err
+    assert line.startswith("error: ") and line.count("\n") == 1
+    return line
+
+
+@pytest.mark.parametrize(
+    ("main", "arguments", "says"),
+    [
+        (list_ops.main, ["--depth", "20"], "--depth must lie in [1, 19]"),
+        (list_ops.main, ["--depth", "1", "--max-arguments", "1"], "--max-arguments must lie in"),
+        (code_execution.main, ["--variables", "6"], "--variables must lie in [1, 5]"),
+        (code_execution.main, ["--statements", "1"], "--statements must be at least 2"),
+        (code_execution.main, ["--core", "rnd"], "known: feedforward, lstm"),
+        (code_execution.main, ["--core", "lstm", "--core-heads", "4"], "no option 'heads'"),
+        (code_execution.main, ["--preset", "smal"], "known: paper, small"),
+        (code_execution.main, ["--core-heads", "3"], "cannot be split into 3 heads"),
+        (code_execution.main, ["--embedding", "0"], "--embedding must be at least 1"),
+        (code_execution.main, ["--dropout", "1"], "--dropout must lie in"),
+        (code_execution.main, ["--epochs", "0"], "--epochs must be at least 1"),
+        (code_execution.main, ["--train-size", "0"], "--train-size must be at least 1"),
+        (code_execution.main, ["--seed", "-1"], "--seed must lie in"),
+        (code_execution.main, ["--device", "gpu"], "auto, cpu, cuda"),
+        (code_execution.main, ["--table", "7"], "tables that have: 2, 5, 6"),
+        (list_ops.main, ["--table", "2", "--only", "rnd"], "--only rnd: unknown"),
+        (list_ops.main, ["--resume", "nowhere"], "nowhere holds no run"),
+        (list_ops.main, ["--resume", "nowhere", "--preset", "small"], "contradict"),
+    ],
+)
+def test_bad_input_is_one_line(main, arguments, says, tmp_path, capsys):
+    assert says in error_of(main, [*arguments, "--savedir", tmp_path], capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_too_few_different_sequences(tmp_path, capsys):
+    tiny = ["--variables", "1", "--statements", "2", "--savedir", tmp_path]
+    assert "too few different sequences" in error_of(code_execution.main, tiny, capsys)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    assert train(folder, "a") == 0
+    return folder / "a"
+
+
+def test_a_checkpoint_of_another_task(finished, capsys):
+    line = error_of(code_execution.main, ["--resume", finished], capsys)
+    assert "list_ops" in line and "launch/list_ops.py --resume" in line
+
+
+@pytest.mark.parametrize("change", [["--depth", "2"], ["--seed", "5"], ["--epochs", "9"]])
+def test_resume_refuses_contradictions(finished, change, capsys):
+    line = error_of(list_ops.main, ["--resume", finished, *change], capsys)
+    assert "contradict --resume" in line and change[0] in line
+
+
+def test_a_finished_run_is_not_resumed(finished, capsys):
+    assert "has finished" in error_of(list_ops.main, ["--resume", finished], capsys)
+
+
+def test_data_of_other_settings(finished, capsys):
+    data = finished.parent / "data"
+    (folder,) = data.iterdir()
+    other = [*LISTS, "--savedir", finished.parent, "--data", folder, "--depth", "2"]
+    line = error_of(list_ops.main, other, capsys)
+    assert "depth 1" in line and "depth 2" in line and "--data" in line
+
+
+def test_damaged_data(tmp_path, capsys):
+    (tmp_path / FILE).write_bytes(b"not sequences")
+    line = error_of(list_ops.main, [*LISTS, "--savedir", tmp_path, "--data", tmp_path], capsys)
+    assert "delete it" in line
+
+
+def options_for(folder: Path) -> SequenceOptions:
+    options = small("lstm", ListOps(depth=8)).to_dict() | {"data": str(folder)}
+    return SequenceOptions.from_dict(options | {"train_size": 300})
+
+
+def draw_into(folder: Path, start, results) -> None:
+    start.wait()
+    drawn = sequences(options_for(folder))
+    results.put((drawn["test"].tokens.sum().item(), (folder / FILE).stat().st_ino))
+
+
+def test_two_starts_at_once_draw_once(tmp_path):
+    """Both meet the same file: the second waits for the first and reads what it wrote."""
+    context = multiprocessing.get_context("fork")
+    start, results = context.Event(), context.Queue()
+    both = [context.Process(target=draw_into, args=(tmp_path, start, results)) for _ in range(2)]
+    for process in both:
+        process.start()
+    start.set()
+    assert len({results.get(timeout=60) for _ in both}) == 1
+    for process in both:
+        process.join()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", FILE]
