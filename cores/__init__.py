@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from cores.core import Core, unroll_by_steps, unroll_truncated
+from cores.delta_lstm import DeltaLSTM
 from cores.delta_net import DeltaNet
 from cores.delta_rnn import DeltaRNN
 from cores.fast_weight_core import FastWeightCore
@@ -53,6 +54,7 @@ CORES: dict[str, CoreKind] = {
     "rdn": _stacked(RecurrentDeltaNet),
     "rdn_large": _stacked(RecurrentDeltaNet, layers=4, width=256, heads=8),
     "delta_rnn": _stacked(DeltaRNN),
+    "delta_lstm": _stacked(DeltaLSTM),
     "srwm": _stacked(SelfReferential, heads=8),
 }
 

@@ -1,10 +1,12 @@
 """Code execution: read a program once, say what every `print` prints.
 
-python launch/code_execution.py --preset small --core rdn     minutes on two cores
-python launch/code_execution.py --core delta_rnn --variables 5
-python launch/code_execution.py --resume runs/latest
-python launch/code_execution.py --table 2 --preset small      all models, three seeds
-python launch/code_execution.py --statistics                  what the sequences are like
+    python launch/code_execution.py --preset small --core rdn     minutes on two cores
+    python launch/code_execution.py --core delta_rnn --variables 5
+    python launch/code_execution.py --resume runs/latest
+    python launch/code_execution.py --table 2 --preset small      all models, three seeds
+    python launch/code_execution.py --statistics                  what the sequences are like
+
+Options start from a preset and are changed one by one; docs/tasks.md has more.
 """
 
 import sys

@@ -1,10 +1,12 @@
 """Sequential ListOps: read a nested list of operations once, say its value.
 
-python launch/list_ops.py --preset small --core rdn     minutes on two cores
-python launch/list_ops.py --core delta_rnn --depth 15
-python launch/list_ops.py --resume runs/latest
-python launch/list_ops.py --table 2 --preset small      all models, three seeds
-python launch/list_ops.py --statistics                  what the sequences are like
+    python launch/list_ops.py --preset small --core rdn     minutes on two cores
+    python launch/list_ops.py --core delta_rnn --depth 15
+    python launch/list_ops.py --resume runs/latest
+    python launch/list_ops.py --table 2 --preset small      all models, three seeds
+    python launch/list_ops.py --statistics                  what the sequences are like
+
+Options start from a preset and are changed one by one; docs/tasks.md has more.
 """
 
 import sys

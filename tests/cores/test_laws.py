@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from cores import build_core
+from cores.delta_lstm import DeltaLSTM
 from cores.delta_net import DeltaNet
 from cores.delta_rnn import DeltaRNN
 from cores.linear_transformer import LinearTransformer
@@ -90,6 +91,28 @@ def delta_rnn(memory, phi, x):
     return y
 
 
+def delta_lstm(memory, phi, x):
+    """Version D; rows of three are main, forget and output gate."""
+    W, R = np.zeros((H, 3, D, D)), np.zeros((H, 3, D, D))
+    c, y, before = np.zeros((H, D)), np.zeros((T, H, D)), np.zeros((H, D))
+    for t in range(T):
+        parts = programs(memory, x[t], [3 * D, 3 * D, 3 * D, 3, 3 * D, 3 * D, 3])
+        for h, vectors in enumerate(parts):
+            q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta = (
+                vector.reshape(3, -1) for vector in vectors
+            )
+            gates = []
+            for g in range(3):
+                W[h, g] = delta(W[h, g], phi(k[g]), v[g], sigmoid(beta[g]))
+                written = phi(recurrent_k[g]), recurrent_v[g], sigmoid(recurrent_beta[g])
+                R[h, g] = delta(R[h, g], *written)
+                gates.append(W[h, g] @ phi(q[g]) + R[h, g] @ softmax(before[h]))
+            main, forget, output = gates[0], sigmoid(gates[1]), sigmoid(gates[2])
+            c[h] = forget * c[h] + (1 - forget) * main
+            y[t, h] = before[h] = output * c[h]
+    return y
+
+
 def self_referential(memory, phi, x):
     W = memory.initial_weights.detach().numpy().transpose(0, 2, 1).copy()  # [H, 3D + 4, D]
     blocks = [slice(0, D), slice(D, 2 * D), slice(2 * D, 3 * D), slice(3 * D, 3 * D + 4)]
@@ -108,6 +131,7 @@ LAWS = {
     DeltaNet: delta_net,
     RecurrentDeltaNet: recurrent_delta_net,
     DeltaRNN: delta_rnn,
+    DeltaLSTM: delta_lstm,
     SelfReferential: self_referential,
 }
 

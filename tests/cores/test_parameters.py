@@ -46,6 +46,7 @@ BY_HAND = {
     "rdn": stack(128 * 4 * (3 * 32 + 1) + 4 * (3 * 32 * 32 + 32)),
     "rdn_large": stack(256 * 8 * (3 * 32 + 1) + 8 * (3 * 32 * 32 + 32), width=256, layers=4),
     "delta_rnn": stack(128 * 4 * (5 * 32 + 2)),
+    "delta_lstm": stack(128 * 4 * (15 * 32 + 6)),
     "srwm": stack(8 * 16 * (3 * 16 + 4)),
 }
 PUBLISHED = {  # millions; Irie et al. 2021, appendix C
@@ -79,6 +80,7 @@ def test_published_feature_maps():
         "rdn": "softmax",
         "rdn_large": "softmax",
         "delta_rnn": "softmax",
+        "delta_lstm": "softmax",
         "srwm": "softmax",
     }
 

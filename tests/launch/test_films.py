@@ -17,6 +17,7 @@ from cores import CORES
 from launch import atari, watch
 from launch.films.drawing import LINES, diverging, enlarge, sequential
 from launch.films.memory import Change
+from launch.films.memory import heads as matrices
 from launch.films.moments import Moment, moments
 from launch.films.screen import Screen
 from tests.launch.test_bad_input import error_of
@@ -92,7 +93,7 @@ def test_the_screen_shows_the_game_and_the_memory_of_every_core(core):
     game = enlarge(more[-1].picture, 2)
     assert contains(pictures[-1], game)
     heads = [
-        diverging(layer[name][-1], np.abs(layer[name]).max())
+        diverging(matrices(layer[name])[-1], np.abs(layer[name]).max())
         for layer in first.layers
         for name in layer.keys() & {"fast_weights", "recurrent_fast_weights", "shift"}
     ]

@@ -1,0 +1,50 @@
+"""Delta LSTM: the fast net is an LSTM, and the delta rule writes all of its six weight matrices."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from cores.fast_weight_core import FastWeightCore, SlowNet
+from kernels.delta_lstm import DeltaLSTMState, delta_lstm
+from kernels.delta_lstm.reference import step
+
+GATES = 3  # main, forget, output
+
+
+class DeltaLSTM(FastWeightCore):
+    """Version D of the paper; the slow net emits 15 vectors and 6 write strengths per head."""
+
+    equation = "c_t = f_t * c_(t-1) + (1 - f_t) * u_t;  y_t = o_t * c_t;  six delta rules"
+    source = "Irie et al. 2021, appendix A.2"
+    operation, law = staticmethod(delta_lstm), staticmethod(step)
+    vectors = (
+        *("query", "key", "value", "strength"),
+        *("recurrent_key", "recurrent_value", "recurrent_strength", "recurrent_query"),
+    )
+
+    def __init__(self, width: int, heads: int, feature_map: str):
+        super().__init__(width, heads, feature_map)
+        size = GATES * self.head_size
+        self.slow_net = SlowNet(width, heads, (size, size, size, GATES, size, size, GATES))
+
+    def initial_state(self, batch_size: int) -> DeltaLSTMState:
+        size = self.head_size
+        return DeltaLSTMState(
+            self.zeros(batch_size, self.heads, GATES, size, size),
+            self.zeros(batch_size, self.heads, GATES, size, size),
+            self.zeros(batch_size, self.heads, size),
+            self.zeros(batch_size, self.heads, size),
+        )
+
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta = self.slow_net(x)
+        q, k, v, recurrent_k, recurrent_v = (
+            vector.unflatten(-1, (GATES, self.head_size))
+            for vector in (q, k, v, recurrent_k, recurrent_v)
+        )
+        phi = self.feature_map
+        written = (phi(q), phi(k), v, beta.sigmoid())
+        return *written, phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()
+
+    def programmed(self, x: Float[Tensor, "B D"], state: DeltaLSTMState) -> tuple[Tensor, ...]:
+        of_every_gate = state.output.softmax(-1).unsqueeze(-2).expand(-1, -1, GATES, -1)
+        return *self.program(x), of_every_gate
