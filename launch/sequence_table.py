@@ -132,9 +132,10 @@ def _options(
     task: type[Task], score: AlgorithmicScore, preset_name: str, epochs: int | None
 ) -> SequenceOptions:
     name, value = score.setting.split("=")
+    asked = task(**{name: int(value)})
     if score.core not in CORES:  # the paper's figure stands alone
-        return SequenceOptions(task=task(**{name: int(value)}), core=score.core)
-    options = preset(preset_name, score.core, task(**{name: int(value)}))
+        return replace(preset(preset_name, "lstm", asked), core=score.core)
+    options = preset(preset_name, score.core, asked)
     sizes = dict(pair.split("=") for pair in score.sizes.split())
     options = with_sizes(options, {name: int(size) for name, size in sizes.items()})
     if epochs is None:
@@ -181,7 +182,7 @@ def _row(cell: Cell, seeds: Sequence[int], results: dict) -> dict[str, Any]:
     found = [results.get((cell.folder, cell.options, seed)) for seed in seeds]
     options = cell.options.to_dict()
     return {
-        "setting": f"{score.setting} ({cell.options.task})" if found[0] else score.setting,
+        "setting": f"{score.setting} ({cell.options.task})",
         "row": score.row,
         "core": score.core,
         "measure": score.measure.replace("_", " "),
