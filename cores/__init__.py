@@ -14,6 +14,7 @@ from cores.delta_net import DeltaNet
 from cores.delta_rnn import DeltaRNN
 from cores.fast_weight_core import FastWeightCore
 from cores.feedforward import Feedforward, FeedforwardConfig
+from cores.gated_delta_net import GatedDeltaNet
 from cores.linear_transformer import LinearTransformer
 from cores.lstm import LSTM, LSTMConfig
 from cores.recurrent_delta_net import RecurrentDeltaNet
@@ -56,6 +57,7 @@ CORES: dict[str, CoreKind] = {
     "delta_rnn": _stacked(DeltaRNN),
     "delta_lstm": _stacked(DeltaLSTM),
     "srwm": _stacked(SelfReferential, heads=8),
+    "gated_delta_net": _stacked(GatedDeltaNet, feature_map="elu_sum"),
 }
 
 

@@ -12,6 +12,7 @@ from cores import build_core
 from cores.delta_lstm import DeltaLSTM
 from cores.delta_net import DeltaNet
 from cores.delta_rnn import DeltaRNN
+from cores.gated_delta_net import GatedDeltaNet
 from cores.linear_transformer import LinearTransformer
 from cores.recurrent_delta_net import RecurrentDeltaNet
 from cores.self_referential import SelfReferential
@@ -33,6 +34,10 @@ PHI = {"softmax": softmax, "elu_sum": elu_sum}
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
+
+
+def softplus(x):
+    return np.log1p(np.exp(x))
 
 
 def programs(memory, x, sizes):
@@ -60,6 +65,17 @@ def delta_net(memory, phi, x):
     for t in range(T):
         for h, (q, k, v, beta) in enumerate(programs(memory, x[t], [D, D, D, 1])):
             W[h] = delta(W[h], phi(k), v, sigmoid(beta))  # eq. 9
+            y[t, h] = W[h] @ phi(q)
+    return y
+
+
+def gated_delta_net(memory, phi, x):
+    rate, bias = memory.log_rate.exp().tolist(), memory.decay_bias.tolist()
+    W, y = np.zeros((H, D, D)), np.zeros((T, H, D))
+    for t in range(T):
+        for h, (q, k, v, beta, fading) in enumerate(programs(memory, x[t], [D, D, D, 1, 1])):
+            k, beta, decay = phi(k), sigmoid(beta), np.exp(-rate[h] * softplus(fading + bias[h]))
+            W[h] = decay * W[h] @ (np.eye(D) - beta * np.outer(k, k)) + beta * np.outer(v, k)
             y[t, h] = W[h] @ phi(q)
     return y
 
@@ -129,6 +145,7 @@ def self_referential(memory, phi, x):
 LAWS = {
     LinearTransformer: linear_transformer,
     DeltaNet: delta_net,
+    GatedDeltaNet: gated_delta_net,
     RecurrentDeltaNet: recurrent_delta_net,
     DeltaRNN: delta_rnn,
     DeltaLSTM: delta_lstm,

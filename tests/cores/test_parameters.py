@@ -43,6 +43,7 @@ BY_HAND = {
     "lstm": STEM + 4 * 256 * (CORE_INPUT + 256 + 2) + heads(256),
     "lt": stack(128 * 4 * (3 * 32)),
     "delta_net": stack(128 * 4 * (3 * 32 + 1)),
+    "gated_delta_net": stack(128 * 4 * (3 * 32 + 2) + 2 * 4),
     "rdn": stack(128 * 4 * (3 * 32 + 1) + 4 * (3 * 32 * 32 + 32)),
     "rdn_large": stack(256 * 8 * (3 * 32 + 1) + 8 * (3 * 32 * 32 + 32), width=256, layers=4),
     "delta_rnn": stack(128 * 4 * (5 * 32 + 2)),
@@ -77,6 +78,7 @@ def test_published_feature_maps():
     assert maps == {
         "lt": "elu_sum",
         "delta_net": "elu_sum",
+        "gated_delta_net": "elu_sum",
         "rdn": "softmax",
         "rdn_large": "softmax",
         "delta_rnn": "softmax",
@@ -100,6 +102,13 @@ def test_self_referential_weights_begin_normal_with_mean_zero():
         standard_error = 1 / 8 / columns.numel() ** 0.5
         assert abs(columns.mean()) < 4 * standard_error
         assert abs(columns.std() - 1 / 8) < 4 * standard_error
+
+
+def test_a_gated_memory_begins_to_fade_at_the_published_rates():
+    memory = build_core("gated_delta_net", 3, layers=1, width=512, heads=256).blocks[0].memory
+    rates, steps = memory.log_rate.exp(), torch.nn.functional.softplus(memory.decay_bias)
+    assert 1 <= rates.min() < 2 and 15 < rates.max() <= 16
+    assert 0.00099 <= steps.min() < 0.002 and 0.05 < steps.max() <= 0.1001
 
 
 def test_forget_bias_is_added_to_the_forget_gates_and_to_nothing_else():

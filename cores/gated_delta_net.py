@@ -1,0 +1,39 @@
+"""Gated DeltaNet: a DeltaNet whose memory fades, as fast as the input says."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cores.fast_weight_core import FastWeightCore, SlowNet
+from kernels.delta_rule.reference import DeltaRuleState
+from kernels.gated_delta_rule.reference import step, unroll
+
+
+class GatedDeltaNet(FastWeightCore):
+    """The published rule and decay; keys and queries by this project's feature maps.
+
+    Left out of the published layer are its short convolutions and its gated output norm. The decay
+    is exp(-rate softplus(x + bias)), with the rate in [1, 16] and softplus(bias) in [0.001, 0.1]
+    when weights are drawn, as Dao & Gu 2024 have it. The recurrence is a loop in PyTorch so far.
+    """
+
+    equation = "W_t = a_t W_(t-1) + k_t (beta_t (v_t - a_t W_(t-1)^T k_t))^T;  y_t = W_t^T q_t"
+    source = "Yang et al. 2025"
+    operation, law = staticmethod(unroll), staticmethod(step)
+    vectors = ("query", "key", "value", "strength", "decay")
+
+    def __init__(self, width: int, heads: int, feature_map: str):
+        super().__init__(width, heads, feature_map)
+        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3 + (1, 1))
+        self.log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
+        fading = torch.empty(heads).uniform_(-3, -1).mul(torch.tensor(10.0).log()).exp()
+        self.decay_bias = nn.Parameter(fading.expm1().log())  # the inverse of softplus
+
+    def initial_state(self, batch_size: int) -> DeltaRuleState:
+        return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
+
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        q, k, v, beta, fading = self.slow_net(x)
+        decay = (-self.log_rate.exp() * F.softplus(fading + self.decay_bias)).exp()
+        return self.feature_map(q), self.feature_map(k), v, beta.sigmoid(), decay

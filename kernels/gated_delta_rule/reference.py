@@ -1,0 +1,39 @@
+"""The delta rule on a memory that fades.
+
+    W_t = a_t W_{t-1} + k_t (beta_t (v_t - a_t W_{t-1}^T k_t))^T,  y_t = W_t^T q_t
+
+The decay a_t in (0, 1) lets all of a head's memory fade before the delta rule writes.
+Source: Yang, Kautz & Hatamizadeh 2025 (Gated Delta Networks). No compiled kernel so far.
+"""
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.delta_rule.reference import DeltaRuleState
+from kernels.delta_rule.reference import step as delta_step
+from kernels.recurrence import loop_over_time
+
+
+def step(
+    q: Float[Tensor, "B H K"],
+    k: Float[Tensor, "B H K"],
+    v: Float[Tensor, "B H V"],
+    beta: Float[Tensor, "B H"],
+    decay: Float[Tensor, "B H"],
+    state: DeltaRuleState,
+) -> tuple[Float[Tensor, "B H V"], DeltaRuleState]:
+    """One step: fade, write with strength `beta`, then read."""
+    faded = DeltaRuleState(decay[..., None, None] * state.fast_weights)
+    return delta_step(q, k, v, beta, faded)
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H K"],
+    v: Float[Tensor, "T B H V"],
+    beta: Float[Tensor, "T B H"],
+    decay: Float[Tensor, "T B H"],
+    is_first: Bool[Tensor, "T B"],
+    state: DeltaRuleState,
+) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
+    return loop_over_time(step, (q, k, v, beta, decay), is_first, state, empty=v)
