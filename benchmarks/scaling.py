@@ -1,0 +1,173 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""How training would scale to cores, GPUs and machines: an estimate on paper from measured parts.
+
+    python benchmarks/training.py --cores rdn --json training.json      measures the parts
+    python benchmarks/scaling.py --parts training.json --gpu-inference 100000 --gpu-update 30000
+    python benchmarks/scaling.py --environments-rate 2000 --inference-rate 1500 --update-rate 600
+        --layout environments=512,machines=4,cores=16
+
+Rates are agent steps/s of one core or one GPU; on Atari an agent step is four emulator frames.
+Nothing is run: see the assumptions that are printed, and benchmarks/scaling_model.py.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[0] = str(ROOT)
+
+import torch
+from rich.console import Console
+
+from agents.network import Network, NetworkConfig, count_parameters
+from benchmarks.scaling_model import ASSUMPTIONS, Layout, Parts, estimate
+from benchmarks.scaling_output import draw, table, to_json
+from cores import CORES
+from kernels.recurrence import State
+from launch.atomic_files import write_bytes
+from launch.failures import UserError, one_line_errors, user_input
+from launch.options import RunOptions
+
+FRAME, ACTIONS = (4, 84, 84), 6  # Qbert's
+LAYOUTS = (
+    Layout(environments=48, cores=2),
+    Layout(environments=48, cores=16, gpus=1),
+    Layout(environments=256, cores=16, gpus=1),
+    Layout(environments=1024, cores=64, gpus=1),
+    Layout(environments=4096, cores=128, gpus=8),
+    Layout(environments=4096, machines=16, cores=32),
+    Layout(environments=16_384, machines=16, cores=64, gpus=1, learners=1, learner_gpus=8),
+    Layout(environments=100_000, machines=64, cores=96, gpus=1, learners=4, learner_gpus=8),
+    Layout(environments=100_000, machines=64, cores=96, gpus=8),
+)
+
+
+def weights_and_steps(core: str, unroll: int) -> tuple[float, float]:
+    """Bytes of the weights in float32, and of a rollout for each of its agent steps."""
+    with torch.device("meta"):
+        network = Network(NetworkConfig(frame_shape=FRAME, num_actions=ACTIONS, core=core))
+        state = network.initial_state(1)
+    seen = math.prod(FRAME) + 4 + 1 + 8  # frame, reward, is_first, last action
+    done = 8 + 4 * ACTIONS  # action, logits
+    step = seen * (unroll + 1) / unroll + done + _bytes(state) / unroll
+    return 4.0 * count_parameters(network), step
+
+
+def _bytes(state: State) -> int:
+    if isinstance(state, torch.Tensor):
+        return state.numel() * state.element_size()
+    return sum(map(_bytes, state))
+
+
+def read_rates(path: Path, core: str) -> dict[str, float]:
+    """Rates of one core from what `benchmarks/training.py --json` wrote: its preset `paper`."""
+    try:
+        content = json.loads(path.read_text())
+        cores = content["machine"]["cores"]
+        rows = {row["core"]: row for row in content["rows"] if row["preset"] == "paper"}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} is not what `benchmarks/training.py --json` writes ({error!r}); run that first"
+        ) from error
+    if core not in rows:
+        raise UserError(f"{path} has no core {core!r}; it has: {', '.join(rows)}; name one: --core")
+    names = {"environments": "environments", "cpu_inference": "inference", "cpu_update": "update"}
+    return {ours: rows[core][theirs] / cores for ours, theirs in names.items()}
+
+
+def read_layout(text: str) -> Layout:
+    """`environments=512,cores=16,gpus=1` as a layout."""
+    known = [field.name for field in fields(Layout)]
+    try:
+        given = {name: int(value) for name, value in (p.split("=") for p in text.split(","))}
+        return Layout(**given)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"--layout {text}: {error}; give name=number pairs with commas, of {', '.join(known)}"
+        ) from error
+
+
+def parser() -> argparse.ArgumentParser:
+    default = RunOptions()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    rates = parser.add_argument_group("speed of the parts, agent steps/s")
+    rates.add_argument("--parts", type=Path, help="JSON of benchmarks/training.py")
+    rates.add_argument("--core", choices=list(CORES), default="rdn", help="default rdn")
+    rates.add_argument("--environments-rate", type=float, help="of a core that emulates")
+    rates.add_argument("--inference-rate", type=float, help="of a core")
+    rates.add_argument("--update-rate", type=float, help="of a core")
+    rates.add_argument("--gpu-inference", type=float, help="of a GPU")
+    rates.add_argument("--gpu-update", type=float, help="of a GPU")
+    rates.add_argument("--call-seconds", type=float, default=2e-3, help="frame to action: 0.002")
+    other = parser.add_argument_group("network and training")
+    other.add_argument("--gbits", type=float, default=25, help="each machine's, per second: 25")
+    other.add_argument("--step-bytes", type=float, help="of an agent step (default: the core's)")
+    other.add_argument("--weight-bytes", type=float, help="(default: the core's network)")
+    other.add_argument("--batch-size", type=int, default=default.batch_size)
+    other.add_argument("--unroll-length", type=int, default=default.unroll_length)
+    other.add_argument("--publish-every", type=int, default=1, help="updates: 1")
+    parser.add_argument("--layout", action="append", help="environments=512,cores=16,gpus=1; again")
+    parser.add_argument("--plot", type=Path, help="draw into this PNG")
+    parser.add_argument("--json", type=Path, help="write parts and rows to this file")
+    return parser
+
+
+def read_parts(options: argparse.Namespace) -> Parts:
+    """Measured rates, those given by hand before those of the file."""
+    given = {
+        "environments": options.environments_rate,
+        "cpu_inference": options.inference_rate,
+        "cpu_update": options.update_rate,
+    }
+    measured = read_rates(options.parts, options.core) if options.parts else {}
+    rates = measured | {name: rate for name, rate in given.items() if rate is not None}
+    if missing := [name for name in given if name not in rates]:
+        raise UserError(
+            f"the speed of {', '.join(missing)} is not known: give --parts training.json, or "
+            "--environments-rate, --inference-rate and --update-rate"
+        )
+    if options.unroll_length < 1:
+        raise UserError(f"--unroll-length must be at least 1, not {options.unroll_length}")
+    weight_bytes, step_bytes = weights_and_steps(options.core, options.unroll_length)
+    return Parts(
+        **rates,
+        gpu_inference=options.gpu_inference,
+        gpu_update=options.gpu_update,
+        step_bytes=step_bytes if options.step_bytes is None else options.step_bytes,
+        weight_bytes=weight_bytes if options.weight_bytes is None else options.weight_bytes,
+        call_seconds=options.call_seconds,
+        network=options.gbits * 1e9 / 8,
+        batch=options.batch_size,
+        unroll=options.unroll_length,
+        publish_every=options.publish_every,
+    )
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    options = parser().parse_args(arguments)
+    with user_input():
+        parts = read_parts(options)
+        layouts = [read_layout(text) for text in options.layout or ()] or list(LAYOUTS)
+        rows = [(layout, estimate(parts, layout)) for layout in layouts]
+        for path in filter(None, (options.json, options.plot)):
+            if not path.parent.is_dir():
+                raise UserError(f"{path}: there is no folder {path.parent}; make it first")
+    Console(width=180).print(table(rows))
+    print("An estimate that assumes:", *(f"- {line};" for line in ASSUMPTIONS), sep="\n")
+    if options.json:
+        write_bytes(options.json, (json.dumps(to_json(parts, rows), indent=1) + "\n").encode())
+    if options.plot:
+        draw(parts, layouts, options.plot)
+
+
+if __name__ == "__main__":
+    main()
