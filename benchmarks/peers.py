@@ -1,0 +1,138 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""How fast training is beside Sample Factory: same game, network, unroll, batch and cores.
+
+    benchmarks/peers/sample_factory/install.sh
+    python benchmarks/peers.py                                 about twenty minutes
+    python benchmarks/peers.py --rounds 5 --json peers.json
+
+Everything takes turns, round by round, so that a busy moment hits each; the table gives medians of
+agent steps/s after a warm-up, and of the rounds' own ratios. Ours is `launch/atari.py --core lstm`.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[0] = str(ROOT)
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.machine import describe
+from benchmarks.training import measure_whole
+from launch.atomic_files import write_bytes
+from launch.failures import UserError, one_line_errors
+
+FOLDER = ROOT / "benchmarks" / "peers" / "sample_factory"
+OURS = "fastweights"
+PATIENCE = 300  # seconds beyond those asked for, until a peer counts as stuck
+Rates = dict[str, list[float]]
+
+
+def measure(cases: Mapping[str, Callable[[], float]], rounds: int) -> Rates:
+    """Agent steps/s of every case in every round."""
+    found: Rates = {name: [] for name in cases}
+    for turn in range(rounds):
+        for name, case in cases.items():
+            found[name].append(case())
+            print(f"round {turn + 1}: {name} {found[name][-1]:.0f}", file=sys.stderr)
+    return found
+
+
+def times(rates: Rates, name: str) -> float:
+    """How many times faster ours is than `name`: the median over rounds."""
+    pairs = zip(rates[OURS], rates[name], strict=True)
+    return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+def sample_factory(python: Path, mode: str, game: str, seconds: float) -> float:
+    """Agent steps/s of one run of Sample Factory, serial or async."""
+    cores = os.cpu_count() or 1
+    words = ["--mode", mode, "--game", game, "--seconds", str(seconds), "--cores", str(cores)]
+    threads = {"OMP_NUM_THREADS": str(cores)}
+    try:
+        done = subprocess.run(
+            [str(python), str(FOLDER / "run.py"), *words],
+            capture_output=True,
+            text=True,
+            timeout=seconds + PATIENCE,
+            env=os.environ | threads,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"Sample Factory, {mode}, was stuck; leave it out with --modes") from error
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["without a word"])[-1]
+        raise UserError(f"Sample Factory, {mode}, failed: {last}; try {FOLDER / 'run.py'} alone")
+    return json.loads(done.stdout.splitlines()[-1])["agent_steps_per_second"]
+
+
+def ours(game: str, seconds: float, guess: float) -> float:
+    """Agent steps/s of a run of ours, by its own log; `guess` of them make it `seconds` long."""
+    return measure_whole("paper", "lstm", game, seconds, guess)["whole"]
+
+
+def show(rates: Rates, described: Mapping[str, object]) -> None:
+    title = ", ".join(f"{key} {value}" for key, value in described.items() if value)
+    table = Table(title=f"agent steps/s\n{title}")
+    for column in ("", "median", "rounds", "ours is faster by"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, found in rates.items():
+        faster = "" if name == OURS else f"{times(rates, name):.1f} times"
+        every = " ".join(f"{rate:,.0f}" for rate in found)
+        table.add_row(name, f"{statistics.median(found):,.0f}", every, faster)
+    Console(width=120).print(table)
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--game", default="Qbert", help="default Qbert")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each: 3")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of each run: 120")
+    parser.add_argument("--guess", type=float, default=650.0, help="our agent steps/s, about: 650")
+    parser.add_argument(
+        "--modes", nargs="+", choices=["serial", "async"], default=["serial", "async"],
+        help="of Sample Factory (default: both)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--python", type=Path, default=FOLDER / ".venv" / "bin" / "python",
+        help="Sample Factory's, as install.sh prints it",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, help="write machine and rates to this file")
+    return parser
+
+
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    options = parser().parse_args(arguments)
+    if not options.python.exists():
+        raise UserError(f"there is no {options.python}: run {FOLDER / 'install.sh'} first")
+    if options.rounds < 1 or options.seconds <= 0 or options.guess <= 0:
+        raise UserError("--rounds, --seconds and --guess must be above 0")
+    theirs = {
+        f"Sample Factory, {mode}": partial(
+            sample_factory, options.python, mode, options.game, options.seconds
+        )
+        for mode in options.modes
+    }
+    cases = theirs | {OURS: partial(ours, options.game, options.seconds, options.guess)}
+    described = describe()
+    rates = measure(cases, options.rounds)
+    show(rates, described)
+    if options.json:
+        ratios = {name: times(rates, name) for name in theirs}
+        content = {"machine": described, "rates": rates, "times": ratios}
+        write_bytes(options.json, (json.dumps(content, indent=2) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()
