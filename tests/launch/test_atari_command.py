@@ -13,11 +13,13 @@ import pytest
 import torch
 from small_runs import logged
 
+from launch import atari, evaluate
 from launch.checkpoints import load
 from launch.evaluation_file import evaluations_in
 from launch.log_table import read_logs
 
 ROOT = Path(__file__).parents[2]
+ON_ONE_WORKER = pytest.mark.xdist_group("qbert")  # one run for all of them
 SMALL = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4"]
 TINY = ["--core-width", "16", "--core-heads", "2", "--core-layers", "1"]
 MAZE = ["--env", "TMaze", "--env-options", "corridor=3", "--unroll-length", "8", *SMALL, *TINY]
@@ -37,6 +39,11 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 def train(folder: Path, xpid: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return run("atari.py", "--savedir", folder, "--xpid", xpid, *arguments)
+
+
+def train_here(folder: Path, xpid: str, *arguments: object) -> int:
+    """The command in this process: the same parsing and run without a start of Python and torch."""
+    return atari.main([*map(str, ("--savedir", folder, "--xpid", xpid, *arguments))])
 
 
 def start(folder: Path, xpid: str, *arguments: object) -> subprocess.Popen[str]:
@@ -72,11 +79,11 @@ def newest_row(run_folder: Path) -> int:
 def qbert(tmp_path_factory) -> Path:
     """A run folder of an agent that has seen 200 steps of the real Qbert."""
     folder = tmp_path_factory.mktemp("runs")
-    done = train(folder, "qbert", *QBERT, "--core", "rdn", "--total-steps", 200)
-    assert done.returncode == 0, done.stderr
+    assert train_here(folder, "qbert", *QBERT, "--core", "rdn", "--total-steps", 200) == 0
     return folder / "qbert"
 
 
+@ON_ONE_WORKER
 def test_a_run_on_real_qbert_leaves_a_torchbeast_folder(qbert):
     meta = json.loads((qbert / "meta.json").read_text())
     assert meta["successful"] and meta["xpid"] == "qbert"
@@ -88,12 +95,14 @@ def test_a_run_on_real_qbert_leaves_a_torchbeast_folder(qbert):
     assert load(qbert / "model.tar")["step"] == 200
 
 
+@ON_ONE_WORKER
 def test_the_learning_rate_falls_linearly_to_zero(qbert):
     logs = logged(qbert)
     expected = [6e-4 * (1 - step / 200) for step in logs["step"]]
     assert logs["learning_rate"] == pytest.approx(expected, abs=1e-12)
 
 
+@ON_ONE_WORKER
 def test_evaluate_plays_films_and_keeps_every_episode(qbert):
     games = ["--episodes", 2, "--repeats", 2, "--max-frames", 400, "--action-mode", "both"]
     done = run("evaluate.py", qbert, *games, "--clip-seconds", 2, "--num-threads", 1)
@@ -121,15 +130,17 @@ def test_evaluate_plays_films_and_keeps_every_episode(qbert):
     assert clip.stat().st_size > 1000
 
 
+@ON_ONE_WORKER
 def test_fewer_actions_than_a_protocol_offers_are_enough(qbert):
     games = ["--episodes", 1, "--repeats", 1, "--max-frames", 100, "--no-clip"]
-    done = run("evaluate.py", qbert, *games, "--protocol", "machado")
-    assert done.returncode == 0, done.stderr
+    assert evaluate.main([*map(str, (qbert, *games, "--protocol", "machado"))]) == 0
     (evaluation,) = (e for e in evaluations_in(qbert).values() if e.protocol == "machado")
     assert evaluation.rules["sticky"] == 0.25 and not evaluation.rules["full_action_set"]
 
 
+@ON_ONE_WORKER
 def test_the_same_seed_gives_the_same_logs_and_weights(qbert, tmp_path):
+    """In another process too."""
     again = train(tmp_path, "again", *QBERT, "--core", "rdn", "--total-steps", 200)
     assert again.returncode == 0, again.stderr
     assert logged(tmp_path / "again") == logged(qbert)
@@ -138,9 +149,10 @@ def test_the_same_seed_gives_the_same_logs_and_weights(qbert, tmp_path):
         assert torch.equal(weights, two["model_state_dict"][name]), name
 
 
+@ON_ONE_WORKER
 def test_another_seed_gives_other_logs(qbert, tmp_path):
-    other = train(tmp_path, "other", *QBERT, "--core", "rdn", "--total-steps", 200, "--seed", 2)
-    assert other.returncode == 0, other.stderr
+    seed = ("--total-steps", 200, "--seed", 2)
+    assert train_here(tmp_path, "other", *QBERT, "--core", "rdn", *seed) == 0
     assert logged(tmp_path / "other")["total_loss"] != logged(qbert)["total_loss"]
 
 
@@ -148,8 +160,7 @@ def test_another_seed_gives_other_logs(qbert, tmp_path):
 def test_every_core_trains_from_the_command_line(core, tmp_path):
     tiny = [] if core == "feedforward" else ["--core-width", "16"]
     maze = ["--env", "TMaze", "--unroll-length", "8", *SMALL]
-    done = train(tmp_path, core, *maze, *tiny, "--core", core, "--total-steps", 64)
-    assert done.returncode == 0, done.stderr
+    assert train_here(tmp_path, core, *maze, *tiny, "--core", core, "--total-steps", 64) == 0
     assert logged(tmp_path / core)["step"] == [32, 64]
 
 
