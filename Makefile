@@ -17,7 +17,7 @@ atari: .venv/installed
 	@$(BIN)/python launch/atari.py --preset quick $(ARGS)
 
 test: .venv/installed-dev
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
 
 check: .venv/installed-dev
 	@$(BIN)/ruff format --check .
