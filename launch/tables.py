@@ -16,18 +16,20 @@ _ATARI_FRAMES, _ATARI_ACTIONS = (4, 84, 84), 18
 def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
     """One column an evaluation.
 
-    The score is the mean and standard deviation of the repeats' means; returns are the mean and
-    standard deviation over all games or lives.
+    The score, shown where there are repeats, is the mean and standard deviation of the repeats'
+    means; returns are the mean and standard deviation over all games or lives.
     """
     first = next(iter(evaluations.values()))
     table = Table("", title=f"{title}: {first.env}, {first.protocol}")
     for name in evaluations:
         table.add_column(name, justify="right")
     unit = "lives" if first.score == "life" else "full games"
-    rows = {
+    score = {
         f"score ({unit}, {first.repeats} repeats)": lambda s: _spread(
             s["score_mean"], s["score_std"]
-        ),
+        )
+    }
+    rows = (score if first.repeats > 1 else {}) | {
         "full-game return": lambda s: _spread(s["full_game_mean"], s["full_game_std"]),
         "per-life return": lambda s: _spread(s["life_mean"], s["life_std"]),
         "games, lives": lambda s: f"{s['episodes']:,}, {s['lives']:,}",
