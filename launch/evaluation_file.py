@@ -11,6 +11,7 @@ docs/evaluation.md has the fields.
 import csv
 import io
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -148,10 +149,22 @@ class Evaluation:
         return [about | _flat(episode) for episode in self.episodes]
 
 
-def evaluations_in(run: Path) -> dict[Path, Evaluation]:
-    """Every evaluation kept in the run folder `run`, by its file, fewest training steps first."""
-    paths = sorted((Path(run) / "evaluations").glob("step_*.json"))
-    return {path: Evaluation.load(path) for path in paths}
+def _warn(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr)
+
+
+def evaluations_in(run: Path, warn: Callable[[str], None] = _warn) -> dict[Path, Evaluation]:
+    """Every evaluation kept in the run folder `run`, by its file, fewest training steps first.
+
+    A torn or foreign file does not spoil the others: it is left out, and `warn` is told why.
+    """
+    found = {}
+    for path in sorted((Path(run) / "evaluations").glob("step_*.json")):
+        try:
+            found[path] = Evaluation.load(path)
+        except UserError as error:
+            warn(f"left out: {error}")
+    return found
 
 
 def write_overview(run: Path) -> None:

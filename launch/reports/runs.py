@@ -8,7 +8,7 @@ from typing import Any
 from cores import CORES
 from envs.naming import resolve
 from envs.protocols import protocol_named
-from launch.evaluation_file import Evaluation
+from launch.evaluation_file import Evaluation, evaluations_in
 from launch.failures import UserError
 from launch.log_table import read_logs
 from launch.options import CHANGEABLE_ON_RESUME, RunOptions
@@ -96,9 +96,10 @@ def open_run(path: Path) -> Run:
     if not logs.get("step"):
         raise UserError(f"{path} has logged nothing yet: wait for its first update")
     clips = (clip for clip in sorted((path / "clips").glob("*")) if clip.suffix in _CLIPS)
-    evaluations, warnings = _evaluations(path)
+    warnings: list[str] = []
+    evaluations = evaluations_in(path, warnings.append)
     frames_per_step = _frames_per_step(options)
-    return Run(path, meta, logs, evaluations, tuple(clips), frames_per_step, warnings)
+    return Run(path, meta, logs, evaluations, tuple(clips), frames_per_step, tuple(warnings))
 
 
 def open_runs(paths: Sequence[Path]) -> list[Run]:
@@ -122,17 +123,6 @@ def differing(runs: Sequence[Run]) -> list[str]:
     """The options, seed left out, whose values are not the same in all `runs`."""
     names = dict.fromkeys(name for run in runs for name in run.computed())
     return [n for n in names if len({repr(run.options.get(n)) for run in runs}) > 1]
-
-
-def _evaluations(run: Path) -> tuple[dict[Path, Evaluation], tuple[str, ...]]:
-    """Those that can be read, and why the others cannot: a torn file does not spoil a report."""
-    found, warnings = {}, []
-    for path in sorted((run / "evaluations").glob("step_*.json")):
-        try:
-            found[path] = Evaluation.load(path)
-        except UserError as error:
-            warnings.append(f"left out: {error}")
-    return found, tuple(warnings)
 
 
 def _label(run: Run, firsts: list[Run]) -> str:

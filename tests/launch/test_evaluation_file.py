@@ -51,6 +51,20 @@ def test_episodes_survive_a_file(tmp_path):
     assert rows[3]["life_returns"] == "10 -999990" and rows[3]["seed"] == "103"
 
 
+@pytest.mark.parametrize("content", ["{", "[]", '{"episodes": [{"episode_return": 1.0}]}'])
+def test_a_file_of_another_kind_does_not_spoil_the_others(tmp_path, capsys, content):
+    kept = evaluation(*PLAIN)
+    path = tmp_path / "evaluations" / kept.file_name()
+    kept.save(path)
+    foreign = path.with_name("step_000000000001_older.json")
+    foreign.write_text(content)
+    assert evaluations_in(tmp_path) == {path: kept}
+    write_overview(tmp_path)
+    assert len(list(csv.DictReader((tmp_path / "evaluations.csv").open()))) == 1
+    warning = capsys.readouterr().err.splitlines()[0]
+    assert warning.startswith("warning: left out: ") and str(foreign) in warning
+
+
 def test_means_and_spreads_by_hand():
     summary = evaluation(*PLAIN).summary()
     assert summary["score_mean"] == 3.5  # of 4, 2 | 8, 0: means 3 and 4
