@@ -55,7 +55,9 @@ class Actor:
     """Plays; between two calls it stands before the row it has not yet acted on.
 
     `generator` draws the actions (None draws from torch's global one); `greedy` takes the most
-    probable action instead. `stage(name)` is entered around emulation, transfer and inference.
+    probable action instead. `streams` are this actor's among `of` that draw from equal generators:
+    together such actors act as one with all environments would. `stage(name)` is entered around
+    emulation, transfer and inference.
     """
 
     def __init__(
@@ -66,10 +68,14 @@ class Actor:
         device: torch.device | str = "cpu",
         generator: torch.Generator | None = None,
         greedy: bool = False,
+        streams: range | None = None,
+        of: int | None = None,
         stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ):
         self.network, self.environments, self.stage = network, environments, stage
         self.device, self.generator, self.greedy = torch.device(device), generator, greedy
+        self.streams = range(environments.num_envs) if streams is None else streams
+        self.of = len(self.streams) if of is None else of
         self.last_action = torch.zeros(environments.num_envs, dtype=torch.int64, device=device)
         self._look(environments.reset())
         self.state: State = network.initial_state(environments.num_envs)
@@ -127,7 +133,11 @@ class Actor:
     def _choose(self, logits: Float[Tensor, "B A"]) -> Int[Tensor, " B"]:
         if self.greedy:
             return logits.argmax(-1)
-        return torch.multinomial(logits.softmax(-1), 1, generator=self.generator).squeeze(-1)
+        # The first of A exponential clocks to ring, each with its action's probability for a rate:
+        # what torch.multinomial does, here with the clocks of all streams.
+        clocks = logits.new_empty(self.of, logits.shape[1]).exponential_(generator=self.generator)
+        own = clocks[self.streams.start : self.streams.stop]
+        return (logits.softmax(-1) / own).argmax(-1)
 
 
 def _send(array: np.ndarray, device: torch.device) -> Tensor:

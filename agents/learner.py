@@ -1,6 +1,7 @@
 """The learner: V-trace actor-critic with RMSprop, as published for IMPALA.
 
 Losses are summed over time and batch by default, so the learning rate belongs to a batch size.
+Learners that share a batch sum their gradients and make the update that one would have made.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from agents.losses import baseline_loss, entropy_loss, log_probability, policy_gradient_loss
 from agents.network import Network
+from agents.replicas import Alone, Replicas
 from agents.rollout import Rollout, align
 from agents.vtrace import vtrace
 
@@ -42,7 +44,8 @@ class Learner:
     """Owns the optimiser and the schedule of one network.
 
     `stage(name)` is entered around each micro-batch's gradient and the optimiser's step; one that
-    raises at the first leaves weights and counters as they were.
+    raises at the first leaves weights and counters as they were. `replicas` learn the same network
+    from the rest of each batch.
     """
 
     def __init__(
@@ -50,8 +53,10 @@ class Learner:
         network: Network,
         config: LearnerConfig,
         stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        replicas: Replicas | None = None,
     ):
         self.network, self.config, self.stage = network, config, stage
+        self.replicas = replicas or Alone()
         self.optimizer = torch.optim.RMSprop(
             network.parameters(),
             lr=config.learning_rate,
@@ -59,15 +64,20 @@ class Learner:
             eps=config.epsilon,
             momentum=config.momentum,
         )
-        self.steps = 0  # agent steps learned from
-        self.updates = 0
+        self.steps = 0  # agent steps of all batches
+        self.updates = 0  # steps of the optimiser
+        self.refused = 0  # batches whose loss or gradient was not finite
+        self.refused_in_a_row = 0
 
     def update(self, rollout: Rollout) -> dict[str, Tensor]:
         """One gradient step on T x B transitions; returns scalar tensors for the logs.
 
-        Losses are logged as they enter the total: reduced, and weighted by their costs.
+        B is this learner's share of the batch. Losses are logged as they enter the total: reduced,
+        weighted by their costs, over all learners. A loss or gradient that is not finite changes no
+        weight: the batch is used up and counted as refused.
         """
         length, batch = rollout.action.shape
+        steps = length * batch * self.replicas.count
         self._anneal()
         self.optimizer.zero_grad(set_to_none=True)
         width = self.config.micro_batch or batch
@@ -75,22 +85,28 @@ class Learner:
         for start in range(0, batch, width):
             with self.stage("gradient"):
                 losses = self._losses(rollout.columns(start, min(start + width, batch)))
-                scale = 1.0 if self.config.reduction == "sum" else 1.0 / (length * batch)
+                scale = 1.0 if self.config.reduction == "sum" else 1.0 / steps
                 losses = {name: loss * scale for name, loss in losses.items()}
                 losses["total_loss"].backward()
                 parts.append({name: loss.detach() for name, loss in losses.items()})
         with self.stage("optimise"):
-            norm = self._step()
-            self.steps += length * batch
-            self.updates += 1
             sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
+            parameters = [p for p in self.network.parameters() if p.grad is not None]
+            self.replicas.sum([*(p.grad for p in parameters), *sums.values()])
+            norm = nn.utils.clip_grad_norm_(parameters, self.config.grad_norm_clipping)
+            self._step(is_finite=bool(torch.isfinite(norm + sums["total_loss"])))
+            self.steps += steps
             return sums | {"gradient_norm": norm}
 
-    def _step(self) -> Tensor:
-        """Moves the weights by the clipped gradient; returns its norm before clipping."""
-        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.config.grad_norm_clipping)
-        self.optimizer.step()
-        return norm
+    def _step(self, is_finite: bool) -> None:
+        """Moves the weights by the gradient, or refuses to."""
+        if is_finite:
+            self.optimizer.step()
+            self.updates += 1
+            self.refused_in_a_row = 0
+        else:
+            self.refused += 1
+            self.refused_in_a_row += 1
 
     def _losses(self, rollout: Rollout) -> dict[str, Tensor]:
         config, length = self.config, rollout.action.shape[0]
@@ -142,10 +158,12 @@ class Learner:
         """Optimiser state and counters; the network's parameters are saved by their owner."""
         return {
             "optimizer": self.optimizer.state_dict(),
-            "schedule": {"steps": self.steps, "updates": self.updates},
+            "schedule": {"steps": self.steps, "updates": self.updates, "refused": self.refused},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues where `state_dict` was taken."""
         self.optimizer.load_state_dict(state["optimizer"])
-        self.steps, self.updates = state["schedule"]["steps"], state["schedule"]["updates"]
+        schedule = state["schedule"]
+        self.steps, self.updates = schedule["steps"], schedule["updates"]
+        self.refused = schedule.get("refused", 0)  # older checkpoints do not count them

@@ -1,7 +1,7 @@
 """`python launch/atari.py --core rdn --env Qbert`: train an agent with fast-weight memory."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,16 +12,16 @@ import envs
 from agents.network import Network, count_parameters
 from kernels import use_backend
 from launch.allocator import tune_allocator
-from launch.checkpoint_folder import CheckpointFolder
 from launch.command_line import CommandLine, parse, peek
 from launch.devices import choose_precision, use_threads
 from launch.display import Display
 from launch.failures import one_line_errors, user_input
-from launch.metrics import Metrics
-from launch.options import RunOptions, differences
+from launch.options import RunOptions
 from launch.profiling import profiled
-from launch.run_folder import RunFolder, default_xpid
-from launch.saved_agent import SavedAgent, open_agent
+from launch.records import Kept, NotKept
+from launch.replicas import Replicas
+from launch.resuming import check_same, has_finished, saved_run
+from launch.saved_agent import SavedAgent
 from launch.schedules import Plan
 from launch.showcase import before_training, showcase
 from launch.stages import Stages
@@ -37,10 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     arguments, ignored = translate(sys.argv[1:] if arguments is None else arguments)
     with user_input():
-        saved = _saved_run(arguments)
+        saved = saved_run(peek(arguments))
         command = parse(arguments, saved.options if saved else None)
+        if saved and command.run.auto_resume and has_finished(saved):
+            print(f"{saved.run} has finished its {saved.step:,} agent steps")
+            return 0
         if saved:
-            _check_same(saved, command.run)
+            check_same(saved, command.run)
     if command.list_cores or command.list_envs:
         return _show_lists(command)
     for flag in ignored:
@@ -49,99 +52,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
-    """Trains from scratch, or goes on from `saved`; returns the command's exit code."""
+    """Trains from scratch, or goes on from `saved`; returns the command's exit code.
+
+    Where torchrun started several processes, this is one learner of theirs.
+    """
     if options.tune_memory:
         tune_allocator()
     if options.kernels != "auto":
         use_backend(options.kernels)
-    stop, step = StopRequests(), saved.step if saved else 0
+    replicas = Replicas.from_environment()
     with user_input():
-        use_threads(options.num_threads)
-        plan = Plan(options)
+        use_threads(options.num_threads, replicas.local_count)
+        plan = Plan(options, replicas)
         options = replace(options, precision=choose_precision(options.precision, plan.learner))
+    with replicas.joined(plan.learner):
+        return _run(options, saved, plan)
+
+
+def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
+    replicas, step = plan.replicas, saved.step if saved else 0
+    with user_input():
         environments = plan.environments(step)
         torch.manual_seed(options.seed)
         network = Network(
             options.network(environments[0].frame_shape, environments[0].num_actions)
         ).to(plan.learner)
-    folder = _open_folder(options, saved)
-    metrics = Metrics(folder.log, folder.path / "tensorboard", saved.step if saved else None)
+    stop = StopRequests(replicas.largest if replicas.count > 1 else None)
+    records = Kept(options, saved) if replicas.is_first else NotKept()
     stages = Stages("learner", stop.check)
     source = plan.source(network, environments, step, stages, stop.check)
-    training = Training(options, network, source, metrics, stages)
-    checkpoints = CheckpointFolder(folder.path)
-    if saved:
-        # Read again now that the folder is ours: the run may have moved on since the first look.
-        payload = checkpoints.latest(plan.learner).payload
-        training.restore(payload)
-        folder.rewind(payload["step"])
-    elif options.evaluate_episodes:
-        before_training(network, options, folder.path, plan.learner)
-
-    def save() -> None:
-        if not options.disable_checkpoint:
-            score = metrics.recent()["recent_full_game_return"]
-            checkpoints.save(training.checkpoint(), training.steps, score)
-
-    _say_what(options, network, plan, folder.path)
+    training = Training(options, network, source, records.metrics, stages, replicas)
+    training.restore(replicas.broadcast(records.last_save() or training.checkpoint()))
     display = Display(options.learner.total_steps, training.steps)
-    rows = training.rows()
-    if options.profile:
-        rows = profiled(rows, source.threads, folder.path)
-    test = PeriodicTest(network, options, training.steps, folder.path, plan.learner, display.say)
+    rows, test = training.rows(), _no_test
+    if isinstance(records, Kept):
+        if options.evaluate_episodes and training.steps == 0:
+            before_training(network, options, records.path, plan.learner)
+        if options.profile:
+            rows = profiled(rows, source.threads, records.path)
+        _say_what(options, network, plan, records.path)
+        where = (records.path, plan.learner, display.say)
+        test = PeriodicTest(network, options, training.steps, *where)
     try:
-        train(training, rows, display, save, stop, test)
+        train(training, rows, display, lambda: records.save(training), stop, test)
     except Interrupted as interrupted:
-        metrics.close()
-        folder.finish(successful=False)
-        _say_how_to_go_on(folder.path, training.steps, options.disable_checkpoint)
+        records.finish(successful=False)
+        if isinstance(records, Kept):
+            _say_how_to_go_on(records.path, training.steps, options.disable_checkpoint)
         return 128 + interrupted.signal_number
-    metrics.close()
-    folder.finish(successful=True)
-    if options.evaluate_episodes and not options.disable_checkpoint:
-        showcase(folder.path, options)
-    else:
-        _say_how_to_evaluate(folder.path)
+    records.finish(successful=True)
+    if isinstance(records, Kept):
+        if options.evaluate_episodes and not options.disable_checkpoint:
+            showcase(records.path, options)
+        else:
+            _say_how_to_evaluate(records.path)
     return 0
 
 
-def _saved_run(arguments: Sequence[str]) -> SavedAgent | None:
-    known = peek(arguments)
-    if known.resume is None:
-        return None
-    if known.preset is not None:
-        raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
-    if not known.resume.is_dir():
-        raise ValueError(f"--resume {known.resume}: no such run folder; runs/latest is the newest")
-    saved = open_agent(known.resume)
-    for warning in saved.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    return saved
-
-
-def _check_same(saved: SavedAgent, asked: RunOptions) -> None:
-    names = differences(saved.options, asked)
-    if names:
-        old, new = saved.options.to_dict(), asked.to_dict()
-        changes = ", ".join(
-            f"--{name.replace('_', '-')} {new[name]} (was {old[name]})" for name in names
-        )
-        raise ValueError(
-            f"a resumed run keeps what it computes, so these contradict --resume: {changes}; "
-            "leave them out, or start a new run"
-        )
-    if saved.step >= saved.options.learner.total_steps:
-        raise ValueError(
-            f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "
-            f"python launch/evaluate.py {saved.run}"
-        )
-
-
-def _open_folder(options: RunOptions, saved: SavedAgent | None) -> RunFolder:
-    if saved:
-        return RunFolder.open(saved.run)
-    xpid = options.xpid or default_xpid(options.env, options.core, options.savedir)
-    return RunFolder.create(options.savedir, xpid, options.to_dict())
+def _no_test(step: int, check: Callable[[], None]) -> None:
+    """Test games are the first learner's."""
 
 
 def _show_lists(command: CommandLine) -> int:

@@ -52,11 +52,14 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
 
 
 def peek(arguments: Sequence[str]) -> argparse.Namespace:
-    """The three options that decide what the others' defaults are: preset, core and resume."""
+    """The options that decide what the others' defaults are: preset, core, what to resume."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     early.add_argument("--preset", default=None)
     early.add_argument("--core", default="rdn")
     early.add_argument("--resume", type=Path, default=None)
+    early.add_argument("--auto-resume", "--auto_resume", action="store_true")
+    early.add_argument("--savedir", type=Path, default=RunOptions.savedir)
+    early.add_argument("--xpid", default=None)
     try:
         return early.parse_known_args(arguments)[0]
     except argparse.ArgumentError:  # a flag without its value: tyro says it better

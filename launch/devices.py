@@ -27,13 +27,13 @@ def choose_device(name: str, option: str = "--device") -> torch.device:
     return device
 
 
-def use_threads(count: int) -> None:
-    """Lets torch use `count` CPU threads; 0: as many as this process may run on."""
+def use_threads(count: int, processes: int = 1) -> None:
+    """Lets torch use `count` CPU threads; 0: its part of those that `processes` may run on."""
     if count < 0:
         raise ValueError(f"--num-threads must be at least 0, not {count}")
     affinity = getattr(os, "sched_getaffinity", None)
     available = len(affinity(0)) if affinity else os.cpu_count() or 1
-    torch.set_num_threads(count or available)
+    torch.set_num_threads(count or max(1, available // processes))
 
 
 PRECISIONS = ("auto", "float32", "bfloat16")

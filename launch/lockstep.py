@@ -19,7 +19,8 @@ from launch.stages import Stages
 class Lockstep:
     """A `Source` that collects when it is asked for a rollout, `length` steps of each stream.
 
-    `generator` draws the actions; `stages` are those of the one thread.
+    `generator` draws the actions, `streams` of those `of` all learners; `stages` are those of the
+    one thread.
     """
 
     waiting = 0
@@ -32,11 +33,21 @@ class Lockstep:
         length: int,
         device: torch.device,
         generator: torch.Generator,
+        streams: range,
+        of: int,
         stages: Stages,
     ):
         self.threads = (stages,)
         self._environments, self._length, self._version = environments, length, 0
-        self._actor = Actor(network, environments, device=device, generator=generator, stage=stages)
+        self._actor = Actor(
+            network,
+            environments,
+            device=device,
+            generator=generator,
+            streams=streams,
+            of=of,
+            stage=stages,
+        )
 
     def __enter__(self) -> Self:
         return self

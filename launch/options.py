@@ -68,6 +68,8 @@ class RunOptions(CoreSizes):
     """asynchronous: where gradients are computed (default: --device)."""
     profile: bool = False
     """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
+    max_refused_updates: int = 10
+    """Batches in a row with a loss or gradient that is not finite, each refused, that end a run."""
     checkpoint_minutes: float = 10.0
     """Minutes between checkpoints: the most that a crash can lose."""
     disable_checkpoint: bool = False
@@ -81,6 +83,8 @@ class RunOptions(CoreSizes):
     """Where run folders are made."""
     xpid: str | None = None
     """The run folder's name (default: game, core and time)."""
+    auto_resume: bool = False
+    """Go on with the run named by --xpid if there is one: for jobs that are started again."""
 
     def network(self, frame_shape: tuple[int, ...], num_actions: int) -> NetworkConfig:
         """The network that these options describe, for an environment's frames and actions."""
@@ -137,12 +141,14 @@ CHANGEABLE_ON_RESUME = (
     "actor_device",
     "learner_device",
     "profile",
+    "max_refused_updates",
     "checkpoint_minutes",
     "disable_checkpoint",
     "evaluate_episodes",
     "evaluate_every",
     "savedir",
     "xpid",
+    "auto_resume",
 )
 
 
@@ -170,6 +176,7 @@ def check(options: RunOptions) -> None:
         "total_steps": learner.total_steps,
         "bptt": 1 if options.bptt == "full" else options.bptt,
         "env_groups": options.env_groups,
+        "max_refused_updates": options.max_refused_updates,
     }
     for name, value in at_least_one.items():
         if value < 1:
@@ -198,6 +205,8 @@ def check(options: RunOptions) -> None:
             raise ValueError(f"{flag} must be at least 0, not {getattr(options, name)}")
     if options.evaluate_every and not options.evaluate_episodes:
         raise ValueError("--evaluate-every needs --evaluate-episodes: how many games each time")
+    if options.auto_resume and options.xpid is None:
+        raise ValueError("--auto-resume needs --xpid: the name of the run to go on with")
     if options.checkpoint_minutes <= 0:
         raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
     if not 0 <= options.seed < 2**31:

@@ -14,6 +14,7 @@ from launch.evaluation import make_environments
 from launch.experience import Source
 from launch.lockstep import Lockstep
 from launch.options import RunOptions
+from launch.replicas import Replicas
 from launch.stages import Stages
 
 Schedule = Literal["lockstep", "asynchronous"]
@@ -22,28 +23,35 @@ Schedule = Literal["lockstep", "asynchronous"]
 class Plan:
     """How and where a run shall be: its `schedule`, and the `actor` and `learner` devices.
 
-    Raises a one-line `ValueError` for a device that is not here, or options that contradict.
+    Of all environments and of each batch, one of several `replicas` has its share: `streams` and
+    `batch_size`. Raises a one-line `ValueError` for a device that is not here, or options that
+    contradict.
     """
 
-    def __init__(self, options: RunOptions):
-        self.options = options
-        device = choose_device(options.device)
+    def __init__(self, options: RunOptions, replicas: Replicas | None = None):
+        self.options, self.replicas = options, replicas or Replicas()
+        self.streams = self.replicas.share(options.num_envs, "--num-envs")
+        self.batch_size = len(self.replicas.share(options.batch_size, "--batch-size"))
+        device = self._own(choose_device(options.device))
         self.actor = _device(options.actor_device, "--actor-device") or device
         self.learner = _device(options.learner_device, "--learner-device") or device
         self.schedule = _schedule(options.schedule, self.actor, self.learner)
 
     def __str__(self) -> str:
-        devices = dict.fromkeys((str(self.actor), str(self.learner)))
-        return f"{self.schedule} on {' and '.join(devices)}"
+        devices = " and ".join(dict.fromkeys((str(self.actor), str(self.learner))))
+        count = self.replicas.count
+        learners = f", {count} learners with {self.batch_size} of each batch" if count > 1 else ""
+        return f"{self.schedule} on {devices}{learners}"
 
     def environments(self, step: int) -> list[Environments]:
         """Those of all groups (in lockstep of the only one), for a run that is at `step`.
 
-        Environment i has seed + i, in whichever group.
+        Environment i has seed + i, in whichever group and with whichever learner.
         """
-        options, made, first = self.options, [], _environment_seed(self.options.seed, step)
+        options, made = self.options, []
+        first = _environment_seed(options.seed, step) + self.streams.start
         groups = 1 if self.schedule == "lockstep" else options.env_groups
-        for size in _shares(options.num_envs, groups):
+        for size in _shares(len(self.streams), groups):
             made.append(make_environments(options, size, first))
             first += size
         return made
@@ -60,18 +68,21 @@ class Plan:
 
         `stages` are the main thread's, and `check` raises where it is to stop.
         """
-        seeds = [_action_seed(self.options.seed, step, i) for i in range(len(environments))]
-        generators = [torch.Generator(self.actor).manual_seed(seed) for seed in seeds]
-        length = self.options.unroll_length
+        seed, length = self.options.seed, self.options.unroll_length
         if self.schedule == "lockstep":
             return Lockstep(
                 network,
                 environments[0],
                 length=length,
                 device=self.actor,
-                generator=generators[0],
+                generator=self._generator(_action_seed(seed, step, 0)),
+                streams=self.streams,
+                of=self.options.num_envs,
                 stages=stages,
             )
+        first = self.replicas.rank * len(environments)
+        seeds = [_action_seed(seed, step, first + i) for i in range(len(environments))]
+        generators = [self._generator(seed) for seed in seeds]
         ahead = self.options.queue_size
         return Asynchronous(
             network,
@@ -79,7 +90,7 @@ class Plan:
             length=length,
             slots=slots(
                 [group.num_envs for group in environments],
-                self.options.batch_size,
+                self.batch_size,
                 len(environments) if ahead is None else ahead,
             ),
             actor_device=self.actor,
@@ -87,6 +98,15 @@ class Plan:
             stages=stages,
             check=check,
         )
+
+    def _generator(self, seed: int) -> torch.Generator:
+        return torch.Generator(self.actor).manual_seed(seed)
+
+    def _own(self, device: torch.device) -> torch.device:
+        """Each learner of a machine takes the next of its GPUs where none is named."""
+        if device.type != "cuda" or device.index is not None or self.replicas.local_count == 1:
+            return device
+        return choose_device(f"cuda:{self.replicas.local_rank}")
 
 
 def _environment_seed(seed: int, step: int) -> int:

@@ -1,8 +1,12 @@
 """SIGINT and SIGTERM as a request that a run comes to when it can."""
 
 import signal
+import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
+
+_ONE_REQUEST = 2.0  # seconds: torchrun passes on a Ctrl-C that the terminal has sent already
 
 
 class Interrupted(Exception):
@@ -14,14 +18,17 @@ class Interrupted(Exception):
 
 
 class StopRequests:
-    """While entered, the first SIGINT or SIGTERM only leaves a note for `check`.
+    """While entered, the first SIGINT or SIGTERM only leaves a note.
 
-    A run can so finish its update and save. A second signal does what it would have done without
-    us. For the main thread.
+    A run can so finish its update and save. A second signal, two seconds later or more, does what
+    it would have done without us. `largest` gives the largest of the numbers that all processes
+    which must stop at the same update call it with. For the main thread.
     """
 
-    def __init__(self) -> None:
-        self._noted: int | None = None
+    def __init__(self, largest: Callable[[int], int] | None = None) -> None:
+        self._largest = largest
+        self._noted = 0
+        self._since: float | None = None  # when the first came, by the monotonic clock
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -34,11 +41,22 @@ class StopRequests:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raises `Interrupted`, once, where a signal has come."""
-        if self._noted is not None:
-            number, self._noted = self._noted, None
+        """Raises `Interrupted`, once, where a signal has come and nobody else has to know of it."""
+        if self._largest is None:
+            self._raise(self._noted)
+
+    def check_together(self) -> None:
+        """Raises `Interrupted` in all processes, once, where one of them got a signal."""
+        self._raise(self._noted if self._largest is None else self._largest(self._noted))
+
+    def _raise(self, number: int) -> None:
+        if number:
+            self._noted = 0
             raise Interrupted(number)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._noted = number
-        signal.signal(number, self._before[number])
+        if self._since is None:
+            self._since, self._noted = time.monotonic(), number
+        elif time.monotonic() - self._since >= _ONE_REQUEST:
+            signal.signal(number, self._before[number])
+            signal.raise_signal(number)

@@ -1,7 +1,7 @@
 """A training run in any schedule: rollouts in; updates, rows of the log and checkpoints out."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -11,17 +11,27 @@ from agents.learner import Learner
 from agents.network import Network
 from launch.display import Display
 from launch.experience import Batch, Experience, Source, batches
+from launch.failures import UserError
 from launch.metrics import Metrics
 from launch.options import RunOptions
+from launch.replicas import LostLearner, Replicas
 from launch.saved_agent import pack
 from launch.stages import Columns, Stages
 from launch.stopping import Interrupted, StopRequests
+
+_CHECK_EVERY = 100  # updates between two looks whether all learners hold the same weights
+_GAME, _LIFE, _LAG = range(3)  # what a report is about; three numbers follow
+
+
+class Diverged(UserError):
+    """Training that makes no progress any more: its losses or gradients are not finite."""
 
 
 class Training:
     """The learner, and what is kept of its run; `source` is the schedule.
 
-    `stages` are those of the learner's thread.
+    `stages` are those of the learner's thread. With several `replicas`, the log is about all of
+    them, but for seconds and queues, which are this one's.
     """
 
     def __init__(
@@ -31,9 +41,12 @@ class Training:
         source: Source,
         metrics: Metrics,
         stages: Stages,
+        replicas: Replicas | None = None,
     ):
         self.options, self.source, self.metrics, self.stages = options, source, metrics, stages
-        self.learner = Learner(network, options.learner, stage=stages)
+        self.replicas = replicas or Replicas()
+        self.learner = Learner(network, options.learner, stage=stages, replicas=self.replicas)
+        self._reports: list[Sequence[float]] = []  # what the other learners do not know of yet
 
     @property
     def steps(self) -> int:
@@ -52,18 +65,21 @@ class Training:
         self.source.publish(self.learner.updates)
         seconds, start = Columns(self.source.threads), time.monotonic()
         with self.source:
-            for batch in batches(self._noted(self.source.rollouts()), self.options.batch_size):
+            share = self.options.batch_size // self.replicas.count
+            for batch in batches(self._noted(self.source.rollouts()), share):
+                before = self.steps
                 row = self._learn(batch)
                 taken, start = time.monotonic() - start, time.monotonic()
-                rate = {"agent_steps_per_second": batch.rollout.action.numel() / taken}
+                rate = {"agent_steps_per_second": (self.steps - before) / taken}
                 yield row | rate | seconds.row()
 
     def _noted(self, rollouts: Iterable[Experience]) -> Iterator[Experience]:
         for experience in rollouts:
             for game in experience.collected.episodes:
-                self.metrics.add_game(game.episode_return, game.agent_steps, game.emulator_frames)
+                numbers = (game.episode_return, game.agent_steps, game.emulator_frames)
+                self._reports.append((_GAME, *numbers))
             for life in experience.collected.lives:
-                self.metrics.add_life(life.life_return)
+                self._reports.append((_LIFE, life.life_return, 0, 0))
             yield experience
 
     def _learn(self, batch: Batch) -> dict[str, Any]:
@@ -71,15 +87,40 @@ class Training:
         losses = self.learner.update(batch.rollout)
         with self.stages("optimise"):  # on a GPU, reading a number waits for the whole update
             losses = {name: float(loss) for name, loss in losses.items()}
+            lag = self._tell_each_other(lag)
         self.source.publish(self.learner.updates)
         self.source.release(batch.used_up)
+        if self.learner.updates % _CHECK_EVERY == 0:
+            self.replicas.check_equal(self.learner.network)
         return losses | {
             "step": self.steps,
             "updates": self.learner.updates,
+            "refused_updates": self.learner.refused,
             "learner_queue_size": waiting,
             "policy_lag": lag,
             "learning_rate": self.learner.learning_rate(),
         }
+
+    def _tell_each_other(self, lag: int) -> int:
+        """Notes what finished with any learner; returns the largest policy lag."""
+        reports = self.replicas.gather([*self._reports, (_LAG, lag, 0, 0)], columns=4)
+        self._reports.clear()
+        for about, *numbers in reports:
+            if about == _GAME:
+                self.metrics.add_game(*numbers)
+            elif about == _LIFE:
+                self.metrics.add_life(numbers[0])
+        return int(max(numbers[0] for about, *numbers in reports if about == _LAG))
+
+    def check_progress(self) -> None:
+        """Raises `Diverged` where batch after batch was refused."""
+        limit = self.options.max_refused_updates
+        if self.learner.refused_in_a_row >= limit:
+            raise Diverged(
+                f"{limit} batches in a row gave a loss or gradient that is not finite, and were "
+                "refused; the weights are those before them. Try a smaller --learning-rate, or "
+                "--precision float32"
+            )
 
     def checkpoint(self) -> dict[str, Any]:
         """What `restore` takes."""
@@ -109,7 +150,8 @@ def train(
     """Takes `training`'s rows to the end of the run, saving now and then, and at last.
 
     `test` is called between updates with the agent steps so far and with what raises where the run
-    is to stop. Raises `Interrupted` after saving where SIGINT or SIGTERM came.
+    is to stop. Saves before it raises `Interrupted` where SIGINT or SIGTERM came, `Diverged`, and
+    `LostLearner`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
     with stop:
@@ -118,15 +160,17 @@ def train(
                 for row in rows:
                     with training.stages("log"):
                         display.update(training.steps, training.metrics.log(row))
+                    training.check_progress()
                     if training.finished:
                         break
+                    stop.check_together()
                     with training.stages("test"):
                         test(training.steps, stop.check)
                     if time.monotonic() - last_save > patience:
                         with training.stages("save"):
                             save()
                         last_save = time.monotonic()
-        except Interrupted:
+        except (Interrupted, Diverged, LostLearner):
             save()
             raise
         save()

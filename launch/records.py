@@ -1,0 +1,100 @@
+"""What a run leaves behind: its folder, its log and its checkpoints, kept by the first learner."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from launch.checkpoint_folder import CheckpointFolder
+from launch.metrics import Metrics
+from launch.options import RunOptions, differences
+from launch.run_folder import RunFolder, RunFolderError, default_xpid, read_meta
+from launch.saved_agent import SavedAgent
+from launch.training import Training
+
+
+class Records(Protocol):
+    """The part of a run's records that training meets."""
+
+    metrics: Metrics
+
+    def last_save(self) -> dict[str, Any] | None:
+        """The checkpoint that a resumed run goes on from; None for a new one."""
+        ...
+
+    def save(self, training: Training) -> None:
+        """Writes a checkpoint. Raises `CheckpointError`."""
+        ...
+
+    def finish(self, successful: bool) -> None:
+        """Notes the end of the run and lets its folder go."""
+        ...
+
+
+class Kept:
+    """Records in the folder of a new run, or of the one that `saved` is of. Raises `UserError`."""
+
+    def __init__(self, options: RunOptions, saved: SavedAgent | None) -> None:
+        self._options, self._saved = options, saved
+        self._folder = _open(options, saved)
+        self.path = self._folder.path
+        self._checkpoints = CheckpointFolder(self.path)
+        begin = saved.step if saved else None
+        self.metrics = Metrics(self._folder.log, self.path / "tensorboard", begin)
+
+    def last_save(self) -> dict[str, Any] | None:
+        """See `Records`; what was logged after it goes."""
+        if self._saved is None:
+            self._folder.rewind(0)
+            return None
+        # Read again now that the folder is ours: the run may have moved on since the first look.
+        payload = self._checkpoints.latest().payload
+        self._folder.rewind(payload["step"])
+        return payload
+
+    def save(self, training: Training) -> None:
+        """See `Records`; nothing with --disable-checkpoint."""
+        if not self._options.disable_checkpoint:
+            score = self.metrics.recent()["recent_full_game_return"]
+            self._checkpoints.save(training.checkpoint(), training.steps, score)
+
+    def finish(self, successful: bool) -> None:
+        """See `Records`."""
+        self.metrics.close()
+        self._folder.finish(successful)
+
+
+class NotKept:
+    """The other learners' records: the first one has them."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics(lambda row: None)
+
+    def last_save(self) -> None:
+        """See `Records`."""
+
+    def save(self, training: Training) -> None:
+        """See `Records`."""
+
+    def finish(self, successful: bool) -> None:
+        """See `Records`."""
+
+
+def _open(options: RunOptions, saved: SavedAgent | None) -> RunFolder:
+    if saved:
+        return RunFolder.open(saved.run)
+    xpid = options.xpid or default_xpid(options.env, options.core, options.savedir)
+    path: Path = options.savedir.expanduser() / xpid
+    if options.auto_resume and (path / "meta.json").exists():
+        _check_same(path, options)
+        return RunFolder.open(path)  # it ended before its first checkpoint
+    return RunFolder.create(options.savedir, xpid, options.to_dict())
+
+
+def _check_same(path: Path, options: RunOptions) -> None:
+    try:
+        begun = RunOptions.from_dict(read_meta(path)["args"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(f"{path} holds no run that --auto-resume could go on with") from error
+    if names := differences(begun, options):
+        raise RunFolderError(
+            f"{path} holds a run with another {names[0]}: choose another --xpid, or its options"
+        )

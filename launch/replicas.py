@@ -1,0 +1,182 @@
+"""Several learners of one run, each a process with its own environments and its own GPU.
+
+    torchrun --nproc-per-node 4 launch/atari.py --core rdn --env Qbert
+
+Options describe the whole run: `--num-envs`, `--batch-size` and `--total-steps` are sums over all
+learners, so the run learns the same whatever their number. What they say to each other goes through
+torch.distributed (NCCL between GPUs, gloo between CPUs): the sum of gradients and losses, and a few
+rows of plain numbers. docs/design/replicas.md has the reasons.
+"""
+
+import contextlib
+import io
+import os
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from launch.failures import UserError
+
+_PATIENCE = timedelta(minutes=30)  # for a learner that is stopped, or plays test games
+
+
+class LostLearner(UserError):
+    """Another learner of this run has gone."""
+
+
+class Replicas:
+    """This process's place among the learners, and what they do together.
+
+    Alone (`rank` 0 of `count` 1) everything here leaves its argument as it is. Every method below
+    `share` is called by all learners or none, and raises `LostLearner` where one has gone.
+    """
+
+    def __init__(self, rank: int = 0, count: int = 1, local_rank: int = 0, local_count: int = 1):
+        self.rank, self.count = rank, count
+        self.local_rank, self.local_count = local_rank, local_count
+        self._numbers: dist.ProcessGroup | None = None
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """As torchrun says in RANK, WORLD_SIZE and their LOCAL_ kin; alone without it."""
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+        if not all(name in os.environ for name in names):
+            return cls()
+        return cls(*(int(os.environ[name]) for name in names))
+
+    @property
+    def is_first(self) -> bool:
+        """The first learner keeps the run folder and speaks."""
+        return self.rank == 0
+
+    def share(self, total: int, option: str) -> range:
+        """This learner's part of `range(total)`. Raises `ValueError` unless all are equal."""
+        if total % self.count:
+            raise ValueError(
+                f"{option} {total} is not a multiple of the {self.count} learners that torchrun "
+                f"started: try {option} {-(-total // self.count) * self.count}"
+            )
+        each = total // self.count
+        return range(self.rank * each, (self.rank + 1) * each)
+
+    @contextmanager
+    def joined(self, device: torch.device) -> Iterator[None]:
+        """In the block, learners can talk to each other; `device` is where this one learns."""
+        if self.count == 1:
+            yield
+            return
+        _stay_on_this_machine_if(self.local_count == self.count)
+        on_gpu = device.type == "cuda"
+        if on_gpu:
+            torch.cuda.set_device(device)
+        with _lost_learners():
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+                timeout=_PATIENCE,
+                device_id=device if on_gpu else None,
+            )
+        try:
+            with self._quiet():
+                yield
+        finally:
+            with contextlib.suppress(RuntimeError):  # of a group that another has left already
+                dist.destroy_process_group()
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        """Replaces each tensor by its sum over all learners, the same bits in each of them."""
+        if self.count == 1:
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        with _lost_learners():
+            dist.all_reduce(flat)
+        parts = flat.split([tensor.numel() for tensor in tensors])
+        for tensor, part in zip(tensors, parts, strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def gather(self, rows: Sequence[Sequence[float]], columns: int) -> list[list[float]]:
+        """The rows of all learners, each of `columns` numbers, in the learners' order."""
+        if self.count == 1:
+            return [list(row) for row in rows]
+        own = torch.tensor(rows, dtype=torch.float64).reshape(-1, columns)
+        with _lost_learners():
+            sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.count)]
+            dist.all_gather(sizes, torch.tensor([len(own)]))
+            longest = max(int(size) for size in sizes)
+            parts = [own.new_zeros(longest, columns) for _ in sizes]
+            dist.all_gather(parts, torch.cat([own, own.new_zeros(longest - len(own), columns)]))
+        return [
+            row for part, size in zip(parts, sizes, strict=True) for row in part[:size].tolist()
+        ]
+
+    def largest(self, number: int) -> int:
+        """The largest of the learners' numbers."""
+        return int(max(row[0] for row in self.gather([[number]], 1)))
+
+    def broadcast(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """The first learner's plain `payload`, of tensors, numbers, strings, lists and dicts."""
+        if self.count == 1:
+            return payload
+        buffer = io.BytesIO()
+        torch.save(payload, buffer)
+        content = torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8).clone()
+        with _lost_learners():
+            size = torch.tensor([len(content)])
+            dist.broadcast(size, 0)
+            content = content if self.is_first else torch.empty(int(size), dtype=torch.uint8)
+            dist.broadcast(content, 0)
+        return torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True)
+
+    def check_equal(self, network: torch.nn.Module) -> None:
+        """Raises `RuntimeError` unless all learners hold the same weights, bit for bit."""
+        own = (
+            sum(_checksum(tensor) for tensor in network.state_dict().values()) % 2**53
+        )  # a float64 holds it
+        everyone = [row[0] for row in self.gather([[own]], 1)]
+        if len(set(everyone)) > 1:
+            raise RuntimeError(f"the learners' weights have come apart; checksums: {everyone}")
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """What is said, the first says; errors and warnings still reach stderr from everyone."""
+        if self.is_first:
+            yield
+            return
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+            yield
+
+
+@contextmanager
+def _lost_learners() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise LostLearner(
+            f"another learner of this run has gone ({reason}): torchrun --max-restarts with "
+            "--auto-resume and --xpid goes on by itself"
+        ) from error
+
+
+def _stay_on_this_machine_if(alone: bool) -> None:
+    """Learners on one machine listen on loopback alone, unless the environment says otherwise."""
+    if not alone:
+        return
+    name = "lo0" if sys.platform == "darwin" else "lo"
+    if name in (interface for _, interface in socket.if_nameindex()):
+        for library in ("GLOO", "NCCL"):
+            os.environ.setdefault(f"{library}_SOCKET_IFNAME", name)
+
+
+def _checksum(tensor: Tensor) -> int:
+    """A number that any single changed byte changes: bytes weighted by where they are, summed."""
+    content = tensor.detach().flatten().view(torch.uint8).to(torch.int64)
+    places = torch.arange(len(content), device=content.device) % 65_521 + 1
+    return int((content * places).sum())

@@ -1,0 +1,53 @@
+"""Which run a command line goes on with, and what it may change of it."""
+
+import argparse
+import sys
+
+from launch.options import RunOptions, differences
+from launch.saved_agent import SavedAgent, open_agent
+
+
+def saved_run(known: argparse.Namespace) -> SavedAgent | None:
+    """The newest usable checkpoint of the run to resume; None for a new run.
+
+    `known`: what `command_line.peek` gives. Raises `ValueError`, one line.
+    """
+    path = known.resume
+    if path is None and known.auto_resume and known.xpid:
+        path = known.savedir.expanduser() / known.xpid
+        if not any((path / "checkpoints").glob("*.pt")):
+            return None
+    elif path is None:
+        return None
+    elif known.preset is not None:
+        raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
+    elif not path.is_dir():
+        raise ValueError(f"--resume {path}: no such run folder; runs/latest is the newest")
+    saved = open_agent(path)
+    for warning in saved.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return saved
+
+
+def has_finished(saved: SavedAgent) -> bool:
+    """Whether there is nothing left to train."""
+    return saved.step >= saved.options.learner.total_steps
+
+
+def check_same(saved: SavedAgent, asked: RunOptions) -> None:
+    """Raises `ValueError`, one line, where `asked` contradicts the run or nothing is left to do."""
+    names = differences(saved.options, asked)
+    if names:
+        old, new = saved.options.to_dict(), asked.to_dict()
+        changes = ", ".join(
+            f"--{name.replace('_', '-')} {new[name]} (was {old[name]})" for name in names
+        )
+        raise ValueError(
+            f"a resumed run keeps what it computes, so these contradict --resume: {changes}; "
+            "leave them out, or start a new run"
+        )
+    if has_finished(saved):
+        raise ValueError(
+            f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "
+            f"python launch/evaluate.py {saved.run}"
+        )
