@@ -1,5 +1,6 @@
 # make atari    install what is missing into .venv, train RDN on Qbert for minutes, evaluate, draw
 # make test     install what is missing into .venv, run the tests
+# make test-faults   the accidents that take their time: about a quarter of an hour
 # make check    what CI runs: format, lint, tests (layering is one of them)
 
 PYTHONS := python3 python3.13 python3.12 python3.11
@@ -8,7 +9,7 @@ PYTHON ?= $(shell for p in $(PYTHONS); do $$p -c '$(SUPPORTED)' 2>/dev/null && e
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help atari test check format install clean
+.PHONY: help atari test test-faults check format install clean
 
 help:
 	@sed -n 's/^# make /make /p' Makefile
@@ -18,6 +19,9 @@ atari: .venv/installed
 
 test: .venv/installed-dev
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
+
+test-faults: .venv/installed-dev
+	@$(BIN)/python -m pytest -m faults -n 2 --dist loadgroup $(ARGS)
 
 check: .venv/installed-dev
 	@$(BIN)/ruff format --check .

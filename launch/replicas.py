@@ -158,10 +158,9 @@ def _lost_learners() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
         raise LostLearner(
-            f"another learner of this run has gone ({reason}): torchrun --max-restarts with "
-            "--auto-resume and --xpid goes on by itself"
+            "another learner of this run has gone, and its own output says why; with torchrun "
+            "--max-restarts 9, --xpid NAME and --auto-resume such a run goes on by itself"
         ) from error
 
 

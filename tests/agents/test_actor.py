@@ -101,3 +101,26 @@ def test_acting_builds_no_graph(core):
     assert not any(tensor.requires_grad for tensor in rollout[:-1])
     state = player.state if core == "lstm" else player.state[0]
     assert not any(tensor.requires_grad for tensor in state)
+
+
+def test_actors_that_share_their_draws_act_as_one():
+    def actions(player: Actor):
+        return player.collect(20).rollout.action
+
+    def draws():
+        return torch.Generator().manual_seed(3)
+
+    together = actions(actor(8, generator=draws()))
+    parts = [
+        Actor(
+            fixed_policy(),
+            envs.make("TMaze", len(streams), seed=streams.start),
+            generator=draws(),
+            streams=streams,
+            of=8,
+        )
+        for streams in (range(3), range(3, 8))
+    ]
+    assert torch.equal(torch.cat([actions(part) for part in parts], 1), together)
+    drawn = torch.multinomial(PI.expand(8, 3), 1, generator=draws()).squeeze(-1)
+    assert torch.equal(together[0], drawn)

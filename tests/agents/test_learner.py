@@ -241,3 +241,27 @@ def test_an_update_stopped_before_the_optimisers_step_leaves_no_trace():
     learner.update(rollout)
     for one, two in zip(net.parameters(), after.parameters(), strict=True):
         torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_batch_that_is_not_finite_changes_no_weight_and_is_counted(bad):
+    net = network()
+    learner, rollout = Learner(net, LearnerConfig(reward_clipping="none")), rollout_of(net)
+    spoilt = rollout.reward.clone()
+    spoilt[3, 2] = bad
+    learner.update(rollout)
+    weights, state = copy.deepcopy(net.state_dict()), copy.deepcopy(learner.optimizer.state_dict())
+    for count in (1, 2):
+        losses = learner.update(rollout._replace(reward=spoilt))
+        assert not losses["total_loss"].isfinite()
+        assert (learner.refused, learner.refused_in_a_row) == (count, count)
+    assert (learner.updates, learner.steps) == (1, 3 * T * B)
+    for name, weight in net.state_dict().items():
+        assert torch.equal(weight, weights[name]), name
+    torch.testing.assert_close(
+        learner.optimizer.state_dict()["state"], state["state"], rtol=0, atol=0
+    )
+    learner.update(rollout)
+    assert (learner.updates, learner.refused, learner.refused_in_a_row) == (2, 2, 0)
+    assert learner.state_dict()["schedule"] == {"steps": 4 * T * B, "updates": 2, "refused": 2}
+    assert all(weight.isfinite().all() for weight in net.state_dict().values())

@@ -1,0 +1,178 @@
+"""Several learners of one run: equal to one, equal to each other, and what becomes of accidents."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from replica_runs import CASES
+from small_runs import WALL_CLOCK
+
+from agents.replicas import Alone
+from launch.checkpoints import load
+from launch.log_table import read_logs
+from launch.replicas import Replicas
+
+HERE = Path(__file__).parent
+LONG_ONES = ("four", "mean-one", "mean-two", "stopped", "other-killed-asynchronous")
+MINUTE = 60  # seconds that a learner is stopped for
+
+pytestmark = pytest.mark.xdist_group("replicas")  # one worker: the runs take long
+
+
+class Runs:
+    """Case by case: exit codes, seconds, run folders, and what was said."""
+
+    def __init__(self, folder: Path, cases: list[str]):
+        self.folder = folder
+        command = [sys.executable, HERE / "replica_runs.py", folder, MINUTE, *cases]
+        environment = os.environ | {"PYTHONPATH": str(HERE.parents[1])}
+        done = subprocess.run(
+            [*map(str, command)], capture_output=True, text=True, env=environment, timeout=400
+        )
+        assert done.returncode == 0, done.stderr
+        self.ends = {end["case"]: end for end in map(json.loads, done.stdout.splitlines())}
+
+    def codes(self, case: str) -> list[int]:
+        return self.ends[case]["codes"]
+
+    def said(self, case: str, rank: int) -> str:
+        return (self.folder / f"{case}.{rank}").read_text()
+
+    def weights(self, case: str, rank: int) -> dict[str, torch.Tensor]:
+        return torch.load(self.folder / f"{case}.{rank}.weights", weights_only=True)
+
+    def logs(self, case: str) -> dict[str, list]:
+        return read_logs(self.folder / case)
+
+    def saved_step(self, case: str) -> int:
+        return load(self.folder / case / "model.tar")["step"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("runs"), [case for case in CASES if case not in LONG_ONES])
+
+
+@pytest.fixture(scope="module")
+def long_runs(tmp_path_factory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("runs"), [*LONG_ONES, "one"])
+
+
+def assert_one_run(runs: Runs, one: str, several: str) -> None:
+    """The same games with the same actions; losses and weights to the rounding of their sums."""
+    logs, theirs = runs.logs(one), runs.logs(several)
+    assert logs["step"] == theirs["step"] and len(logs["step"]) >= 4
+    for name in ("games", "lives", "recent_full_game_return", "learning_rate", "policy_lag"):
+        assert logs[name] == theirs[name], name
+    for name in set(logs) - set(WALL_CLOCK):
+        if name.endswith(("_loss", "_norm")):
+            assert logs[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-4), name
+    for name, tensor in runs.weights(one, 0).items():
+        torch.testing.assert_close(runs.weights(several, 0)[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+def assert_replicas_are_equal(runs: Runs, case: str) -> None:
+    first = runs.weights(case, 0)
+    for rank in range(1, CASES[case][0]):
+        for name, tensor in runs.weights(case, rank).items():
+            assert torch.equal(tensor, first[name]), (rank, name)
+
+
+@pytest.mark.parametrize("where", ["", "atari-"])
+def test_two_learners_make_the_run_of_one(where, runs):
+    assert runs.codes(f"{where}two") == [0, 0], runs.said(f"{where}two", 0)
+    assert_one_run(runs, f"{where}one", f"{where}two")
+    assert_replicas_are_equal(runs, f"{where}two")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("one", "several"), [("one", "four"), ("mean-one", "mean-two")])
+def test_so_do_four_and_so_with_mean_losses(one, several, long_runs):
+    assert_one_run(long_runs, one, several)
+    assert_replicas_are_equal(long_runs, several)
+
+
+def test_the_first_speaks_and_keeps_the_run(runs):
+    assert runs.said("two", 1) == ""
+    assert "2 learners with 4 of each batch" in runs.said("two", 0)
+    assert runs.saved_step("two") == 400
+
+
+def test_asynchronous_learners_stay_equal_and_count_every_step(runs):
+    assert runs.codes("asynchronous") == [0, 0], runs.said("asynchronous", 0)
+    assert runs.logs("asynchronous")["step"] == list(range(40, 401, 40))
+    assert_replicas_are_equal(runs, "asynchronous")
+
+
+def test_a_signal_to_one_stops_all_at_one_update(runs):
+    assert runs.codes("interrupted") == [130, 130]
+    assert runs.ends["interrupted"]["seconds"] < 5
+    assert runs.saved_step("interrupted") == max(runs.logs("interrupted")["step"])
+    assert_replicas_are_equal(runs, "interrupted")
+
+
+@pytest.mark.parametrize(
+    ("case", "codes"),
+    [("first-killed", [-9, 2]), ("other-killed", [2, -9]), ("accident", [2, 1])],
+)
+def test_without_one_the_others_end_soon_and_say_why(case, codes, runs):
+    assert runs.codes(case) == codes
+    assert runs.ends[case]["seconds"] < 10
+    left = codes.index(2)
+    said = runs.said(case, left)
+    assert "error: another learner of this run has gone" in said and "Traceback" not in said
+    if left == 0:  # two updates were made, and are saved
+        assert runs.saved_step(case) == max(runs.logs(case)["step"]) == 80
+
+
+@pytest.mark.faults
+def test_a_loss_in_the_asynchronous_schedule_ends_it_too(long_runs):
+    assert long_runs.codes("other-killed-asynchronous") == [2, -9]
+
+
+@pytest.mark.faults
+def test_a_learner_may_be_stopped_for_a_minute(long_runs):
+    assert long_runs.codes("stopped") == [0, 0]
+    assert long_runs.ends["stopped"]["seconds"] > MINUTE
+    assert_one_run(long_runs, "one", "stopped")
+
+
+def test_a_batch_that_is_not_finite_for_one_is_refused_by_all(runs):
+    assert runs.codes("not-finite") == [0, 0], runs.said("not-finite", 0)
+    logs = runs.logs("not-finite")
+    assert logs["step"] == list(range(40, 401, 40))
+    assert logs["refused_updates"] == [0, 0] + 8 * [1]
+    assert logs["updates"] == [1, 2, 2, *range(3, 10)]
+    assert math.isnan(logs["total_loss"][2]) and math.isfinite(logs["total_loss"][3])
+    assert_replicas_are_equal(runs, "not-finite")
+
+
+def test_weights_that_come_apart_are_noticed(runs):
+    assert runs.codes("apart") == [1, 1]
+    assert "the learners' weights have come apart" in runs.said("apart", 0)
+
+
+def test_shares_must_be_equal(runs):
+    assert runs.codes("uneven") == [2, 2, 2]
+    assert runs.said("uneven", 0) == (
+        "error: --num-envs 8 is not a multiple of the 3 learners that torchrun started: "
+        "try --num-envs 9\n"
+    )
+
+
+def test_alone_nothing_changes(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    alone, tensor, payload = Replicas.from_environment(), torch.ones(2), {"a": 1}
+    assert (alone.rank, alone.count, alone.is_first) == (0, 1, True)
+    for replicas in (alone, Alone()):
+        replicas.sum([tensor])
+    assert torch.equal(tensor, torch.ones(2))
+    assert alone.gather([(1, 2)], 2) == [[1, 2]]
+    assert alone.largest(3) == 3 and alone.broadcast(payload) is payload
+    assert alone.share(5, "--num-envs") == range(5)

@@ -1,0 +1,121 @@
+"""`--auto-resume` for jobs that are started again, and runs that get nowhere."""
+
+import json
+import signal
+
+import gymnasium
+import numpy as np
+import pytest
+import small_runs
+import torch
+from small_runs import assert_same_run, logged, train
+
+from envs.catch import Catch
+from launch.checkpoints import load
+from launch.stopping import Interrupted, StopRequests
+
+AGAIN = ("--auto-resume", "--total-steps", 200)
+
+
+def interrupted(folder, xpid, monkeypatch, *options) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("launch.atari.Display", small_runs.StoppingDisplay)
+        assert train(folder, xpid, *options) == 130
+
+
+def test_the_same_command_begins_goes_on_and_finds_nothing_left_to_do(
+    tmp_path, monkeypatch, capsys
+):
+    interrupted(tmp_path, "job", monkeypatch, *AGAIN)
+    assert logged(tmp_path / "job")["step"] == [20]
+    assert train(tmp_path, "job", *AGAIN) == 0
+    assert logged(tmp_path / "job")["step"] == list(range(20, 201, 20))
+    capsys.readouterr()
+    assert train(tmp_path, "job", *AGAIN) == 0
+    assert "has finished its 200 agent steps" in capsys.readouterr().out
+    assert len(json.loads((tmp_path / "job" / "meta.json").read_text())["resumed"]) == 1
+
+
+def test_it_goes_on_as_resume_does(tmp_path, monkeypatch):
+    for xpid in ("one", "two"):
+        interrupted(tmp_path, xpid, monkeypatch, "--total-steps", 200)
+    assert small_runs.atari.main(["--resume", str(tmp_path / "one")]) == 0
+    assert train(tmp_path, "two", *AGAIN) == 0
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_begins_again(tmp_path, monkeypatch):
+    interrupted(tmp_path, "job", monkeypatch, "--total-steps", 200, "--disable-checkpoint")
+    assert train(tmp_path, "whole", "--total-steps", 200) == 0
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "job", "--total-steps", 200)
+    assert train(tmp_path, "job", *AGAIN) == 0
+    assert_same_run(tmp_path / "job", tmp_path / "whole")
+
+
+def test_another_run_of_that_name_is_refused(tmp_path, monkeypatch, capsys):
+    without = ("--total-steps", 200, "--disable-checkpoint")
+    interrupted(tmp_path, "job", monkeypatch, *without, "--seed", 2)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "job", *AGAIN)
+    assert "holds a run with another seed: choose another --xpid" in capsys.readouterr().err
+    interrupted(tmp_path, "saved", monkeypatch, "--total-steps", 200, "--seed", 2)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "saved", *AGAIN, "--seed", 1)
+    assert "contradict --resume: --seed 1 (was 2)" in capsys.readouterr().err
+
+
+def test_it_needs_a_name(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        small_runs.atari.main(["--auto-resume"])
+    assert "--auto-resume needs --xpid" in capsys.readouterr().err
+
+
+class SpoiltCatch(Catch):
+    """Its rewards are no numbers from step 30 on, so that from the seventh batch on none is."""
+
+    steps = 0
+
+    def step(self, actions):
+        observation, reward, *rest = super().step(actions)
+        self.steps += 1
+        return observation, np.full_like(reward, np.nan) if self.steps > 30 else reward, *rest
+
+
+@pytest.fixture
+def _spoilt_env():
+    gymnasium.register("Spoilt-v0", vector_entry_point=SpoiltCatch)
+    yield
+    del gymnasium.registry["Spoilt-v0"]
+
+
+@pytest.mark.usefixtures("_spoilt_env")
+def test_a_run_that_diverges_keeps_its_weights_and_ends_with_one_line(tmp_path, capsys):
+    options = ("--env", "Spoilt-v0", "--total-steps", 100_000, "--max-refused-updates", 4)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "spoilt", *options)
+    assert capsys.readouterr().err.startswith("error: 4 batches in a row gave a loss or gradient")
+    logs = logged(tmp_path / "spoilt")
+    assert logs["refused_updates"] == 6 * [0] + [1, 2, 3, 4]
+    assert logs["step"] == list(range(20, 201, 20))
+    payload = load(tmp_path / "spoilt" / "model.tar")
+    assert (payload["step"], payload["scheduler_state_dict"]["updates"]) == (200, 6)
+    assert all(weight.isfinite().all() for weight in payload["model_state_dict"].values())
+    resumed = torch.load(tmp_path / "spoilt" / "model.tar", weights_only=True)
+    assert resumed["scheduler_state_dict"]["refused"] == 4
+
+
+def test_a_signal_told_twice_is_one_request(monkeypatch):
+    """torchrun passes on what the terminal sent to everyone already."""
+    now = [100.0]
+    monkeypatch.setattr("launch.stopping.time.monotonic", lambda: now[0])
+    with StopRequests() as stop:
+        signal.raise_signal(signal.SIGINT)
+        now[0] += 1.0
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(Interrupted, match="SIGINT"):
+            stop.check()
+        stop.check()
+        now[0] += 1.5
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
