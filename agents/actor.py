@@ -80,11 +80,15 @@ class Actor:
         self._look(environments.reset())
         self.state: State = network.initial_state(environments.num_envs)
 
+    def seen(self) -> tuple[Any, ...]:
+        """What the network gets at the current row: its arguments, with a time axis of one."""
+        return *(t[None] for t in (*self._sent, self.last_action)), self.state
+
     @torch.no_grad()
     def step(self) -> Decision:
         """Acts on the current row, moves the environments and the state one step on."""
         with self.stage("inference"):
-            output, self.state = self.network(*self._seen())
+            output, self.state = self.network(*self.seen())
             logits = output.policy_logits[0]
             self.last_action = self._choose(logits)
             chosen = self.last_action.cpu().numpy()
@@ -97,15 +101,15 @@ class Actor:
     @torch.no_grad()
     def inspect(self) -> list[dict[str, Tensor]]:
         """The core's inside when it consumes the current row; see `Core.inspect`."""
-        return self.network.inspect(*self._seen())
+        return self.network.inspect(*self.seen())
 
     def collect(self, length: int) -> Collected:
         """Plays `length` steps; the returned tensors are fresh and on the actor's device."""
         initial_state, episodes, lives = self.state, [], []
-        seen, decisions = [self._seen()[:4]], []
+        seen, decisions = [self.seen()[:4]], []
         for _ in range(length):
             decisions.append(self.step())
-            seen.append(self._seen()[:4])
+            seen.append(self.seen()[:4])
             episodes.extend(self.row.episodes)
             lives.extend(self.row.lives)
         with self.stage("transfer"):
@@ -125,10 +129,6 @@ class Actor:
         self.row = row
         arrays = (row.frame, row.reward, row.is_first)
         self._sent = tuple(_send(array, self.device) for array in arrays)
-
-    def _seen(self) -> tuple[Any, ...]:
-        """The network's arguments at the current row, with a time axis of one."""
-        return *(t[None] for t in (*self._sent, self.last_action)), self.state
 
     def _choose(self, logits: Float[Tensor, "B A"]) -> Int[Tensor, " B"]:
         if self.greedy:

@@ -54,21 +54,25 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
     options = replace(options, precision=choose_precision(options.precision, plan.learner))
     environments = plan.environments(0)[0]
     network = Network(options.network(environments.frame_shape, environments.num_actions))
-    actor = Actor(network, environments)
+    network.to(plan.learner)
+    actor = Actor(network, environments, device=plan.learner)
     learner = Learner(network, options.learner)
     rollout = actor.collect(options.unroll_length).rollout
-    action = actor.last_action.numpy()
+    action = actor.last_action.cpu().numpy()
 
     @torch.no_grad()
     def infer() -> None:
-        logits = network(*actor._seen())[0].policy_logits[0]
-        torch.multinomial(logits.softmax(-1), 1).numpy()
+        logits = network(*actor.seen())[0].policy_logits[0]
+        torch.multinomial(logits.softmax(-1), 1).cpu()
+
+    def update() -> None:
+        float(learner.update(rollout)["gradient_norm"])  # on a GPU: waits for the whole update
 
     steps = options.num_envs
     return {
         "environments": _rate(lambda: environments.step(action), steps, seconds),
         "inference": _rate(infer, steps, seconds),
-        "update": _rate(lambda: learner.update(rollout), steps * options.unroll_length, seconds),
+        "update": _rate(update, steps * options.unroll_length, seconds),
     }
 
 

@@ -86,10 +86,13 @@ def test_a_decision_holds_the_policy_and_value_of_the_row_it_answers():
     player = actor()
     row = player.row
     frame, reward = torch.from_numpy(row.frame)[None], torch.from_numpy(row.reward)[None]
-    decision = player.step()
     first, action = torch.ones(1, 8, dtype=torch.bool), torch.zeros(1, 8, dtype=torch.int64)
+    arguments = (frame, reward, first, action)
+    for seen, expected in zip(player.seen(), arguments, strict=False):
+        assert torch.equal(seen, expected)
+    decision = player.step()
     with torch.no_grad():
-        output, _ = player.network(frame, reward, first, action, player.network.initial_state(8))
+        output, _ = player.network(*arguments, player.network.initial_state(8))
     torch.testing.assert_close(decision.policy_logits, output.policy_logits[0])
     torch.testing.assert_close(decision.value, output.value[0])
 

@@ -1,0 +1,14 @@
+"""The parts of training that the benchmark times, on a game without pictures."""
+
+from dataclasses import replace
+
+from benchmarks.training import PARTS, bound, measure_parts
+from launch.options import preset
+
+
+def test_every_part_has_a_rate():
+    sizes = {"num_envs": 2, "unroll_length": 3, "num_threads": 1, "tune_memory": False}
+    options = replace(preset("maze", "feedforward"), **sizes)
+    parts = measure_parts(options, seconds=0.01)
+    assert set(parts) == set(PARTS) and min(parts.values()) > 0
+    assert 0 < bound(parts) < min(parts.values())
