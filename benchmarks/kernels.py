@@ -9,11 +9,10 @@ medians and how many times faster than the reference each one is. Run the tests 
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,12 @@ from rich.console import Console
 from rich.table import Table
 
 import kernels
+from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from kernels.example import Example, make
 from kernels.registry import OPERATIONS
 from launch.allocator import tune_allocator
+from launch.failures import one_line_errors
 
 SIZES = {
     "rl": {"T": 50, "B": 32, "H": 4, "D": 32},
@@ -146,7 +147,9 @@ def show(rows: list[dict], described: dict[str, Any]) -> None:
     Console(width=120).print(table)
 
 
-def main() -> None:
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -160,7 +163,8 @@ def main() -> None:
         "--compile", action="store_true", help="torch.compile of the loop too: slow"
     )
     parser.add_argument("--json", type=Path, help="write machine and rows to this file")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    check_folder(options.json)
     tune_allocator()  # as every training run does
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -173,8 +177,7 @@ def main() -> None:
                 rows += measure(name, size, mode, options.rounds, options.device, options.compile)
                 print(f"{name} {size} {mode}", file=sys.stderr)
     show(rows, described)
-    if options.json:
-        options.json.write_text(json.dumps({"machine": described, "rows": rows}, indent=2))
+    write_json(options.json, {"machine": described, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ sys.path[0] = str(ROOT)
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.training import measure_whole
-from launch.atomic_files import write_bytes
 from launch.failures import UserError, one_line_errors
 
 FOLDER = ROOT / "benchmarks" / "peers" / "sample_factory"
@@ -118,6 +118,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise UserError(f"there is no {options.python}: run {FOLDER / 'install.sh'} first")
     if options.rounds < 1 or options.seconds <= 0 or options.guess <= 0:
         raise UserError("--rounds, --seconds and --guess must be above 0")
+    check_folder(options.json)
     theirs = {
         f"Sample Factory, {mode}": partial(
             sample_factory, options.python, mode, options.game, options.seconds
@@ -128,10 +129,8 @@ def main(arguments: list[str] | None = None) -> None:
     described = describe()
     rates = measure(cases, options.rounds)
     show(rates, described)
-    if options.json:
-        ratios = {name: times(rates, name) for name in theirs}
-        content = {"machine": described, "rates": rates, "times": ratios}
-        write_bytes(options.json, (json.dumps(content, indent=2) + "\n").encode())
+    ratios = {name: times(rates, name) for name in theirs}
+    write_json(options.json, {"machine": described, "rates": rates, "times": ratios})
 
 
 if __name__ == "__main__":

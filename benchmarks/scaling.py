@@ -25,11 +25,11 @@ import torch
 from rich.console import Console
 
 from agents.network import Network, NetworkConfig, count_parameters
+from benchmarks.json_file import check_folder, write_json
 from benchmarks.scaling_model import ASSUMPTIONS, Layout, Parts, estimate
 from benchmarks.scaling_output import draw, table, to_json
 from cores import CORES
 from kernels.recurrence import State
-from launch.atomic_files import write_bytes
 from launch.failures import UserError, one_line_errors, user_input
 from launch.options import RunOptions
 
@@ -158,13 +158,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parts = read_parts(options)
         layouts = [read_layout(text) for text in options.layout or ()] or list(LAYOUTS)
         rows = [(layout, estimate(parts, layout)) for layout in layouts]
-        for path in filter(None, (options.json, options.plot)):
-            if not path.parent.is_dir():
-                raise UserError(f"{path}: there is no folder {path.parent}; make it first")
+        check_folder(options.json)
+        check_folder(options.plot)
     Console(width=180).print(table(rows))
     print("An estimate that assumes:", *(f"- {line};" for line in ASSUMPTIONS), sep="\n")
-    if options.json:
-        write_bytes(options.json, (json.dumps(to_json(parts, rows), indent=1) + "\n").encode())
+    write_json(options.json, to_json(parts, rows))
     if options.plot:
         draw(parts, layouts, options.plot)
 

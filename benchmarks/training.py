@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,11 +31,13 @@ from rich.table import Table
 from agents.actor import Actor
 from agents.learner import Learner
 from agents.network import Network
+from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from cores import CORES
 from kernels import use_backend
 from launch.allocator import tune_allocator
 from launch.devices import choose_precision, use_threads
+from launch.failures import one_line_errors
 from launch.log_table import read_logs
 from launch.options import RunOptions, preset
 from launch.schedules import Plan
@@ -172,7 +174,9 @@ def show(rows: list[dict], described: dict) -> None:
             print(f"{row['core']}: {times:.1f} times the same program with --preset plain")
 
 
-def main() -> None:
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -188,7 +192,8 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="write machine and rows to this file")
     parser.add_argument("--parts-of", nargs=4, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    check_folder(options.json)
     if options.parts_of:
         name, core, env, seconds = options.parts_of
         print(json.dumps(measure_parts(replace(preset(name, core), env=env), float(seconds))))
@@ -198,8 +203,7 @@ def main() -> None:
     described = describe()
     rows = measure(cases, options.env, options.rounds, options.seconds)
     show(rows, described)
-    if options.json:
-        options.json.write_text(json.dumps({"machine": described, "rows": rows}, indent=2) + "\n")
+    write_json(options.json, {"machine": described, "rows": rows})
 
 
 if __name__ == "__main__":

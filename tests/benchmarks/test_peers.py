@@ -70,6 +70,7 @@ def test_a_peer_that_fails_says_why():
         (("--python", "nowhere/python"), "install.sh"),
         (("--python", sys.executable, "--rounds", "0"), "--rounds"),
         (("--python", sys.executable, "--seconds", "0"), "--seconds"),
+        (("--python", sys.executable, "--json", "nowhere/peers.json"), "no folder nowhere"),
     ],
 )
 def test_bad_input_is_one_line(bad, said, capsys):

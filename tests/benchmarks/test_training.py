@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from benchmarks.training import PARTS, bound, measure_parts
+import pytest
+
+from benchmarks.training import PARTS, bound, main, measure_parts
 from launch.options import preset
 
 
@@ -12,3 +14,10 @@ def test_every_part_has_a_rate():
     parts = measure_parts(options, seconds=0.01)
     assert set(parts) == set(PARTS) and min(parts.values()) > 0
     assert 0 < bound(parts) < min(parts.values())
+
+
+def test_a_file_without_a_folder_is_refused_before_anything_is_measured(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--json", "nowhere/training.json"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("error: nowhere/training.json: there is no folder")

@@ -1,0 +1,20 @@
+"""The file that a benchmark's `--json` names."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from launch.atomic_files import write_bytes
+from launch.failures import UserError
+
+
+def check_folder(path: Path | None) -> None:
+    """Raises a `UserError` where the file's folder is missing: before hours of measuring."""
+    if path and not path.parent.is_dir():
+        raise UserError(f"{path}: there is no folder {path.parent}; make it first")
+
+
+def write_json(path: Path | None, content: dict[str, Any]) -> None:
+    """Replaces the file, whole or not at all; nothing where none was asked for."""
+    if path:
+        write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
