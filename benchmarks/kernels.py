@@ -98,7 +98,8 @@ def measure(
     runs: dict[str, Callable[[], Any]] = {}
     for backend, implementation in OPERATIONS[name].backends.items():
         letters = case.operation.signature.sizes(case.tensors)
-        if implementation.why_not(torch.device(device), torch.float32, letters) is None:
+        request = case.operation.request(torch.device(device), torch.float32, letters)
+        if implementation.why_not(request) is None:
             runs[backend] = in_backend(backend, MODES[mode](example(name, size, device)))
     if compiled:
         inner = MODES[mode](example(name, size, device))

@@ -48,7 +48,8 @@ def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
     mask = torch.rand(SIZES["T"], SIZES["B"], generator=torch.Generator().manual_seed(0)) < 0.2
     case = make(operation, SIZES, mask)
     sizes = operation.signature.sizes(case.tensors)
-    reason = operation.backends[backend].why_not(device, torch.float32, sizes)
+    request = operation.request(device, torch.float32, sizes)
+    reason = operation.backends[backend].why_not(request)
     if reason:
         return True, f"not available: {reason}"
     with kernels.backend("reference"):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from kernels import cpu_build
+from kernels.request import Request
 from kernels.signature import REMEMBERED_SHAPES, Axes, Signature, Sizes, shape
 
 LANES = (8, 16, 32, 64)
@@ -136,15 +137,15 @@ class CpuKernel:
         lanes = next(lanes for lanes in LANES if lanes >= head)
         return cpu_build.library(self.source, SCALARS[dtype], lanes)
 
-    def why_not(self, device: torch.device, dtype: torch.dtype, sizes: Sizes) -> str | None:
+    def why_not(self, request: Request) -> str | None:
         """Why this kernel cannot take such a call; None if it can (then it is built)."""
-        if device.type != "cpu":
-            return f"the tensors are on {device}"
+        if request.device.type != "cpu":
+            return f"the tensors are on {request.device}"
         for axis in self.head_axes:
-            if sizes[axis] > LANES[-1]:
-                return f"head size {axis} = {sizes[axis]} is above {LANES[-1]}"
+            if request.sizes[axis] > LANES[-1]:
+                return f"head size {axis} = {request.sizes[axis]} is above {LANES[-1]}"
         try:
-            self.library(dtype, sizes)
+            self.library(request.dtype, request.sizes)
         except (cpu_build.BuildError, OSError) as error:
             return str(error)
         return None

@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from kernels.request import Request
 from kernels.signature import REMEMBERED_SHAPES, Signature, Sizes
 
 BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
@@ -73,14 +74,8 @@ def _environment() -> str:
 class Backend(Protocol):
     """One way to run an operation, on tensors in the order of `Signature.arguments`."""
 
-    def why_not(
-        self,
-        device: torch.device,
-        dtype: torch.dtype,
-        sizes: Sizes,
-        options: Sequence[Any] | None = None,
-    ) -> str | None:
-        """Why a call cannot run here, in one line; None if it can. No options are the defaults."""
+    def why_not(self, request: Request) -> str | None:
+        """Why such a call cannot run here, in one line; None if it can."""
 
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
@@ -104,16 +99,11 @@ class PyTorch:
     law: Callable[..., tuple[Tensor, Any]]
     device: str | None = None
 
-    def why_not(
-        self,
-        device: torch.device,
-        dtype: torch.dtype,
-        sizes: Sizes,
-        options: Sequence[Any] | None = None,
-    ) -> str | None:
-        if self.device not in (None, device.type):
-            return f"the tensors are on {device}"
-        if device.type == "cuda" and not torch.cuda.is_available():
+    def why_not(self, request: Request) -> str | None:
+        kind = request.device.type
+        if self.device not in (None, kind):
+            return f"the tensors are on {request.device}"
+        if kind == "cuda" and not torch.cuda.is_available():
             return "torch sees no CUDA device"
         return None
 
@@ -144,55 +134,49 @@ class Operation:
     def name(self) -> str:
         return self.signature.name
 
-    def choose(
-        self,
-        device: torch.device,
-        dtype: torch.dtype,
-        sizes: Sizes,
-        options: Sequence[Any] | None = None,
-    ) -> str:
-        """The name of the backend that such a call takes now; `options` in order, or defaults."""
-        options = list(self.signature.options.values()) if options is None else options
-        self._check_options(options)
+    def request(
+        self, device: torch.device, dtype: torch.dtype, sizes: Sizes, options: Sequence[Any] = ()
+    ) -> Request:
+        """A call to ask about; `options` in order, or none for the defaults."""
+        names = self.signature.options
+        values = options or names.values()
+        return Request(device, dtype, sizes, dict(zip(names, values, strict=True)))
+
+    def choose(self, request: Request) -> str:
+        """The name of the backend that such a call takes now."""
+        self._check_options(request.options)
         wanted = requested_backend()
         if wanted != "auto":
-            return self._forced(wanted, device, dtype, sizes, options)
-        slower_because = None
+            return self._forced(wanted, request)
+        device, slower_because = request.device.type, None
         for name in FASTEST_FIRST:
-            if name in OF_ONE_DEVICE and name != device.type:
+            if name in OF_ONE_DEVICE and name != device:
                 continue
             if name not in self.backends:
                 reason = f"it has no {name} kernel"
-            elif name == "chunked" and sizes["T"] < SHORTEST_CHUNKED_UNROLL:
+            elif name == "chunked" and request.sizes["T"] < SHORTEST_CHUNKED_UNROLL:
                 continue
             else:
-                reason = self.backends[name].why_not(device, dtype, sizes, options)
+                reason = self.backends[name].why_not(request)
             if reason is None:
                 break
-            if name == device.type:
+            if name == device:
                 slower_because = reason
         if slower_because:
             say_once(f"{self.name} runs on the slower {name} backend: {slower_because}")
         return name
 
-    def _check_options(self, options: Sequence[Any]) -> None:
-        for name, value in zip(self.signature.options, options, strict=True):
+    def _check_options(self, options: Mapping[str, Any]) -> None:
+        for name, value in options.items():
             known = self.known_options.get(name, (value,))
             if value not in known:
                 raise ValueError(f"{self.name}: {name} is {value!r}, known: {', '.join(known)}")
 
-    def _forced(
-        self,
-        name: str,
-        device: torch.device,
-        dtype: torch.dtype,
-        sizes: Sizes,
-        options: Sequence[Any],
-    ) -> str:
+    def _forced(self, name: str, request: Request) -> str:
         if name not in self.backends:
             have = ", ".join(["auto", *self.backends])
             raise ValueError(f"{self.name} has no backend {name!r}; it has: {have}")
-        reason = self.backends[name].why_not(device, dtype, sizes, options)
+        reason = self.backends[name].why_not(request)
         if reason:
             raise ValueError(f"{self.name} cannot run on the {name} backend: {reason}")
         return name
@@ -247,7 +231,8 @@ class Operation:
         key = requested_backend(), state.dtype, state.is_cpu, *options
         chosen = sizes.plans.get(key)
         if chosen is None:
-            chosen = sizes.plans[key] = self.choose(state.device, state.dtype, sizes, options)
+            request = self.request(state.device, state.dtype, sizes, options)
+            chosen = sizes.plans[key] = self.choose(request)
         return chosen
 
 
@@ -256,7 +241,8 @@ def _choose_while_tracing(
 ) -> str:
     """The choice for a compiled graph, which may serve any number of steps: for many."""
     sizes = Sizes({**dict.fromkeys("TBH", SHORTEST_CHUNKED_UNROLL), **dict(heads)})
-    return _operations[name].choose(torch.device(device), dtype, sizes, options)
+    operation = _operations[name]
+    return operation.choose(operation.request(torch.device(device), dtype, sizes, options))
 
 
 # What torch.compiler.assume_constant_result does, without importing the compiler in every process.

@@ -15,6 +15,7 @@ from kernels import library
 from kernels.cpu_call import CpuKernel, Plan
 from kernels.cuda import backend as cuda_backend
 from kernels.dispatch import Operation, PyTorch
+from kernels.request import Request
 from kernels.signature import Signature, Sizes
 
 Law = Callable[..., tuple[Tensor, Any]]
@@ -27,14 +28,8 @@ class Cpu:
     kernel: CpuKernel
     operator: Callable[..., Sequence[Tensor]]
 
-    def why_not(
-        self,
-        device: torch.device,
-        dtype: torch.dtype,
-        sizes: Sizes,
-        options: Sequence[Any] | None = None,
-    ) -> str | None:
-        return self.kernel.why_not(device, dtype, sizes)
+    def why_not(self, request: Request) -> str | None:
+        return self.kernel.why_not(request)
 
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes

@@ -11,6 +11,7 @@ from torch import Tensor
 from kernels import library
 from kernels.cuda.kernel import CudaKernel
 from kernels.cuda.support import why_not, without_kernel
+from kernels.request import Request
 from kernels.signature import Signature, Sizes
 
 
@@ -21,18 +22,10 @@ class Cuda:
     kernel: CudaKernel
     operator: Callable[..., Sequence[Tensor]]
 
-    def why_not(
-        self,
-        device: torch.device,
-        dtype: torch.dtype,
-        sizes: Sizes,
-        options: Sequence[Any] | None = None,
-    ) -> str | None:
-        source, chosen = self.kernel.source, self.kernel.signature.options
-        if options is not None:
-            chosen = dict(zip(chosen, options, strict=True))
-        reason = why_not(device, dtype, sizes, source.largest_head)
-        return reason or without_kernel(source.options, **chosen)
+    def why_not(self, request: Request) -> str | None:
+        source = self.kernel.source
+        reason = why_not(request, source.largest_head)
+        return reason or without_kernel(source.options, **request.options)
 
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes

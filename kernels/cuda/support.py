@@ -5,24 +5,21 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from kernels.cuda.launch import unavailable
+from kernels.request import Request
 
 
-def why_not(
-    device: torch.device, dtype: torch.dtype, sizes: Mapping[str, int], largest_head: int
-) -> str | None:
-    """Why no kernel can take such a call, in one line; None if one can. Compiles nothing.
-
-    `sizes` by axis letter: K and V, or D, are head sizes. Inputs of other dtypes are cast before.
-    """
-    if device.type != "cuda":
+def why_not(request: Request, largest_head: int) -> str | None:
+    """Why no kernel can take such a call, in one line; None if one can. Compiles nothing."""
+    if request.device.type != "cuda":
         absent = "" if torch.cuda.is_available() else ", and torch sees no CUDA device"
-        return f"the tensors are on {device}{absent}"
-    if dtype != torch.float32:
-        return f"the state is {dtype}, the kernels compute in torch.float32"
+        return f"the tensors are on {request.device}{absent}"
+    if request.dtype != torch.float32:
+        return f"the state is {request.dtype}, the kernels compute in torch.float32"
     for axis in "KVD":
-        if not 1 <= sizes.get(axis, 1) <= largest_head:
-            return f"head size {axis} = {sizes[axis]} is not in 1..{largest_head}"
-    return unavailable(device)
+        size = request.sizes.get(axis, 1)
+        if not 1 <= size <= largest_head:
+            return f"head size {axis} = {size} is not in 1..{largest_head}"
+    return unavailable(request.device)
 
 
 def without_kernel(known: Mapping[str, Sequence[str]], **options: str) -> str | None:

@@ -34,10 +34,10 @@ def test_the_environment_forces_a_backend(monkeypatch):
 
 
 def choose(name: str, device: str = "cpu", time: int = 50, head: int = 8) -> str:
-    sizes = OPERATIONS[name].signature.sizes(
-        make(OPERATIONS[name], {"T": time, "B": 1, "H": 1, "K": head, "V": head, "D": head}).tensors
-    )
-    return OPERATIONS[name].choose(torch.device(device), torch.float32, sizes)
+    operation = OPERATIONS[name]
+    case = make(operation, {"T": time, "B": 1, "H": 1, "K": head, "V": head, "D": head})
+    sizes = operation.signature.sizes(case.tensors)
+    return operation.choose(operation.request(torch.device(device), torch.float32, sizes))
 
 
 @pytest.mark.compiler
@@ -89,9 +89,8 @@ def test_a_tensor_on_another_device_is_not_silently_slow(caplog):
     operation = OPERATIONS["self_referential"]
     if chosen != "cuda":
         assert "self_referential runs on the slower reference backend" in caplog.text
-    assert (
-        operation.backends["cpu"].why_not(torch.device("cuda"), torch.float32, Sizes()) is not None
-    )
+    request = operation.request(torch.device("cuda"), torch.float32, Sizes())
+    assert operation.backends["cpu"].why_not(request) is not None
 
 
 @pytest.mark.compiler

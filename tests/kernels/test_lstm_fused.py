@@ -57,11 +57,13 @@ def test_gpus_get_it_and_other_devices_do_not():
     lstm = OPERATIONS["lstm"]
     backend, sizes = lstm.backends["cuda"], lstm.signature.check(example("lstm", 4).tensors)
     assert backend.law.__name__ == fused.unroll.__name__ and backend.device == "cuda"
-    reason = backend.why_not(torch.device("cpu"), torch.float32, sizes)
-    assert reason == "the tensors are on cpu"
+
+    def reason(device: str) -> str | None:
+        return backend.why_not(lstm.request(torch.device(device), torch.float32, sizes))
+
+    assert reason("cpu") == "the tensors are on cpu"
     if not torch.cuda.is_available():
-        cuda = torch.device("cuda")
-        assert backend.why_not(cuda, torch.float32, sizes) == "torch sees no CUDA device"
+        assert reason("cuda") == "torch sees no CUDA device"
 
 
 @pytest.mark.gpu

@@ -4,10 +4,11 @@ import pytest
 import torch
 from cuda_cases import CASES, RESETS, make
 
-from kernels import cache
+from kernels import cache, signature
 from kernels.cuda import launch
 from kernels.cuda.arguments import Sizes, pack, padded, views
 from kernels.cuda.support import why_not
+from kernels.request import Request
 
 
 def test_head_sizes_are_padded():
@@ -51,7 +52,8 @@ def test_cpu_tensors_are_refused():
     ],
 )
 def test_a_call_that_no_kernel_takes_has_a_reason(device, dtype, sizes, largest, reason):
-    assert reason in why_not(torch.device(device), dtype, sizes, largest)
+    request = Request(torch.device(device), dtype, signature.Sizes(sizes), {})
+    assert reason in why_not(request, largest)
 
 
 def test_a_machine_without_a_gpu_or_without_the_compiler_says_so(monkeypatch):
