@@ -2,8 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Generic
 
@@ -11,7 +12,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from launch.failures import UserError, user_input
+from launch.failures import UserError, one_line_errors, user_input
 from launch.sequence_data import sequences
 from launch.sequence_options import PRESETS, Question, SequenceOptions, check, differences, preset
 from launch.sequence_run import RESULT, run, saved_options
@@ -39,8 +40,31 @@ class SequenceCommand(Generic[Question]):
     run: Annotated[SequenceOptions[Question], tyro.conf.arg(name="")]
 
 
-def command(task: type[Task], arguments: Sequence[str] | None, description: str) -> int:
-    """Parses, does what is asked, returns the exit code."""
+HELP = """{description}
+
+For example:
+    python launch/{name}.py --preset small --core rdn     minutes on two cores
+    python launch/{name}.py {example}
+    python launch/{name}.py --resume runs/latest
+    python launch/{name}.py --table 2 --preset small      all models, three seeds
+    python launch/{name}.py --statistics                  what the sequences are like
+
+Options start from a preset and are changed one by one; docs/tasks.md has more.
+
+Presets: {presets}."""
+
+
+def command(task: type[Task], description: str, example: str) -> Callable[..., int]:
+    """The command of a task: parses words (or this process's), returns the exit code.
+
+    Its `--help` begins with `description` and has `example` among others.
+    """
+    presets = ", ".join(PRESETS)
+    text = HELP.format(description=description, name=task.name, example=example, presets=presets)
+    return one_line_errors(partial(_command, task, text))
+
+
+def _command(task: type[Task], text: str, arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     with user_input():
         known = _peek(arguments)
@@ -54,7 +78,7 @@ def command(task: type[Task], arguments: Sequence[str] | None, description: str)
             args=arguments,
             default=SequenceCommand[task](run=defaults, of_table=TableOptions()),
             prog=f"python launch/{task.name}.py",
-            description=f"{description}\n\nPresets: {', '.join(PRESETS)}.",
+            description=text,
         )
         check(asked.run)
     if asked.statistics:

@@ -73,6 +73,15 @@ def test_statistics_stand_beside_the_papers(tmp_path, capsys):
     assert "37 / 98 / 364" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("main", [code_execution.main, list_ops.main])
+def test_help_has_examples_of_its_own(main, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["--help"])
+    words = capsys.readouterr().out
+    own, other = ("--depth 15", "--variables 5")[:: 1 if main is list_ops.main else -1]
+    assert exit_.value.code == 0 and own in words and other not in words
+
+
 def error_of(main, arguments, capsys) -> str:
     with pytest.raises(SystemExit) as exit_:
         main(list(map(str, arguments)))
