@@ -1,21 +1,11 @@
 // The Delta LSTM on CPUs: three gates, each the sum of two delta memories' answers.
-#include "call.h"
-#include "delta_memory.h"
+#include "two_memories.h"
 
 using namespace fastweights;
 using R = Row<T, P>;
 
 enum class Version : int64_t { A = 0, B = 1, C = 2, D = 3 };
 enum Gate { kMain = 0, kForget = 1, kOutput = 2, kGates = 3 };
-
-struct Inputs {
-  Tensor<const T> q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta;
-
-  explicit Inputs(Call& call)
-      : q(call.tensor<const T>()), k(call.tensor<const T>()), v(call.tensor<const T>()),
-        beta(call.tensor<const T>()), recurrent_k(call.tensor<const T>()),
-        recurrent_v(call.tensor<const T>()), recurrent_beta(call.tensor<const T>()) {}
-};
 
 struct Forward {
   DeltaMemory<T, P> memory[kGates], recurrent[kGates];
