@@ -1,0 +1,154 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""Does a run survive what clusters do to it? Trains a small agent and lets accidents happen to it.
+
+    python benchmarks/soak.py --minutes 10
+    python benchmarks/soak.py --minutes 60 --learners 2 --json soak.json
+    python benchmarks/soak.py --engine ray --faults kill stop
+
+One run folder, one command with --auto-resume, started again whenever it ends. Every few seconds,
+at random, one of the faults: `kill` a process of the run's (SIGKILL), `stop` one for some seconds
+(SIGSTOP), `interrupt` all (SIGINT), `damage`: kill all and cut the newest checkpoint in half,
+`full`: for some seconds no file may grow. At the end: is every step in the log once, does the run
+go on, is anything left behind, did memory or open files grow? Exit code 1 where the answer is
+wrong. Linux only.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[0] = str(ROOT)
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.json_file import check_folder, write_json
+from benchmarks.machine import describe
+from benchmarks.soak_run import FAULTS, SoakRun
+from launch.failures import UserError, one_line_errors
+from launch.log_table import read_logs
+
+UPDATE = 8 * 10  # agent steps: environments times unroll
+GROWN = 1.2  # a process's memory may come to this share of what it was when warm
+
+
+@dataclass
+class Findings:
+    """What a soak came to."""
+
+    seconds: float = 0.0
+    agent_steps: int = 0
+    starts: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    steps_redone: int = 0  # agent steps that were learned from and lost with a process
+    memory_growth: float | None = None  # last over first resident set, the most of any process
+    files_growth: int | None = None  # open files, last minus first, the most of any process
+    complaints: list[str] = field(default_factory=list)
+
+
+def soak(
+    run: SoakRun, minutes: float, faults: list[str], pause: float, draw: random.Random
+) -> Findings:
+    """Accidents for `minutes`, about one every `pause` seconds, then a look at what is left."""
+    found, begin = Findings(faults=dict.fromkeys(faults, 0)), time.monotonic()
+    next_fault, newest = begin + 2 * pause, 0
+    while time.monotonic() - begin < 60 * minutes:
+        if not run.is_alive():
+            if run.ended_badly():
+                found.complaints.append(f"start {run.starts} ended with {run.last_words()}")
+                break
+            run.start()
+        step = run.step()
+        found.steps_redone += max(0, newest - step)
+        newest = step
+        run.sample()
+        if time.monotonic() > next_fault:
+            name = draw.choice(faults)
+            if FAULTS[name](run, draw):
+                found.faults[name] += 1
+                print(f"{time.monotonic() - begin:6.0f} s, {step:,} steps: {name}", file=sys.stderr)
+            next_fault = time.monotonic() + draw.uniform(0.5, 1.5) * pause
+        time.sleep(0.2)
+    run.end()
+    found.seconds, found.starts = time.monotonic() - begin, run.starts
+    _look(run, found)
+    return found
+
+
+def _look(run: SoakRun, found: Findings) -> None:
+    steps = read_logs(run.folder)["step"]
+    found.agent_steps = steps[-1] if steps else 0
+    if steps != list(range(UPDATE, found.agent_steps + 1, UPDATE)):
+        found.complaints.append("the log does not have every step once")
+    if run.saved_step() != found.agent_steps:
+        found.complaints.append(
+            f"the last checkpoint has step {run.saved_step()}, the log {found.agent_steps}"
+        )
+    if left := run.left_behind():
+        found.complaints.append(f"{len(left)} processes outlived the run: {left}")
+    if growth := run.growth():
+        found.memory_growth, found.files_growth = growth
+        if found.memory_growth > GROWN:
+            found.complaints.append(f"memory grew to {found.memory_growth:.2f} times its start")
+        if found.files_growth > 8:
+            found.complaints.append(f"{found.files_growth} more open files than at its start")
+
+
+@one_line_errors
+def main(arguments: list[str] | None = None) -> int:
+    """The command."""
+    options = _parse(arguments)
+    check_folder(options.json)
+    if not Path("/proc/self/task").exists():
+        raise UserError("this benchmark finds processes in /proc, which only Linux has")
+    draw = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        run = SoakRun(Path(folder), options.env, options.learners, options.engine)
+        found = soak(run, options.minutes, options.faults, options.pause, draw)
+    settings = {name: value for name, value in vars(options).items() if name != "json"}
+    write_json(options.json, {"machine": describe(), "options": settings, **asdict(found)})
+    Console().print(_table(found, settings))
+    return bool(found.complaints)
+
+
+def _table(found: Findings, settings: dict[str, Any]) -> Table:
+    what = f"{settings['env']}, {settings['learners']} learners, engine {settings['engine']}"
+    table = Table("", "", title=f"soak: {what}")
+    rows = {
+        "minutes": f"{found.seconds / 60:.1f}",
+        "agent steps": f"{found.agent_steps:,}",
+        "starts of the command": found.starts,
+        "faults": ", ".join(f"{name} {count}" for name, count in found.faults.items()),
+        "agent steps learned again": f"{found.steps_redone:,}",
+        "memory, last over first": f"{found.memory_growth:.3f}" if found.memory_growth else "",
+        "open files, last minus first": found.files_growth,
+        "complaints": "; ".join(found.complaints) or "none",
+    }
+    for name, value in rows.items():
+        table.add_row(name, str(value))
+    return table
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
+    parser.add_argument("--env", default="Catch", help="game (default Catch; Qbert is slower)")
+    parser.add_argument("--learners", type=int, default=1, help="by torchrun where more than 1")
+    parser.add_argument("--engine", choices=["local", "ray"], default="local")
+    parser.add_argument("--faults", nargs="+", choices=list(FAULTS), default=list(FAULTS))
+    parser.add_argument("--pause", type=float, default=15.0, help="mean seconds between faults")
+    parser.add_argument("--seed", type=int, default=1, help="of the faults' times and kinds")
+    parser.add_argument("--json", type=Path, help="write the findings there too")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

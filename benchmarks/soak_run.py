@@ -1,0 +1,213 @@
+"""The run that `soak.py` keeps going, and what it lets happen to it."""
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from launch.checkpoint_folder import CheckpointFolder
+from launch.checkpoints import CheckpointError
+from launch.log_table import read_logs
+
+ROOT = Path(__file__).parents[1]
+SIZES = ("--num-envs", "8", "--batch-size", "8", "--unroll-length", "10")
+SIZES = (*SIZES, "--total-steps", "1000000000", "--checkpoint-minutes", "0.05")
+RESTARTS = "1000"  # of torchrun, within one start of the command
+EXPECTED = {0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGKILL, 1}
+WARM = 20.0  # seconds until a process has the memory that it needs
+
+
+class Reading(NamedTuple):
+    """Of one process at one time."""
+
+    when: float  # seconds, monotonic
+    memory: int  # pages, resident
+    files: int
+
+
+class SoakRun:
+    """One run folder below `folder`, and the process group that trains in it at the moment."""
+
+    def __init__(self, folder: Path, env: str, learners: int, engine: str):
+        self.folder, self.starts = folder / "soak", 0
+        self._out = folder / "out"
+        stem = ("--stem", "shallow") if env not in ("Catch", "TMaze") else ()
+        program = [str(ROOT / "launch" / "atari.py"), "--env", env, "--core", "rdn", *SIZES, *stem]
+        where = ["--savedir", str(folder), "--xpid", "soak", "--auto-resume", "--num-threads", "1"]
+        started_by = [sys.executable]
+        if learners > 1:
+            started_by += ["-m", "torch.distributed.run", "--standalone", "--max-restarts"]
+            started_by += [RESTARTS, "--nproc-per-node", str(learners)]
+        where += ["--engine", "ray", "--num-actors", "2"] if engine == "ray" else []
+        self._command = [*started_by, *program, *where]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._groups: list[int] = []
+        self._readings: dict[int, list[Reading]] = {}
+
+    def start(self) -> None:
+        """Starts the command; `--auto-resume` does the rest."""
+        with self._out.open("wb") as out:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            )
+        self._groups.append(self._process.pid)
+        self.starts += 1
+
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def ended_badly(self) -> bool:
+        """Whether the last start ended as nothing that was done to it explains."""
+        return self._process is not None and self._process.returncode not in EXPECTED
+
+    def last_words(self) -> str:
+        """The exit code and the last line said."""
+        lines = self._out.read_text(errors="replace").strip().splitlines()
+        return f"{self._process.returncode}: {lines[-1] if lines else 'nothing was said'}"
+
+    def processes(self) -> list[int]:
+        """The run's processes, the first one first."""
+        if not self.is_alive():
+            return []
+        found, waiting = [], [self._process.pid]
+        while waiting:
+            parent = waiting.pop(0)
+            found.append(parent)
+            with contextlib.suppress(OSError):
+                children = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+                waiting += [int(child) for child in children.split()]
+        return found
+
+    def step(self) -> int:
+        """Agent steps in the log."""
+        try:
+            return max(read_logs(self.folder)["step"], default=0)
+        except (OSError, ValueError, KeyError):
+            return 0
+
+    def saved_step(self) -> int | None:
+        """Agent steps in the newest checkpoint that loads."""
+        try:
+            return CheckpointFolder(self.folder).latest().payload["step"]
+        except CheckpointError:
+            return None
+
+    def checkpoints(self) -> list[Path]:
+        """Oldest first."""
+        return sorted((self.folder / "checkpoints").glob("step_*.pt"))
+
+    def signal_all(self, number: int) -> None:
+        for process in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+
+    def end(self, patience: float = 60.0) -> None:
+        """Interrupts the run, and waits for it."""
+        if self.is_alive():
+            os.kill(self._process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
+
+    def left_behind(self) -> list[int]:
+        """Processes of any start that are still there."""
+        groups = set(self._groups)
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                if int(words[3]) in groups and words[0] != "Z":  # its session
+                    found.append(int(entry.name))
+        return found
+
+    def sample(self) -> None:
+        """Notes memory and open files of every process."""
+        for process in self.processes():
+            with contextlib.suppress(OSError, IndexError):
+                memory = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+                files = len(list(Path(f"/proc/{process}/fd").iterdir()))
+                reading = Reading(time.monotonic(), memory, files)
+                self._readings.setdefault(process, []).append(reading)
+
+    def growth(self) -> tuple[float, int] | None:
+        """Last over first memory, and last minus first files: the most of any process.
+
+        First is what a process had when it was warm; None where none lived as long again.
+        """
+        grown = []
+        for readings in self._readings.values():
+            warm = [one for one in readings if one.when > readings[0].when + WARM]
+            if warm and warm[-1].when > warm[0].when + WARM:
+                first, last = warm[0], warm[-1]
+                grown.append((last.memory / first.memory, last.files - first.files))
+        if not grown:
+            return None
+        memory, files = zip(*grown, strict=True)
+        return max(memory), max(files)
+
+
+def _kill(run: SoakRun, draw: random.Random) -> bool:
+    victims = run.processes()
+    if victims:
+        os.kill(draw.choice(victims), signal.SIGKILL)
+    return bool(victims)
+
+
+def _stop(run: SoakRun, draw: random.Random) -> bool:
+    victims = run.processes()
+    if not victims:
+        return False
+    victim = draw.choice(victims)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(victim, signal.SIGSTOP)
+        time.sleep(draw.uniform(1.0, 8.0))
+        os.kill(victim, signal.SIGCONT)
+    return True
+
+
+def _interrupt(run: SoakRun, draw: random.Random) -> bool:
+    run.signal_all(signal.SIGINT)
+    return True
+
+
+def _damage(run: SoakRun, draw: random.Random) -> bool:
+    if len(run.checkpoints()) < 2:
+        return False
+    run.signal_all(signal.SIGKILL)
+    time.sleep(1.0)
+    newest = run.checkpoints()[-1]
+    os.truncate(newest, newest.stat().st_size // 2)
+    return True
+
+
+def _full(run: SoakRun, draw: random.Random) -> bool:
+    victims = run.processes()
+    for victim in victims:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            resource.prlimit(victim, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    time.sleep(draw.uniform(1.0, 8.0))
+    for victim in victims:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            resource.prlimit(victim, resource.RLIMIT_FSIZE, unlimited)
+    return bool(victims)
+
+
+# Each does its worst and says whether there was anything to do it to.
+FAULTS: dict[str, Callable[[SoakRun, random.Random], bool]] = {
+    "kill": _kill,
+    "stop": _stop,
+    "interrupt": _interrupt,
+    "damage": _damage,
+    "full": _full,
+}

@@ -1,0 +1,76 @@
+"""The soak: it sees what is wrong, and a short one finds nothing wrong."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.soak import UPDATE, Findings, _look, main
+from benchmarks.soak_run import SoakRun
+from launch.checkpoint_folder import CheckpointFolder
+from launch.log_table import LogTable
+
+
+@pytest.fixture
+def run(tmp_path) -> SoakRun:
+    """A run of three updates with a checkpoint of the last, as it looks from outside."""
+    run = SoakRun(tmp_path, "Catch", 1, "local")
+    run.folder.mkdir()
+    table = LogTable(run.folder)
+    for update in (1, 2, 3):
+        table.log({"step": update * UPDATE})
+    CheckpointFolder(run.folder).save({"weights": torch.ones(3)}, 3 * UPDATE)
+    return run
+
+
+def complaints(run: SoakRun) -> list[str]:
+    found = Findings()
+    _look(run, found)
+    return found.complaints
+
+
+def test_a_whole_run_gives_no_reason_to_complain(run):
+    assert complaints(run) == []
+
+
+def test_a_step_that_is_missing_is_noticed(run):
+    LogTable(run.folder).log({"step": 5 * UPDATE})
+    assert complaints(run)[0] == "the log does not have every step once"
+
+
+def test_a_step_that_counts_twice_is_noticed(run):
+    LogTable(run.folder).log({"step": 3 * UPDATE})
+    assert complaints(run) == ["the log does not have every step once"]
+
+
+def test_a_lost_checkpoint_is_noticed(run):
+    for path in [run.folder / "model.tar", *run.checkpoints()]:
+        path.unlink()
+    assert complaints(run) == [f"the last checkpoint has step None, the log {3 * UPDATE}"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+def test_a_process_left_behind_is_noticed(run):
+    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
+    process = subprocess.Popen(sleeper, start_new_session=True)
+    run._groups.append(process.pid)
+    assert complaints(run) == [f"1 processes outlived the run: [{process.pid}]"]
+    process.kill()
+    process.wait()
+    assert complaints(run) == []
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("learners", [1, 2])
+def test_a_minute_of_every_fault_leaves_the_run_whole(learners, capsys):
+    options = ["--minutes", "1.2", "--pause", "8", "--seed", "3", "--learners", str(learners)]
+    assert main(options) == 0, capsys.readouterr().out
+    assert "complaints" in capsys.readouterr().out
+
+
+def test_a_missing_folder_is_said_before_anything_runs(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--json", str(tmp_path / "none" / "soak.json")])
+    assert "there is no folder" in capsys.readouterr().err
