@@ -20,6 +20,7 @@ from cores.lstm import LSTM, LSTMConfig
 from cores.recurrent_delta_net import RecurrentDeltaNet
 from cores.self_referential import SelfReferential
 from cores.stack import Stack, StackConfig
+from cores.transformer import Transformer, TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def _stacked(memory: type[FastWeightCore], **changes: Any) -> CoreKind:
 CORES: dict[str, CoreKind] = {
     "feedforward": _alone(Feedforward, FeedforwardConfig()),
     "lstm": _alone(LSTM, LSTMConfig()),
+    "transformer": _alone(Transformer, TransformerConfig()),
     "lt": _stacked(LinearTransformer, feature_map="elu_sum"),
     "delta_net": _stacked(DeltaNet, feature_map="elu_sum"),
     "rdn": _stacked(RecurrentDeltaNet),

@@ -1,44 +1,57 @@
 """A deep memory: residual blocks, each a fast-weight layer and a feed-forward network.
 
-    x = x + project(memory(LayerNorm(x)))
-    x = x + feedforward(LayerNorm(x))
+    pre-norm:   x = x + project(memory(LayerNorm(x)));  x = x + feedforward(LayerNorm(x))
+    post-norm:  x = LayerNorm(x + project(memory(x)));  x = LayerNorm(x + feedforward(x))
 
-Pre-activation residual blocks without positions or a final LayerNorm. Dropout, where asked for, is
-of both branches and of the hidden units.
-Source: Irie et al. 2021, section 4.4 and appendices B.2 and C.
+Residual blocks without positions or a final LayerNorm. Dropout, where asked for, is of both
+branches and of the hidden units.
+Source: Irie et al. 2021, section 4.4 and appendices B.2 and C; post-norm: Vaswani et al. 2017.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cores.core import Core
-from cores.fast_weight_core import FastWeightCore
 from kernels.recurrence import State
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackConfig:
-    """Defaults are the published small agent's."""
+class BlocksConfig:
+    """What all stacks have; defaults are the published small agent's."""
 
     layers: int = 2  # residual blocks
     width: int = 128  # model width; heads * head size
-    heads: int = 4  # fast-weight matrices per layer
+    heads: int = 4  # memories side by side in each layer
     feedforward: int = 512  # hidden units of each block's feed-forward network
+    norm: str = "pre"  # LayerNorm before each branch, or after it is added: post
+    embed: str = "linear"  # to the model width; or none, where the input has it already
+    dropout: float = 0.0  # share of units left out in training (Irie et al. 2021, B.2: 0.1)
+
+    def of_memory(self) -> tuple[Any, ...]:
+        """What each block's memory is built from."""
+        return self.width, self.heads
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(BlocksConfig):
     # Of keys and queries: softmax, elu_sum, elu or identity. Delta rules want the first two, whose
     # keys sum to one. The softmax of a fast RNN's last output and of SRWM's input are not meant.
     feature_map: str = "softmax"
-    embed: str = "linear"  # to the model width; or none, where the input has it already
-    dropout: float = 0.0  # share of units left out in training (Irie et al. 2021, B.2: 0.1)
+
+    def of_memory(self) -> tuple[Any, ...]:
+        return *super().of_memory(), self.feature_map
 
 
 class Block(Core):
     """One residual block around a memory."""
 
-    def __init__(self, memory: FastWeightCore, feedforward: int, dropout: float):
+    def __init__(self, memory: Core, feedforward: int, norm: str, dropout: float):
         super().__init__()
+        self.is_pre_norm = chosen("norm", norm, ("pre", "post")) == "pre"
         width = self.input_size = self.output_size = memory.output_size
         self.memory = memory
         self.memory_norm = nn.LayerNorm(width)
@@ -55,21 +68,27 @@ class Block(Core):
         return self.memory.initial_state(batch_size)
 
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:
-        y, state = self.memory.step(self.memory_norm(x), state)
+        y, state = self.memory.step(self._read(x), state)
         return self._add(x, y), state
 
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
-        return self.memory.inspect(self.memory_norm(x), state)
+        return self.memory.inspect(self._read(x), state)
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B D"], State]:
-        y, state = self.memory.unroll(self.memory_norm(x), state, is_first)
+        y, state = self.memory.unroll(self._read(x), state, is_first)
         return self._add(x, y), state
+
+    def _read(self, x: Tensor) -> Tensor:
+        return self.memory_norm(x) if self.is_pre_norm else x
 
     def _add(self, x: Tensor, remembered: Tensor) -> Tensor:
         x = x + self.dropout(self.project(remembered))
-        return x + self.dropout(self.feedforward(x))
+        if self.is_pre_norm:
+            return x + self.dropout(self.feedforward(x))
+        x, norm, network = self.memory_norm(x), self.feedforward[0], self.feedforward[1:]
+        return norm(x + self.dropout(network(x)))
 
 
 class Stack(Core):
@@ -78,18 +97,14 @@ class Stack(Core):
     def __init__(
         self,
         input_size: int,
-        config: StackConfig,
-        memory: Callable[[int, int, str], FastWeightCore],
+        config: BlocksConfig,
+        memory: Callable[..., Core],
     ):
         super().__init__()
         self.input_size, self.output_size = input_size, config.width
-        self.embed = _embed(input_size, config)
+        self.embed = embed(input_size, config)
         self.blocks = nn.ModuleList(
-            Block(
-                memory(config.width, config.heads, config.feature_map),
-                config.feedforward,
-                config.dropout,
-            )
+            Block(memory(*config.of_memory()), config.feedforward, config.norm, config.dropout)
             for _ in range(config.layers)
         )
 
@@ -127,11 +142,17 @@ class Stack(Core):
         return y, tuple(states)
 
 
-def _embed(input_size: int, config: StackConfig) -> nn.Module:
-    if config.embed == "linear":
+def chosen(option: str, value: str, known: Sequence[str]) -> str:
+    """Returns `value`; raises a `ValueError` that lists the known ones if it is none of them."""
+    if value not in known:
+        raise ValueError(f"unknown {option} {value!r}; known: {', '.join(known)}")
+    return value
+
+
+def embed(input_size: int, config: BlocksConfig) -> nn.Module:
+    """What brings an input to the model width."""
+    if chosen("embed", config.embed, ("linear", "none")) == "linear":
         return nn.Linear(input_size, config.width)
-    if config.embed != "none":
-        raise ValueError(f"unknown embed {config.embed!r}; known: linear, none")
     if input_size != config.width:
         raise ValueError(
             f"without a linear map the input's size {input_size} must be the width {config.width}"

@@ -11,15 +11,21 @@ class CoreSizes:
     """Abstract: what a command's options begin with. None is the core's published value."""
 
     core_layers: int | None = None
-    """Residual blocks (default: the core's published value, as for the next five)."""
+    """Residual blocks (default: the core's published value, as for all that follow)."""
     core_width: int | None = None
     """Units."""
     core_heads: int | None = None
-    """Fast-weight matrices per layer; must divide the width."""
+    """Memories side by side in each layer; must divide the width."""
     core_feedforward: int | None = None
     """Hidden units of each block's feed-forward network."""
     core_feature_map: str | None = None
     """Of keys and queries: softmax, elu_sum, elu or identity."""
+    core_norm: str | None = None
+    """LayerNorm before each branch of a residual block, or after it is added: pre or post."""
+    core_window: int | None = None
+    """The Transformer's: steps that are attended to (default: 64; sequence tasks: all)."""
+    core_positions: str | None = None
+    """The Transformer's, counted from the episode's start: sinusoidal or none."""
     core_forget_bias: float | None = None
     """The LSTM's, added when weights are drawn; long memories want 1 or more."""
 

@@ -77,6 +77,12 @@ class SequenceOptions(CoreSizes, Generic[Question]):
             dropout=self.dropout,
         )
 
+    def reaching(self, longest: int) -> "SequenceOptions":
+        """With attention over sequences of `longest` words, unless a window was asked for."""
+        if self.core_window is None and "window" in core_kind(self.core).options():
+            return replace(self, core_window=longest)
+        return self
+
     def build(self) -> SequenceModel:
         return SequenceModel(len(self.task.words), len(self.task.answers), self.model())
 

@@ -52,9 +52,11 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
         device = choose_device(options.device)
         if options.kernels != "auto":
             use_backend(options.kernels)
-        torch.manual_seed(options.seed)
-        model = options.build().to(device)
+        options.build()  # what cannot be built is said before anything is drawn
     splits = sequences(options)
+    options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
+    torch.manual_seed(options.seed)
+    model = options.build().to(device)
     xpid = options.xpid or default_xpid(options.task.name, options.core, options.savedir)
     folder = (
         RunFolder.open(resume)

@@ -20,8 +20,15 @@ _IN_0_TO_1 = "gate"
 class Matrices(Panel):
     """Every head's matrix of one layer, key axis down; left of it k and q, below it beta."""
 
-    def __init__(self, layer: int, name: str, inside: dict[str, np.ndarray], size: tuple[int, int]):
-        self._layer, self._name = layer, name
+    def __init__(
+        self,
+        layer: int,
+        name: str,
+        inside: dict[str, np.ndarray],
+        size: tuple[int, int],
+        title: str,
+    ):
+        self._layer, self._name, self._title = layer, name, title
         self._prefix = "recurrent_" if name.startswith("recurrent_") else ""
         self._vectors = [v for v in ("key", "query") if self._prefix + v in inside]
         shape = heads(inside[name]).shape
@@ -49,7 +56,7 @@ class Matrices(Panel):
                 self._draw_strengths(cell, strengths.reshape(len(matrices), -1)[index])
 
     def _heading(self) -> str:
-        words = f"layer {self._layer + 1}, {self._name.replace('_', ' ')} ±{self._scale:.3g}"
+        words = f"{self._title}{self._name.replace('_', ' ')} ±{self._scale:.3g}"
         if not self._vectors:
             return words
         return f"{words}; left: {', '.join(self._vectors)}, 0 to {self._vector_scale:.3g}"
@@ -156,7 +163,8 @@ def panels(layers: list[dict[str, np.ndarray]], width: int) -> list[Panel]:
     for layer, inside in enumerate(layers):
         for name, values in inside.items():
             if is_matrices(values):
-                result.append(Matrices(layer, name, inside, size))
+                title = f"layer {layer + 1}, " if len(layers) > 1 else ""
+                result.append(Matrices(layer, name, inside, size, title))
         if _squares(inside):
             result.append(Vectors(layer, inside, width))
     return result
@@ -180,9 +188,9 @@ def timelines(layers: list[dict[str, np.ndarray]], width: int) -> list[Lines]:
 
 
 def _squares(inside: dict[str, np.ndarray]) -> list[str]:
-    """The names of a layer's vectors; a strength a head is no vector."""
+    """The names of a layer's vectors; a strength a head is no vector, nor is a count of steps."""
     vectors = (name for name, values in inside.items() if values.ndim == 1)
-    return [name for name in vectors if not name.endswith("strength")]
+    return [name for name in vectors if not name.endswith(("strength", "count"))]
 
 
 _SHORT = {

@@ -10,11 +10,20 @@ from kernels.recurrence import map_state
 
 INPUT, T, B = 5, 6, 3
 REMEMBER = [name for name in CORES if name != "feedforward"]
+VARIANTS = {  # of a core: what its defaults do not show
+    "transformer, window": ("transformer", {"window": 3}),
+    "transformer, no positions": ("transformer", {"positions": "none"}),
+    "transformer, post-norm": ("transformer", {"norm": "post"}),
+    "delta_net, post-norm": ("delta_net", {"norm": "post"}),
+}
 every_core = pytest.mark.parametrize("name", CORES)
+every_core_and_variant = pytest.mark.parametrize("name", [*CORES, *VARIANTS])
 every_memory = pytest.mark.parametrize("name", REMEMBER)
 
 
 def build(name: str, **changes) -> Core:
+    name, variant = VARIANTS.get(name, (name, {}))
+    changes = variant | changes
     tiny = {"layers": 2, "width": 8, "heads": 2, "feedforward": 7}
     options = {key: value for key, value in tiny.items() if key in CORES[name].options()}
     core = build_core(name, INPUT, **(options | changes)).double()
@@ -69,7 +78,7 @@ def same_structure(one, other) -> bool:
     return type(one) is type(other) and all(map(same_structure, one, other))
 
 
-@every_core
+@every_core_and_variant
 def test_unroll_is_a_loop_of_forget_and_step(name):
     core, x, is_first = build(name), inputs(), resets()
     state = used_state(core)
@@ -90,7 +99,7 @@ def test_unroll_is_a_loop_at_the_published_sizes(name):
     assert_same(final, expected_final, 1e-10)
 
 
-@every_core
+@every_core_and_variant
 @pytest.mark.parametrize("cut", [1, 2, T - 1])
 def test_the_state_carries_all_that_a_later_unroll_needs(name, cut):
     core, x, is_first = build(name), inputs(), resets()
@@ -102,7 +111,7 @@ def test_the_state_carries_all_that_a_later_unroll_needs(name, cut):
     assert_same(final, expected_final)
 
 
-@every_core
+@every_core_and_variant
 @pytest.mark.parametrize("row", [0, 3, T - 1])
 def test_a_reset_is_a_fresh_start(name, row):
     core, x, is_first = build(name), inputs(), never()
@@ -142,7 +151,21 @@ def test_nan_before_a_reset_reaches_neither_output_nor_gradient(name, bad):
     assert all((leaf.grad[1] == 0).all() for leaf in leaves)
 
 
-@every_core
+@pytest.mark.parametrize("name", [*REMEMBER, *VARIANTS])
+def test_nan_in_an_old_episode_reaches_no_later_one(name):
+    core, x, is_first = build(name), inputs(), never()
+    is_first[3, 1] = True
+    state = used_state(core)
+    clean, clean_final = core.unroll(x, state, is_first)
+    x[1, 1] = torch.nan
+    y, final = core.unroll(x, state, is_first)
+    assert y[1:3, 1].isnan().all()
+    y[1:3, 1] = clean[1:3, 1]
+    assert_same(y, clean)
+    assert_same(final, clean_final)
+
+
+@every_core_and_variant
 def test_streams_do_not_see_each_other(name):
     core, x, is_first = build(name), inputs(), resets()
     state, order = used_state(core), torch.tensor([2, 0, 1])
@@ -189,7 +212,7 @@ def test_gradient_reaches_every_part_of_the_initial_state_and_every_parameter(na
     assert all(parameter.grad.abs().max() > 0 for parameter in core.parameters())
 
 
-@every_memory
+@pytest.mark.parametrize("name", [*REMEMBER, *VARIANTS])
 def test_gradients_in_double_through_time(name):
     """Of outputs and final state, to inputs, initial state and every parameter."""
     core = build(name, **({"width": 4} | _one_small_layer(name)))
@@ -223,10 +246,11 @@ def _prefixed(named: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _one_small_layer(name: str) -> dict[str, int]:
-    return {"layers": 1, "feedforward": 3} if "layers" in CORES[name].options() else {}
+    core, _ = VARIANTS.get(name, (name, {}))
+    return {"layers": 1, "feedforward": 3} if "layers" in CORES[core].options() else {}
 
 
-@every_core
+@every_core_and_variant
 def test_one_row_is_one_step(name):
     core, x, state = build(name), inputs(1), used_state(build(name))
     y, final = core.unroll(x, state, never(1))

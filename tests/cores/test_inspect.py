@@ -72,3 +72,12 @@ def test_what_is_shown_explains_the_cell():
     cell = shown["forget_gate"] * state.cell + shown["input_gate"] * shown["candidate"]
     torch.testing.assert_close(shown["cell"], cell)
     torch.testing.assert_close(shown["hidden"], shown["output_gate"] * cell.tanh())
+
+
+def test_attention_shown_is_over_the_episodes_steps_and_sums_to_one():
+    core, x, state = used("transformer", window=8)
+    (shown,) = core.inspect(x, state)
+    assert shown["attention"].shape == (B, 2, H, 8)
+    assert (shown["attention"][..., :3] == 0).all() and (shown["attention"][..., 3:] > 0).all()
+    sums = shown["attention"].sum(-1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from cores import build_core
+from cores.attention import Attention
 from cores.delta_lstm import DeltaLSTM
 from cores.delta_net import DeltaNet
 from cores.delta_rnn import DeltaRNN
@@ -174,6 +175,71 @@ def test_lstm_is_torchs():
     torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
     torch.testing.assert_close(state.hidden, hidden[0], atol=1e-10, rtol=0)
     torch.testing.assert_close(state.cell, cell[0], atol=1e-10, rtol=0)
+
+
+def attention(memory, x, episode, window):
+    """Vaswani et al. 2017, eq. 1, over the rows of one stream that row t may see."""
+    vectors = [programs(memory, row, [D, D, D]) for row in x]
+    y = np.zeros((len(x), H, D))
+    for t in range(len(x)):
+        seen = [j for j in range(t + 1) if episode[j] == episode[t] and j > t - window]
+        for h in range(H):
+            share = softmax(np.array([vectors[t][h][0] @ vectors[j][h][1] for j in seen]) / D**0.5)
+            y[t, h] = sum(a * vectors[j][h][2] for a, j in zip(share, seen, strict=True))
+    return y
+
+
+@pytest.mark.parametrize("window", [1, 3, T, 20])
+@pytest.mark.parametrize("resets", [(), (0,), (2, 5)])
+@pytest.mark.parametrize("cut", [None, 4])
+def test_attention_is_the_papers_equation(window, resets, cut):
+    memory = Attention(H * D, H, window).double()
+    x = 2 * torch.randn(T, B, H * D, dtype=torch.float64)
+    is_first = torch.zeros(T, B, dtype=torch.bool)
+    is_first[list(resets), 1] = True
+    y, state = memory.unroll(x[:cut], memory.initial_state(B), is_first[:cut])
+    if cut:
+        y = torch.cat([y, memory.unroll(x[cut:], state, is_first[cut:])[0]])
+    for b in range(B):
+        episode = np.cumsum(is_first[:, b].numpy())
+        expected = attention(memory, x[:, b].numpy(), episode, window).reshape(T, H * D)
+        torch.testing.assert_close(y[:, b], torch.from_numpy(expected), atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("width", [6, 7])
+def test_positions_are_waves_from_the_episodes_start(width):
+    core = build_core("transformer", 5, layers=1, width=width, heads=1, embed="linear").double()
+    plain = build_core("transformer", 5, layers=1, width=width, heads=1, positions="none").double()
+    plain.load_state_dict(core.state_dict())
+    is_first = torch.zeros(T, B, dtype=torch.bool)
+    is_first[3, 1] = True
+    x = torch.randn(T, B, 5, dtype=torch.float64)
+    y, _ = core.unroll(x, core.initial_state(B), is_first)
+    half, waves = (width + 1) // 2, torch.zeros(T, B, width, dtype=torch.float64)
+    for t in range(T):
+        for b in range(B):
+            position = t - 3 if b == 1 and t >= 3 else t
+            angles = [position / 10_000 ** (i / half) for i in range(half)]
+            wave = [*np.sin(angles), *np.cos(angles)][:width]
+            waves[t, b] = torch.tensor(wave)
+    plain.embed = nn.Identity()
+    expected, _ = plain.unroll(core.embed(x) + waves, plain.initial_state(B), is_first)
+    torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
+
+
+def test_post_norm_normalises_after_each_branch():
+    core = build_core("transformer", 5, layers=1, width=8, heads=2, feedforward=7, norm="post")
+    core, x = core.double(), torch.randn(T, B, 5, dtype=torch.float64)
+    is_first = torch.zeros(T, B, dtype=torch.bool)
+    y, _ = core.unroll(x, core.initial_state(B), is_first)
+    block, w = core.stack.blocks[0], core.stack.blocks[0].state_dict()
+    placed = core._placed(x, torch.arange(T, dtype=torch.float64)[:, None].expand(T, B))
+    remembered, _ = block.memory.unroll(placed, block.memory.initial_state(B), is_first)
+    middle = nn.functional.layer_norm(placed + remembered @ w["project.weight"].T, (8,))
+    hidden = (middle @ w["feedforward.1.weight"].T + w["feedforward.1.bias"]).clamp(min=0)
+    added = middle + hidden @ w["feedforward.3.weight"].T + w["feedforward.3.bias"]
+    expected = nn.functional.layer_norm(added, (8,))
+    torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
 
 
 def test_a_stack_adds_memory_and_feedforward_to_what_it_is_given():

@@ -41,6 +41,7 @@ def stack(memory: int, width: int = 128, layers: int = 2) -> int:
 BY_HAND = {
     "feedforward": STEM + heads(CORE_INPUT),
     "lstm": STEM + 4 * 256 * (CORE_INPUT + 256 + 2) + heads(256),
+    "transformer": stack(128 * 4 * (3 * 32)),
     "lt": stack(128 * 4 * (3 * 32)),
     "delta_net": stack(128 * 4 * (3 * 32 + 1)),
     "gated_delta_net": stack(128 * 4 * (3 * 32 + 2) + 2 * 4),
@@ -159,6 +160,21 @@ def test_unknown_feature_map_lists_the_known():
     with pytest.raises(ValueError, match="'relu'") as error:
         build_core("lt", 3, feature_map="relu")
     assert "softmax, elu_sum, elu, identity" in message(error)
+
+
+@pytest.mark.parametrize(
+    ("core", "option", "known"),
+    [
+        ("transformer", "norm", "pre, post"),
+        ("transformer", "positions", "sinusoidal, none"),
+        ("transformer", "embed", "linear, none"),
+        ("rdn", "norm", "pre, post"),
+    ],
+)
+def test_an_unknown_choice_lists_the_known(core, option, known):
+    with pytest.raises(ValueError, match=f"unknown {option} 'odd'; known: {known}") as error:
+        build_core(core, 3, **{option: "odd"})
+    assert message(error)
 
 
 @pytest.mark.parametrize("option", ["layers", "width", "heads", "feedforward"])

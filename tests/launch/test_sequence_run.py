@@ -11,6 +11,7 @@ from small_runs import StoppingDisplay
 from launch import code_execution, list_ops
 from launch.checkpoints import load
 from launch.log_table import read_logs
+from launch.run_folder import read_meta
 from launch.sequence_data import FILE, sequences
 from launch.sequence_options import SequenceOptions, small
 from launch.sequence_run import RESULT
@@ -49,6 +50,16 @@ def test_code_execution_with_a_fast_weight_core(tmp_path):
     where = ("--savedir", str(tmp_path), "--xpid", "a")
     assert code_execution.main([*options, *where]) == 0
     assert json.loads((tmp_path / "a" / RESULT).read_text())["epochs"] == 3
+
+
+def test_a_transformer_attends_to_whole_sequences_unless_told_otherwise(tmp_path):
+    options = ("--core", "transformer", "--depth", "2", "--dropout", "0", "--epochs", "1")
+    assert train(tmp_path, "a", *options) == 0
+    assert train(tmp_path, "b", *options, "--core-window", "4") == 0
+    asked = [read_meta(tmp_path / name)["args"] for name in "ab"]
+    drawn = sequences(SequenceOptions.from_dict(asked[0])).values()
+    assert asked[0]["core_window"] == max(int(split.lengths.max()) for split in drawn) > 7
+    assert asked[1]["core_window"] == 4
 
 
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, monkeypatch):

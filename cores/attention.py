@@ -1,0 +1,32 @@
+"""Softmax attention as a memory: the last keys and values themselves, compressed by nothing."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from cores.fast_weight_core import FastWeightCore, SlowNet
+from kernels.attention import Window, attention
+from kernels.attention.reference import step, weights
+
+
+class Attention(FastWeightCore):
+    """Multi-head attention over a window; keys and queries as the slow net gives them."""
+
+    operation, law = staticmethod(attention), staticmethod(step)
+    vectors = ("query", "key", "value")
+
+    def __init__(self, width: int, heads: int, window: int):
+        super().__init__(width, heads, "identity")
+        self.window = window
+        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3)
+
+    def initial_state(self, batch_size: int) -> Window:
+        slots = batch_size, self.heads, self.window, self.head_size
+        return Window(self.zeros(*slots), self.zeros(*slots), self.zeros(batch_size, 1))
+
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        return self.slow_net(x)
+
+    def inspect(self, x: Float[Tensor, "B D"], state: Window) -> list[dict[str, Tensor]]:
+        """The window after the step, and how much each slot is attended to [B, H, M]."""
+        _, after = self.step(x, state)
+        return [after._asdict() | {"attention": weights(self.program(x)[0], after)}]

@@ -1,0 +1,89 @@
+"""Attention by PyTorch's fused kernel: the whole unroll and the window before it in one call.
+
+A row sees the keys of its own episode that are less than M steps old, itself included: the last
+`reach + 1` of those that came before. Where all streams begin fresh and nothing else restricts
+them, as in sequence tasks, that is the plain causal mask, which the kernel knows without being
+given one; to find out, the host waits once.
+
+A masked key's weight is 0, and 0 * NaN is NaN: keys and values that are not finite enter as zeros,
+and the rows that see one are set to NaN afterwards (see kernels/chunks.py).
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from kernels.attention import reference
+from kernels.attention.reference import Window, in_use
+from kernels.chunks import keep, without_spoilt
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H K"],
+    v: Float[Tensor, "T B H V"],
+    is_first: Bool[Tensor, "T B"],
+    state: Window,
+) -> tuple[Float[Tensor, "T B H V"], Window]:
+    """As `reference.unroll`, in float32 or the state's float64."""
+    if len(is_first) <= 1:  # acting: the law is faster
+        return reference.unroll(q, k, v, is_first, state)
+    size = state.keys.shape[2]
+    q, k, v = (x.to(state.keys.dtype).movedim(0, 2) for x in (q, k, v))
+    keys, values = torch.cat([state.keys, k], 2), torch.cat([state.values, v], 2)
+    before = positions(is_first, state.count)
+    reach = before.detach().nan_to_num().round().long().clamp(max=size - 1).t()
+    if _is_plain(is_first, state):
+        y = _attend(q, k, v, None, reach)
+    else:
+        y = _attend(q, keys, values, _visible(reach, size), reach)
+    after = before[-1:].t() + 1
+    used = in_use(size, after)[:, None, :, None]
+    window = (keep(used, slots[:, :, -size:]) for slots in (keys, values))
+    return y.movedim(2, 0), Window(*window, after)
+
+
+def positions(is_first: Bool[Tensor, "T B"], count: Float[Tensor, "B 1"]) -> Float[Tensor, "T B"]:
+    """How many steps of its episode came before each row; `count` came before row 0."""
+    rows = torch.arange(len(is_first), device=count.device)[:, None]
+    began = torch.where(is_first, rows, -1).cummax(0).values
+    return torch.where(began < 0, rows + count.t(), (rows - began).to(count.dtype))
+
+
+def _is_plain(is_first: Bool[Tensor, "T B"], state: Window) -> bool:
+    """Whether every row sees all rows before it and nothing else. False where nobody may wait."""
+    if len(is_first) > state.keys.shape[2] or _may_not_wait(is_first):
+        return False
+    remembers = (state.count[:, 0] != 0) & ~is_first[0]
+    return not bool(remembers.any() | is_first[1:].any())
+
+
+def _may_not_wait(tensor: Tensor) -> bool:
+    """While a graph is traced or captured, nobody knows yet what a tensor holds."""
+    if torch.compiler.is_compiling():
+        return True
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def _visible(reach: Int[Tensor, "B T"], size: int) -> Bool[Tensor, "B 1 T S"]:
+    """Which keys each row sees, of M slots and then the T rows themselves."""
+    rows = torch.arange(reach.shape[1], device=reach.device)
+    age = rows[:, None] + size - torch.arange(size + len(rows), device=reach.device)
+    return ((age >= 0) & (age <= reach.unsqueeze(2))).unsqueeze(1)
+
+
+def _attend(
+    q: Float[Tensor, "B H T K"],
+    keys: Float[Tensor, "B H S K"],
+    values: Float[Tensor, "B H S V"],
+    seen: Bool[Tensor, "B 1 T S"] | None,
+    reach: Int[Tensor, "B T"],
+) -> Float[Tensor, "B H T V"]:
+    (keys, key_spoilt), (values, value_spoilt) = map(without_spoilt, (keys, values))
+    y = F.scaled_dot_product_attention(q, keys, values, attn_mask=seen, is_causal=seen is None)
+    spoilt = F.pad((key_spoilt | value_spoilt).cumsum(-1), (1, 0))
+    own = torch.arange(keys.shape[2] - q.shape[2], keys.shape[2], device=q.device)
+    oldest = (own - reach).unsqueeze(1).expand(-1, q.shape[1], -1)
+    reached = spoilt[..., own + 1] > spoilt.gather(-1, oldest)
+    return y.masked_fill(reached.unsqueeze(-1), torch.nan)

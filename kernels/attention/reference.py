@@ -1,0 +1,61 @@
+"""Softmax attention over the last M steps of an episode, this one included.
+
+    y_t = sum_j a_j v_j,   a = softmax_j (q_t . k_j / sqrt(K)),   j in the window
+
+Source: Vaswani et al. 2017, eq. 1; the window as in Dai et al. 2019 (Transformer-XL).
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.fast_weights import read
+from kernels.recurrence import loop_over_time
+
+
+class Window(NamedTuple):
+    """The newest step is last. A slot counts only if it is younger than the episode."""
+
+    keys: Float[Tensor, "B H M K"]
+    values: Float[Tensor, "B H M V"]
+    count: Float[Tensor, "B 1"]  # steps since the episode began
+
+
+def weights(q: Float[Tensor, "B H K"], window: Window) -> Float[Tensor, "B H M"]:
+    """How much each slot is attended to: positive where it counts, 0 elsewhere, sum 1."""
+    scores = (window.keys @ q.unsqueeze(-1)).squeeze(-1) / q.shape[-1] ** 0.5
+    used = in_use(window.keys.shape[2], window.count)
+    return scores.masked_fill(~used.unsqueeze(1), -torch.inf).softmax(-1)
+
+
+def in_use(size: int, count: Float[Tensor, "B 1"]) -> Bool[Tensor, "B M"]:
+    """The slots of a window of that size that hold a step of the episode."""
+    age = torch.arange(size - 1, -1, -1, device=count.device)
+    return age < count.round()
+
+
+def step(
+    q: Float[Tensor, "B H K"],
+    k: Float[Tensor, "B H K"],
+    v: Float[Tensor, "B H V"],
+    state: Window,
+) -> tuple[Float[Tensor, "B H V"], Window]:
+    """One step: the oldest slot makes room for the new one, then read."""
+    window = Window(_shift(state.keys, k), _shift(state.values, v), state.count + 1)
+    return read(window.values, weights(q, window)), window
+
+
+def _shift(slots: Float[Tensor, "B H M K"], row: Float[Tensor, "B H K"]) -> Tensor:
+    return torch.cat([slots[:, :, 1:], row.unsqueeze(2)], 2)
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H K"],
+    v: Float[Tensor, "T B H V"],
+    is_first: Bool[Tensor, "T B"],
+    state: Window,
+) -> tuple[Float[Tensor, "T B H V"], Window]:
+    return loop_over_time(step, (q, k, v), is_first, state, empty=v)
