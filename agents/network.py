@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from agents.stem import apply_over_time, build_stem
-from cores import build_core, unroll_truncated
+from cores import build_core, core_kind, unroll_truncated
 from kernels.recurrence import State, forget
 
 
@@ -45,6 +45,7 @@ class Network(nn.Module):
         self.stem = build_stem(
             config.stem,
             config.frame_shape,
+            core_kind(config.core).features,
             precision=config.precision,
             channels_last=config.channels_last,
         )

@@ -14,6 +14,7 @@ from cores.delta_net import DeltaNet
 from cores.delta_rnn import DeltaRNN
 from cores.fast_weight_core import FastWeightCore
 from cores.feedforward import Feedforward, FeedforwardConfig
+from cores.feedforward_gated import FeedforwardGated, GatedConfig
 from cores.gated_delta_net import GatedDeltaNet
 from cores.linear_transformer import LinearTransformer
 from cores.lstm import LSTM, LSTMConfig
@@ -32,14 +33,15 @@ class CoreKind:
     equation: str
     source: str
     has_fast_weights: bool
+    features: int = 256  # of a frame, that the published agent's stem hands to it
 
     def options(self) -> list[str]:
         """The names of the config's fields."""
         return [field.name for field in fields(self.config)]
 
 
-def _alone(core: type[Core], config: Any) -> CoreKind:
-    return CoreKind(core, config, core.equation, core.source, has_fast_weights=False)
+def _alone(core: type[Core], config: Any, **changes: Any) -> CoreKind:
+    return CoreKind(core, config, core.equation, core.source, has_fast_weights=False, **changes)
 
 
 def _stacked(memory: type[FastWeightCore], **changes: Any) -> CoreKind:
@@ -50,6 +52,7 @@ def _stacked(memory: type[FastWeightCore], **changes: Any) -> CoreKind:
 
 CORES: dict[str, CoreKind] = {
     "feedforward": _alone(Feedforward, FeedforwardConfig()),
+    "feedforward_gated": _alone(FeedforwardGated, GatedConfig(), features=320),
     "lstm": _alone(LSTM, LSTMConfig()),
     "transformer": _alone(Transformer, TransformerConfig()),
     "lt": _stacked(LinearTransformer, feature_map="elu_sum"),

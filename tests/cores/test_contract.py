@@ -9,7 +9,8 @@ from cores.core import Core
 from kernels.recurrence import map_state
 
 INPUT, T, B = 5, 6, 3
-REMEMBER = [name for name in CORES if name != "feedforward"]
+FORGETFUL = ("feedforward", "feedforward_gated")
+REMEMBER = [name for name in CORES if name not in FORGETFUL]
 VARIANTS = {  # of a core: what its defaults do not show
     "transformer, window": ("transformer", {"window": 3}),
     "transformer, no positions": ("transformer", {"positions": "none"}),
@@ -195,8 +196,9 @@ def test_gradient_flows_back_through_time(name):
     assert (gradient.abs().amax(-1) > 1e-12).all()
 
 
-def test_feedforward_has_no_memory():
-    core, x = build("feedforward"), inputs().requires_grad_()
+@pytest.mark.parametrize("name", FORGETFUL)
+def test_feedforward_has_no_memory(name):
+    core, x = build(name), inputs().requires_grad_()
     y, _ = core.unroll(x, core.initial_state(B), never())
     (gradient,) = torch.autograd.grad(y[-1].sum(), x)
     assert (gradient[:-1] == 0).all()

@@ -242,6 +242,18 @@ def test_post_norm_normalises_after_each_branch():
     torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
 
 
+def test_a_highway_gates_its_candidate_and_a_map_of_its_input():
+    core, x = build_core("feedforward_gated", 5, width=6).double(), torch.randn(T, B, 5).double()
+    y, _ = core.unroll(x, core.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
+    w, b = (p.detach().numpy() for p in core.maps.parameters())
+    for t in range(T):
+        for n in range(B):
+            parts = w @ x[t, n].numpy() + b
+            i, f = sigmoid(parts[:6]), sigmoid(parts[6:12])
+            expected = torch.from_numpy(f * parts[18:] + i * np.tanh(parts[12:18]))
+            torch.testing.assert_close(y[t, n], expected, atol=1e-12, rtol=0)
+
+
 def test_a_stack_adds_memory_and_feedforward_to_what_it_is_given():
     core = build_core("delta_net", 5, layers=2, width=8, heads=2, feedforward=7).double()
     x, is_first = torch.randn(T, B, 5, dtype=torch.float64), torch.zeros(T, B, dtype=torch.bool)

@@ -18,12 +18,12 @@ def linear(size_in: int, size: int) -> int:
     return size_in * size + size
 
 
-STEM = (
+CONVOLUTIONS = (
     (convolution(4, 16) + 4 * convolution(16, 16))
     + (convolution(16, 32) + 4 * convolution(32, 32))
     + (convolution(32, 32) + 4 * convolution(32, 32))
-    + linear(32 * 11 * 11, FEATURES)
 )
+STEM = CONVOLUTIONS + linear(32 * 11 * 11, FEATURES)
 
 
 def heads(size: int) -> int:
@@ -40,6 +40,10 @@ def stack(memory: int, width: int = 128, layers: int = 2) -> int:
 
 BY_HAND = {
     "feedforward": STEM + heads(CORE_INPUT),
+    "feedforward_gated": CONVOLUTIONS
+    + linear(32 * 11 * 11, 320)
+    + 4 * linear(321, 256)
+    + heads(256),
     "lstm": STEM + 4 * 256 * (CORE_INPUT + 256 + 2) + heads(256),
     "transformer": stack(128 * 4 * (3 * 32)),
     "lt": stack(128 * 4 * (3 * 32)),
@@ -72,6 +76,7 @@ def test_the_count_by_hand_is_the_published_one():
     assert BY_HAND["lstm"] == 1_621_475
     assert {name: int(BY_HAND[name] / 1e3 + 0.5) / 1e3 for name in PUBLISHED} == PUBLISHED
     assert round(BY_HAND["rdn_large"] / 1e6, 1) == 3.4
+    assert round(BY_HAND["feedforward_gated"] / 1e6, 1) == 1.7
 
 
 def test_published_feature_maps():

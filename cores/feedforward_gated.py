@@ -1,0 +1,46 @@
+"""A feedforward layer with highway gates: as large as an LSTM, without memory."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from cores.core import Core
+from cores.feedforward import NoState
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedConfig:
+    width: int = 256  # units
+
+
+class FeedforwardGated(Core):
+    """What the LSTM computes from its input, with a linear map of that input in the cell's place.
+
+    The paper gives the sizes (320 features, 256 units, 1.7 M parameters) but no equation: four maps
+    with biases are those that make this count.
+    """
+
+    equation = "y_t = f_t * W x_t + i_t * g_t;  i_t, f_t, g_t from x_t"
+    source = "Srivastava et al. 2015, eq. 2; Irie et al. 2021, Table 8"
+
+    def __init__(self, input_size: int, config: GatedConfig | None = None):
+        super().__init__()
+        config = config or GatedConfig()
+        self.input_size, self.output_size = input_size, config.width
+        self.maps = nn.Linear(input_size, 4 * config.width)
+
+    def initial_state(self, batch_size: int) -> NoState:
+        return NoState()
+
+    def step(self, x: Float[Tensor, "B D"], state: NoState) -> tuple[Float[Tensor, "B E"], NoState]:
+        return self._layer(x), state
+
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: NoState, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B E"], NoState]:
+        return self._layer(x), state
+
+    def _layer(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch E"]:
+        transform, carry, candidate, carried = self.maps(x).chunk(4, -1)
+        return carry.sigmoid() * carried + transform.sigmoid() * candidate.tanh()
