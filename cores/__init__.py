@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any
 
 from cores.core import Core, unroll_by_steps, unroll_truncated
+from cores.delta_delta import DeltaDelta
 from cores.delta_lstm import DeltaLSTM
+from cores.delta_mlp import DeltaMLP
 from cores.delta_net import DeltaNet
 from cores.delta_rnn import DeltaRNN
 from cores.fast_weight_core import FastWeightCore
@@ -20,7 +22,7 @@ from cores.linear_transformer import LinearTransformer
 from cores.lstm import LSTM, LSTMConfig
 from cores.recurrent_delta_net import RecurrentDeltaNet
 from cores.self_referential import SelfReferential
-from cores.stack import Stack, StackConfig
+from cores.stack import BlocksConfig, Stack, StackConfig, VersionedConfig
 from cores.transformer import Transformer, TransformerConfig
 
 
@@ -44,9 +46,10 @@ def _alone(core: type[Core], config: Any, **changes: Any) -> CoreKind:
     return CoreKind(core, config, core.equation, core.source, has_fast_weights=False, **changes)
 
 
-def _stacked(memory: type[FastWeightCore], **changes: Any) -> CoreKind:
-    build = partial(Stack, memory=memory)
-    config = StackConfig(**changes)
+def _stacked(
+    memory: type[FastWeightCore], config: type[BlocksConfig] = StackConfig, **changes: Any
+) -> CoreKind:
+    build, config = partial(Stack, memory=memory), config(**changes)
     return CoreKind(build, config, memory.equation, memory.source, has_fast_weights=True)
 
 
@@ -57,6 +60,8 @@ CORES: dict[str, CoreKind] = {
     "transformer": _alone(Transformer, TransformerConfig()),
     "lt": _stacked(LinearTransformer, feature_map="elu_sum"),
     "delta_net": _stacked(DeltaNet, feature_map="elu_sum"),
+    "delta_mlp": _stacked(DeltaMLP, VersionedConfig),
+    "delta_delta": _stacked(DeltaDelta),
     "rdn": _stacked(RecurrentDeltaNet),
     "rdn_large": _stacked(RecurrentDeltaNet, layers=4, width=256, heads=8),
     "delta_rnn": _stacked(DeltaRNN),

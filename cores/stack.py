@@ -46,6 +46,14 @@ class StackConfig(BlocksConfig):
         return *super().of_memory(), self.feature_map
 
 
+@dataclass(frozen=True, kw_only=True)
+class VersionedConfig(StackConfig):
+    version: str = "B"  # of the fast network, by the paper's letter (Irie et al. 2021, A.2)
+
+    def of_memory(self) -> tuple[Any, ...]:
+        return *super().of_memory(), self.version
+
+
 class Block(Core):
     """One residual block around a memory."""
 

@@ -20,6 +20,8 @@ class CoreSizes:
     """Hidden units of each block's feed-forward network."""
     core_feature_map: str | None = None
     """Of keys and queries: softmax, elu_sum, elu or identity."""
+    core_version: str | None = None
+    """Of the fast network, by the paper's letter: A or B; Delta LSTM: A, B, C or D."""
     core_norm: str | None = None
     """LayerNorm before each branch of a residual block, or after it is added: pre or post."""
     core_window: int | None = None

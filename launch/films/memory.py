@@ -14,7 +14,7 @@ from launch.films.timelines import Lines
 _HEAD, _BAR, _GAP = 20, 8, 6  # pixels: heading, width of k and q, between things
 _STRENGTHS = 22  # pixels below a matrix
 _HEIGHT = 560  # pixels that all matrices of a core may take together
-_IN_0_TO_1 = "gate"
+_IN_0_TO_1, _WEIGHTS = "gate", "fast_weights"
 
 
 class Matrices(Panel):
@@ -29,7 +29,7 @@ class Matrices(Panel):
         title: str,
     ):
         self._layer, self._name, self._title = layer, name, title
-        self._prefix = "recurrent_" if name.startswith("recurrent_") else ""
+        self._prefix = name.removesuffix(_WEIGHTS) if name.endswith(_WEIGHTS) else ""
         self._vectors = [v for v in ("key", "query") if self._prefix + v in inside]
         shape = heads(inside[name]).shape
         self._zoom, self._per_line = _fit(*shape, *size)

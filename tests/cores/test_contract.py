@@ -15,6 +15,7 @@ VARIANTS = {  # of a core: what its defaults do not show
     "transformer, window": ("transformer", {"window": 3}),
     "transformer, no positions": ("transformer", {"positions": "none"}),
     "transformer, post-norm": ("transformer", {"norm": "post"}),
+    "delta_mlp, version A": ("delta_mlp", {"version": "A"}),
     "delta_net, post-norm": ("delta_net", {"norm": "post"}),
 }
 every_core = pytest.mark.parametrize("name", CORES)

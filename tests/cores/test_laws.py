@@ -10,7 +10,9 @@ from torch import nn
 
 from cores import build_core
 from cores.attention import Attention
+from cores.delta_delta import DeltaDelta
 from cores.delta_lstm import DeltaLSTM
+from cores.delta_mlp import DeltaMLP
 from cores.delta_net import DeltaNet
 from cores.delta_rnn import DeltaRNN
 from cores.gated_delta_net import GatedDeltaNet
@@ -81,6 +83,35 @@ def gated_delta_net(memory, phi, x):
     return y
 
 
+def delta_mlp(memory, phi, x):
+    """Version B has one pair of fast layers, A two, one after the other."""
+    pairs, hidden = memory.pairs, 4 * D
+    up, down = np.zeros((H, pairs, hidden, D)), np.zeros((H, pairs, D, hidden))
+    y = np.zeros((T, H, D))
+    for t in range(T):
+        parts = programs(memory, x[t], [D, *[D, hidden, 1, hidden, D, 1] * pairs])
+        for h, (q, *vectors) in enumerate(parts):
+            asked = phi(q)
+            for p in range(pairs):
+                k, v, beta, hidden_k, hidden_v, hidden_beta = vectors[6 * p : 6 * p + 6]
+                up[h, p] = delta(up[h, p], phi(k), v, sigmoid(beta))
+                down[h, p] = delta(down[h, p], phi(hidden_k), hidden_v, sigmoid(hidden_beta))
+                y[t, h] = down[h, p] @ softmax(up[h, p] @ asked)  # eq. 13
+                asked = softmax(y[t, h])
+    return y
+
+
+def delta_delta(memory, phi, x):
+    S, W, y = np.zeros((H, 3 * D + 1, D)), np.zeros((H, D, D)), np.zeros((T, H, D))
+    for t in range(T):
+        for h, (q, k, v, beta) in enumerate(programs(memory, x[t], [D, D, 3 * D + 1, 1])):
+            S[h] = delta(S[h], phi(k), v, sigmoid(beta))
+            q, k, v, beta = np.split(S[h] @ phi(q), [D, 2 * D, 3 * D])
+            W[h] = delta(W[h], phi(k), v, sigmoid(beta))
+            y[t, h] = W[h] @ phi(q)
+    return y
+
+
 def recurrent_delta_net(memory, phi, x):
     names = ("query", "key", "value", "strength")
     R = [getattr(memory, f"recurrent_{name}").detach().numpy() for name in names]
@@ -147,11 +178,20 @@ LAWS = {
     LinearTransformer: linear_transformer,
     DeltaNet: delta_net,
     GatedDeltaNet: gated_delta_net,
+    DeltaMLP: delta_mlp,
+    DeltaDelta: delta_delta,
     RecurrentDeltaNet: recurrent_delta_net,
     DeltaRNN: delta_rnn,
     DeltaLSTM: delta_lstm,
     SelfReferential: self_referential,
 }
+
+
+def version_a(*arguments):
+    return DeltaMLP(*arguments, version="A")
+
+
+LAWS[version_a] = delta_mlp
 
 
 @pytest.mark.parametrize("feature_map", PHI)

@@ -49,6 +49,8 @@ BY_HAND = {
     "lt": stack(128 * 4 * (3 * 32)),
     "delta_net": stack(128 * 4 * (3 * 32 + 1)),
     "gated_delta_net": stack(128 * 4 * (3 * 32 + 2) + 2 * 4),
+    "delta_mlp": stack(128 * 4 * (32 + (32 + 128 + 1) + (128 + 32 + 1))),
+    "delta_delta": stack(128 * 4 * (5 * 32 + 2)),
     "rdn": stack(128 * 4 * (3 * 32 + 1) + 4 * (3 * 32 * 32 + 32)),
     "rdn_large": stack(256 * 8 * (3 * 32 + 1) + 8 * (3 * 32 * 32 + 32), width=256, layers=4),
     "delta_rnn": stack(128 * 4 * (5 * 32 + 2)),
@@ -85,6 +87,8 @@ def test_published_feature_maps():
         "lt": "elu_sum",
         "delta_net": "elu_sum",
         "gated_delta_net": "elu_sum",
+        "delta_mlp": "softmax",
+        "delta_delta": "softmax",
         "rdn": "softmax",
         "rdn_large": "softmax",
         "delta_rnn": "softmax",
@@ -174,6 +178,7 @@ def test_unknown_feature_map_lists_the_known():
         ("transformer", "positions", "sinusoidal, none"),
         ("transformer", "embed", "linear, none"),
         ("rdn", "norm", "pre, post"),
+        ("delta_mlp", "version", "A, B"),
     ],
 )
 def test_an_unknown_choice_lists_the_known(core, option, known):

@@ -27,9 +27,9 @@ def count(model: SequenceModel) -> int:
 @pytest.mark.parametrize(
     ("core", "sizes", "millions"),
     [
-        *((core, WIDE, 3.2) for core in ("lt", "delta_net", "rdn")),
+        *((core, WIDE, 3.2) for core in ("transformer", "lt", "delta_net", "rdn")),
         ("delta_rnn", WIDE, 3.7),
-        *((core, DEEP, 1.1) for core in ("delta_net", "rdn")),
+        *((core, DEEP, 1.1) for core in ("transformer", "lt", "delta_net", "rdn")),
         ("delta_rnn", DEEP, 1.3),
     ],
 )
@@ -40,7 +40,11 @@ def test_sizes_are_the_papers(core, sizes, millions):
 
 @pytest.mark.parametrize(
     ("core", "programmed", "total"),
-    [("lt", 3 * 256, 3_167_770), ("delta_net", 3 * 256 + 16, 3_184_154)],
+    [
+        ("transformer", 3 * 256, 3_167_770),
+        ("lt", 3 * 256, 3_167_770),
+        ("delta_net", 3 * 256 + 16, 3_184_154),
+    ],
 )
 def test_the_count_by_hand(core, programmed, total):
     """Embedding, 4 x (slow net, projection, norms, feed-forward), output."""

@@ -1,0 +1,47 @@
+"""Delta-Delta Net: a DeltaNet whose slow weights are themselves the fast weights of another."""
+
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from cores.fast_weight_core import FastWeightCore, SlowNet
+from kernels.delta_delta_rule import DeltaDeltaState, delta_delta_rule
+from kernels.delta_delta_rule.reference import program, step
+from kernels.fast_weights import read
+
+
+class DeltaDelta(FastWeightCore):
+    """The slow net emits 5 D + 1 numbers and a write strength per head."""
+
+    equation = "q', k', v', b' = S_t^T q_t;  S_t and, from these, W_t as in delta_net"
+    source = "Irie et al. 2021, section 3.1, appendix A.3"
+    operation, law = staticmethod(delta_delta_rule), staticmethod(step)
+    vectors = (
+        *("outer_query", "outer_key", "outer_value", "outer_strength"),
+        *("query", "key", "value", "strength"),
+    )
+
+    def __init__(self, width: int, heads: int, feature_map: str):
+        super().__init__(width, heads, feature_map)
+        size = self.head_size
+        self.slow_net = SlowNet(width, heads, (size, size, 3 * size + 1, 1))
+
+    def initial_state(self, batch_size: int) -> DeltaDeltaState:
+        size = self.head_size
+        return DeltaDeltaState(
+            self.zeros(batch_size, self.heads, size, 3 * size + 1),
+            self.zeros(batch_size, self.heads, size, size),
+        )
+
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        q, k, v, beta = self.slow_net(x)
+        return self.feature_map(q), self.feature_map(k), v, beta.sigmoid()
+
+    def programmed(self, x: Float[Tensor, "B D"], state: DeltaDeltaState) -> tuple[Tensor, ...]:
+        outer = self.program(x)
+        _, after = self.step(x, state)
+        return *outer, *program(read(after.outer_fast_weights, outer[0]), self.feature_map_name)
+
+    def constants(self) -> dict[str, Any]:
+        return {"feature_map": self.feature_map_name}

@@ -1,0 +1,37 @@
+"""The Delta MLP one fast layer after the other, each over the whole unroll.
+
+No matrix depends on another's, only its query does: every layer is a delta rule of its own.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.delta_mlp.reference import DeltaMLPState
+from kernels.delta_rule import DeltaRuleState, delta_rule, wide_delta_rule
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    up_k: Float[Tensor, "T B PH K"],
+    up_v: Float[Tensor, "T B PH V"],
+    up_beta: Float[Tensor, "T B PH"],
+    down_k: Float[Tensor, "T B PH V"],
+    down_v: Float[Tensor, "T B PH K"],
+    down_beta: Float[Tensor, "T B PH"],
+    is_first: Bool[Tensor, "T B"],
+    state: DeltaMLPState,
+) -> tuple[Float[Tensor, "T B H K"], DeltaMLPState]:
+    """As a loop of `reference.step`."""
+    written = up_k, up_v, up_beta, down_k, down_v, down_beta
+    rows = [part.split(q.shape[2], 2) for part in written]
+    weights = [part.split(q.shape[2], 1) for part in state]
+    ups, downs = [], []
+    for k, v, beta, hidden_k, hidden_v, hidden_beta, up, down in zip(*rows, *weights, strict=True):
+        hidden, up = wide_delta_rule(q, k, v, beta, is_first, DeltaRuleState(up))
+        asked = hidden.softmax(-1), hidden_k, hidden_v, hidden_beta
+        y, down = delta_rule(*asked, is_first, DeltaRuleState(down))
+        ups.append(up.fast_weights)
+        downs.append(down.fast_weights)
+        q = y.softmax(-1)
+    return y, DeltaMLPState(torch.cat(ups, 1), torch.cat(downs, 1))
