@@ -2,20 +2,18 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import torch
 from rich.console import Console
 
 import envs
 from agents.network import Network, count_parameters
-from kernels import use_backend
 from launch.allocator import tune_allocator
+from launch.assembly import build, plan_for
 from launch.command_line import CommandLine, parse, peek
-from launch.devices import choose_precision, use_threads
 from launch.display import Display
 from launch.failures import one_line_errors, user_input
+from launch.hashes import record_nothing, recorder
 from launch.options import RunOptions
 from launch.profiling import profiled
 from launch.records import Kept, NotKept
@@ -58,13 +56,9 @@ def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
     """
     if options.tune_memory:
         tune_allocator()
-    if options.kernels != "auto":
-        use_backend(options.kernels)
     replicas = Replicas.from_environment()
     with user_input():
-        use_threads(options.num_threads, replicas.local_count)
-        plan = Plan(options, replicas)
-        options = replace(options, precision=choose_precision(options.precision, plan.learner))
+        options, plan = plan_for(options, replicas)
     with replicas.joined(plan.learner):
         return _run(options, saved, plan)
 
@@ -72,16 +66,14 @@ def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
 def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     replicas, step = plan.replicas, saved.step if saved else 0
     with user_input():
-        environments = plan.environments(step)
-        torch.manual_seed(options.seed)
-        network = Network(
-            options.network(environments[0].frame_shape, environments[0].num_actions)
-        ).to(plan.learner)
+        environments, network = build(options, plan, step)
     stop = StopRequests(replicas.largest if replicas.count > 1 else None)
     records = Kept(options, saved) if replicas.is_first else NotKept()
     stages = Stages("learner", stop.check)
     source = plan.source(network, environments, step, stages, stop.check)
-    training = Training(options, network, source, records.metrics, stages, replicas)
+    can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
+    record = recorder(records.path, plan.learner) if can_replay else record_nothing
+    training = Training(options, network, source, records.metrics, stages, replicas, record)
     training.restore(replicas.broadcast(records.last_save() or training.checkpoint()))
     display = Display(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test

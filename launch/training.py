@@ -12,6 +12,7 @@ from agents.network import Network
 from launch.display import Display
 from launch.experience import Batch, Experience, Source, batches
 from launch.failures import UserError
+from launch.hashes import Record, record_nothing
 from launch.metrics import Metrics
 from launch.options import RunOptions
 from launch.replicas import LostLearner, Replicas
@@ -31,7 +32,7 @@ class Training:
     """The learner, and what is kept of its run; `source` is the schedule.
 
     `stages` are those of the learner's thread. With several `replicas`, the log is about all of
-    them, but for seconds and queues, which are this one's.
+    them, but for seconds and queues, which are this one's. `record` is called after each update.
     """
 
     def __init__(
@@ -42,9 +43,10 @@ class Training:
         metrics: Metrics,
         stages: Stages,
         replicas: Replicas | None = None,
+        record: Record = record_nothing,
     ):
         self.options, self.source, self.metrics, self.stages = options, source, metrics, stages
-        self.replicas = replicas or Replicas()
+        self.replicas, self.record = replicas or Replicas(), record
         self.learner = Learner(network, options.learner, stage=stages, replicas=self.replicas)
         self._reports: list[Sequence[float]] = []  # what the other learners do not know of yet
 
@@ -88,6 +90,8 @@ class Training:
         with self.stages("optimise"):  # on a GPU, reading a number waits for the whole update
             losses = {name: float(loss) for name, loss in losses.items()}
             lag = self._tell_each_other(lag)
+        with self.stages("log"):
+            self.record(batch.rollout, self.learner)
         self.source.publish(self.learner.updates)
         self.source.release(batch.used_up)
         if self.learner.updates % _CHECK_EVERY == 0:

@@ -1,0 +1,148 @@
+"""`python launch/replay.py RUN`: does a lockstep run begin with the same bits again?"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from agents.network import Network
+from launch.assembly import build, plan_for
+from launch.display import Display
+from launch.experience import Source
+from launch.failures import UserError, one_line_errors, user_input
+from launch.hashes import Hashed, Hashes, conditions, hashed, read_hashes
+from launch.metrics import Metrics
+from launch.options import RunOptions, check
+from launch.run_folder import read_meta
+from launch.stages import Stages
+from launch.training import Training
+
+DIFFERENT = 1  # exit code
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """Run the first updates of a lockstep run again, and compare hashes of what it learned from
+    and of its weights.
+
+    Reads RUN/meta.json and RUN/hashes.csv, and writes nothing. Exit code 0: identical, 1: not.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """A run folder of launch/atari.py."""
+    updates: int | None = None
+    """So many of the first updates (default: all that were recorded)."""
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    asked = tyro.cli(ReplayOptions, args=arguments, prog="python launch/replay.py")
+    with user_input():
+        run = asked.run.expanduser()
+        recorded, options = read_hashes_of(run)
+        expected = _first(recorded, asked.updates)
+        options, plan = plan_for(options)
+        environments, network = build(options, plan)
+    stages = Stages("learner")
+    source = plan.source(network, environments, 0, stages, lambda: None)
+    now = conditions(plan.learner)
+    found = []
+    with (
+        Display(len(expected), unit="updates") as display,
+        closing(replayed(options, network, source, stages)) as updates,
+    ):
+        for one in islice(updates, len(expected)):
+            found.append(one)
+            display.update(one.update, {})
+    Console().print(_table(expected, found))
+    was = recorded.conditions
+    changes = [f"{n} {now[n]} (was {was[n]})" for n in now if n in was and was[n] != now[n]]
+    print(_verdict(expected, found, changes))
+    return 0 if found == expected else DIFFERENT
+
+
+def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
+    """What the run in folder `run` recorded, and its options, with as many threads as it had.
+
+    Raises `ValueError`, one line, for what cannot be replayed.
+    """
+    plain = read_meta(run).get("args")
+    try:
+        options = RunOptions.from_dict(plain)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{run} is not a run of this version of the program: {error}") from error
+    check(options)
+    if options.schedule == "asynchronous":
+        raise UserError(f"{run} is asynchronous: its rollouts' order is never the same twice")
+    hashes = read_hashes(run)
+    try:
+        threads = int(hashes.conditions["threads"])
+    except (KeyError, ValueError) as error:
+        raise UserError(f"the hashes of {run} do not say how many threads it had") from error
+    return hashes, replace(options, num_threads=threads, schedule="lockstep")
+
+
+def replayed(
+    options: RunOptions, network: Network, source: Source, stages: Stages
+) -> Iterator[Hashed]:
+    """The run's updates from the first on, without end; leaves no file behind."""
+    found: list[Hashed] = []
+    training = Training(
+        options,
+        network,
+        source,
+        Metrics(lambda row: None),
+        stages,
+        record=lambda rollout, learner: found.append(hashed(rollout, learner)),
+    )
+    with closing(training.rows()) as rows:
+        for _ in rows:
+            yield found.pop()
+
+
+def _first(recorded: Hashes, count: int | None) -> list[Hashed]:
+    known = len(recorded.updates)
+    if count is not None and not 1 <= count <= known:
+        raise ValueError(f"--updates must lie in [1, {known}], what was recorded, not {count}")
+    return list(recorded.updates[:count])
+
+
+def _table(expected: Sequence[Hashed], found: Sequence[Hashed]) -> Table:
+    table = Table("update", "agent steps", "rollout", "weights")
+    for old, new in zip(expected, found, strict=True):
+        same = ("same" if old[i] == new[i] else "differs" for i in (2, 3))
+        table.add_row(str(old.update), f"{old.step:,}", *same)
+    return table
+
+
+def _verdict(expected: Sequence[Hashed], found: Sequence[Hashed], changes: list[str]) -> str:
+    pairs = list(zip(expected, found, strict=True))
+    differing = next(((old, new) for old, new in pairs if old != new), None)
+    if differing is None:
+        return f"identical: {len(expected)} updates, {expected[-1].step:,} agent steps"
+    old, new = differing
+    names = (
+        name for name in ("step", "rollout", "weights") if getattr(old, name) != getattr(new, name)
+    )
+    return f"differs first at update {old.update}, in {' and '.join(names)}; {_reasons(changes)}"
+
+
+def _reasons(changes: list[str]) -> str:
+    if changes:
+        return f"known reasons: {'; '.join(changes)}"
+    return (
+        "no known reason: processor, device, threads, torch, kernels, compiler and code are as "
+        "recorded, so the run's options or hashes were changed, or the program is not reproducible"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

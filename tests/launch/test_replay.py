@@ -1,0 +1,151 @@
+"""A lockstep run's first updates are the same again, bit for bit, and a change would show."""
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from small_runs import StoppingDisplay, train
+
+from launch import replay
+from launch.hashes import UPDATES, digest, read_hashes, write_hashes
+
+QBERT = ("--env", "Qbert", "--stem", "shallow", "--core", "rdn", "--core-width", 16)
+TINY = ("--core-heads", 2, "--core-layers", 1, "--unroll-length", 3, "--total-steps", 36)
+
+
+@pytest.fixture(scope="module")
+def catch(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    assert train(folder, "catch", "--total-steps", 400) == 0  # 20 updates
+    return folder / "catch"
+
+
+@pytest.fixture
+def copy(catch, tmp_path) -> Path:
+    return Path(shutil.copytree(catch, tmp_path / "copy"))
+
+
+def replayed(capsys, *arguments: object) -> tuple[int, str]:
+    """The command's exit code and its last line."""
+    capsys.readouterr()
+    try:
+        code = replay.main([*map(str, arguments)])
+    except SystemExit as exit_:
+        said = capsys.readouterr().err
+        assert said.startswith("error: ") and said.count("\n") == 1
+        return exit_.code, said
+    return code, capsys.readouterr().out.splitlines()[-1]
+
+
+def change_hash(run: Path, update: int, name: str) -> None:
+    hashes = read_hashes(run)
+    rows = list(hashes.updates)
+    rows[update - 1] = rows[update - 1]._replace(**{name: "0" * 32})
+    write_hashes(run, type(hashes)(tuple(rows), hashes.conditions))
+
+
+def change_meta(run: Path, change: Callable[[dict], object]) -> None:
+    meta = json.loads((run / "meta.json").read_text())
+    change(meta["args"])
+    (run / "meta.json").write_text(json.dumps(meta))
+
+
+def contents(run: Path) -> dict[Path, tuple[int, bytes]]:
+    files = (path for path in run.rglob("*") if path.is_file())
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def test_the_first_updates_are_recorded_with_their_conditions(catch):
+    with (catch / "hashes.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["update"]) for row in rows] == list(range(1, UPDATES + 1))
+    assert [int(row["step"]) for row in rows] == list(range(20, 20 * UPDATES + 1, 20))
+    assert rows[0]["threads"] == "1" and rows[0]["torch"] == torch.__version__
+    assert len({row["weights"] for row in rows}) == len({row["rollout"] for row in rows}) == UPDATES
+
+
+def test_a_replay_is_identical_and_leaves_the_run_alone(catch, capsys):
+    before = contents(catch)
+    assert replayed(capsys, catch) == (0, "identical: 10 updates, 200 agent steps")
+    assert replayed(capsys, catch, "--updates", 2) == (0, "identical: 2 updates, 40 agent steps")
+    assert contents(catch) == before
+
+
+def test_real_qbert_is_identical(tmp_path, capsys):
+    assert train(tmp_path, "qbert", *QBERT, *TINY) == 0
+    assert replayed(capsys, tmp_path / "qbert") == (0, "identical: 3 updates, 36 agent steps")
+
+
+@pytest.mark.parametrize("name", ["rollout", "weights"])
+def test_a_difference_is_named_by_its_update(copy, name, capsys):
+    change_hash(copy, 3, name)
+    code, said = replayed(capsys, copy)
+    assert code == 1
+    assert said.startswith(f"differs first at update 3, in {name}; no known reason")
+    assert replayed(capsys, copy, "--updates", 2)[0] == 0
+
+
+def test_another_seed_differs_from_the_first_rollout_on(copy, capsys):
+    change_meta(copy, lambda options: options.update(seed=2))
+    code, said = replayed(capsys, copy)
+    assert code == 1 and said.startswith("differs first at update 1, in rollout and weights")
+
+
+def test_known_reasons_are_named(copy, capsys):
+    hashes = read_hashes(copy)
+    was = hashes.conditions | {"torch": "1.2.3", "processor": "an abacus"}
+    write_hashes(copy, type(hashes)(hashes.updates, was))
+    assert replayed(capsys, copy)[0] == 0  # other conditions alone are no difference
+    change_hash(copy, 3, "weights")
+    said = replayed(capsys, copy)[1]
+    assert f"torch {torch.__version__} (was 1.2.3)" in said and "(was an abacus)" in said
+    assert "threads" not in said and "code" not in said
+
+
+def test_a_resumed_run_keeps_the_hashes_of_its_beginning(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("launch.atari.Display", StoppingDisplay)
+    assert train(tmp_path, "half", "--total-steps", 400) == 130
+    monkeypatch.undo()
+    before = (tmp_path / "half" / "hashes.csv").read_bytes()
+    assert before.count(b"\n") == 2
+    assert train(tmp_path, "half", "--total-steps", 400, "--resume", tmp_path / "half") == 0
+    assert (tmp_path / "half" / "hashes.csv").read_bytes() == before
+    assert replayed(capsys, tmp_path / "half")[0] == 0
+
+
+def test_what_cannot_be_replayed_is_one_line(copy, tmp_path, capsys):
+    assert "holds no run" in replayed(capsys, tmp_path / "nowhere")[1]
+    assert "must lie in [1, 10]" in replayed(capsys, copy, "--updates", 11)[1]
+    (copy / "hashes.csv").write_text("update,step\n1,2\n")
+    assert "is damaged" in replayed(capsys, copy)[1]
+    (copy / "hashes.csv").unlink()
+    assert replayed(capsys, copy)[0] == 2
+    assert "has no hashes.csv" in replayed(capsys, copy)[1]
+    change_meta(copy, lambda options: options.update(colour="red"))
+    assert "colour" in replayed(capsys, copy)[1]
+
+
+def test_an_asynchronous_run_is_refused(tmp_path, capsys):
+    assert train(tmp_path, "free", "--schedule", "asynchronous", "--total-steps", 40) == 0
+    assert not (tmp_path / "free" / "hashes.csv").exists()
+    code, said = replayed(capsys, tmp_path / "free")
+    assert code == 2 and "is asynchronous" in said
+
+
+def test_a_digest_sees_names_dtypes_shapes_and_bytes():
+    one = {"a": torch.zeros(2, 3), "state": (torch.ones(1), ())}
+    others = (
+        {"b": torch.zeros(2, 3), "state": (torch.ones(1), ())},
+        {"a": torch.zeros(3, 2), "state": (torch.ones(1), ())},
+        {"a": torch.zeros(2, 3, dtype=torch.int32), "state": (torch.ones(1), ())},
+        {"a": torch.zeros(2, 3), "state": ((), torch.ones(1))},
+        {"a": torch.zeros(2, 3), "state": (torch.full((1,), 2.0), ())},
+    )
+    assert len({digest(tensors) for tensors in (one, *others)}) == 1 + len(others)
+    wide = torch.arange(6.0).view(2, 3)
+    assert digest({"a": wide.t().contiguous().t()}) == digest({"a": wide})
+    assert digest({"a": torch.tensor(True), "b": torch.zeros(2, dtype=torch.bfloat16)})
