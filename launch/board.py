@@ -1,8 +1,12 @@
 """A run's numbers in TensorBoard's files: every finite number of a row, under grouped names."""
 
 import math
+import os
+import socket
 import sys
-import warnings
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,42 +42,98 @@ TAGS = {
 _X_AXIS = ("step", "_tick", "_time")
 
 
+_FLUSH_INTERVAL = 10.0  # seconds
+
+
 class Board:
     """Event files in `folder`. `resumed_at`: the step of the checkpoint a run goes on from.
 
-    TensorBoard then hides what was logged beyond it.
+    TensorBoard then hides what was logged beyond it. A failing disk ends the scalars with a
+    warning: `logs.csv` holds the same numbers, and a run is not lost for a copy.
     """
 
     def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
-        self._writer = _open_writer(folder, resumed_at)
+        self._file: _EventFile | None = None
+        with self._warning():
+            self._file = _EventFile(folder, resumed_at)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Adds the row's finite numbers at its `step`. A failing disk ends this with a warning."""
-        if self._writer is None:
-            return
-        try:
-            for name, value in row.items():
-                if name not in _X_AXIS and _is_finite_number(value):
-                    tag = TAGS.get(name, f"other/{name}")
-                    self._writer.add_scalar(tag, value, global_step=row["step"])
-        except OSError as error:  # logs.csv holds the same numbers: a run is not lost for a copy
-            self._writer = None
-            print(f"warning: no more TensorBoard scalars: {error}", file=sys.stderr)
+        """Adds the row's finite numbers at its `step`."""
+        if self._file is not None:
+            with self._warning():
+                self._file.add(
+                    row["step"],
+                    {
+                        TAGS.get(name, f"other/{name}"): float(value)
+                        for name, value in row.items()
+                        if name not in _X_AXIS and _is_finite_number(value)
+                    },
+                )
 
     def close(self) -> None:
         """Writes out what is still held."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        if self._file is not None:
+            with self._warning():
+                self._file.close()
+            self._file = None
+
+    @contextmanager
+    def _warning(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            file, self._file = self._file, None
+            print(f"warning: no more TensorBoard scalars: {error}", file=sys.stderr)
+            if file is not None:
+                with suppress(OSError):
+                    file.close()
 
 
-def _open_writer(folder: Path, resumed_at: int | None) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from torch.utils.tensorboard import SummaryWriter  # slow to import, so only where wanted
-    # Steps up to and including the checkpoint's were logged before it was saved.
-    purge_step = None if resumed_at is None else resumed_at + 1
-    return SummaryWriter(str(folder), purge_step=purge_step, flush_secs=10)
+class _EventFile:
+    """A file that TensorBoard reads, written by the caller's own thread. Raises `OSError`.
+
+    TensorBoard's own writer has a thread, which prints a traceback where the disk is full, and
+    which waits by the wall clock, so for an hour where that is set back by one.
+    """
+
+    def __init__(self, folder: Path, resumed_at: int | None) -> None:
+        # Slow to import, so only where wanted.
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        folder.mkdir(parents=True, exist_ok=True)
+        self._records = RecordWriter(_new_event_file(folder).open("xb"))
+        self._flushed = time.monotonic()
+        self._write(file_version="brain.Event:2")
+        if resumed_at is not None:
+            # Steps up to and including the checkpoint's were logged before it was saved.
+            begun = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+            self._write(step=resumed_at + 1, session_log=begun)
+        self._records.flush()
+
+    def add(self, step: int, numbers: dict[str, float]) -> None:
+        """Adds numbers by tag, at `step`; every ten seconds they are written out."""
+        values = [self._summary.Value(tag=tag, simple_value=n) for tag, n in numbers.items()]
+        self._write(step=step, summary=self._summary(value=values))
+        if time.monotonic() - self._flushed > _FLUSH_INTERVAL:
+            self._records.flush()
+            self._flushed = time.monotonic()
+
+    def close(self) -> None:
+        self._records.close()
+
+    def _write(self, **what: Any) -> None:
+        self._records.write(self._event(wall_time=time.time(), **what).SerializeToString())
+
+
+def _new_event_file(folder: Path) -> Path:
+    """TensorBoard reads a folder's files by name: later ones have a larger number, whatever the
+    clock says."""
+    stamps = (path.name.split(".")[3] for path in folder.glob("events.out.tfevents.*"))
+    newest = max((int(stamp) for stamp in stamps if stamp.isdigit()), default=0)
+    stamp = max(int(time.time()), newest + 1)
+    return folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}.{os.getpid()}"
 
 
 def _is_finite_number(value: Any) -> bool:

@@ -1,7 +1,9 @@
 """What a tick writes to logs.csv and TensorBoard, and that a resume changes nothing."""
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -95,19 +97,38 @@ def test_after_a_resume_tensorboard_forgets_what_was_beyond_the_checkpoint(tmp_p
     assert scalars(tmp_path)["loss/total"] == [(10, 1.0), (20, 1.0), (30, 2.0)]
 
 
-def test_a_failing_tensorboard_does_not_end_the_run(tmp_path, capsys):
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("ending", ["written out meanwhile", "closed"])
+def test_a_full_disk_ends_tensorboard_with_one_line_and_not_the_run(
+    ending, tmp_path, capfd, monkeypatch
+):
     rows = []
-
-    class FullDisk:
-        def add_scalar(self, *_, **__):
-            raise OSError(28, "No space left on device")
-
+    monkeypatch.setattr("launch.board._FLUSH_INTERVAL", 0.0 if ending != "closed" else 60.0)
     metrics = Metrics(rows.append, tmp_path)
-    metrics._board._writer = FullDisk()
+    os.dup2(os.open("/dev/full", os.O_WRONLY), metrics._board._file._records._writer.fileno())
     for step in (1, 2):
-        metrics.log({"step": step})
+        metrics.log({"step": step, "total_loss": 1.0})
+    metrics.close()
     assert len(rows) == 2
-    assert capsys.readouterr().err.count("No space left") == 1
+    said = capfd.readouterr().err
+    assert said.startswith("warning: no more TensorBoard") and "No space left" in said
+    assert said.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_made_ends_tensorboard_too(tmp_path, capsys):
+    (tmp_path / "tensorboard").write_text("")
+    Metrics(lambda row: None, tmp_path / "tensorboard").log({"step": 1})
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_tensorboard_reads_a_resumed_runs_file_last_whatever_the_clock_says(tmp_path, monkeypatch):
+    Metrics(lambda row: None, tmp_path).close()
+    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)  # set back by decades
+    second = Metrics(lambda row: None, tmp_path, resumed_at=20)
+    second.close()
+    first, again = sorted(tmp_path.iterdir())
+    assert first.stat().st_ino != again.stat().st_ino
+    assert int(again.name.split(".")[3]) == int(first.name.split(".")[3]) + 1
 
 
 def test_what_the_log_refuses_passes_through():
