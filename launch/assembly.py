@@ -16,7 +16,8 @@ from launch.schedules import Plan
 def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[RunOptions, Plan]:
     """Sets torch's threads and backend; returns the options with the precision `auto` came to.
 
-    `replicas`: this process's place among the learners, where there are several. Raises a one-line `ValueError` for what this machine has not.
+    `replicas`: this process's place among the learners, where there are several.
+    Raises a one-line `ValueError` for what this machine has not.
     """
     if options.kernels != "auto":
         use_backend(options.kernels)

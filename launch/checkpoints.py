@@ -7,8 +7,10 @@ it uses TorchBeast's names (`model_state_dict`, `optimizer_state_dict`, `schedul
 
 import _codecs
 import io
+import sys
 import zipfile
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +96,19 @@ def read(path: Path, map_location: str | torch.device = "cpu") -> dict[Any, Any]
     return payload
 
 
+def save_or_warn(save: Callable[[], object]) -> None:
+    """Calls `save`; a checkpoint that cannot be written now costs a line, not the run."""
+    try:
+        save()
+    except CheckpointError as error:
+        print(f"warning: {error}; training goes on", file=sys.stderr)
+
+
 def cannot_write(path: Path, error: OSError) -> CheckpointError:
     """The error that says why `path` could not be written and what to do."""
     return CheckpointError(
         f"cannot write checkpoint {path}: {error.strerror or error}; earlier checkpoints are "
-        "intact: free or choose a writable disk, then resume from the newest of them"
+        "intact, and --resume takes the newest: free the disk, or make it writable"
     )
 
 

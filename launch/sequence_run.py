@@ -13,7 +13,7 @@ from kernels import use_backend
 from launch.atomic_files import write_bytes
 from launch.board import Board
 from launch.checkpoint_folder import CheckpointFolder
-from launch.checkpoints import CheckpointError, load
+from launch.checkpoints import CheckpointError, load, save_or_warn
 from launch.devices import choose_device, use_threads
 from launch.display import Display
 from launch.failures import UserError, user_input
@@ -105,8 +105,8 @@ def _train(
 
     def save(score: float | None = None) -> None:
         nonlocal last_save
-        checkpoints.save(_packed(trainer, options), trainer.updates, score)
         last_save = time.monotonic()
+        checkpoints.save(_packed(trainer, options), trainer.updates, score)
 
     with stop, display:
         for row in _timed(trainer.rows()):
@@ -122,7 +122,7 @@ def _train(
             if "score" in row:
                 save(row["score"])
             elif time.monotonic() - last_save > options.checkpoint_minutes * 60:
-                save()
+                save_or_warn(save)
             try:
                 stop.check()
             except Interrupted:

@@ -1,5 +1,6 @@
 """A training run in any schedule: rollouts in; updates, rows of the log and checkpoints out."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -9,6 +10,7 @@ import torch
 
 from agents.learner import Learner
 from agents.network import Network
+from launch.checkpoints import save_or_warn
 from launch.display import Display
 from launch.experience import Batch, Experience, Source, batches
 from launch.failures import UserError
@@ -154,8 +156,9 @@ def train(
     """Takes `training`'s rows to the end of the run, saving now and then, and at last.
 
     `test` is called between updates with the agent steps so far and with what raises where the run
-    is to stop. Saves before it raises `Interrupted` where SIGINT or SIGTERM came, `Diverged`, and
-    `LostLearner`.
+    is to stop. Saves before it raises `Interrupted` where SIGINT or SIGTERM came, `Diverged`,
+    `LostLearner`, or what an environment raised. A checkpoint that cannot be written is a warning,
+    the last one a `CheckpointError`; a row of the log that cannot be written is a `RunFolderError`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
     with stop:
@@ -172,9 +175,27 @@ def train(
                         test(training.steps, stop.check)
                     if time.monotonic() - last_save > patience:
                         with training.stages("save"):
-                            save()
+                            save_or_warn(save)
                         last_save = time.monotonic()
         except (Interrupted, Diverged, LostLearner):
             save()
             raise
+        except UserError:  # the disk says no: it would say so again
+            raise
+        except Exception:
+            _rescue(training, save)
+            raise
         save()
+
+
+def _rescue(training: Training, save: Callable[[], None]) -> None:
+    """Saves what was learned before an environment, say, failed: the weights are whole."""
+    try:
+        save()
+    except Exception as error:
+        print(f"warning: nothing was saved before the failure below: {error}", file=sys.stderr)
+    else:
+        if not training.options.disable_checkpoint:
+            print(
+                f"saved at {training.steps:,} agent steps; --resume goes on there", file=sys.stderr
+            )

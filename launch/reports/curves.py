@@ -39,7 +39,7 @@ def emulator_frames(run: Run) -> np.ndarray:
 
 
 def hours(run: Run) -> np.ndarray:
-    """Since the first row, pauses left out.
+    """Since the first row, pauses and jumps of the clock left out.
 
     A pause is more than a minute and more than ten times the usual time between two rows: a run
     that was stopped and resumed, or test episodes in between.
@@ -48,7 +48,8 @@ def hours(run: Run) -> np.ndarray:
     if not len(seconds):
         return np.zeros(1)
     usual = np.nanmedian(seconds)
-    seconds = np.where(seconds > max(_PAUSE, 10 * usual), usual, seconds)
+    left_out = (seconds < 0) | (seconds > max(_PAUSE, 10 * usual))
+    seconds = np.where(left_out, usual, seconds)
     return np.concatenate([[0.0], np.cumsum(seconds)]) / 3600
 
 

@@ -11,8 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-import torch._dynamo
-import torch.utils.tensorboard  # noqa: F401  what a run imports late: before the fork
+# What a run imports late: before the fork.
+import tensorboard.summary.writer.record_writer  # noqa: F401
+import torch._dynamo  # noqa: F401
 
 from agents.learner import Learner
 from launch import atari

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import gymnasium
-import torch._dynamo
-import torch.utils.tensorboard  # noqa: F401
+import tensorboard.summary.writer.record_writer  # noqa: F401
+import torch._dynamo  # noqa: F401
 
 import launch.stages
 from envs.catch import Catch
