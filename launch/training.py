@@ -190,6 +190,8 @@ def train(
 
 def _rescue(training: Training, save: Callable[[], None]) -> None:
     """Saves what was learned before an environment, say, failed: the weights are whole."""
+    if training.steps == 0:
+        return
     try:
         save()
     except Exception as error:
