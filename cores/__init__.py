@@ -64,8 +64,8 @@ CORES: dict[str, CoreKind] = {
     "delta_delta": _stacked(DeltaDelta),
     "rdn": _stacked(RecurrentDeltaNet),
     "rdn_large": _stacked(RecurrentDeltaNet, layers=4, width=256, heads=8),
-    "delta_rnn": _stacked(DeltaRNN),
-    "delta_lstm": _stacked(DeltaLSTM),
+    "delta_rnn": _stacked(DeltaRNN, VersionedConfig),
+    "delta_lstm": _stacked(DeltaLSTM, VersionedConfig, version="D"),
     "srwm": _stacked(SelfReferential, heads=8),
     "gated_delta_net": _stacked(GatedDeltaNet, feature_map="elu_sum"),
 }

@@ -1,9 +1,12 @@
 """Delta LSTM: the fast net is an LSTM, and the delta rule writes all of its six weight matrices."""
 
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor
 
 from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.stack import chosen
 from kernels.delta_lstm import DeltaLSTMState, delta_lstm
 from kernels.delta_lstm.reference import step
 
@@ -11,7 +14,10 @@ GATES = 3  # main, forget, output
 
 
 class DeltaLSTM(FastWeightCore):
-    """Version D of the paper; the slow net emits 15 vectors and 6 write strengths per head."""
+    """Version D is the reported one; the law says how A, B and C differ.
+
+    The slow net emits 15 vectors and 6 write strengths per head.
+    """
 
     equation = "c_t = f_t * c_(t-1) + (1 - f_t) * u_t;  y_t = o_t * c_t;  six delta rules"
     source = "Irie et al. 2021, appendix A.2"
@@ -21,8 +27,9 @@ class DeltaLSTM(FastWeightCore):
         *("recurrent_key", "recurrent_value", "recurrent_strength", "recurrent_query"),
     )
 
-    def __init__(self, width: int, heads: int, feature_map: str):
+    def __init__(self, width: int, heads: int, feature_map: str, version: str = "D"):
         super().__init__(width, heads, feature_map)
+        self.version = chosen("version", version, ("A", "B", "C", "D"))
         size = GATES * self.head_size
         self.slow_net = SlowNet(width, heads, (size, size, size, GATES, size, size, GATES))
 
@@ -46,5 +53,8 @@ class DeltaLSTM(FastWeightCore):
         return *written, phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaLSTMState) -> tuple[Tensor, ...]:
-        of_every_gate = state.output.softmax(-1).unsqueeze(-2).expand(-1, -1, GATES, -1)
-        return *self.program(x), of_every_gate
+        asked = state.output if self.version == "A" else state.output.softmax(-1)
+        return *self.program(x), asked.unsqueeze(-2).expand(-1, -1, GATES, -1)
+
+    def constants(self) -> dict[str, Any]:
+        return {"version": self.version}

@@ -1,26 +1,33 @@
 """Delta RNN: the fast net is an RNN, and the delta rule writes both of its weight matrices."""
 
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor
 
 from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.stack import chosen
 from kernels.delta_rnn import DeltaRNNState, delta_rnn
 from kernels.delta_rnn.reference import step
 
 
 class DeltaRNN(FastWeightCore):
-    """Version B of the paper; the slow net emits 5 vectors and 2 write strengths per head."""
+    """Version B is the reported one; A is y_t = softmax(W_t^T q_t + R_t^T y_(t-1)).
+
+    The slow net emits 5 vectors and 2 write strengths per head.
+    """
 
     equation = "y_t = W_t^T q_t + R_t^T softmax(y_(t-1));  W_t, R_t by delta rules"
-    source = "Irie et al. 2021, eq. 12"
+    source = "Irie et al. 2021, eqs. 12, 19"
     operation, law = staticmethod(delta_rnn), staticmethod(step)
     vectors = (
         *("query", "key", "value", "strength"),
         *("recurrent_key", "recurrent_value", "recurrent_strength", "recurrent_query"),
     )
 
-    def __init__(self, width: int, heads: int, feature_map: str):
+    def __init__(self, width: int, heads: int, feature_map: str, version: str = "B"):
         super().__init__(width, heads, feature_map)
+        self.version = chosen("version", version, ("A", "B"))
         size = self.head_size
         self.slow_net = SlowNet(width, heads, (size, size, size, 1, size, size, 1))
 
@@ -39,4 +46,8 @@ class DeltaRNN(FastWeightCore):
         return *written, phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaRNNState) -> tuple[Tensor, ...]:
-        return *self.program(x), state.output.softmax(-1)
+        asked = state.output if self.version == "A" else state.output.softmax(-1)
+        return *self.program(x), asked
+
+    def constants(self) -> dict[str, Any]:
+        return {"version": self.version}

@@ -16,6 +16,8 @@ VARIANTS = {  # of a core: what its defaults do not show
     "transformer, no positions": ("transformer", {"positions": "none"}),
     "transformer, post-norm": ("transformer", {"norm": "post"}),
     "delta_mlp, version A": ("delta_mlp", {"version": "A"}),
+    "delta_rnn, version A": ("delta_rnn", {"version": "A"}),
+    **{f"delta_lstm, version {v}": ("delta_lstm", {"version": v}) for v in "ABC"},
     "delta_net, post-norm": ("delta_net", {"norm": "post"}),
 }
 every_core = pytest.mark.parametrize("name", CORES)

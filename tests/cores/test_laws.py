@@ -134,13 +134,18 @@ def delta_rnn(memory, phi, x):
         for h, (q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta) in enumerate(parts):
             W[h] = delta(W[h], phi(k), v, sigmoid(beta))
             R[h] = delta(R[h], phi(recurrent_k), recurrent_v, sigmoid(recurrent_beta))
-            y[t, h] = W[h] @ phi(q) + R[h] @ softmax(before[h])  # eq. 12
+            if memory.version == "B":
+                y[t, h] = W[h] @ phi(q) + R[h] @ softmax(before[h])  # eq. 12
+            else:
+                y[t, h] = softmax(W[h] @ phi(q) + R[h] @ before[h])  # eq. 19
             before[h] = y[t, h]
     return y
 
 
 def delta_lstm(memory, phi, x):
-    """Version D; rows of three are main, forget and output gate."""
+    """Rows of three are main, forget and output gate; eqs. 20-40."""
+    asks = {"A": lambda y: y}.get(memory.version, softmax)
+    main_gate = {"D": lambda u: u}.get(memory.version, sigmoid)
     W, R = np.zeros((H, 3, D, D)), np.zeros((H, 3, D, D))
     c, y, before = np.zeros((H, D)), np.zeros((T, H, D)), np.zeros((H, D))
     for t in range(T):
@@ -149,15 +154,21 @@ def delta_lstm(memory, phi, x):
             q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta = (
                 vector.reshape(3, -1) for vector in vectors
             )
-            gates = []
+            gates, z = [], []
             for g in range(3):
                 W[h, g] = delta(W[h, g], phi(k[g]), v[g], sigmoid(beta[g]))
                 written = phi(recurrent_k[g]), recurrent_v[g], sigmoid(recurrent_beta[g])
                 R[h, g] = delta(R[h, g], *written)
-                gates.append(W[h, g] @ phi(q[g]) + R[h, g] @ softmax(before[h]))
-            main, forget, output = gates[0], sigmoid(gates[1]), sigmoid(gates[2])
+                z.append(W[h, g] @ phi(q[g]))
+                gates.append(z[g] + R[h, g] @ asks(before[h]))
+            main, forget, output = main_gate(gates[0]), sigmoid(gates[1]), sigmoid(gates[2])
             c[h] = forget * c[h] + (1 - forget) * main
-            y[t, h] = before[h] = output * c[h]
+            y[t, h] = output * c[h]
+            if memory.version == "A":
+                y[t, h] = softmax(y[t, h])
+            if memory.version == "C":
+                y[t, h] += z[0]
+            before[h] = y[t, h]
     return y
 
 
@@ -187,17 +198,15 @@ LAWS = {
 }
 
 
-def version_a(*arguments):
-    return DeltaMLP(*arguments, version="A")
-
-
-LAWS[version_a] = delta_mlp
+VERSIONS = {DeltaMLP: "AB", DeltaRNN: "AB", DeltaLSTM: "ABCD"}
+EVERY = [(kind, *version) for kind in LAWS for version in VERSIONS.get(kind, [()])]
 
 
 @pytest.mark.parametrize("feature_map", PHI)
-@pytest.mark.parametrize("kind", LAWS)
-def test_memory_is_the_papers_equations(kind, feature_map):
-    memory = kind(H * D, H, feature_map).double()
+@pytest.mark.parametrize("every", EVERY, ids=lambda e: "".join([e[0].__name__, *e[1:]]))
+def test_memory_is_the_papers_equations(every, feature_map):
+    kind, *version = every
+    memory = kind(H * D, H, feature_map, *version).double()
     x = 2 * torch.randn(T, B, H * D, dtype=torch.float64)
     y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
     for b in range(B):

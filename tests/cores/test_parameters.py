@@ -179,6 +179,8 @@ def test_unknown_feature_map_lists_the_known():
         ("transformer", "embed", "linear, none"),
         ("rdn", "norm", "pre, post"),
         ("delta_mlp", "version", "A, B"),
+        ("delta_rnn", "version", "A, B"),
+        ("delta_lstm", "version", "A, B, C, D"),
     ],
 )
 def test_an_unknown_choice_lists_the_known(core, option, known):
