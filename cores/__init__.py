@@ -20,6 +20,7 @@ from cores.feedforward_gated import FeedforwardGated, GatedConfig
 from cores.gated_delta_net import GatedDeltaNet
 from cores.linear_transformer import LinearTransformer
 from cores.lstm import LSTM, LSTMConfig
+from cores.matrix_lstm import MatrixLSTM, MatrixLSTMConfig
 from cores.recurrent_delta_net import RecurrentDeltaNet
 from cores.self_referential import SelfReferential
 from cores.stack import BlocksConfig, Stack, StackConfig, VersionedConfig
@@ -68,6 +69,7 @@ CORES: dict[str, CoreKind] = {
     "delta_lstm": _stacked(DeltaLSTM, VersionedConfig, version="D"),
     "srwm": _stacked(SelfReferential, heads=8),
     "gated_delta_net": _stacked(GatedDeltaNet, feature_map="elu_sum"),
+    "mlstm": _stacked(MatrixLSTM, MatrixLSTMConfig),
 }
 
 

@@ -28,6 +28,8 @@ class CoreSizes:
     """The Transformer's: steps that are attended to (default: 64; sequence tasks: all)."""
     core_positions: str | None = None
     """The Transformer's, counted from the episode's start: sinusoidal or none."""
+    core_forget_gate: str | None = None
+    """The mLSTM's: sigmoid or exponential."""
     core_forget_bias: float | None = None
     """The LSTM's, added when weights are drawn; long memories want 1 or more."""
 

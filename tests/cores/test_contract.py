@@ -18,6 +18,7 @@ VARIANTS = {  # of a core: what its defaults do not show
     "delta_mlp, version A": ("delta_mlp", {"version": "A"}),
     "delta_rnn, version A": ("delta_rnn", {"version": "A"}),
     **{f"delta_lstm, version {v}": ("delta_lstm", {"version": v}) for v in "ABC"},
+    "mlstm, exponential": ("mlstm", {"forget_gate": "exponential"}),
     "delta_net, post-norm": ("delta_net", {"norm": "post"}),
 }
 every_core = pytest.mark.parametrize("name", CORES)
@@ -305,7 +306,7 @@ def test_nothing_handed_in_is_written_to(name):
         assert torch.equal(tensor, copy)
 
 
-@pytest.mark.parametrize("name", [name for name in CORES if CORES[name].has_fast_weights])
+@pytest.mark.parametrize("name", [n for n in CORES if "feature_map" in CORES[n].options()])
 def test_feature_map_is_used(name):
     x = inputs()
     outputs = []

@@ -7,7 +7,7 @@ from cores import CORES, build_core
 
 INPUT, B, H, D = 5, 3, 2, 4
 TINY = {"layers": 2, "width": H * D, "heads": H, "feedforward": 7}
-FAST = [name for name, kind in CORES.items() if kind.has_fast_weights]
+MAPPED = [name for name, kind in CORES.items() if "feature_map" in kind.options()]
 
 
 def used(name: str, **changes):
@@ -37,7 +37,7 @@ def test_the_state_shown_is_the_state_after_the_step(name):
         assert all(tensor.shape[0] == B for tensor in layer.values())
 
 
-@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("name", MAPPED)
 @pytest.mark.parametrize("feature_map", ["softmax", "elu_sum"])
 def test_keys_and_queries_sum_to_one_and_strengths_lie_between(name, feature_map):
     core, x, state = used(name, feature_map=feature_map)

@@ -17,6 +17,7 @@ from cores.delta_net import DeltaNet
 from cores.delta_rnn import DeltaRNN
 from cores.gated_delta_net import GatedDeltaNet
 from cores.linear_transformer import LinearTransformer
+from cores.matrix_lstm import MatrixLSTM
 from cores.recurrent_delta_net import RecurrentDeltaNet
 from cores.self_referential import SelfReferential
 
@@ -256,6 +257,58 @@ def test_attention_is_the_papers_equation(window, resets, cut):
 
 
 @pytest.mark.parametrize("width", [6, 7])
+def matrix_lstm(memory, x, forget_gate):
+    """Beck et al. 2024, eqs. 19-27, without a stabiliser."""
+    input_bias, forget_bias = memory.input_bias.tolist(), memory.forget_bias.tolist()
+    gate = {"sigmoid": sigmoid, "exponential": np.exp}[forget_gate]
+    C, n, y = np.zeros((H, D, D)), np.zeros((H, D)), np.zeros((len(x), H, D))
+    for t in range(len(x)):
+        for h, (q, k, v, i, f, o) in enumerate(programs(memory, x[t], [D, D, D, 1, 1, D])):
+            i, f, k = np.exp(i + input_bias[h]), gate(f + forget_bias[h]), k / D**0.5
+            C[h], n[h] = f * C[h] + i * np.outer(v, k), f * n[h] + i * k
+            y[t, h] = sigmoid(o) * (C[h] @ q) / max(abs(n[h] @ q), 1)
+    return y
+
+
+@pytest.mark.parametrize("forget_gate", ["sigmoid", "exponential"])
+@pytest.mark.parametrize("scale", [0.5, 3.0])
+@pytest.mark.parametrize("input_bias", [-8.0, 0.0, 8.0])
+def test_matrix_lstm_is_the_papers_equations(forget_gate, scale, input_bias):
+    """Inputs that make the stabiliser rise, fall and stay at zero; T steps and a long run."""
+    memory = MatrixLSTM(H * D, H, forget_gate).double()
+    with torch.no_grad():
+        memory.input_bias += input_bias
+    x = scale * torch.randn(4 * T, B, H * D, dtype=torch.float64)
+    y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(4 * T, B, dtype=torch.bool))
+    for b in range(B):
+        expected = matrix_lstm(memory, x[:, b].numpy(), forget_gate).reshape(4 * T, H * D)
+        torch.testing.assert_close(y[:, b], torch.from_numpy(expected), atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [-50.0, 0.0, 50.0])
+def test_an_empty_matrix_is_empty_in_any_scale(scale):
+    """A fresh state is zero: no other stabiliser would give another first step."""
+    memory = MatrixLSTM(H * D, H).double()
+    x, fresh = torch.randn(B, H * D, dtype=torch.float64), memory.initial_state(B)
+    y, _ = memory.step(x, fresh)
+    other, _ = memory.step(x, fresh._replace(log_scale=fresh.log_scale + scale))
+    torch.testing.assert_close(other, y, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("gate", [-200.0, 200.0])
+def test_a_gate_beyond_floats_overflows_nothing(gate):
+    memory = MatrixLSTM(H * D, H, "exponential")
+    with torch.no_grad():
+        memory.input_bias += gate
+        memory.forget_bias += gate / 100
+    x = torch.randn(300, B, H * D, requires_grad=True)
+    is_first = torch.zeros(300, B, dtype=torch.bool)
+    y, state = memory.unroll(x, memory.initial_state(B), is_first)
+    y.square().sum().backward()
+    assert all(tensor.isfinite().all() for tensor in (y, *state, x.grad))
+    assert all(parameter.grad.isfinite().all() for parameter in memory.parameters())
+
+
 def test_positions_are_waves_from_the_episodes_start(width):
     core = build_core("transformer", 5, layers=1, width=width, heads=1, embed="linear").double()
     plain = build_core("transformer", 5, layers=1, width=width, heads=1, positions="none").double()

@@ -1,0 +1,61 @@
+"""mLSTM: an LSTM whose cell is a matrix, written by key and value, faded by its own gates."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.stack import BlocksConfig, chosen
+from kernels.mlstm import MLSTMState
+from kernels.mlstm.reference import step, unroll
+
+LOG_FORGET = {"sigmoid": F.logsigmoid, "exponential": lambda gate: gate}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixLSTMConfig(BlocksConfig):
+    forget_gate: str = "sigmoid"  # or exponential, as the input gate is
+
+    def of_memory(self) -> tuple[Any, ...]:
+        return *super().of_memory(), self.forget_gate
+
+
+class MatrixLSTM(FastWeightCore):
+    """The published cell in this project's residual block; the recurrence is a loop so far.
+
+    Left out of the published block are its projection to twice the width, its short convolution,
+    its learned skip and the norm of its heads. Gates' biases begin as published: the input's near
+    0, the forget's from 3 to 6 over the heads, and from 0 for the exponential one.
+    """
+
+    equation = "C_t = f_t C_(t-1) + i_t k_t v_t^T;  y_t = o_t * C_t^T q_t / max(|n_t q_t|, 1)"
+    source = "Beck et al. 2024"
+    operation, law = staticmethod(unroll), staticmethod(step)
+    vectors = ("query", "key", "value", "log_input", "log_forget", "output_gate")
+
+    def __init__(self, width: int, heads: int, forget_gate: str = "sigmoid"):
+        super().__init__(width, heads, "identity")
+        self.log_forget = LOG_FORGET[chosen("forget_gate", forget_gate, tuple(LOG_FORGET))]
+        size = self.head_size
+        self.slow_net = SlowNet(width, heads, (size, size, size, 1, 1, size))
+        kept = torch.linspace(3, 6, heads) if forget_gate == "sigmoid" else torch.zeros(heads)
+        self.input_bias = nn.Parameter(0.1 * torch.randn(heads))
+        self.forget_bias = nn.Parameter(kept)
+
+    def initial_state(self, batch_size: int) -> MLSTMState:
+        size = self.head_size
+        return MLSTMState(
+            self.zeros(batch_size, self.heads, size, size),
+            self.zeros(batch_size, self.heads, size),
+            self.zeros(batch_size, self.heads),
+        )
+
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        q, k, v, log_input, forget, output = self.slow_net(x)
+        log_forget = self.log_forget(forget + self.forget_bias)
+        k = k / self.head_size**0.5
+        return q, k, v, log_input + self.input_bias, log_forget, output.sigmoid()

@@ -1,0 +1,3 @@
+from kernels.mlstm.reference import MLSTMState
+
+__all__ = ["MLSTMState"]

@@ -1,0 +1,63 @@
+"""The matrix memory of xLSTM (mLSTM): linear attention with gates of any size, kept in scale.
+
+    C_t = f_t C_(t-1) + i_t k_t v_t^T,   n_t = f_t n_(t-1) + i_t k_t
+    y_t = o_t * C_t^T q_t / max(|n_t . q_t|, 1)
+
+The input gate is an exponential and has no bound, so C and n are held divided by exp(m_t):
+
+    m_t = max(log f_t + m_(t-1), log i_t, 0),   W_t = C_t exp(-m_t),   s_t = n_t exp(-m_t)
+    y_t = o_t * W_t^T q_t / max(|s_t . q_t|, exp(-m_t))
+
+Any m gives the same y; this one keeps every factor at most 1. A fresh memory, C = n = 0, is zero in
+any scale. Source: Beck et al. 2024, eqs. 19-27, where m may be negative as well.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.fast_weights import add_outer, read
+from kernels.recurrence import loop_over_time
+
+
+class MLSTMState(NamedTuple):
+    fast_weights: Float[Tensor, "B H K V"]
+    key_sum: Float[Tensor, "B H K"]
+    log_scale: Float[Tensor, "B H"]  # C = fast_weights exp(log_scale), n = key_sum exp(log_scale)
+
+
+def step(
+    q: Float[Tensor, "B H K"],
+    k: Float[Tensor, "B H K"],
+    v: Float[Tensor, "B H V"],
+    log_input: Float[Tensor, "B H"],
+    log_forget: Float[Tensor, "B H"],
+    output_gate: Float[Tensor, "B H V"],
+    state: MLSTMState,
+) -> tuple[Float[Tensor, "B H V"], MLSTMState]:
+    """One step: fade, write, then read."""
+    faded = log_forget + state.log_scale
+    log_scale = torch.maximum(faded, log_input).clamp(min=0)
+    kept, added = (faded - log_scale).exp(), (log_input - log_scale).exp()
+    weights = kept[..., None, None] * state.fast_weights
+    weights = add_outer(weights, k, added.unsqueeze(-1) * v)
+    key_sum = kept.unsqueeze(-1) * state.key_sum + added.unsqueeze(-1) * k
+    total = torch.maximum((key_sum * q).sum(-1).abs(), (-log_scale).exp())
+    y = output_gate * read(weights, q) / total.unsqueeze(-1)
+    return y, MLSTMState(weights, key_sum, log_scale)
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H K"],
+    v: Float[Tensor, "T B H V"],
+    log_input: Float[Tensor, "T B H"],
+    log_forget: Float[Tensor, "T B H"],
+    output_gate: Float[Tensor, "T B H V"],
+    is_first: Bool[Tensor, "T B"],
+    state: MLSTMState,
+) -> tuple[Float[Tensor, "T B H V"], MLSTMState]:
+    inputs = (q, k, v, log_input, log_forget, output_gate)
+    return loop_over_time(step, inputs, is_first, state, empty=v)
