@@ -9,7 +9,11 @@ from kernels.linear_attention.reference import step
 
 
 class LinearTransformer(FastWeightCore):
-    """Multi-head linear attention without a normaliser."""
+    """Multi-head linear attention that is not divided by the sum of its weights.
+
+    Normalised are its keys and queries, by `elu_sum` (the agents') or `softmax`; with `elu` nothing
+    is (the paper's sequence tasks).
+    """
 
     equation = "W_t = W_(t-1) + k_t v_t^T;  y_t = W_t^T q_t"
     source = "Katharopoulos et al. 2020; Irie et al. 2021, eqs. 5-7"

@@ -19,7 +19,7 @@ class CoreSizes:
     core_feedforward: int | None = None
     """Hidden units of each block's feed-forward network."""
     core_feature_map: str | None = None
-    """Of keys and queries: softmax, elu_sum, elu or identity."""
+    """Of keys and queries: softmax and elu_sum normalise them, elu and identity do not."""
     core_version: str | None = None
     """Of the fast network, by the paper's letter: A or B; Delta LSTM: A, B, C or D."""
     core_norm: str | None = None

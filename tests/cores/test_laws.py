@@ -199,6 +199,16 @@ LAWS = {
 }
 
 
+@pytest.mark.parametrize("name", ["elu", "elu_sum"])
+def test_the_linear_transformer_is_there_normalised_and_not(name):
+    memory = LinearTransformer(H * D, H, name).double()
+    x = 2 * torch.randn(T, B, H * D, dtype=torch.float64)
+    y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
+    phi = {"elu": lambda k: np.where(k > 0, k + 1, np.exp(k)), "elu_sum": elu_sum}[name]
+    expected = linear_transformer(memory, phi, x[:, 0].numpy()).reshape(T, H * D)
+    torch.testing.assert_close(y[:, 0], torch.from_numpy(expected), atol=1e-10, rtol=0)
+
+
 VERSIONS = {DeltaMLP: "AB", DeltaRNN: "AB", DeltaLSTM: "ABCD"}
 EVERY = [(kind, *version) for kind in LAWS for version in VERSIONS.get(kind, [()])]
 
