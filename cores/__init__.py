@@ -33,6 +33,9 @@ class CoreKind:
 
     build: Callable[[int, Any], Core]  # (input size, config) -> core
     config: Any  # the defaults, a frozen dataclass
+    systematic_name: (
+        str  # slow net/update rule/fast net (Irie et al. 2021, appendix D), or what it is
+    )
     equation: str
     source: str
     has_fast_weights: bool
@@ -43,33 +46,43 @@ class CoreKind:
         return [field.name for field in fields(self.config)]
 
 
-def _alone(core: type[Core], config: Any, **changes: Any) -> CoreKind:
-    return CoreKind(core, config, core.equation, core.source, has_fast_weights=False, **changes)
+def _alone(core: type[Core], name: str, config: Any, **changes: Any) -> CoreKind:
+    facts = name, core.equation, core.source
+    return CoreKind(core, config, *facts, has_fast_weights=False, **changes)
 
 
 def _stacked(
-    memory: type[FastWeightCore], config: type[BlocksConfig] = StackConfig, **changes: Any
+    memory: type[FastWeightCore],
+    name: str,
+    config: type[BlocksConfig] = StackConfig,
+    **changes: Any,
 ) -> CoreKind:
-    build, config = partial(Stack, memory=memory), config(**changes)
-    return CoreKind(build, config, memory.equation, memory.source, has_fast_weights=True)
+    build, facts = partial(Stack, memory=memory), (name, memory.equation, memory.source)
+    return CoreKind(build, config(**changes), *facts, has_fast_weights=True)
 
 
 CORES: dict[str, CoreKind] = {
-    "feedforward": _alone(Feedforward, FeedforwardConfig()),
-    "feedforward_gated": _alone(FeedforwardGated, GatedConfig(), features=320),
-    "lstm": _alone(LSTM, LSTMConfig()),
-    "transformer": _alone(Transformer, TransformerConfig()),
-    "lt": _stacked(LinearTransformer, feature_map="elu_sum"),
-    "delta_net": _stacked(DeltaNet, feature_map="elu_sum"),
-    "delta_mlp": _stacked(DeltaMLP, VersionedConfig),
-    "delta_delta": _stacked(DeltaDelta),
-    "rdn": _stacked(RecurrentDeltaNet),
-    "rdn_large": _stacked(RecurrentDeltaNet, layers=4, width=256, heads=8),
-    "delta_rnn": _stacked(DeltaRNN, VersionedConfig),
-    "delta_lstm": _stacked(DeltaLSTM, VersionedConfig, version="D"),
-    "srwm": _stacked(SelfReferential, heads=8),
-    "gated_delta_net": _stacked(GatedDeltaNet, feature_map="elu_sum"),
-    "mlstm": _stacked(MatrixLSTM, MatrixLSTMConfig),
+    "feedforward": _alone(Feedforward, "Feedforward", FeedforwardConfig()),
+    "feedforward_gated": _alone(
+        FeedforwardGated, "Feedforward, highway-gated", GatedConfig(), features=320
+    ),
+    "lstm": _alone(LSTM, "LSTM", LSTMConfig()),
+    "transformer": _alone(Transformer, "Softmax attention", TransformerConfig()),
+    "lt": _stacked(LinearTransformer, "Feedforward/Sum fast Linear Net", feature_map="elu_sum"),
+    "delta_net": _stacked(DeltaNet, "Feedforward/Delta fast Linear Net", feature_map="elu_sum"),
+    "delta_mlp": _stacked(DeltaMLP, "Feedforward/Delta fast MLP", VersionedConfig),
+    "delta_delta": _stacked(DeltaDelta, "Feedforward/Delta fast Delta Net"),
+    "rdn": _stacked(RecurrentDeltaNet, "Recurrent/Delta fast Linear Net"),
+    "rdn_large": _stacked(
+        RecurrentDeltaNet, "Recurrent/Delta fast Linear Net", layers=4, width=256, heads=8
+    ),
+    "delta_rnn": _stacked(DeltaRNN, "Feedforward/Delta fast RNN", VersionedConfig),
+    "delta_lstm": _stacked(DeltaLSTM, "Feedforward/Delta fast LSTM", VersionedConfig, version="D"),
+    "srwm": _stacked(SelfReferential, "Self-referential/Delta fast Linear Net", heads=8),
+    "gated_delta_net": _stacked(
+        GatedDeltaNet, "Feedforward/Gated delta fast Linear Net", feature_map="elu_sum"
+    ),
+    "mlstm": _stacked(MatrixLSTM, "Feedforward/Gated sum fast Linear Net", MatrixLSTMConfig),
 }
 
 

@@ -78,10 +78,14 @@ def _spread(mean: float, std: float) -> str:
 
 
 def core_table() -> Table:
-    """Every core: parameters of the whole Atari agent with 18 actions, equation and source."""
+    """Every core: parameters of the whole Atari agent with 18 actions, what it is, its source.
+
+    Fast-weight programmers have the paper's systematic names: slow net/update rule, fast net.
+    """
     table = Table(title=f"Cores (parameters: whole agent, large ResNet, {_ATARI_ACTIONS} actions)")
     table.add_column("--core", style="bold", no_wrap=True)
     table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column("slow net/update rule, fast net")
     table.add_column("equation")
     table.add_column("source")
     for name, kind in CORES.items():
@@ -90,5 +94,5 @@ def core_table() -> Table:
                 NetworkConfig(frame_shape=_ATARI_FRAMES, num_actions=_ATARI_ACTIONS, core=name)
             )
         millions = f"{count_parameters(agent) / 1e6:.3f} M"
-        table.add_row(name, millions, kind.equation, kind.source)
+        table.add_row(name, millions, kind.systematic_name, kind.equation, kind.source)
     return table

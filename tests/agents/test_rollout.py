@@ -90,7 +90,7 @@ class CountingCore(Core):
 
 @pytest.fixture(autouse=True)
 def _counting_core(monkeypatch):
-    kind = CoreKind(CountingCore, FeedforwardConfig(), "", "", has_fast_weights=False)
+    kind = CoreKind(CountingCore, FeedforwardConfig(), "", "", "", has_fast_weights=False)
     monkeypatch.setitem(CORES, "counting", kind)
 
 

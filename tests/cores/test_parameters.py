@@ -201,3 +201,13 @@ def test_sizes_are_at_least_one(option):
 def test_default_configs_are_not_shared_between_cores():
     build_core("rdn", 3, width=8, heads=2)
     assert build_core("rdn", 3).output_size == 128
+
+
+def test_systematic_names_are_the_papers():
+    """Irie et al. 2021, appendix D names these three; Table 1 says what the others are made of."""
+    names = {name: kind.systematic_name for name, kind in CORES.items()}
+    assert names["delta_rnn"] == "Feedforward/Delta fast RNN"
+    assert names["rdn"] == "Recurrent/Delta fast Linear Net"
+    assert names["delta_net"] == "Feedforward/Delta fast Linear Net"
+    for name, kind in CORES.items():
+        assert (" fast " in names[name] and "/" in names[name]) == kind.has_fast_weights
