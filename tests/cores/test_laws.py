@@ -319,6 +319,7 @@ def test_a_gate_beyond_floats_overflows_nothing(gate):
     assert all(parameter.grad.isfinite().all() for parameter in memory.parameters())
 
 
+@pytest.mark.parametrize("width", [8, 7])
 def test_positions_are_waves_from_the_episodes_start(width):
     core = build_core("transformer", 5, layers=1, width=width, heads=1, embed="linear").double()
     plain = build_core("transformer", 5, layers=1, width=width, heads=1, positions="none").double()
