@@ -98,11 +98,6 @@ class Actor:
             self._look(row)
         return Decision(self.last_action, logits, output.value[0])
 
-    @torch.no_grad()
-    def inspect(self) -> list[dict[str, Tensor]]:
-        """The core's inside when it consumes the current row; see `Core.inspect`."""
-        return self.network.inspect(*self.seen())
-
     def collect(self, length: int) -> Collected:
         """Plays `length` steps; the returned tensors are fresh and on the actor's device."""
         initial_state, episodes, lives = self.state, [], []

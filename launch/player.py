@@ -8,14 +8,15 @@ whole game. So the network always sees blocks of the same number of rows, filled
 games are left.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from agents.network import Network
+from agents.actor import Decision
+from agents.network import Network, NetworkOutput
 from envs.interface import Environments, TimeStep
 from kernels.recurrence import State, map_state
 
@@ -41,7 +42,7 @@ class Player:
         seed: int,
         device: torch.device | str = "cpu",
     ):
-        self._network, self._environments = network, environments
+        self._network, self.environments = network, environments
         self._greedy, self._device = action_mode == "argmax", torch.device(device)
         self._noise = [
             np.random.default_rng([seed + env, _NOISE]) for env in range(environments.num_envs)
@@ -52,14 +53,28 @@ class Player:
         self._rows = _filled(self.playing)
         self._states = [network.initial_state(BLOCK) for _ in self._rows]
 
-    def step(self) -> None:
-        """One action of every game still played; the others are given action 0."""
-        action = np.zeros(self._environments.num_envs, np.int64)
-        for number, envs in enumerate(self._rows):
-            logits, self._states[number] = self._think(envs, self._states[number])
-            games = self.playing[number * BLOCK :][:BLOCK]
-            action[games] = self._choose(logits[: len(games)], games)
-        self.row, self._last_action = self._environments.step(action), action
+    def step(self) -> Decision:
+        """One action of every game still played; the others are given action 0.
+
+        Returns what was decided in the games of `playing`, in that order.
+        """
+        thoughts = []
+        for number in range(len(self._rows)):
+            thought, self._states[number] = self._think(*self._seen(number))
+            thoughts.append(thought)
+        logits, value = (
+            torch.cat(p, 1)[0, : len(self.playing)] for p in zip(*thoughts, strict=True)
+        )
+        chosen = self._choose(logits, self.playing)
+        action = np.zeros(self.environments.num_envs, np.int64)
+        action[self.playing] = chosen
+        self.row, self._last_action = self.environments.step(action), action
+        return Decision(torch.from_numpy(chosen), logits, value)
+
+    @torch.no_grad()
+    def inspect(self) -> list[dict[str, Tensor]]:
+        """The core's inside when it consumes the current row, of the first block's games."""
+        return self._network.inspect(*self._seen(0))
 
     def keep(self, envs: Int[np.ndarray, " N"]) -> None:
         """May care no longer for any but `envs`; closes ranks where that saves a block."""
@@ -74,15 +89,16 @@ class Player:
             for rows in _filled(np.flatnonzero(stay))
         ]
 
-    @torch.no_grad()
-    def _think(
-        self, envs: Int[np.ndarray, " N"], state: State
-    ) -> tuple[Float[Tensor, "N A"], State]:
-        row = self.row
+    def _seen(self, block: int) -> tuple[Any, ...]:
+        """The network's arguments at the current row, with a time axis of one."""
+        row, envs = self.row, self._rows[block]
         parts = (row.frame, row.reward, row.is_first, self._last_action)
         sent = (torch.as_tensor(part[envs], device=self._device)[None] for part in parts)
-        output, state = self._network(*sent, state)
-        return output.policy_logits[0], state
+        return *sent, self._states[block]
+
+    @torch.no_grad()
+    def _think(self, *seen: Any) -> tuple[NetworkOutput, State]:
+        return self._network(*seen)
 
     def _choose(
         self, logits: Float[Tensor, "N A"], envs: Int[np.ndarray, " N"]

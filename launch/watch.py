@@ -9,12 +9,10 @@ from typing import Annotated
 
 import gymnasium
 import numpy as np
-import torch
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agents.actor import Actor
 from envs.interface import Environments
 from launch.devices import choose_device, use_threads
 from launch.evaluation import check_actions
@@ -24,7 +22,7 @@ from launch.films.screen import Screen
 from launch.films.window import Window
 from launch.pictures import write_clip
 from launch.play import GamePlan, environments_of
-from launch.player import ActionMode
+from launch.player import ActionMode, Player
 from launch.saved_agent import SavedAgent, open_agent
 
 
@@ -50,7 +48,7 @@ class WatchOptions:
     action_mode: ActionMode = "argmax"
     """argmax: the most probable action; sampled: drawn from the policy."""
     seed: int = 1_000_000
-    """Of the environment and of sampled actions."""
+    """Of the game: that of seed s + i is game i of evaluate.py --seed s."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
@@ -109,15 +107,14 @@ def _visible(agent: SavedAgent, options: WatchOptions) -> Environments:
 def _episode(
     agent: SavedAgent, environments: Environments, options: WatchOptions
 ) -> Iterator[Moment]:
-    device = choose_device(options.device)
-    actor = Actor(
+    player = Player(
         agent.network,
         environments,
-        device=device,
-        generator=torch.Generator(device).manual_seed(options.seed),
-        greedy=options.action_mode == "argmax",
+        action_mode=options.action_mode,
+        seed=options.seed,
+        device=choose_device(options.device),
     )
-    return moments(actor)
+    return moments(player)
 
 
 def _pictures(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.actor import Actor
+from launch.player import Player
 
 
 class Moment(NamedTuple):
@@ -24,17 +24,17 @@ class Moment(NamedTuple):
     game_over: bool  # by the action
 
 
-def moments(actor: Actor) -> Iterator[Moment]:
+def moments(player: Player) -> Iterator[Moment]:
     """The rest of the first environment's present game; it must have been made to render.
 
-    When a moment comes out, `actor` has just taken its action: `actor.state` is what it shows.
+    When a moment comes out, `player` has just taken its action.
     """
     step, over = 0, False
     while not over:
-        row, picture = actor.row, actor.environments.render()[0]
-        layers = [_first(layer) for layer in actor.inspect()]
-        decision = actor.step()
-        over = any(episode.env == 0 for episode in actor.row.episodes)
+        row, picture = player.row, player.environments.render()[0]
+        layers = [_first(layer) for layer in player.inspect()]
+        decision = player.step()
+        over = any(episode.env == 0 for episode in player.row.episodes)
         yield Moment(
             step=step,
             picture=picture,
@@ -42,10 +42,10 @@ def moments(actor: Actor) -> Iterator[Moment]:
             policy=decision.policy_logits[0].softmax(-1).cpu().numpy(),
             value=float(decision.value[0]),
             action=int(decision.action[0]),
-            reward=float(actor.row.reward[0]),
+            reward=float(player.row.reward[0]),
             layers=layers,
             is_first=bool(row.is_first[0]),
-            life_lost=any(life.env == 0 for life in actor.row.lives),
+            life_lost=any(life.env == 0 for life in player.row.lives),
             game_over=over,
         )
         step += 1

@@ -3,15 +3,14 @@
 import os
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-import torch
 
 import envs
-from agents.actor import Actor
 from agents.network import Network, NetworkConfig
 from cores import CORES
 from launch import atari, watch
@@ -20,6 +19,9 @@ from launch.films.memory import Change
 from launch.films.memory import heads as matrices
 from launch.films.moments import Moment, moments
 from launch.films.screen import Screen
+from launch.play import GamePlan, play
+from launch.player import Player
+from launch.saved_agent import open_agent
 from tests.launch.test_bad_input import error_of
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +30,11 @@ FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-
 SMALL = ["--core-width", "16", "--core-heads", "2", "--core-feedforward", "16"]
 
 
-def actor(core: str, env: str = "Pong", **options) -> Actor:
-    environments = envs.make(env, 1, seed=3, render=True, num_threads=1, **options)
+SEED = 3
+
+
+def player(core: str, env: str = "Pong", **options) -> Player:
+    environments = envs.make(env, 1, seed=SEED, render=True, num_threads=1, **options)
     config = NetworkConfig(
         frame_shape=environments.frame_shape,
         num_actions=environments.num_actions,
@@ -37,18 +42,19 @@ def actor(core: str, env: str = "Pong", **options) -> Actor:
         core_options=tuple(item for item in TINY.items() if item[0] in CORES[core].options()),
         stem="auto" if env == "TMaze" else "shallow",
     )
-    return Actor(Network(config), environments, generator=torch.Generator().manual_seed(1))
+    return Player(Network(config), environments, action_mode="sampled", seed=SEED)
 
 
 def few(core: str, count: int) -> list[Moment]:
-    return [moment for moment, _ in zip(moments(actor(core)), range(count), strict=False)]
+    return [moment for moment, _ in zip(moments(player(core)), range(count), strict=False)]
 
 
 @pytest.mark.parametrize("core", ["rdn", "delta_rnn", "srwm", "lstm"])
-def test_the_memory_shown_is_the_actors(core):
-    playing = actor(core)
+def test_the_memory_shown_is_the_players(core):
+    playing = player(core)
     for moment, _ in zip(moments(playing), range(4), strict=False):
-        states = [playing.state] if core == "lstm" else playing.state
+        (state,) = playing._states
+        states = [state] if core == "lstm" else state
         for layer, state in zip(moment.layers, states, strict=True):
             for name, tensor in state._asdict().items():
                 np.testing.assert_allclose(layer[name], tensor[0].numpy(), atol=1e-5)
@@ -56,10 +62,10 @@ def test_the_memory_shown_is_the_actors(core):
 
 def test_a_game_of_lives_is_marked_where_they_end():
     """Breakout's five lives, against the same game played without a film."""
-    playing = actor("rdn", "Breakout")
+    playing = player("rdn", "Breakout")
     shown = list(moments(playing))
-    again = actor("rdn", "Breakout")
-    again.network = playing.network
+    again = player("rdn", "Breakout")
+    again._network = playing._network
     lost, firsts, rewards = [], [bool(again.row.is_first[0])], []
     while not again.row.episodes:
         again.step()
@@ -149,12 +155,26 @@ def test_a_film_has_a_picture_an_agent_step(trained, capsys):
     assert imageio.immeta(path)["fps"] == 15
 
 
+def test_the_game_shown_is_the_one_that_evaluate_counts(trained):
+    """Game i of many, and it alone; a cap spares the rest of a long game."""
+    agent = open_agent(trained)
+    plan = GamePlan(episodes=2, repeats=1, protocol="trained", seed=40, max_frames=400)
+    evaluated = play(agent.network, agent.options, agent.step, plan, "sampled")
+    for number, game in enumerate(evaluated.episodes):
+        options = watch.WatchOptions(run=trained, action_mode="sampled", seed=40 + number)
+        episode = watch._episode(agent, watch._visible(agent, options), options)
+        shown = list(islice(episode, game.agent_steps))
+        assert sum(moment.reward for moment in shown) == game.episode_return
+        assert len({moment.action for moment in shown}) > 1
+    assert any(game.episode_return for game in evaluated.episodes)
+
+
 def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
     maze = ["--env", "TMaze", "--env-options", "corridor=3", "--core", "feedforward"]
     where = ["--savedir", str(tmp_path), "--xpid", "maze"]
     assert atari.main([*maze, *FAST, "--total-steps", "64", *where]) == 0
     run, out = str(tmp_path / "maze"), tmp_path / "maze.mp4"
-    playing = actor("feedforward", "TMaze", options={"corridor": 3})
+    playing = player("feedforward", "TMaze", options={"corridor": 3})
     assert watch.main([run, "--out", str(out), "--num-threads", "1"]) == 0
     assert 4 <= len(imageio.imread(out)) <= 13  # between the shortest and the longest game
     assert len(list(moments(playing))) == playing.row.episodes[0].agent_steps
