@@ -6,8 +6,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cores.fast_weight_core import FastWeightCore, SlowNet
-from kernels.delta_rule.reference import DeltaRuleState
-from kernels.gated_delta_rule.reference import step, unroll
+from kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
+from kernels.gated_delta_rule.reference import step
 
 
 class GatedDeltaNet(FastWeightCore):
@@ -15,12 +15,12 @@ class GatedDeltaNet(FastWeightCore):
 
     Left out of the published layer are its short convolutions and its gated output norm. The decay
     is exp(-rate softplus(x + bias)), with the rate in [1, 16] and softplus(bias) in [0.001, 0.1]
-    when weights are drawn, as Dao & Gu 2024 have it. The recurrence is a loop in PyTorch so far.
+    when weights are drawn, as Dao & Gu 2024 have it. The recurrence has no compiled kernel so far.
     """
 
     equation = "W_t = a_t W_(t-1) + k_t (beta_t (v_t - a_t W_(t-1)^T k_t))^T;  y_t = W_t^T q_t"
     source = "Yang et al. 2025"
-    operation, law = staticmethod(unroll), staticmethod(step)
+    operation, law = staticmethod(gated_delta_rule), staticmethod(step)
     vectors = ("query", "key", "value", "strength", "decay")
 
     def __init__(self, width: int, heads: int, feature_map: str):
@@ -35,5 +35,9 @@ class GatedDeltaNet(FastWeightCore):
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
         q, k, v, beta, fading = self.slow_net(x)
-        decay = (-self.log_rate.exp() * F.softplus(fading + self.decay_bias)).exp()
-        return self.feature_map(q), self.feature_map(k), v, beta.sigmoid(), decay
+        log_decay = -self.log_rate.exp() * F.softplus(fading + self.decay_bias)
+        return self.feature_map(q), self.feature_map(k), v, beta.sigmoid(), log_decay
+
+    def programmed(self, x: Float[Tensor, "B D"], state: DeltaRuleState) -> tuple[Tensor, ...]:
+        *written, log_decay = self.program(x)
+        return *written, log_decay.exp()

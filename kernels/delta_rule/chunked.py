@@ -22,15 +22,15 @@ def step(
     system = beta * k @ k.mT
     wanted = beta * (v - read_live(chunk.live, k, weights))
     # Rows before and after a reset are two systems: a NaN in one does not enter the other.
-    old = _solve(system, wanted, chunk.live, chunk.before)
-    new = _solve(system, wanted, ~chunk.live, chunk.before)
+    old = solve(system, wanted, chunk.live, chunk.before)
+    new = solve(system, wanted, ~chunk.live, chunk.before)
     scores = keep(chunk.visible, q @ k.mT)
     y = read_live(chunk.live, q, weights) + torch.where(chunk.live, scores @ old, scores @ new)
     update = keep(chunk.last, torch.where(chunk.live, old, new))
     return y, keep(chunk.carries, weights) + k.mT @ update
 
 
-def _solve(system: Tensor, wanted: Tensor, rows: Tensor, before: Tensor) -> Tensor:
+def solve(system: Tensor, wanted: Tensor, rows: Tensor, before: Tensor) -> Tensor:
     """The updates of some rows, zero in the others."""
     below_diagonal, sides = keep(before & rows, system), keep(rows, wanted)
     return keep(

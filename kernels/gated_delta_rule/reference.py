@@ -2,8 +2,9 @@
 
     W_t = a_t W_{t-1} + k_t (beta_t (v_t - a_t W_{t-1}^T k_t))^T,  y_t = W_t^T q_t
 
-The decay a_t in (0, 1) lets all of a head's memory fade before the delta rule writes.
-Source: Yang, Kautz & Hatamizadeh 2025 (Gated Delta Networks). No compiled kernel so far.
+The decay a_t in (0, 1), given by its logarithm, lets all of a head's memory fade before the delta
+rule writes. No compiled kernel so far.
+Source: Yang, Kautz & Hatamizadeh 2025 (Gated Delta Networks).
 """
 
 from jaxtyping import Bool, Float
@@ -19,11 +20,11 @@ def step(
     k: Float[Tensor, "B H K"],
     v: Float[Tensor, "B H V"],
     beta: Float[Tensor, "B H"],
-    decay: Float[Tensor, "B H"],
+    log_decay: Float[Tensor, "B H"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "B H V"], DeltaRuleState]:
     """One step: fade, write with strength `beta`, then read."""
-    faded = DeltaRuleState(decay[..., None, None] * state.fast_weights)
+    faded = DeltaRuleState(log_decay.exp()[..., None, None] * state.fast_weights)
     return delta_step(q, k, v, beta, faded)
 
 
@@ -32,8 +33,8 @@ def unroll(
     k: Float[Tensor, "T B H K"],
     v: Float[Tensor, "T B H V"],
     beta: Float[Tensor, "T B H"],
-    decay: Float[Tensor, "T B H"],
+    log_decay: Float[Tensor, "T B H"],
     is_first: Bool[Tensor, "T B"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
-    return loop_over_time(step, (q, k, v, beta, decay), is_first, state, empty=v)
+    return loop_over_time(step, (q, k, v, beta, log_decay), is_first, state, empty=v)

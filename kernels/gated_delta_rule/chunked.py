@@ -1,0 +1,64 @@
+"""The gated delta rule by chunks: the delta rule's triangular system with every product faded.
+
+Between rows j < i of one episode a memory fades by d_ij = exp(sum of log a over j < l <= i), and
+what the chunk began with by d_i = exp(sum over all rows up to i):
+
+    (I + tril(diag(beta) (K K^T * d), -1)) U = diag(beta) (V - d_i K S)
+    Y = d_i Q S + tril(Q K^T * d) U,        S <- d_C S + (d_C. K)^T U
+
+All exponents are sums of what is never positive, added up pair by pair: nothing overflows, nothing
+cancels. Source: Yang et al. 2025, section 3.3; masks: kernels/chunks.py.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.chunks import Chunk, keep, loop_over_chunks, read_live
+from kernels.delta_rule.chunked import solve
+from kernels.delta_rule.reference import DeltaRuleState
+
+
+def step(
+    chunk: Chunk,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    log_decay: Tensor,
+    weights: Tensor,
+) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
+    beta, since_start = beta.unsqueeze(-1), log_decay.cumsum(-1).exp().unsqueeze(-1)
+    between = _between(log_decay)
+    wanted = beta * (v - since_start * read_live(chunk.live, k, weights))
+    system = beta * (k @ k.mT) * between
+    old = solve(system, wanted, chunk.live, chunk.before)
+    new = solve(system, wanted, ~chunk.live, chunk.before)
+    scores = keep(chunk.visible, q @ k.mT * between)
+    y = torch.where(chunk.live, scores @ old, scores @ new)
+    y = y + since_start * read_live(chunk.live, q, weights)
+    update = keep(chunk.last, torch.where(chunk.live, old, new))
+    to_end = between[..., -1, :].unsqueeze(-1)
+    carried = keep(chunk.carries, since_start[..., -1:, :] * weights)
+    return y, carried + (to_end * k).mT @ update
+
+
+def _between(log_decay: Float[Tensor, "B H C"]) -> Float[Tensor, "B H C C"]:
+    """How much is left in row i of what row j <= i wrote; 1 above the diagonal."""
+    rows = log_decay.shape[-1]
+    later = torch.ones(rows, rows, dtype=torch.bool, device=log_decay.device).tril(-1)
+    return keep(later, log_decay.unsqueeze(-1).expand(*log_decay.shape, rows)).cumsum(-2).exp()
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H K"],
+    v: Float[Tensor, "T B H V"],
+    beta: Float[Tensor, "T B H"],
+    log_decay: Float[Tensor, "T B H"],
+    is_first: Bool[Tensor, "T B"],
+    state: DeltaRuleState,
+) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
+    inputs = (q, k, v, beta, log_decay)
+    y, weights = loop_over_chunks(step, inputs, is_first, state.fast_weights, empty=v)
+    return y, DeltaRuleState(weights)
