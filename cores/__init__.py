@@ -86,6 +86,10 @@ CORES: dict[str, CoreKind] = {
 }
 
 
+# Beyond what any machine holds: a mistyped size is a line, not hours.
+LARGEST = {"layers": 1_000, "width": 100_000, "heads": 100_000, "feedforward": 1_000_000}
+
+
 def core_kind(name: str) -> CoreKind:
     """Looks a core up; an unknown name raises a `ValueError` that lists the known ones."""
     if name not in CORES:
@@ -106,6 +110,8 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
             raise ValueError(f"core {name!r} has no option {option!r}; it has: {have}")
         if isinstance(getattr(kind.config, option), int) and value < 1:
             raise ValueError(f"core option {option!r} must be at least 1, not {value}")
+        if option in LARGEST and value > LARGEST[option]:
+            raise ValueError(f"core option {option!r} must be at most {LARGEST[option]}")
     return kind.build(input_size, replace(kind.config, **changes))
 
 

@@ -18,6 +18,7 @@ from launch.atomic_files import replacing, write_bytes
 from launch.checkpoints import CheckpointError
 from launch.evaluation_file import Evaluation
 from launch.failures import describe_os_error
+from launch.json_files import read_object
 
 FORMAT = "fastweights-agent"
 VERSION = 1
@@ -58,9 +59,9 @@ def read_export(folder: Path, device: torch.device | str = "cpu") -> dict[str, A
     """
     path = folder / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_object(path)
         if (config["format"], config["version"]) != (FORMAT, VERSION):
-            raise ValueError(f"format {config['format']!r}, version {config['version']!r}")
+            raise ValueError("its format or version is another")
         kept = {name: config[name] for name in _KEPT}
         path = weights_of(folder)
         return kept | {"model_state_dict": load_file(path, str(device))}

@@ -1,7 +1,9 @@
 """`python launch/atari.py --core rdn --env Qbert`: train an agent with fast-weight memory."""
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +21,7 @@ from launch.profiling import profiled
 from launch.records import Kept, NotKept
 from launch.replicas import Replicas
 from launch.resuming import check_same, has_finished, saved_run
-from launch.saved_agent import SavedAgent
+from launch.saved_agent import SavedAgent, fitting
 from launch.schedules import Plan
 from launch.showcase import before_training, showcase
 from launch.stages import Stages
@@ -74,7 +76,9 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
     record = recorder(records.path, plan.learner) if can_replay else record_nothing
     training = Training(options, network, source, records.metrics, stages, replicas, record)
-    training.restore(replicas.broadcast(records.last_save() or training.checkpoint()))
+    begin = replicas.broadcast(records.last_save() or training.checkpoint())
+    with fitting(saved.path) if saved else nullcontext():
+        training.restore(begin)
     display = Display(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test
     if isinstance(records, Kept):
@@ -90,14 +94,14 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     except Interrupted as interrupted:
         records.finish(successful=False)
         if isinstance(records, Kept):
-            _say_how_to_go_on(records.path, training.steps, options.disable_checkpoint)
+            _say_how_to_go_on(options, records.path, training.steps)
         return 128 + interrupted.signal_number
     records.finish(successful=True)
     if isinstance(records, Kept):
         if options.evaluate_episodes and not options.disable_checkpoint:
             showcase(records.path, options)
         else:
-            _say_how_to_evaluate(records.path)
+            _say_how_to_evaluate(options, records.path)
     return 0
 
 
@@ -124,16 +128,22 @@ def _say_what(options: RunOptions, network: Network, plan: Plan, path: Path) -> 
     )
 
 
-def _say_how_to_go_on(path: Path, steps: int, without_checkpoint: bool) -> None:
-    if without_checkpoint:
+def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:
+    if options.disable_checkpoint:
         print(f"stopped at {steps:,} agent steps; nothing was saved (--disable-checkpoint)")
         return
-    print(f"saved at {steps:,} agent steps; to go on:\n  python launch/atari.py --resume {path}")
-    _say_how_to_evaluate(path)
+    command = f"python launch/atari.py --resume {path}{_module(options)}"
+    print(f"saved at {steps:,} agent steps; to go on:\n  {command}")
+    _say_how_to_evaluate(options, path)
 
 
-def _say_how_to_evaluate(path: Path) -> None:
-    print(f"to evaluate:\n  python launch/evaluate.py {path}")
+def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
+    print(f"to evaluate:\n  python launch/evaluate.py {path}{_module(options)}")
+
+
+def _module(options: RunOptions) -> str:
+    """What a command must name beside a run whose game brings a module of its own."""
+    return f" --env {shlex.quote(options.env)}" if ":" in options.env else ""
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class CheckpointFolder:
         failures: list[CheckpointError] = []
         for path in self._newest_first():
             try:
-                payload = load(path, map_location)
+                payload = _with_step(load(path, map_location), path)
             except CheckpointError as error:
                 failures.append(error)
                 continue
@@ -120,7 +120,7 @@ class CheckpointFolder:
             score = load(self.best_path).get("score")
         except CheckpointError:
             return -math.inf  # none yet, or damaged: the next scored checkpoint takes its place
-        return -math.inf if score is None else score
+        return float(score) if isinstance(score, int | float) else -math.inf
 
     def _remove_leftovers(self) -> None:
         if not self._opened:
@@ -136,6 +136,13 @@ class CheckpointFolder:
         milestones = sorted(self._checkpoints.glob("milestone_*.pt"), reverse=True)
         others = [self.newest_path, *milestones, self.best_path]
         return self._steps_newest_first() + [path for path in others if path.exists()]
+
+
+def _with_step(payload: dict[str, Any], path: Path) -> dict[str, Any]:
+    step = payload.get("step")
+    if type(step) is not int or step < 0:
+        raise CheckpointError(f"checkpoint {path} cannot be used: it has no count of steps")
+    return payload
 
 
 def _step_of(path: Path) -> int:

@@ -149,9 +149,12 @@ def _check_archive(path: Path) -> None:
     # torch does not compare checksums when it reads; a flipped bit would become a wrong weight.
     try:
         with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
+            packed = any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist())
+            broken = None if packed else archive.testzip()
     except Exception as error:  # damage surfaces as almost any exception
         raise CheckpointError(_damaged(path, "it is truncated or damaged")) from error
+    if packed:  # a few bytes could unpack to more than there is memory
+        raise CheckpointError(_foreign(path, "it is compressed, which torch.save never does"))
     if broken is not None:
         raise CheckpointError(_damaged(path, f"the checksum of {broken} is wrong"))
 

@@ -60,6 +60,7 @@ def peek(arguments: Sequence[str]) -> argparse.Namespace:
     early.add_argument("--auto-resume", "--auto_resume", action="store_true")
     early.add_argument("--savedir", type=Path, default=RunOptions.savedir)
     early.add_argument("--xpid", default=None)
+    early.add_argument("--env", default=None)
     try:
         return early.parse_known_args(arguments)[0]
     except argparse.ArgumentError:  # a flag without its value: tyro says it better

@@ -27,10 +27,15 @@ def choose_device(name: str, option: str = "--device") -> torch.device:
     return device
 
 
+MOST_THREADS = 4096
+
+
 def use_threads(count: int, processes: int = 1) -> None:
     """Lets torch use `count` CPU threads; 0: its part of those that `processes` may run on."""
     if count < 0:
         raise ValueError(f"--num-threads must be at least 0, not {count}")
+    if count > MOST_THREADS:
+        raise ValueError(f"--num-threads must be at most {MOST_THREADS}")
     affinity = getattr(os, "sched_getaffinity", None)
     available = len(affinity(0)) if affinity else os.cpu_count() or 1
     torch.set_num_threads(count or max(1, available // processes))

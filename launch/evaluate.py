@@ -40,7 +40,8 @@ class EvaluateOptions(GamePlan):
     clip_format: ClipFormat = "mp4"
     """The clip's format; without ffmpeg it is a GIF."""
     env: str | None = None
-    """The game, for files of TorchBeast that do not say which they were trained on."""
+    """The game, for files of TorchBeast that do not say which they were trained on, and for a game
+    that brings a module of its own (my_module:MyGame-v0): evaluating imports it."""
     export: Path | None = None
     """Instead of playing, write the agent as safetensors, config and model card into this folder.
     """

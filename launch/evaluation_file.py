@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 from launch.atomic_files import write_bytes
 from launch.failures import UserError, describe_os_error
+from launch.json_files import read_object
+from launch.typed_fields import typed
 
 FORMAT = "fastweights-evaluation"
 VERSION = 1
@@ -105,17 +107,35 @@ class Evaluation:
         Raises:
             UserError: missing, damaged or foreign, in one line.
         """
-        content = _read_json(Path(path))
+        path = Path(path)
+        try:
+            content = read_object(path)
+        except OSError as error:
+            raise UserError(f"cannot read the evaluation {describe_os_error(error)}") from error
+        except ValueError as error:
+            raise UserError(
+                f"the evaluation {path} is damaged ({error}): evaluate again"
+            ) from error
         try:
             if (content["format"], content["version"]) != (FORMAT, VERSION):
-                raise ValueError(f"format {content['format']!r} version {content['version']!r}")
-            given = {field.name: content[field.name] for field in fields(cls)}
-            given["episodes"] = tuple(_episode(raw) for raw in content["episodes"])
+                raise ValueError("its format or version is another")
+            episodes = tuple(_episode(raw) for raw in content["episodes"])
+            plain = {name: content[name] for name in content if name != "episodes"}
+            evaluation = cls(**typed(cls, plain), episodes=episodes)
+            evaluation.check()
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{path} is no evaluation that this program reads ({error!r}): evaluate again"
             ) from error
-        return cls(**given)
+        return evaluation
+
+    def check(self) -> None:
+        """Raises a one-line `ValueError` where its parts contradict each other."""
+        found = {episode.repeat for episode in self.episodes}
+        if not found or (min(found), max(found), len(found)) != (0, self.repeats - 1, self.repeats):
+            raise ValueError("every repeat must have episodes, and every episode its repeat")
+        if any(not 1 <= len(e.life_returns) == len(e.life_wraps) for e in self.episodes):
+            raise ValueError("every episode must have lives, and every life its wraps")
 
     def save(self, path: Path, **about: Any) -> None:
         """Writes `path` (JSON, with the summary and `about`) and a CSV of the same name."""
@@ -196,10 +216,7 @@ def _std_of_means(repeats: list[list[float]]) -> float:
 
 
 def _episode(raw: Mapping[str, Any]) -> PlayedGame:
-    episode = PlayedGame(**raw)
-    return episode._replace(
-        life_returns=tuple(episode.life_returns), life_wraps=tuple(episode.life_wraps)
-    )
+    return PlayedGame(**typed(PlayedGame, raw, "episode."))
 
 
 def _flat(episode: PlayedGame) -> dict[str, Any]:
@@ -215,12 +232,3 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read the evaluation {describe_os_error(error)}") from error
-    except ValueError as error:
-        raise UserError(f"the evaluation {path} is damaged ({error}): evaluate again") from error

@@ -73,10 +73,15 @@ def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, 
         except KeyboardInterrupt:
             reason, code = "interrupted", INTERRUPTED_EXIT_CODE
         # One line whatever a message holds, so that scripts can rely on it.
-        print("error:", " ".join(reason.split()), file=sys.stderr)
+        print("error:", _one_line(reason), file=sys.stderr)
         raise SystemExit(code)
 
     return command
+
+
+def _one_line(message: str) -> str:
+    """Without line ends, nor what would steer a terminal: messages quote files and their names."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
 
 
 def describe_os_error(error: OSError) -> str:

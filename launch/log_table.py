@@ -6,10 +6,10 @@ time the list grows. Where it grows, `logs.csv` is rewritten under the longer fi
 leaves the old one, and rows then have more cells than names).
 """
 
-import ast
 import contextlib
 import csv
 import io
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,9 @@ COLUMNS = (
     *("_tick", "_time", "step", "episode_returns", "mean_episode_return", "mean_episode_step"),
     *("total_loss", "pg_loss", "baseline_loss", "entropy_loss", "learner_queue_size"),
 )
+
+
+_A_TICK = re.compile(r"[0-9]{1,18}")
 
 
 class LogTable:
@@ -52,6 +55,8 @@ class LogTable:
     def rewind(self, step: int) -> None:
         """Drops rows whose `step` (agent steps) is beyond `step`; `_tick` goes on from the rest."""
         _, rows = _read(self._path)
+        if "step" not in self.fields:
+            raise UserError(f"{self._path} has no column of steps: it is no log of a run")
         column = self.fields.index("step")
         rows = [row for row in rows if not _is_beyond(row[column], step)]
         self._replace(rows)
@@ -99,9 +104,13 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
     if not text.startswith("#"):
         raise UserError(f"{path} is not a table of logs: its first line does not begin with '#'")
     # NUL: what a power cut leaves in place of rows that had not reached the disk.
-    first, *rows = csv.reader(line for line in io.StringIO(text, newline="") if "\0" not in line)
+    lines = (line for line in io.StringIO(text, newline="") if "\0" not in line)
+    try:
+        first, *rows = csv.reader(lines)
+    except (csv.Error, ValueError) as error:
+        raise UserError(f"{path} is not a table of logs: {error}") from error
     fields = [name.strip() for name in ",".join(first).removeprefix("#").split(",")]
-    rows = [row for row in rows if row and row[0].isdigit()]
+    rows = [row for row in rows if row and _A_TICK.fullmatch(row[0])]
     fields = _longer_fields(path, fields, max(map(len, rows), default=0))
     return fields, [(row + [""] * len(fields))[: len(fields)] for row in rows]
 
@@ -111,8 +120,11 @@ def _longer_fields(path: Path, fields: list[str], width: int) -> list[str]:
     history = path.with_name("fields.csv")
     if width <= len(fields) or not history.exists():
         return fields
-    with history.open(newline="", encoding="utf-8", errors="replace") as file:
-        longest = max(csv.reader(file), key=len, default=[])
+    try:
+        with history.open(newline="", encoding="utf-8", errors="replace") as file:
+            longest = max(csv.reader(file), key=len, default=[])
+    except csv.Error:
+        return fields
     return longest if longest[: len(fields)] == fields else fields
 
 
@@ -149,11 +161,11 @@ def _value(cell: str) -> Any:
             return kind(cell)
         except ValueError:
             continue
-    if cell.startswith("("):
-        try:
-            return ast.literal_eval(cell)
-        except (ValueError, SyntaxError):
-            return cell
+    if cell.startswith("(") and cell.endswith(")"):
+        values = [_value(part.strip()) for part in cell[1:-1].removesuffix(",").split(",")]
+        if all(isinstance(value, int | float) for value in values):
+            return tuple(values)
+        return () if cell == "()" else cell
     return cell or None
 
 

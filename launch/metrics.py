@@ -51,7 +51,7 @@ class Metrics:
 
     def add_game(self, episode_return: float, agent_steps: int, emulator_frames: int) -> None:
         """Notes a finished full game."""
-        game = Game(float(episode_return), int(agent_steps), int(emulator_frames))
+        game = _game(episode_return, agent_steps, emulator_frames)
         self._games.append(game)
         self._tick_games.append(game)
         self._game_count += 1
@@ -106,18 +106,22 @@ class Metrics:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes up what `state_dict` returned."""
-        self._games = deque((Game(*game) for game in state["games"]), self._games.maxlen)
-        self._lives = deque(state["lives"], self._lives.maxlen)
-        self._tick_games = [Game(*game) for game in state["tick_games"]]
-        self._tick_lives = list(state["tick_lives"])
-        self._game_count = state["game_count"]
-        self._life_count = state["life_count"]
+        self._games = deque((_game(*game) for game in state["games"]), self._games.maxlen)
+        self._lives = deque(map(float, state["lives"]), self._lives.maxlen)
+        self._tick_games = [_game(*game) for game in state["tick_games"]]
+        self._tick_lives = [float(life) for life in state["tick_lives"]]
+        self._game_count = int(state["game_count"])
+        self._life_count = int(state["life_count"])
 
     def close(self) -> None:
         """Writes out what TensorBoard still holds."""
         if self._board is not None:
             self._board.close()
             self._board = None
+
+
+def _game(episode_return: float, agent_steps: int, emulator_frames: int) -> Game:
+    return Game(float(episode_return), int(agent_steps), int(emulator_frames))
 
 
 def _mean(values: Any) -> float | None:

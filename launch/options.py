@@ -1,5 +1,6 @@
 """The options of a training run: what the command line, the presets and a checkpoint agree on."""
 
+import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import gcd
 from pathlib import Path
@@ -12,6 +13,7 @@ from agents.network import NetworkConfig
 from cores import CORES, core_kind
 from kernels.dispatch import check_backend
 from launch.core_sizes import CoreSizes
+from launch.typed_fields import typed
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
 
@@ -113,21 +115,17 @@ class RunOptions(CoreSizes):
     def from_dict(cls, flat: dict[str, Any]) -> "RunOptions":
         """The inverse of `to_dict`; options newer than the dictionary take their defaults.
 
-        Raises a `ValueError` for unknown names and where game and core are missing.
+        Raises a one-line `ValueError` for unknown names, values of another type, and where game
+        and core are missing.
         """
+        learner, own = typed(LearnerConfig, flat), typed(cls, flat)
         learner_names = {f.name for f in fields(LearnerConfig)}
         own_names = {f.name for f in fields(cls)} - {"learner"}
-        if unknown := sorted(set(flat) - learner_names - own_names):
+        if unknown := sorted(map(str, set(flat) - learner_names - own_names)):
             raise ValueError(f"these options do not belong to this version: {', '.join(unknown)}")
         if missing := sorted({"env", "core"} - set(flat)):
             raise ValueError(f"these options are missing: {', '.join(missing)}")
-        learner = LearnerConfig(**{n: value for n, value in flat.items() if n in learner_names})
-        own = {name: value for name, value in flat.items() if name in own_names}
-        if "savedir" in own:
-            own["savedir"] = Path(own["savedir"])
-        if "env_options" in own:
-            own["env_options"] = tuple(own["env_options"])
-        return cls(learner=learner, **own)
+        return cls(**own | {"learner": LearnerConfig(**learner)})
 
 
 # What a resumed run may do differently: where and how it runs, not what it learns.
@@ -209,8 +207,19 @@ def check(options: RunOptions) -> None:
         raise ValueError("--auto-resume needs --xpid: the name of the run to go on with")
     if options.checkpoint_minutes <= 0:
         raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
+    _check_learner(learner)
     if not 0 <= options.seed < 2**31:
         raise ValueError(f"--seed must lie in [0, 2^31), not {options.seed}")
+
+
+def _check_learner(learner: LearnerConfig) -> None:
+    least_zero = ("learning_rate", "alpha", "epsilon", "momentum", "grad_norm_clipping")
+    for name, value in asdict(learner).items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, float) and math.isnan(value):
+            raise ValueError(f"{flag} must be a number, not {value}")
+        if name in (*least_zero, "rho_clip", "c_clip", "pg_rho_clip") and value < 0:
+            raise ValueError(f"{flag} must be at least 0, not {value}")
 
 
 def differences(saved: RunOptions, asked: RunOptions) -> list[str]:

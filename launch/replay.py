@@ -14,6 +14,7 @@ from rich.table import Table
 
 from agents.network import Network
 from launch.assembly import build, plan_for
+from launch.containment import check_contained
 from launch.display import Display
 from launch.experience import Source
 from launch.failures import UserError, one_line_errors, user_input
@@ -21,6 +22,7 @@ from launch.hashes import Hashed, Hashes, conditions, hashed, read_hashes
 from launch.metrics import Metrics
 from launch.options import RunOptions, check
 from launch.run_folder import read_meta
+from launch.saved_agent import check_module
 from launch.stages import Stages
 from launch.training import Training
 
@@ -39,6 +41,8 @@ class ReplayOptions:
     """A run folder of launch/atari.py."""
     updates: int | None = None
     """So many of the first updates (default: all that were recorded)."""
+    env: str | None = None
+    """The game again, where it brings a module of its own (my_module:MyGame-v0): it is imported."""
 
 
 @one_line_errors
@@ -48,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with user_input():
         run = asked.run.expanduser()
         recorded, options = read_hashes_of(run)
+        check_module(options, asked.env, run)
         expected = _first(recorded, asked.updates)
         options, plan = plan_for(options)
         environments, network = build(options, plan)
@@ -75,6 +80,7 @@ def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
     Raises `ValueError`, one line, for what cannot be replayed.
     """
     plain = read_meta(run).get("args")
+    check_contained(run)
     try:
         options = RunOptions.from_dict(plain)
     except (TypeError, ValueError) as error:

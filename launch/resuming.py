@@ -23,7 +23,7 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
         raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
     elif not path.is_dir():
         raise ValueError(f"--resume {path}: no such run folder; runs/latest is the newest")
-    saved = open_agent(path)
+    saved = open_agent(path, env=known.env)
     for warning in saved.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return saved

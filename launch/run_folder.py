@@ -15,8 +15,10 @@ from typing import Any
 
 from launch import provenance
 from launch.atomic_files import PARTIAL, remove_partials, write_bytes
+from launch.containment import check_contained
 from launch.failures import UserError, describe_os_error
 from launch.folder_lock import FolderLock
+from launch.json_files import read_object
 from launch.log_table import LogTable
 
 _A_RUN_HAS = ("meta.json", "logs.csv", "model.tar", "checkpoints")
@@ -45,15 +47,15 @@ def read_meta(path: Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+        meta = read_object(path / "meta.json")
     except FileNotFoundError as error:
         raise RunFolderError(f"{path} holds no run (no meta.json): check the path") from error
     except OSError as error:
         raise RunFolderError(f"cannot read the run {describe_os_error(error)}") from error
     except ValueError as error:
         raise RunFolderError(f"{path / 'meta.json'} is damaged: {error}") from error
-    if not isinstance(meta, dict):
-        raise RunFolderError(f"{path / 'meta.json'} is damaged: not an object")
+    if not isinstance(meta.get("args", {}), dict):
+        raise RunFolderError(f"{path / 'meta.json'} is damaged: its args are no options")
     return meta
 
 
@@ -77,11 +79,12 @@ class RunFolder:
         Raises:
             RunFolderError: not writable, in use, `xpid` no file name, or the folder holds a run.
         """
-        if not re.fullmatch(r"[^/\\\0]+", xpid) or xpid in (".", "..", "latest"):
+        if not re.fullmatch(r"[^/\\\x00-\x1f\x7f]+", xpid) or xpid in (".", "..", "latest"):
             raise RunFolderError(f"--xpid {xpid!r} cannot name a folder: choose another")
         path = Path(savedir).expanduser() / xpid
         try:
             path.mkdir(parents=True, exist_ok=True)
+            check_contained(path)
             lock = _lock(path)
             try:
                 _check_no_run(path)
@@ -101,9 +104,11 @@ class RunFolder:
         """
         path = Path(path).expanduser().resolve()
         meta = read_meta(path)
+        check_contained(path)
         again = {"date": _now(), "command": provenance.command_line()}
-        meta.setdefault("resumed", []).append({**again, "git": provenance.git_revision()})
-        meta.update(date_end=None, successful=False)
+        before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []
+        resumed = [*before, {**again, "git": provenance.git_revision()}]
+        meta.update(date_end=None, successful=False, resumed=resumed)
         try:
             lock = _lock(path)
             try:

@@ -1,5 +1,8 @@
 """A trained agent in a checkpoint: what goes in, and how the network comes out again."""
 
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from agents.network import Network
 from launch.agent_export import is_export, read_export, weights_of
 from launch.checkpoint_folder import CheckpointFolder, Found
 from launch.checkpoints import CheckpointError, load, read
+from launch.containment import check_contained
 from launch.options import RunOptions
 from launch.provenance import git_revision
 from launch.torchbeast_model import is_torchbeast, translated
@@ -34,6 +38,32 @@ def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[s
     }
 
 
+def unpack(payload: dict[str, Any], learner: Learner) -> None:
+    """Puts what `pack` took from a learner into another, and torch's random numbers back.
+
+    What is not there or does not fit raises as dicts and torch do; `fitting` makes a line of it.
+    """
+    network, optimizer = learner.network, learner.optimizer
+    network.load_state_dict(payload["model_state_dict"])
+    settings = _settings(optimizer)
+    schedule = payload["scheduler_state_dict"]
+    learner.load_state_dict({"optimizer": payload["optimizer_state_dict"], "schedule": schedule})
+    if _settings(optimizer) != settings:
+        raise ValueError("its optimiser is set otherwise than its options say")
+    for weight, state in optimizer.state.items():
+        if any(value.shape not in (weight.shape, ()) for value in state.values()):
+            raise ValueError("its optimiser's state is that of another network")
+    if any(type(count) is not int or count < 0 for count in (learner.steps, learner.updates)):
+        raise ValueError("its steps and updates are no counts")
+    torch.set_rng_state(payload["rng"]["torch"].cpu())
+
+
+def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    moving = ("params", "lr")  # the rate is annealed
+    groups = optimizer.param_groups
+    return [{name: group[name] for name in group if name not in moving} for group in groups]
+
+
 @dataclass(frozen=True)
 class SavedAgent:
     """A network as it was saved, and the run it comes from."""
@@ -52,8 +82,7 @@ class SavedAgent:
     @property
     def run(self) -> Path:
         """The run folder, or the file's own where it lies elsewhere."""
-        folder = self.path.parent
-        return folder.parent if folder.name == "checkpoints" else folder
+        return _run_of(self.path)
 
 
 def open_agent(
@@ -63,29 +92,75 @@ def open_agent(
 
     `path`: a run folder (the newest usable checkpoint), a checkpoint, a folder that
     `agent_export` wrote, or TorchBeast's `model.tar` or the folder it lies in. `env`: the game of
-    a file that does not say.
+    a file that does not say, or whose game brings a module of its own.
 
     Raises `CheckpointError`, one line, for anything else.
     """
     found = _find(Path(path).expanduser(), device, env)
-    payload = found.payload
-    try:
-        options = RunOptions.from_dict(payload["flags"])
-        shape = payload["network"]
-        config = options.network(tuple(shape["frame_shape"]), shape["num_actions"])
-        network = Network(config).to(device)
-        network.load_state_dict(payload["model_state_dict"])
-        int(payload["step"])
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
+    with fitting(found.path):
+        options = RunOptions.from_dict(found.payload["flags"])
+        network = _network(options, found.payload).to(device)
+        network.load_state_dict(found.payload["model_state_dict"])
+        step = found.payload["step"]
+        if type(step) is not int or step < 0:
+            raise ValueError("its step is no count")
+    check_module(options, env, found.path)
+    return SavedAgent(network, options, found.payload, found.path, found.warnings)
+
+
+def check_module(options: RunOptions, env: str | None, path: Path) -> None:
+    """Refuses a game in a module of its own (`my_module:MyGame-v0`) unless `env` names it too.
+
+    Making that game imports the module, and what a file says must run nothing. Raises
+    `CheckpointError`.
+    """
+    if ":" in options.env and env != options.env:
         raise CheckpointError(
-            f"checkpoint {found.path} does not fit this version of the program ({reason}): "
+            f"{path} plays {options.env!r}, whose module would be imported: if you trust that, "
+            f"add --env {shlex.quote(options.env)}"
+        )
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Turns what the content of another version's or a tampered checkpoint at `path` raises into
+    a `CheckpointError`."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise CheckpointError(
+            f"checkpoint {path} does not fit this version of the program ({reason}): "
             "check out the revision that its `git` entry names"
         ) from error
-    return SavedAgent(network, options, payload, found.path, found.warnings)
+
+
+def _network(options: RunOptions, payload: dict[str, Any]) -> Network:
+    """The network that a file describes, if it has that network's weights: made without memory
+    first, so that a file cannot ask for more than it brings."""
+    shape = tuple(payload["network"]["frame_shape"])
+    actions = payload["network"]["num_actions"]
+    if not all(type(size) is int and size > 0 for size in (*shape, actions)):
+        raise ValueError(f"frame_shape {shape} and num_actions {actions} must be whole numbers")
+    config = options.network(shape, actions)
+    with torch.device("meta"):
+        wanted = {name: w.shape for name, w in Network(config).state_dict().items()}
+    given = {name: w.shape for name, w in payload["model_state_dict"].items()}
+    if wanted != given:
+        odd = next(n for n in {**wanted, **given} if wanted.get(n) != given.get(n))
+        raise ValueError(f"its weights are not those of its network, {odd} for one")
+    return Network(config)
+
+
+def _run_of(path: Path) -> Path:
+    folder = path if path.is_dir() else path.parent
+    return folder.parent if folder.name == "checkpoints" else folder
 
 
 def _find(path: Path, device: torch.device | str, env: str | None) -> Found:
+    check_contained(_run_of(path))
     if is_export(path):
         return Found(weights_of(path), read_export(path, device), ())
     if path.is_dir():

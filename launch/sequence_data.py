@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress
+from torch import Tensor
 
 from launch.checkpoints import CheckpointError, load, save
 from launch.failures import UserError
@@ -70,15 +71,18 @@ def _read(path: Path, options: SequenceOptions) -> dict[str, Sequences]:
     try:
         contents = load(path)
         found = {"task": contents["task"], "settings": contents["settings"]}
+        described = _described(found)
         splits = {split: Sequences(**contents[split]) for split in SPLITS}
-    except (CheckpointError, KeyError, TypeError) as error:
+        if not all(isinstance(part, Tensor) for split in splits.values() for part in split):
+            raise TypeError("sequences are tensors")
+    except (CheckpointError, AttributeError, LookupError, TypeError) as error:
         raise UserError(
             f"{path} holds no sequences that can be read: delete it, and they are drawn again"
         ) from error
     wanted = {"task": options.task.name, "settings": settings(options)}
     if found != wanted:
         raise UserError(
-            f"{path} holds sequences of other settings: {_described(found)}, and asked for are "
+            f"{path} holds sequences of other settings: {described}, and asked for are "
             f"{_described(wanted)}; name another --data, or leave it out"
         )
     return splits

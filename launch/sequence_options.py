@@ -1,6 +1,6 @@
 """The options of training on a sequence task, and the presets behind the paper's tables."""
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -9,6 +9,7 @@ import tyro
 from cores import core_kind
 from kernels.dispatch import check_backend
 from launch.core_sizes import CoreSizes
+from launch.typed_fields import typed
 from tasks import TASKS, Task
 from tasks.sequence_model import ModelConfig, SequenceModel
 from tasks.sequences import SPLITS
@@ -94,13 +95,19 @@ class SequenceOptions(CoreSizes, Generic[Question]):
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "SequenceOptions":
-        """The inverse of `to_dict`. Raises `ValueError`, `KeyError` or `TypeError` for others."""
-        own = {name: plain[name] for name in plain if name in {f.name for f in fields(cls)}}
-        own["task"] = TASKS[plain["task_name"]](**plain["task"])
-        own["trainer"] = TrainerConfig(**plain["trainer"])
-        own["savedir"] = Path(plain["savedir"])
-        own["data"] = None if plain["data"] is None else Path(plain["data"])
-        return cls(**own)
+        """The inverse of `to_dict`. Raises a one-line `ValueError` for others."""
+        name = plain.get("task_name") if isinstance(plain, dict) else None
+        if not isinstance(name, str) or name not in TASKS:
+            raise ValueError(f"task_name must be one of {', '.join(TASKS)}")
+        parts = {"task": TASKS[name], "trainer": TrainerConfig}
+        own = typed(cls, {n: value for n, value in plain.items() if n not in parts})
+        try:
+            nested = {
+                n: kind(**typed(kind, plain[n], f"{n}.")) for n, kind in parts.items() if n in plain
+            }
+            return cls(**own | nested)
+        except TypeError as error:
+            raise ValueError(f"these options do not belong to this version: {error}") from error
 
 
 # What a resumed run may do differently: where and how it runs, not what it learns.

@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from launch.devices import choose_device, use_threads
 from launch.display import Display
 from launch.failures import UserError, user_input
 from launch.run_folder import RunFolder, default_xpid, read_meta
+from launch.saved_agent import fitting
 from launch.sequence_data import sequences
 from launch.sequence_options import SequenceOptions, check
 from launch.stopping import Interrupted, StopRequests
@@ -27,8 +29,12 @@ RESULT = "result.json"
 
 
 def saved_options(path: Path, task_name: str) -> SequenceOptions:
-    """The options of the run at `path`. Raises `UserError` where it is another task's, or none."""
-    plain = read_meta(path.expanduser())["args"]
+    """The options of the run at `path`, its folders left out.
+
+    Raises `UserError` where it is another task's, or none.
+    """
+    path = path.expanduser()
+    plain = read_meta(path).get("args", {})
     kind = plain.get("task_name", "an agent's")
     if kind != task_name:
         script = "atari" if kind == "an agent's" else kind
@@ -36,8 +42,9 @@ def saved_options(path: Path, task_name: str) -> SequenceOptions:
             f"{path} is {kind} run: go on with python launch/{script}.py --resume {path}"
         )
     try:
-        return SequenceOptions.from_dict(plain)
-    except (KeyError, TypeError, ValueError) as error:
+        # Where files go is the command line's to say: beside the run, unless it does.
+        return replace(SequenceOptions.from_dict(plain), savedir=path.resolve().parent, data=None)
+    except ValueError as error:
         raise UserError(
             f"{path} was made by another version of the program ({error}): check out the revision "
             "that its meta.json names"
@@ -151,16 +158,17 @@ def _restore(
     trainer: Trainer, checkpoints: CheckpointFolder, folder: RunFolder, device: torch.device
 ) -> None:
     try:
-        payload = checkpoints.latest(device).payload
+        found = checkpoints.latest(device)
     except CheckpointError:
         if any((folder.path / "checkpoints").glob("*.pt")):
             raise
         folder.rewind(0)  # stopped before its first checkpoint
         return
-    trainer.model.load_state_dict(payload["model_state_dict"])
-    trainer.load_state_dict(payload["trainer"])
-    torch.set_rng_state(payload["rng"]["torch"].cpu())
-    folder.rewind(payload["step"])
+    with fitting(found.path):
+        trainer.model.load_state_dict(found.payload["model_state_dict"])
+        trainer.load_state_dict(found.payload["trainer"])
+        torch.set_rng_state(found.payload["rng"]["torch"].cpu())
+    folder.rewind(found.payload["step"])
 
 
 def _measure(
@@ -168,7 +176,8 @@ def _measure(
 ) -> dict[str, Any]:
     """The best epoch on the held-out split and on the one that is reported."""
     best = load(checkpoints.best_path, next(trainer.model.parameters()).device)
-    trainer.model.load_state_dict(best["model_state_dict"])
+    with fitting(checkpoints.best_path):
+        trainer.model.load_state_dict(best["model_state_dict"])
     size, blank = options.trainer.batch_size, options.task.blank
     measured = {
         split: evaluate(trainer.model, splits[split], blank, size)._asdict()

@@ -32,7 +32,7 @@ def before_training(network: Network, options: RunOptions, run: Path, device: to
 def showcase(run: Path, options: RunOptions) -> None:
     """Plays, films and draws the trained agent; prints the table and where the pictures are."""
     device = choose_device(options.learner_device or options.device)
-    agent = open_agent(run, device)
+    agent = open_agent(run, device, options.env)
     with progress_bar(options.evaluate_episodes, "test games after training") as report:
         after = play_and_keep(agent.network, options, agent.step, run, device, report)
     evaluations = evaluations_in(run).values()

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-import torch
-
 from agents.learner import Learner
 from agents.network import Network
 from launch.checkpoints import save_or_warn
@@ -18,7 +16,7 @@ from launch.hashes import Record, record_nothing
 from launch.metrics import Metrics
 from launch.options import RunOptions
 from launch.replicas import LostLearner, Replicas
-from launch.saved_agent import pack
+from launch.saved_agent import pack, unpack
 from launch.stages import Columns, Stages
 from launch.stopping import Interrupted, StopRequests
 
@@ -133,16 +131,12 @@ class Training:
         return pack(self.options, self.learner, {"metrics": self.metrics.state_dict()})
 
     def restore(self, payload: dict[str, Any]) -> None:
-        """Takes up counters, optimiser, schedule, windows and torch's random numbers."""
-        self.learner.network.load_state_dict(payload["model_state_dict"])
-        self.learner.load_state_dict(
-            {
-                "optimizer": payload["optimizer_state_dict"],
-                "schedule": payload["scheduler_state_dict"],
-            }
-        )
+        """Takes up counters, optimiser, schedule, windows and torch's random numbers.
+
+        What of it is not there or does not fit raises as dicts, torch and `float` do.
+        """
+        unpack(payload, self.learner)
         self.metrics.load_state_dict(payload["stats"]["metrics"])
-        torch.set_rng_state(payload["rng"]["torch"].cpu())
 
 
 def train(
@@ -161,6 +155,7 @@ def train(
     the last one a `CheckpointError`; a row of the log that cannot be written is a `RunFolderError`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
+    begun = training.steps
     with stop:
         try:
             with display, closing(rows):
@@ -183,15 +178,14 @@ def train(
         except UserError:  # the disk says no: it would say so again
             raise
         except Exception:
-            _rescue(training, save)
+            if training.steps > begun:
+                _rescue(training, save)
             raise
         save()
 
 
 def _rescue(training: Training, save: Callable[[], None]) -> None:
     """Saves what was learned before an environment, say, failed: the weights are whole."""
-    if training.steps == 0:
-        return
     try:
         save()
     except Exception as error:

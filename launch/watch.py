@@ -43,6 +43,8 @@ class WatchOptions:
     """Stop after so many pictures, one an agent step (default: the whole episode)."""
     seconds: float | None = None
     """Stop after so many seconds of film (default: the whole episode)."""
+    env: str | None = None
+    """The game again, where it brings a module of its own (my_module:MyGame-v0): it is imported."""
     protocol: str = "trained"
     """trained (as in training), full-game, published, machado or noop30."""
     action_mode: ActionMode = "argmax"
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with user_input():
         use_threads(options.num_threads)
         check(options)
-        agent = open_agent(options.run, choose_device(options.device))
+        agent = open_agent(options.run, choose_device(options.device), options.env)
         environments = _visible(agent, options)
         check_actions(agent.network, environments)
     for warning in agent.warnings:

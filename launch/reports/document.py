@@ -117,6 +117,7 @@ def to_markdown(title: str, blocks: Sequence[Block]) -> str:
 
 
 def _marked(text: str) -> str:
+    text = " ".join(text.splitlines())
     for sign in ("\\", "|", "*", "_", "`", "[", "<"):
         text = text.replace(sign, f"\\{sign}")
     return text

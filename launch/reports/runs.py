@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from cores import CORES
 from envs.naming import resolve
 from envs.protocols import protocol_named
+from launch.containment import check_contained
 from launch.evaluation_file import Evaluation, evaluations_in
 from launch.failures import UserError
 from launch.log_table import read_logs
 from launch.options import CHANGEABLE_ON_RESUME, RunOptions
 from launch.run_folder import read_meta
+from launch.typed_fields import typed
 
 _IDENTIFY = ("env", "protocol", "core", "seed")
 _NOT_COMPUTED = ("seed", *CHANGEABLE_ON_RESUME)
@@ -85,14 +88,19 @@ def open_run(path: Path) -> Run:
     """
     path = Path(path).expanduser().resolve()
     meta = read_meta(path)
+    check_contained(path)
     options = meta.get("args")
-    missing = [n for n in _IDENTIFY if not isinstance(options, dict) or n not in options]
+    try:
+        options = typed(RunOptions, {} if options is None else options)
+    except ValueError as error:
+        raise UserError(f"{path / 'meta.json'} is damaged: {error}") from error
+    missing = [name for name in _IDENTIFY if name not in options]
     if missing:
         raise UserError(
             f"{path} is a run of another program (no {missing[0]!r} among its options): "
             "name run folders of launch/atari.py"
         )
-    logs = read_logs(path)
+    logs = _with_steps(read_logs(path))
     if not logs.get("step"):
         raise UserError(f"{path} has logged nothing yet: wait for its first update")
     clips = (clip for clip in sorted((path / "clips").glob("*")) if clip.suffix in _CLIPS)
@@ -100,6 +108,12 @@ def open_run(path: Path) -> Run:
     evaluations = evaluations_in(path, warnings.append)
     frames_per_step = _frames_per_step(options)
     return Run(path, meta, logs, evaluations, tuple(clips), frames_per_step, tuple(warnings))
+
+
+def _with_steps(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The rows that say at which step they are."""
+    there = [type(step) is int for step in logs.get("step", ())]
+    return {name: list(compress(column, there)) for name, column in logs.items()}
 
 
 def open_runs(paths: Sequence[Path]) -> list[Run]:
@@ -140,10 +154,12 @@ def _seed(run: Run) -> int:
 
 
 def _frames_per_step(options: dict[str, Any]) -> int:
+    if ":" in options["env"]:  # somebody's own, whose module a report has no business to import
+        return 1
     try:
         if resolve(options["env"]).rom is None:
             return 1
-    except ValueError:  # somebody's own environment, whose module is not here
+    except ValueError:
         return 1
     changes = RunOptions(env_options=tuple(options.get("env_options", ()))).environment_options()
     return protocol_named(options["protocol"]).override(changes).frame_skip

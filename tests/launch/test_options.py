@@ -61,6 +61,44 @@ def test_options_of_something_else_are_refused(change, message):
         RunOptions.from_dict(flat)
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"batch_size": "32"}, "batch_size must be a whole number, not '32'"),
+        ({"batch_size": True}, "batch_size must be a whole number, not True"),
+        (
+            {"batch_size": 10**5000},
+            "batch_size must be a whole number, not a number of many digits",
+        ),
+        ({"learning_rate": float("nan")}, "learning_rate must be a number, not nan"),
+        ({"learning_rate": 10**400}, "learning_rate must be a number, not a number of many digits"),
+        ({"env_options": ["a=1", 2]}, "env_options must be a list, each text"),
+        ({"bptt": "ful"}, "bptt must be 'full' or a whole number, not 'ful'"),
+        ({"reward_clipping": None}, "reward_clipping must be 'abs_one' or 'none', not None"),
+        ({"core_layers": {}}, "core_layers must be a whole number or nothing"),
+        ({"savedir": "a\0b"}, "savedir must be a path"),
+        ({"env": "x" * 10**6, "core": []}, "core must be text"),
+    ],
+)
+def test_a_file_s_options_are_of_their_kinds(change, says):
+    with pytest.raises(ValueError, match=says) as caught:
+        check(RunOptions.from_dict(preset("quick", "lstm").to_dict() | change))
+    assert len(str(caught.value)) < 300
+
+
+def test_a_whole_number_is_a_number_and_a_list_a_tuple():
+    flat = preset("quick", "lstm").to_dict() | {"learning_rate": 1, "env_options": ["a=1"]}
+    options = RunOptions.from_dict(flat)
+    assert type(options.learner.learning_rate) is float and options.env_options == ("a=1",)
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "alpha", "epsilon", "momentum", "rho_clip"])
+def test_a_learner_s_numbers_are_checked_before_it_is_made(name):
+    for value in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} must be"):
+            check(RunOptions(learner=LearnerConfig(**{name: value})))
+
+
 def test_single_options_change_a_preset():
     options = parsed("--preset", "published", "--core", "lstm", "--total-steps", "6400")
     assert (options.core, options.bptt, options.learner.total_steps) == ("lstm", "full", 6400)

@@ -41,6 +41,22 @@ def test_small_is_the_same_question_with_shorter_sequences():
     assert small("rdn", ListOps(depth=10)).task == ListOps(depth=5)
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"task_name": "chess"}, "task_name must be one of code_execution, list_ops"),
+        ({"task_name": []}, "task_name must be one of"),
+        ({"task": {"depth": "deep"}}, "task.depth must be a whole number, not 'deep'"),
+        ({"trainer": {"epochs": 1.5}}, "trainer.epochs must be a whole number, not 1.5"),
+        ({"trainer": 3}, "trainer. must be names with values, not 3"),
+        ({"data": 3}, "data must be a path or nothing, not 3"),
+    ],
+)
+def test_a_file_s_options_are_of_their_kinds(change, says):
+    with pytest.raises(ValueError, match=says):
+        SequenceOptions.from_dict(paper("rdn", ListOps()).to_dict() | change)
+
+
 def test_differences_leave_out_where_a_run_computes():
     options = paper("rdn", ListOps())
     changed = SequenceOptions.from_dict(options.to_dict() | {"num_threads": 1, "seed": 4})

@@ -1,0 +1,100 @@
+"""What a file says about a dataclass or named tuple, checked against the types of its fields."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+_SHOWN = 60  # characters of a refused value
+_REFUSED = object()
+
+
+def typed(kind: type, plain: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """The values of `plain` as the fields of `kind` of the same names have them.
+
+    Plain values (None, bool, int, float, str, list, dict) become paths and tuples where the field
+    is one. Names that are no fields, and fields that are missing, are the caller's to judge.
+    `where` is put before the names in messages. Raises a one-line `ValueError`.
+    """
+    if not isinstance(plain, Mapping):
+        raise ValueError(f"{where or 'the options'} must be names with values, not {_short(plain)}")
+    hints = _hints(kind)
+    return {
+        name: _typed(value, hints[name], where + name)
+        for name, value in plain.items()
+        if name in hints
+    }
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _typed(value: Any, hint: Any, name: str) -> Any:
+    alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    for alternative in alternatives:
+        found = _as(alternative, value)
+        if found is not _REFUSED:
+            return found
+    raise ValueError(f"{name} must be {_described(alternatives)}, not {_short(value)}")
+
+
+def _as(kind: Any, value: Any) -> Any:
+    """`value` as one of `kind`, or `_REFUSED`."""
+    origin = get_origin(kind)
+    if origin is Literal:
+        same = (one for one in get_args(kind) if type(one) is type(value) and one == value)
+        return next(same, _REFUSED)
+    if origin is tuple:
+        return _as_tuple(get_args(kind)[0], value)
+    if kind is float:
+        return _as_float(value)
+    if kind is Path:
+        return Path(value) if isinstance(value, str | Path) and "\0" not in str(value) else _REFUSED
+    if kind is int:
+        return value if type(value) is int and -(2**63) <= value < 2**63 else _REFUSED
+    if kind in (NoneType, bool, str):
+        return value if type(value) is kind else _REFUSED
+    return value if kind is Any or isinstance(value, origin or kind) else _REFUSED
+
+
+def _as_tuple(kind: Any, value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return _REFUSED
+    items = tuple(_as(kind, item) for item in value)
+    return _REFUSED if any(item is _REFUSED for item in items) else items
+
+
+def _as_float(value: Any) -> Any:
+    if type(value) not in (int, float) or value != value:
+        return _REFUSED
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond every float
+        return _REFUSED
+
+
+def _described(alternatives: tuple[Any, ...]) -> str:
+    words = {NoneType: "nothing", bool: "true or false", int: "a whole number", float: "a number"}
+    words |= {str: "text", Path: "a path"}
+    named = []
+    for kind in alternatives:
+        if get_origin(kind) is Literal:
+            named += [repr(one) for one in get_args(kind)]
+        elif get_origin(kind) is tuple:
+            named.append(f"a list, each {_described(get_args(kind)[:1])}")
+        else:
+            named.append(words.get(kind, "names with values"))
+    return " or ".join(named)
+
+
+def _short(value: Any) -> str:
+    """Of any plain value, however large or deep."""
+    if type(value) is int and abs(value) >= 10**_SHOWN:
+        return "a number of many digits"
+    if isinstance(value, list | tuple | dict):
+        return "a list" if not isinstance(value, dict) else "names with values"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,0 +1,343 @@
+"""Files that somebody else wrote: wrong, huge or hostile, they are one line and run nothing.
+
+What test_fuzz.py found, one test each.
+"""
+
+import io
+import json
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import gymnasium
+import pytest
+import torch
+from small_runs import StoppingDisplay, train
+from test_evaluation_file import PLAIN, evaluation
+from test_sequence_run import train as train_sequences
+
+from launch import atari, evaluate, list_ops, replay, report, watch
+from launch.agent_export import write_export
+from launch.board import Board
+from launch.checkpoint_folder import CheckpointFolder
+from launch.checkpoints import CheckpointError, load, save
+from launch.evaluation_file import Evaluation
+from launch.failures import UserError
+from launch.log_table import LogTable, read_logs
+from launch.reports.runs import open_run
+from launch.run_folder import RunFolder, RunFolderError, read_meta
+from launch.saved_agent import open_agent
+from launch.sequence_run import saved_options
+
+MODULE = "somebodys_games"
+GAME = f"{MODULE}:Game-v0"
+
+
+@pytest.fixture(scope="module")
+def half_trained(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("launch.atari.Display", StoppingDisplay)
+        assert train(folder, "half", "--total-steps", 400) == 130
+    return folder / "half"
+
+
+@pytest.fixture
+def run(half_trained, tmp_path) -> Path:
+    return Path(shutil.copytree(half_trained, tmp_path / "runs" / "run"))
+
+
+def change(run: Path, edit: Callable[[dict], object]) -> None:
+    """Edits the run's only checkpoint, in both its places."""
+    path = CheckpointFolder(run).latest().path
+    content = load(path)
+    edit(content)
+    save(content, path)
+    shutil.copy(path, run / "model.tar")
+
+
+def change_meta(run: Path, edit: Callable[[dict], object]) -> None:
+    meta = read_meta(run)
+    edit(meta)
+    (run / "meta.json").write_text(json.dumps(meta))
+
+
+def error_of(main: Callable, capsys, *arguments: object) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exit_:
+        main([*map(str, arguments)])
+    said = capsys.readouterr().err
+    assert exit_.value.code == 2 and said.startswith("error: ") and said.count("\n") == 1, said
+    return said
+
+
+# Games that bring a module
+
+
+@pytest.fixture
+def trap(tmp_path, monkeypatch) -> Path:
+    """A file that appears where the module is imported."""
+    (tmp_path / "modules").mkdir()
+    source = f"""
+from pathlib import Path
+import gymnasium
+from envs.catch import Catch
+Path({str(tmp_path / "imported")!r}).touch()
+gymnasium.register("Game-v0", vector_entry_point=Catch)
+"""
+    (tmp_path / "modules" / f"{MODULE}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    yield tmp_path / "imported"
+    sys.modules.pop(MODULE, None)
+    gymnasium.registry.pop("Game-v0", None)
+
+
+def test_a_file_s_game_is_not_imported_until_the_command_names_it_too(run, trap, capsys):
+    change(run, lambda content: content["flags"].update(env=GAME))
+    change_meta(run, lambda meta: meta["args"].update(env=GAME))
+    for main, flags in (
+        (evaluate.main, (run, "--no-clip", "--env", "Catch")),
+        (evaluate.main, (run, "--no-clip")),
+        (watch.main, (run, "--live")),
+        (replay.main, (run,)),
+        (atari.main, ("--resume", run)),
+    ):
+        assert f"add --env {GAME}" in error_of(main, capsys, *flags)
+    assert report.main([str(run)]) == 0
+    assert not trap.exists()
+    assert replay.main([str(run), "--env", GAME]) == 0
+    assert trap.exists(), "the trap itself is broken"
+    assert atari.main(["--resume", str(run), "--env", GAME]) == 0
+    assert f"evaluate.py {run} --env {GAME}" in capsys.readouterr().out
+
+
+# Checkpoints
+
+
+def test_a_compressed_archive_is_not_unpacked(run, tmp_path):
+    path = CheckpointFolder(run).latest().path
+    whole = zipfile.ZipFile(io.BytesIO(path.read_bytes()))
+    with zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in whole.namelist():
+            packed.writestr(name, whole.read(name))
+    with pytest.raises(CheckpointError, match="is compressed"):
+        load(tmp_path / "a.pt")
+
+
+def test_a_file_cannot_ask_for_a_network_larger_than_its_weights(run):
+    change(run, lambda content: content["network"].update(frame_shape=[2**40]))
+    with pytest.raises(CheckpointError, match="are not those of its network"):
+        open_agent(run)
+
+
+@pytest.mark.parametrize("sizes", [{"core_width": 10**30}, {"core_layers": 10**6}])
+def test_absurd_sizes_are_a_line(run, sizes):
+    change(run, lambda content: content["flags"].update(core="rdn", **sizes))
+    with pytest.raises(CheckpointError, match="must be at most"):
+        open_agent(run)
+
+
+@pytest.mark.parametrize("step", ["40", 4.0, True, None, -1])
+def test_a_checkpoint_without_a_count_of_steps_is_passed_over(run, step):
+    folder = CheckpointFolder(run)
+    good, bad = folder.latest(), run / "checkpoints" / "step_000000000400.pt"
+    save(good.payload | {"step": step}, bad)
+    found = folder.latest()
+    assert found.path == good.path and str(bad) in found.warnings[0]
+    with pytest.raises(CheckpointError):
+        open_agent(bad)
+
+
+def test_a_best_checkpoint_without_a_score_gives_way(run):
+    save({"score": "high", "step": 1}, run / "checkpoints" / "best.pt")
+    CheckpointFolder(run).save(CheckpointFolder(run).latest().payload, 40, 1.0)
+    assert CheckpointFolder(run).best_score == 1.0
+
+
+def wrong_shape(content: dict) -> None:
+    content["optimizer_state_dict"]["state"][0]["square_avg"] = torch.zeros(1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (lambda content: content.pop("optimizer_state_dict"), "optimizer_state_dict"),
+        (wrong_shape, "state is that of another network"),
+        (
+            lambda content: content["optimizer_state_dict"]["param_groups"][0].update(eps="x"),
+            "optimiser is set otherwise",
+        ),
+        (lambda content: content["scheduler_state_dict"].update(steps="20"), "are no counts"),
+        (lambda content: content["stats"]["metrics"].update(games=[["a", 1, 1]]), "'a'"),
+        (lambda content: content["stats"].update(metrics=None), "subscriptable"),
+        (lambda content: content["rng"].update(torch=torch.zeros(3)), "RNG state"),
+    ],
+)
+def test_a_run_does_not_go_on_from_what_does_not_fit(run, edit, says, capsys):
+    change(run, edit)
+    assert says in error_of(atari.main, capsys, "--resume", run)
+
+
+# Small files
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"a":' * 100_000, "[]", "7", '{"args": []}'])
+def test_a_meta_of_any_depth_or_kind_is_damaged(tmp_path, content):
+    (tmp_path / "meta.json").write_text(content)
+    with pytest.raises(RunFolderError, match="is damaged"):
+        read_meta(tmp_path)
+
+
+def test_a_run_opens_whatever_its_meta_says_of_earlier_resumes(run):
+    change_meta(run, lambda meta: meta.update(resumed="yes"))
+    RunFolder.open(run).close()
+    assert len(read_meta(run)["resumed"]) == 1
+
+
+@pytest.mark.parametrize("xpid", ["a\nb", "a\0b", "a\x1b[2J", "../x", "/x"])
+def test_an_xpid_has_no_control_characters_and_no_folders(tmp_path, xpid):
+    with pytest.raises(RunFolderError, match="cannot name a folder"):
+        RunFolder.create(tmp_path, xpid, {})
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"# \0\n\0\n", "not a table"),
+        (b"# _tick,step\n0," + b"x" * 140_000 + b"\n", "field larger"),
+    ],
+)
+def test_a_log_that_is_no_table_is_a_line(tmp_path, content, says):
+    (tmp_path / "logs.csv").write_bytes(content)
+    with pytest.raises(UserError, match=says):
+        read_logs(tmp_path)
+
+
+def test_odd_cells_of_a_log_are_text_or_left_out(tmp_path):
+    deep = "(" * 300 + ")" * 300
+    rows = ["²,1,()", f"0,2,{deep}", "1,3,(1.5;)", '2,4,"(1, 2.5)"', "3,5,(__import__)"]
+    (tmp_path / "logs.csv").write_text("\n".join(["# _tick,step,x", *rows, ""]))
+    logs = read_logs(tmp_path)
+    assert logs["step"] == [2, 3, 4, 5]
+    assert logs["x"] == [deep, "(1.5;)", (1, 2.5), "(__import__)"]
+
+
+def test_a_log_without_steps_is_not_rewound(tmp_path):
+    (tmp_path / "logs.csv").write_text("# _tick,x\n0,1\n")
+    with pytest.raises(UserError, match="no column of steps"):
+        LogTable(tmp_path).rewind(3)
+
+
+def test_a_report_leaves_rows_without_a_step_out(run):
+    with (run / "logs.csv").open("a") as file:
+        file.write("7\r\n")
+    assert open_run(run).agent_steps == 20
+
+
+def test_a_report_names_the_option_that_is_of_another_kind(run, capsys):
+    change_meta(run, lambda meta: meta["args"].update(seed="first"))
+    assert "seed must be a whole number, not 'first'" in error_of(report.main, capsys, run)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"repeats": 3},
+        {"repeats": 10**9},
+        {"repeats": 0},
+        {"episodes": []},
+        {"agent_steps": "7"},
+        {"score_modulus": {}},
+    ],
+)
+def test_an_evaluation_that_contradicts_itself_is_a_line(tmp_path, edit):
+    kept = evaluation(*PLAIN)
+    path = tmp_path / "step_1.json"
+    kept.save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | edit))
+    with pytest.raises(UserError, match="no evaluation that this program reads"):
+        Evaluation.load(path)
+
+
+def test_an_export_of_any_depth_is_damaged(run, tmp_path):
+    write_export(open_agent(run).payload, tmp_path)
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match="damaged"):
+        open_agent(tmp_path)
+
+
+# Paths
+
+
+def test_a_sequence_run_goes_on_beside_itself_wherever_its_meta_points(tmp_path, monkeypatch):
+    monkeypatch.setattr("launch.sequence_run.Display", StoppingDisplay)
+    assert train_sequences(tmp_path / "runs", "a") == 130
+    monkeypatch.undo()
+    run, outside = tmp_path / "runs" / "a", tmp_path / "outside"
+    where = {"savedir": str(outside), "data": str(outside / "data"), "xpid": "../../outside/x"}
+    change_meta(run, lambda meta: meta["args"].update(where, xpid=where["xpid"]))
+    assert saved_options(run, "list_ops").savedir == run.parent
+    assert list_ops.main(["--resume", str(run), "--num-threads", "1"]) == 0
+    assert not outside.exists()
+
+
+def test_an_agent_goes_on_in_its_folder_wherever_its_files_point(run, tmp_path):
+    outside = tmp_path / "outside"
+    where = {"savedir": str(outside), "xpid": "../../outside/x"}
+    change(run, lambda content: content["flags"].update(where))
+    change_meta(run, lambda meta: meta.update(xpid="../../outside/x"))
+    assert atari.main(["--resume", str(run), "--total-steps", "400"]) == 0
+    assert evaluate.main([str(run), "--episodes", "1", "--repeats", "1", "--no-clip"]) == 0
+    assert not outside.exists()
+    assert {path.name for path in run.parent.iterdir()} == {"run", "latest"}
+
+
+LINKS = ("checkpoints", "evaluations", "clips", "tensorboard", ".lock", "logs.csv", "out.log")
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_link_out_of_a_run_folder_is_refused_and_what_it_leads_to_untouched(
+    run, name, tmp_path, capsys
+):
+    target, inner = tmp_path / "precious", run / name
+    if inner.exists():
+        inner.rename(target)
+    elif "." in name:
+        target.write_text("precious")
+    else:
+        target.mkdir()
+    inner.symlink_to(target)
+    before = target.read_bytes() if target.is_file() else sorted(target.rglob("*"))
+    commands = [(atari.main, "--resume"), (evaluate.main, "--no-clip"), (watch.main, "--live")]
+    for main, flag in (*commands, (replay.main, "--updates=1"), (report.main, "--title=x")):
+        assert "out of the run folder" in error_of(main, capsys, flag, run)
+    assert before == (target.read_bytes() if target.is_file() else sorted(target.rglob("*")))
+
+
+def test_links_within_a_run_folder_and_to_it_are_fine(run, tmp_path):
+    (run / "newest.pt").symlink_to("model.tar")
+    (tmp_path / "link").symlink_to(run)
+    assert open_agent(tmp_path / "link").step == 20
+    assert atari.main(["--resume", str(tmp_path / "link")]) == 0
+
+
+def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(run, capsys):
+    (run / "logs.csv").unlink()
+    os.mkfifo(run / "logs.csv")
+    assert "neither a file nor a folder" in error_of(report.main, capsys, run)
+
+
+def test_a_new_run_does_not_write_through_links_in_a_folder_that_was_there(tmp_path, capsys):
+    (tmp_path / "a" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "a" / "tensorboard").symlink_to(tmp_path)
+    said = error_of(atari.main, capsys, "--env", "Catch", "--savedir", tmp_path, "--xpid", "a")
+    assert "out of the run folder" in said
+    Board(tmp_path / "b").close()
+
+
+def test_messages_steer_no_terminal(tmp_path, capsys):
+    assert "\x1b" not in error_of(evaluate.main, capsys, tmp_path / "a\x1b[2J\x07")
