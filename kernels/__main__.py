@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 import kernels
 from kernels import cpu_build
+from kernels.cache import cache_folder
 from kernels.dispatch import ENVIRONMENT_VARIABLE, Operation
 from kernels.example import make
 from kernels.max_pool import has_kernel, max_pool
@@ -33,7 +34,7 @@ def describe_machine() -> list[str]:
         f"processor  {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, "
         f"{torch.get_num_threads()} threads",
         f"compiler   {compiler}",
-        f"cache      {cpu_build.cache_folder()}",
+        f"cache      {cache_folder()}",
         f"GPU        {cuda}",
         f"backend    {kernels.requested_backend()} ({ENVIRONMENT_VARIABLE})",
     ]

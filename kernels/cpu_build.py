@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from kernels.cache import cache_folder
+from kernels.cache import private_cache_folder
 
 KERNELS = Path(__file__).parent
 HEADERS = KERNELS / "include"
@@ -66,7 +66,11 @@ def library(source: Path, scalar: str, lanes: int, capability: str | None = None
         *vector_flags(capability),
         *(f"-DFASTWEIGHTS_SCALAR={scalar}", f"-DFASTWEIGHTS_LANES={lanes}", f"-I{HEADERS}"),
     ]
-    built = cache_folder() / f"{source.parent.name}-{scalar}-{lanes}-{_key(source, flags)}.so"
+    name = f"{source.parent.name}-{scalar}-{lanes}-{_key(source, flags)}.so"
+    try:
+        built = private_cache_folder() / name
+    except OSError as error:
+        raise BuildError(f"cannot use the kernel cache: {error}") from error
     if not built.exists():
         with turn(built):
             if not built.exists():

@@ -9,10 +9,12 @@ import hashlib
 import io
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from kernels.cache import cache_folder
+from kernels.cache import private_cache_folder
 
 KERNELS = Path(__file__).resolve().parent.parent
 HEADERS = KERNELS / "cuda"
@@ -64,15 +66,23 @@ def cubin_name(operation: str, head_size: int, architecture: str) -> str:
 
 def cubin(operation: str, head_size: int, architecture: str) -> bytes:
     """Machine code from the cache, or compiled now and put there."""
-    path = cache_folder() / cubin_name(operation, head_size, architecture)
-    if path.is_file():
-        return path.read_bytes()
+    name = cubin_name(operation, head_size, architecture)
+    with _kept_if_possible():
+        path = private_cache_folder() / name
+        if path.is_file():
+            return path.read_bytes()
     code, _ = compile_source(operation, head_size, architecture)
-    try:
-        write_beside_and_rename(path, code)
-    except OSError as error:  # a read-only home is no reason not to run
-        warnings.warn(f"compiled kernels are not kept: {error}", stacklevel=2)
+    with _kept_if_possible():
+        write_beside_and_rename(private_cache_folder() / name, code)
     return code
+
+
+@contextmanager
+def _kept_if_possible() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # a read-only home is no reason not to run
+        warnings.warn(f"compiled kernels are not kept: {error}", stacklevel=4)
 
 
 def write_beside_and_rename(path: Path, content: bytes) -> None:

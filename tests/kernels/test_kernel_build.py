@@ -2,6 +2,7 @@
 
 import logging
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -11,6 +12,8 @@ import pytest
 import torch
 
 from kernels import cpu_build, dispatch
+from kernels.cache import cache_folder, private_cache_folder
+from kernels.cuda import compiler
 from kernels.dispatch import backend
 from kernels.example import make
 from kernels.registry import OPERATIONS
@@ -86,6 +89,48 @@ def test_importing_builds_nothing_and_starts_no_gpu(tmp_path):
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_new_cache_is_its_user_s_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "a" / "cache"))
+    mask = os.umask(0)
+    try:
+        folder = private_cache_folder()
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert private_cache_folder() == folder
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("mode", [0o777, 0o720, "another user's"])
+def test_a_cache_that_others_may_have_filled_is_not_loaded(mode, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
+    cpu_build.library.cache_clear()
+    cpu_build.library(SOURCE, "float", 8)
+    cpu_build.library.cache_clear()
+    if isinstance(mode, str):
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+        os.chown(tmp_path / "cache", os.geteuid() or 54321, -1)
+        says = "is another user's: set FASTWEIGHTS_CACHE"
+    else:
+        (tmp_path / "cache").chmod(mode)
+        says = "others can write to"
+    with pytest.raises(cpu_build.BuildError, match=says) as caught:
+        cpu_build.library(SOURCE, "float", 8)
+    assert "\n" not in str(caught.value)
+    with pytest.warns(UserWarning, match=says):
+        assert compiler_cache_is_left_alone()
+
+
+def compiler_cache_is_left_alone() -> bool:
+    """The GPU's machine code in the same folder: compiled afresh, neither read nor kept."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "cubin_name", lambda *_: "planted.cubin")
+        patch.setattr(compiler, "compile_source", lambda *_: (b"ours", ""))
+        planted = cache_folder() / "planted.cubin"
+        planted.write_bytes(b"theirs")
+        return compiler.cubin("op", 16, "sm_90") == b"ours" and planted.read_bytes() == b"theirs"
 
 
 @pytest.mark.compiler

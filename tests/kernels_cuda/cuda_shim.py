@@ -20,11 +20,12 @@ from pathlib import Path
 import torch
 
 from kernels import cpu_build
+from kernels.cache import cache_folder
 from kernels.cuda import compiler
 from kernels.cuda.launch import Kernel
 
 HERE = Path(__file__).parent
-CACHE = cpu_build.cache_folder() / "shim"
+CACHE = cache_folder() / "shim"
 FLAGS = os.environ.get("FASTWEIGHTS_SHIM_FLAGS", "").split()
 CXX = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 PROBLEMS = {1: "lanes wait for each other for ever", 2: "another argument struct"}
