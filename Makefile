@@ -1,7 +1,8 @@
 # make atari    install what is missing into .venv, train RDN on Qbert for minutes, evaluate, draw
 # make test     install what is missing into .venv, run the tests
-# make test-faults   the accidents that take their time: about a quarter of an hour
+# make test-faults   let the accidents happen that take their time: a quarter of an hour
 # make check    what CI runs: format, lint, tests (layering is one of them)
+# make audit    ask for known vulnerabilities of what is installed in .venv (needs the network)
 
 PYTHONS := python3 python3.13 python3.12 python3.11
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
@@ -9,7 +10,7 @@ PYTHON ?= $(shell for p in $(PYTHONS); do $$p -c '$(SUPPORTED)' 2>/dev/null && e
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help atari test test-faults check format install clean
+.PHONY: help atari test test-faults check audit format install clean
 
 help:
 	@sed -n 's/^# make /make /p' Makefile
@@ -27,6 +28,9 @@ check: .venv/installed-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory test
+
+audit: .venv/installed-audit
+	@$(BIN)/python .ci/audit.py
 
 format: .venv/installed-dev
 	@$(BIN)/ruff format .
@@ -47,4 +51,8 @@ clean:
 
 .venv/installed-dev: .venv/installed
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --editable '.[dev]'
+	@touch $@
+
+.venv/installed-audit: .venv/installed
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --editable '.[audit]'
 	@touch $@

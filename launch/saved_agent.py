@@ -53,9 +53,13 @@ def unpack(payload: dict[str, Any], learner: Learner) -> None:
     for weight, state in optimizer.state.items():
         if any(value.shape not in (weight.shape, ()) for value in state.values()):
             raise ValueError("its optimiser's state is that of another network")
-    if any(type(count) is not int or count < 0 for count in (learner.steps, learner.updates)):
+    if any(type(count) is not int or count < 0 for count in _counts(learner)):
         raise ValueError("its steps and updates are no counts")
     torch.set_rng_state(payload["rng"]["torch"].cpu())
+
+
+def _counts(learner: Learner) -> tuple[int, ...]:
+    return learner.steps, learner.updates, learner.refused
 
 
 def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
