@@ -52,4 +52,5 @@ def test_nan_stays_in_its_episode(where):
 def test_auto_takes_chunks_for_long_unrolls_and_the_law_for_acting(length, expected):
     *rows, weights = inputs(length, 0.3)
     sizes = gated_delta_rule.signature.check([*rows, torch.zeros(length, B), weights])
-    assert gated_delta_rule.choose(torch.device("cpu"), torch.float64, sizes) == expected
+    request = gated_delta_rule.request(torch.device("cpu"), torch.float64, sizes)
+    assert gated_delta_rule.choose(request) == expected
