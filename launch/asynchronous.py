@@ -100,9 +100,13 @@ class Asynchronous:
         """Lets groups begin `count` more rollouts."""
         self._queue.release(count)
 
+    def columns(self) -> dict[str, float]:
+        """See `Source.columns`: none."""
+        return {}
+
     def _run(self, group: Group, network: Network, stages: Stages) -> None:
         try:
-            with _own_stream(self._actor_device):
+            with own_stream(self._actor_device):
                 self._collect(group, network, stages)
         except Closed:
             pass
@@ -127,7 +131,7 @@ class Asynchronous:
             collected = actor.collect(self._length)
             with stages("transfer"):
                 rollout = collected.rollout.to(self._learner_device)
-                _finish(self._actor_device)
+                finish_stream(self._actor_device)
             self._queue.put(Experience(collected._replace(rollout=rollout), version))
 
 
@@ -146,14 +150,14 @@ def slots(group_sizes: Sequence[int], batch_size: int, queue_size: int) -> int:
     return needed + queue_size
 
 
-def _own_stream(device: torch.device) -> AbstractContextManager[object]:
+def own_stream(device: torch.device) -> AbstractContextManager[object]:
     """On a GPU a stream whose small kernels go before the learner's large ones."""
     if device.type != "cuda":
         return nullcontext()
     return torch.cuda.stream(torch.cuda.Stream(device, priority=-1))
 
 
-def _finish(device: torch.device) -> None:
+def finish_stream(device: torch.device) -> None:
     """Another thread's stream may read what this one has written."""
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()

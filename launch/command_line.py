@@ -3,7 +3,7 @@
 import argparse
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -47,8 +47,21 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
         prog="python launch/atari.py",
         description=_description(),
     )
+    command = replace(command, run=_as_torchbeast(command.run, defaults))
     check(command.run)
     return command
+
+
+def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
+    """There an actor is one environment, and so it is here unless Ray has actors of its own."""
+    if run.engine == "ray" or run.num_actors == defaults.num_actors:
+        return run
+    if run.num_envs not in (defaults.num_envs, run.num_actors):
+        raise ValueError(
+            f"--num-actors {run.num_actors} is another name for --num-envs {run.num_envs} without "
+            "--engine ray: give one of them"
+        )
+    return replace(run, num_envs=run.num_actors, num_actors=defaults.num_actors)
 
 
 def peek(arguments: Sequence[str]) -> argparse.Namespace:

@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol, Self
 
 from agents.actor import Collected
 from agents.rollout import Rollout
+from launch.failures import UserError
 from launch.stages import Stages
 
 
@@ -13,6 +14,10 @@ class Experience(NamedTuple):
 
     collected: Collected
     version: int
+
+
+class SourceFailed(UserError):
+    """There will be no more rollouts; what was learned from the others is sound."""
 
 
 class Source(Protocol):
@@ -34,6 +39,10 @@ class Source(Protocol):
 
     def release(self, count: int) -> None:
         """So many more rollouts have been learned from completely."""
+        ...
+
+    def columns(self) -> dict[str, float]:
+        """What else the log's next row shall say."""
         ...
 
 

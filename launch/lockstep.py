@@ -66,3 +66,7 @@ class Lockstep:
 
     def release(self, count: int) -> None:
         """Nobody waits."""
+
+    def columns(self) -> dict[str, float]:
+        """See `Source.columns`: none."""
+        return {}

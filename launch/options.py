@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import gcd
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import tyro
 
@@ -44,7 +44,7 @@ class RunOptions(CoreSizes):
     """Have the C library keep freed memory, in large pages (Linux)."""
     feed_last_action: bool = False
     """Feed the last action to the core; the published agents did not."""
-    num_envs: Annotated[int, tyro.conf.arg(aliases=["--num-actors"])] = 32
+    num_envs: int = 32
     """Environments played at once; in lockstep a multiple of the batch size."""
     batch_size: int = 32
     """Rollouts in one update."""
@@ -60,10 +60,20 @@ class RunOptions(CoreSizes):
     """CPU threads; 0: all cores."""
     schedule: Literal["auto", "lockstep", "asynchronous"] = "auto"
     """lockstep (collect, learn, repeat), asynchronous (both at once), auto: that on a GPU only."""
+    engine: Literal["local", "ray"] = "local"
+    """local, or ray: actors in processes of their own, on many machines; see docs/clusters.md."""
+    ray_address: str | None = None
+    """ray: the cluster to join, auto or host:port (default: a Ray of this run's own)."""
+    num_actors: int | None = None
+    """ray: actor processes (default: one a CPU); with --engine local TorchBeast's --num-envs."""
+    actor_cpus: float = 1.0
+    """ray: CPUs set aside for an actor, which uses as many threads."""
+    actor_gpus: float = 0.0
+    """ray: the part of a GPU set aside for an actor, which then acts on it; 0: it acts on CPUs."""
     env_groups: int = 2
     """asynchronous: groups of environments, each in a thread; one emulates, others infer."""
     queue_size: int | None = None
-    """asynchronous: groups' rollouts that acting may be ahead (default: one a group); 0: none."""
+    """asynchronous, ray: rollouts that acting may be ahead (default: one a group or actor)."""
     actor_device: str | None = None
     """asynchronous: where actions are chosen (default: --device)."""
     learner_device: str | None = None
@@ -134,6 +144,11 @@ CHANGEABLE_ON_RESUME = (
     "num_threads",
     "tune_memory",
     "schedule",
+    "engine",
+    "ray_address",
+    "num_actors",
+    "actor_cpus",
+    "actor_gpus",
     "env_groups",
     "queue_size",
     "actor_device",
@@ -179,7 +194,9 @@ def check(options: RunOptions) -> None:
     for name, value in at_least_one.items():
         if value < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
-    if options.schedule != "asynchronous" and options.num_envs % options.batch_size:
+    if options.engine == "ray":
+        _check_ray(options)
+    elif options.schedule != "asynchronous" and options.num_envs % options.batch_size:
         raise ValueError(
             f"--num-envs {options.num_envs} is not a multiple of --batch-size "
             f"{options.batch_size}: every update takes the rollouts of a whole batch of "
@@ -220,6 +237,26 @@ def _check_learner(learner: LearnerConfig) -> None:
             raise ValueError(f"{flag} must be a number, not {value}")
         if name in (*least_zero, "rho_clip", "c_clip", "pg_rho_clip") and value < 0:
             raise ValueError(f"{flag} must be at least 0, not {value}")
+
+
+def _check_ray(options: RunOptions) -> None:
+    if options.schedule != "auto" or options.actor_device is not None:
+        raise ValueError(
+            "--schedule and --actor-device belong to --engine local; Ray's actors always act while "
+            "the learner learns, on GPUs with --actor-gpus: leave them out (when resuming: "
+            "--schedule auto --actor-device None)"
+        )
+    if options.num_actors is not None and options.num_actors < 1:
+        raise ValueError(f"--num-actors must be at least 1, not {options.num_actors}")
+    if options.num_actors and options.num_envs % options.num_actors:
+        raise ValueError(
+            f"--num-envs {options.num_envs} is not a multiple of --num-actors "
+            f"{options.num_actors}: every actor plays as many"
+        )
+    for name in ("actor_cpus", "actor_gpus"):
+        if getattr(options, name) < 0:
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag} must be at least 0, not {getattr(options, name)}")
 
 
 def differences(saved: RunOptions, asked: RunOptions) -> list[str]:

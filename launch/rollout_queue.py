@@ -34,6 +34,11 @@ class RolloutQueue:
         """Rollouts that are ready."""
         return len(self._ready)
 
+    @property
+    def free(self) -> int:
+        """Slots that `reserve` gives without waiting."""
+        return self._released + self.slots - self._begun
+
     def reserve(self) -> None:
         """Waits for a slot, first come, first served. Raises `Closed`."""
         with self._changed:

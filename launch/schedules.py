@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-import numpy as np
 import torch
 
 from agents.network import Network
@@ -15,9 +14,10 @@ from launch.experience import Source
 from launch.lockstep import Lockstep
 from launch.options import RunOptions
 from launch.replicas import Replicas
+from launch.seeds import action_seed, environment_seed
 from launch.stages import Stages
 
-Schedule = Literal["lockstep", "asynchronous"]
+Schedule = Literal["lockstep", "asynchronous", "ray"]
 
 
 class Plan:
@@ -35,21 +35,32 @@ class Plan:
         device = self._own(choose_device(options.device))
         self.actor = _device(options.actor_device, "--actor-device") or device
         self.learner = _device(options.learner_device, "--learner-device") or device
-        self.schedule = _schedule(options.schedule, self.actor, self.learner)
+        self._ray = None
+        if options.engine == "ray":
+            from launch.ray_plan import RayPlan  # Ray is an extra
+
+            self.schedule: Schedule = "ray"
+            self._ray = RayPlan(options, self.replicas, self.streams)
+        else:
+            self.schedule = _schedule(options.schedule, self.actor, self.learner)
 
     def __str__(self) -> str:
         devices = " and ".join(dict.fromkeys((str(self.actor), str(self.learner))))
+        where = f"{self._ray}, learning on {self.learner}" if self._ray else devices
         count = self.replicas.count
         learners = f", {count} learners with {self.batch_size} of each batch" if count > 1 else ""
-        return f"{self.schedule} on {devices}{learners}"
+        return f"{'' if self._ray else f'{self.schedule} on '}{where}{learners}"
 
     def environments(self, step: int) -> list[Environments]:
         """Those of all groups (in lockstep of the only one), for a run that is at `step`.
 
-        Environment i has seed + i, in whichever group and with whichever learner.
+        Environment i has seed + i, in whichever group and with whichever learner. Where Ray's
+        actors have them, one alone, to be looked at.
         """
         options, made = self.options, []
-        first = _environment_seed(options.seed, step) + self.streams.start
+        first = environment_seed(options.seed, step, self.streams.start)
+        if self._ray:
+            return [make_environments(options, 1, first)]
         groups = 1 if self.schedule == "lockstep" else options.env_groups
         for size in _shares(len(self.streams), groups):
             made.append(make_environments(options, size, first))
@@ -68,6 +79,9 @@ class Plan:
 
         `stages` are the main thread's, and `check` raises where it is to stop.
         """
+        if self._ray:
+            environments[0].close()
+            return self._ray.source(network, step, self.batch_size, self.learner, stages, check)
         seed, length = self.options.seed, self.options.unroll_length
         if self.schedule == "lockstep":
             return Lockstep(
@@ -75,13 +89,13 @@ class Plan:
                 environments[0],
                 length=length,
                 device=self.actor,
-                generator=self._generator(_action_seed(seed, step, 0)),
+                generator=self._generator(action_seed(seed, step, 0)),
                 streams=self.streams,
                 of=self.options.num_envs,
                 stages=stages,
             )
         first = self.replicas.rank * len(environments)
-        seeds = [_action_seed(seed, step, first + i) for i in range(len(environments))]
+        seeds = [action_seed(seed, step, first + i) for i in range(len(environments))]
         generators = [self._generator(seed) for seed in seeds]
         ahead = self.options.queue_size
         return Asynchronous(
@@ -107,19 +121,6 @@ class Plan:
         if device.type != "cuda" or device.index is not None or self.replicas.local_count == 1:
             return device
         return choose_device(f"cuda:{self.replicas.local_rank}")
-
-
-def _environment_seed(seed: int, step: int) -> int:
-    """A resumed run plays new games: its emulators cannot be put back where they were."""
-    return seed if step == 0 else _draw(seed, step)
-
-
-def _action_seed(seed: int, step: int, group: int) -> int:
-    return seed if step == group == 0 else _draw(seed, step, group)
-
-
-def _draw(*entropy: int) -> int:
-    return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 2)
 
 
 def _device(name: str | None, option: str) -> torch.device | None:

@@ -6,7 +6,7 @@ a thread can be asked to stop, except for those between an update and its row in
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
@@ -65,6 +65,13 @@ class Stages:
             with self._lock:
                 self._totals[stage] = self._so_far()
                 self.current = None
+
+    def add(self, elsewhere: Mapping[str, tuple[float, int]]) -> None:
+        """Enters seconds and calls of stages that were timed in another process."""
+        with self._lock:
+            for stage, (seconds, calls) in elsewhere.items():
+                before = self._totals[stage]
+                self._totals[stage] = Total(before.seconds + seconds, before.calls + calls)
 
     def totals(self) -> dict[str, Total]:
         """Seconds and calls of every stage so far, the one that goes on included."""

@@ -10,7 +10,7 @@ from agents.learner import Learner
 from agents.network import Network
 from launch.checkpoints import save_or_warn
 from launch.display import Display
-from launch.experience import Batch, Experience, Source, batches
+from launch.experience import Batch, Experience, Source, SourceFailed, batches
 from launch.failures import UserError
 from launch.hashes import Record, record_nothing
 from launch.metrics import Metrics
@@ -73,7 +73,7 @@ class Training:
                 row = self._learn(batch)
                 taken, start = time.monotonic() - start, time.monotonic()
                 rate = {"agent_steps_per_second": (self.steps - before) / taken}
-                yield row | rate | seconds.row()
+                yield row | rate | self.source.columns() | seconds.row()
 
     def _noted(self, rollouts: Iterable[Experience]) -> Iterator[Experience]:
         for experience in rollouts:
@@ -151,8 +151,9 @@ def train(
 
     `test` is called between updates with the agent steps so far and with what raises where the run
     is to stop. Saves before it raises `Interrupted` where SIGINT or SIGTERM came, `Diverged`,
-    `LostLearner`, or what an environment raised. A checkpoint that cannot be written is a warning,
-    the last one a `CheckpointError`; a row of the log that cannot be written is a `RunFolderError`.
+    `SourceFailed`, `LostLearner`, or what an environment raised. A checkpoint that cannot be
+    written is a warning, the last one a `CheckpointError`; a row of the log that cannot be written
+    is a `RunFolderError`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
     begun = training.steps
@@ -172,7 +173,7 @@ def train(
                         with training.stages("save"):
                             save_or_warn(save)
                         last_save = time.monotonic()
-        except (Interrupted, Diverged, LostLearner):
+        except (Interrupted, Diverged, LostLearner, SourceFailed):
             save()
             raise
         except UserError:  # the disk says no: it would say so again

@@ -1,0 +1,163 @@
+"""A source whose rollouts come from actors in other processes, on this machine or on many.
+
+    launch/ray_worker.py                       launch/ray_crew.py      launch/training.py
+    actor 0: newest weights, collect, encode --> decode, RolloutQueue --> batches, Learner.update
+    actor 1: newest weights, collect, encode -->        ^                        |
+                  ^ launch/ray_board.py <---------------+--- weights, once ------+
+
+One thread asks actors for rollouts, one ahead each so that none idles, and reads what comes. A
+rollout has a slot of `launch/rollout_queue.py` from when it is asked for until it is learned from.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Self
+
+import ray
+import torch
+from ray.actor import ActorHandle
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from agents.network import Network
+from launch.asynchronous import finish_stream, own_stream
+from launch.experience import Experience, SourceFailed
+from launch.ray_board import Board, Offer
+from launch.ray_crew import Crew, Delivery, in_one_line
+from launch.ray_session import Session
+from launch.ray_worker import Job, RemoteActor, pack_weights
+from launch.rollout_queue import Closed, RolloutQueue
+from launch.rollout_wire import WireError, WireForm, decode
+from launch.stages import Stages
+
+_POLL = 0.02  # seconds between two looks for a free slot
+_PATIENCE = 1.5  # seconds for the thread to stop
+
+
+class RayActors:
+    """A `Source` with `size` actors, each made from `job(number, incarnation)`.
+
+    `slots`: rollouts that may be asked for and not yet learned from. `cpus` and `gpus` are what Ray
+    sets aside for an actor. `stages` are the learner's, whose `check` also ends its wait.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        session: Session,
+        *,
+        job: Callable[[int, int], Job],
+        size: int,
+        cpus: float,
+        gpus: float,
+        form: WireForm,
+        slots: int,
+        learner_device: torch.device,
+        stages: Stages,
+        check: Callable[[], None],
+    ):
+        self._network, self._session, self._form = network, session, form
+        self._device, self._check = learner_device, check
+        self._queue = RolloutQueue(slots)
+        self._crew = Crew(partial(self._start, job, cpus, gpus), size, self._queue.release)
+        self._stages, self._own_stages = stages, Stages("ray", self._queue.check)
+        self.threads = (stages, self._own_stages, *self._crew.stages)
+        self._board: ActorHandle = _start_board()
+        self._offer: Offer | None = None
+        self._thread = threading.Thread(target=self._run, name="ray", daemon=True)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._queue.close()
+        self._thread.join(_PATIENCE)
+        if self._thread.is_alive():
+            print("warning: the thread that talks to Ray is stuck; left behind", file=sys.stderr)
+        self._session.close()
+
+    def rollouts(self) -> Iterator[Experience]:
+        """See `Source.rollouts`: whichever is ready first."""
+        while True:
+            with self._stages("wait_for_rollouts"):
+                experience = self._queue.take(self._check)
+            yield experience
+
+    def publish(self, version: int) -> None:
+        """Puts the network's weights into Ray's object store, once for all actors."""
+        with self._stages("publish"):
+            self._offer = (version, [ray.put(pack_weights(self._network))])
+            self._board.post.remote(self._offer)
+
+    def release(self, count: int) -> None:
+        """Lets `count` more rollouts be asked for."""
+        self._queue.release(count)
+
+    def columns(self) -> dict[str, float]:
+        """See `Source.columns`: actors there are now, and since the run began or went on."""
+        crew = self._crew
+        counts = {"actor_restarts": crew.restarts, "lost_rollouts": crew.lost}
+        return {"actors": crew.actors, **counts}
+
+    def _start(
+        self,
+        job: Callable[[int, int], Job],
+        cpus: float,
+        gpus: float,
+        number: int,
+        incarnation: int,
+    ) -> ActorHandle:
+        remote = ray.remote(RemoteActor).options(num_cpus=cpus, num_gpus=gpus)
+        return remote.remote(job(number, incarnation), self._board)
+
+    def _run(self) -> None:
+        try:
+            with own_stream(self._device):
+                self._crew.begin()
+                while True:
+                    self._queue.check()
+                    self._ask()
+                    for delivery in self._crew.deliveries(_POLL):
+                        self._take(delivery)
+        except Closed:
+            self._crew.end()
+        except RayError as error:
+            self._queue.close(SourceFailed(f"Ray is gone: {in_one_line(error)}"))
+        except BaseException as error:
+            self._queue.close(error)
+
+    def _ask(self) -> None:
+        while self._queue.free and (member := self._crew.who_is_free()):
+            self._queue.reserve()
+            self._crew.ask(member, self._offer)
+
+    def _take(self, delivery: Delivery) -> None:
+        member = delivery.member
+        try:
+            with self._own_stages("transfer"):
+                experience = decode(delivery.message, self._form)
+                rollout = experience.collected.rollout.to(self._device)
+                finish_stream(self._device)
+        except WireError as error:
+            self._queue.release(1)
+            self._crew.lost += 1
+            self._crew.replace(member, f"a message that is no rollout: {error}")
+            return
+        member.failures = 0
+        member.stages.add(delivery.timed)
+        collected = experience.collected._replace(rollout=rollout)
+        self._queue.put(experience._replace(collected=collected))
+
+
+def _start_board() -> ActorHandle:
+    """Beside the learner; where it dies, Ray starts it again, and the next weights are posted."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    options = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": here}
+    return ray.remote(Board).options(**options).remote()

@@ -1,0 +1,45 @@
+"""Games for actors in other processes: `--env ray_games:StampedCatch-v0`."""
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.vector.utils import batch_space
+
+from envs.catch import Catch
+
+SEED_UNIT, STEP_UNIT = 2.0**-14, 2.0**-20  # small enough to learn Catch beside, and exact
+
+
+class Broken(Exception):
+    pass
+
+
+class StampedCatch(Catch):
+    """Catch whose frames also say which seed a stream has, and how many steps it has made.
+
+    Its `breaks_at`-th step raises; 0: none does.
+    """
+
+    def __init__(self, num_envs=1, render_mode=None, breaks_at=0):
+        super().__init__(num_envs, render_mode)
+        (size,) = self.single_observation_space.shape
+        self.single_observation_space = Box(0.0, 1.0, (size + 2,), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.breaks_at, self.steps, self.seeds = breaks_at, 0, np.zeros(num_envs)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps, self.seeds = 0, (seed + np.arange(self.num_envs)) % 2**14
+        return super().reset(seed=seed, options=options)
+
+    def step(self, actions):
+        self.steps += 1
+        if self.steps == self.breaks_at:
+            raise Broken(f"at step {self.steps}")
+        return super().step(actions)
+
+    def _observe(self):
+        stamps = np.stack([self.seeds * SEED_UNIT, np.full(self.num_envs, self.steps * STEP_UNIT)])
+        return np.concatenate([super()._observe(), stamps.T], 1).astype(np.float32)
+
+
+gymnasium.register("StampedCatch-v0", vector_entry_point=StampedCatch)

@@ -1,0 +1,62 @@
+"""What Ray has running, by /proc."""
+
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from launch.ray_guard import MARK, marked
+
+
+def actors(ancestor: int) -> list[int]:
+    """The actors' processes below a process."""
+    found = []
+    for pid in _processes():
+        with contextlib.suppress(OSError):
+            name = (Path("/proc") / str(pid) / "cmdline").read_bytes()
+            if name.startswith(b"ray::RemoteActor") and ancestor in ancestors(pid):
+                found.append(pid)
+    return sorted(found)
+
+
+def ancestors(pid: int) -> Iterator[int]:
+    while pid > 1:
+        stat = (Path("/proc") / str(pid) / "stat").read_text()
+        pid = int(stat.rpartition(")")[2].split()[1])
+        yield pid
+
+
+def session_of(driver: int) -> tuple[str, list[int]]:
+    """The folder of the Ray that a run has started, and everything that belongs to it."""
+    for pid in _processes():
+        with contextlib.suppress(OSError):
+            if driver in ancestors(pid):
+                for entry in (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0"):
+                    if entry.startswith(MARK.encode() + b"="):
+                        folder = entry.partition(b"=")[2].decode()
+                        return folder, marked(folder)
+    raise AssertionError("no Ray of its own")
+
+
+def listening_addresses(pids: list[int]) -> set[str]:
+    """The addresses at which processes listen for TCP connections."""
+    sockets = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for link in (Path("/proc") / str(pid) / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    sockets.add(str(link.readlink()))
+    found = set()
+    for name, family, form in (("tcp", socket.AF_INET, "I"), ("tcp6", socket.AF_INET6, "IIII")):
+        for line in (Path("/proc/net") / name).read_text().splitlines()[1:]:
+            cells = line.split()
+            if cells[3] == "0A" and f"socket:[{cells[9]}]" in sockets:
+                words = bytes.fromhex(cells[1].partition(":")[0])
+                packed = struct.pack(f"<{form}", *struct.unpack(f">{form}", words))
+                found.add(socket.inet_ntop(family, packed).removeprefix("::ffff:"))
+    return found
+
+
+def _processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]

@@ -1,0 +1,23 @@
+"""Actors without torch, which start at once, for what a crew does when they fail."""
+
+import os
+
+
+class StandIn:
+    """Delivers (number, incarnation, how many before); its first incarnation fails as told."""
+
+    def __init__(self, number, incarnation, fails=""):
+        self.who, self.fails, self.made = (number, incarnation), fails, 0
+
+    def join(self):
+        if self.fails == "always":
+            raise RuntimeError("no such game\nat all")
+
+    def collect(self, offer):
+        first = self.who[1] == 0
+        if first and self.made == 1 and self.fails == "dies":
+            os._exit(1)
+        if first and self.made == 1 and self.fails == "raises":
+            raise RuntimeError("broken")
+        self.made += 1
+        return b"%d %d %d" % (*self.who, self.made - 1), {"emulation": (0.5, 3)}

@@ -1,0 +1,282 @@
+"""Training with actors in Ray's processes: the same numbers, and what happens when they die."""
+
+import functools
+import os
+import signal
+import time
+from importlib.util import find_spec
+
+import jaxtyping
+import pytest
+import ray_processes
+import small_runs
+import torch
+from ray_cluster import LOOPBACK, TestCluster
+from ray_games import SEED_UNIT, STEP_UNIT
+from ray_stand_ins import StandIn
+from small_runs import logged, train
+
+from agents.learner import Learner
+from launch.checkpoints import load
+from launch.display import Display
+from launch.experience import SourceFailed
+from launch.seeds import environment_seed
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
+    pytest.mark.xdist_group("ray"),  # one worker: starting a cluster takes seconds
+]
+RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
+COUNTS = ("actors", "actor_restarts", "lost_rollouts")
+
+
+@pytest.fixture(autouse=True)
+def _shapes_unchecked():
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(scope="module")
+def address():
+    os.environ.update(LOOPBACK)
+    with TestCluster(num_cpus=3) as made:
+        yield made.address
+
+
+@pytest.fixture
+def connected(address):
+    import ray
+
+    ray.init(address, log_to_driver=False, logging_level="ERROR")
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture
+def crew(connected):
+    """Makes a crew of stand-ins, and notes what it gave back."""
+    from launch.ray_crew import Crew
+
+    made = []
+
+    def make(size: int, fails=lambda number: "", cpus=0.1):
+        def start(number, incarnation):
+            remote = connected.remote(StandIn).options(num_cpus=cpus)
+            return remote.remote(number, incarnation, fails(number))
+
+        given_back: list[int] = []
+        made.append(Crew(start, size, given_back.append))
+        made[-1].begin()
+        return made[-1], given_back
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def deliveries(crew, enough) -> list[str]:
+    """Messages until there are `enough(messages)`, asking whoever is free in between."""
+    found, deadline = [], time.monotonic() + 60
+    while not enough(found):
+        assert time.monotonic() < deadline, found
+        while member := crew.who_is_free():
+            crew.ask(member, (0, []))
+        found += [delivery.message.decode() for delivery in crew.deliveries(0.05)]
+    return found
+
+
+def some_of_each(found: list[str]) -> bool:
+    return all(sum(message.startswith(f"{number} ") for message in found) > 3 for number in (0, 1))
+
+
+def test_rollouts_come_in_each_actor_s_order_and_none_has_more_than_two_to_do(crew):
+    crew, given_back = crew(2)
+    found = deliveries(crew, some_of_each)
+    for number in range(2):
+        own = [message for message in found if message.startswith(f"{number} ")]
+        assert own == [f"{number} 0 {count}" for count in range(len(own))]
+    while crew.who_is_free():
+        crew.ask(crew.who_is_free(), (0, []))
+    assert sum(len(member.asked) for member in crew._members) == 4
+    assert (crew.actors, crew.restarts, crew.lost, given_back) == (2, 0, 0, [])
+
+
+@pytest.mark.parametrize("how", ["dies", "raises"])
+def test_an_actor_that_fails_is_replaced_and_its_rollout_counted(how, crew):
+    crew, given_back = crew(2, lambda number: how * (number == 1))
+    found = deliveries(crew, lambda found: "1 1 0" in found)
+    assert [m for m in found if m.startswith("1 0 ")] == ["1 0 0"]
+    assert crew.actors == 2
+    assert (crew.restarts, crew.lost, given_back) == (1, 1, [2])
+
+
+def test_an_actor_that_fails_again_and_again_ends_the_run(crew):
+    crew, _ = crew(1, lambda number: "always")
+    with pytest.raises(SourceFailed, match=r"actor 0 failed 5 times in a row.*no such game"):
+        deliveries(crew, len)
+    assert (crew.restarts, crew.lost) == (5, 0)
+
+
+def test_who_cannot_be_placed_waits(crew):
+    crew, _ = crew(5, cpus=1.0)  # of which 3 fit
+    deliveries(crew, lambda found: crew.actors == 3)
+    deliveries(crew, lambda found: len(found) > 20)
+    assert (crew.actors, crew.restarts) == (3, 0)
+
+
+def test_one_actor_without_a_lead_is_lockstep_bit_for_bit(address, tmp_path):
+    """So what travels is what was collected, and what acts is what was published."""
+    options = ("--total-steps", 200, "--num-envs", 8, *RDN)
+    alone = ("--engine", "ray", "--ray-address", address, "--num-actors", 1, "--queue-size", 0)
+    assert train(tmp_path, "lockstep", *options) == 0
+    assert train(tmp_path, "ray", *options, *alone) == 0
+    expected, found = logged(tmp_path / "lockstep"), logged(tmp_path / "ray")
+    assert [found.pop(name) for name in COUNTS] == [[1] * 10, [0] * 10, [0] * 10]
+    assert found == expected
+    theirs = small_runs.weights(tmp_path / "lockstep")
+    for name, tensor in small_runs.weights(tmp_path / "ray").items():
+        assert torch.equal(tensor, theirs[name]), name
+
+
+STAMPED = (
+    *("--env", "ray_games:StampedCatch-v0", "--num-envs", 48, "--batch-size", 24),
+    *("--unroll-length", 22, "--learning-rate", 2e-3, "--reduction", "mean", "--epsilon", 1e-5),
+    *("--entropy-cost", 0.02, "--num-actors", 2, "--engine", "ray"),
+)
+
+
+class KillingDisplay(Display):
+    """Somebody kills an actor while it shows the twentieth update."""
+
+    def update(self, step, row):
+        super().update(step, row)
+        if row["updates"] == 20:
+            os.kill(ray_processes.actors(os.getpid())[0], signal.SIGKILL)
+
+
+def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_path, monkeypatch):
+    seen, update = [], Learner.update
+
+    def slow_for_a_while(self, rollout):
+        seen.append(rollout.frame[:-1, :, -2:].clone())
+        time.sleep(0.3 * (5 < len(seen) < 12))
+        return update(self, rollout)
+
+    monkeypatch.setattr(Learner, "update", slow_for_a_while)
+    monkeypatch.setattr("launch.atari.Display", KillingDisplay)
+    steps = 250 * 24 * 22
+    options = (*STAMPED, "--ray-address", address, "--total-steps", steps, "--seed", 5)
+    assert train(tmp_path, "run", *options) == 0
+    logs = logged(tmp_path / "run")
+    # No step counted twice.
+    assert logs["step"] == [24 * 22 * update for update in logs["updates"]]
+    assert logs["step"][-1] == steps == sum(frames[..., 0].numel() for frames in seen)
+    # Back-pressure: three slots, one of which is learned from.
+    assert max(logs["learner_queue_size"]) == 2
+    assert 1 <= max(logs["policy_lag"]) <= 3
+    # The killed actor.
+    assert logs["actor_restarts"][-1] == logs["lost_rollouts"][-1] == 1
+    assert {1, 2} == set(logs["actors"]) and logs["actors"][-1] == 2
+    # Every stream in order from its beginning, gaps nowhere; the new one plays other games.
+    assert_streams_in_order(seen, expected_seeds(5, logs))
+    # And it learns.
+    assert logs["recent_full_game_return"][-1] > 0.5 > logs["recent_full_game_return"][5]
+
+
+def expected_seeds(seed: int, logs) -> list[set[int]]:
+    """Of the streams that may have been played: the second actor or the first was killed."""
+    first = set(range(seed, seed + 48))
+    again = [environment_seed(seed, 0, start, 1) for start in (0, 24)]
+    return [first | {(one + i) % 2**14 for i in range(24)} for one in again]
+
+
+def assert_streams_in_order(seen, seeds) -> None:
+    stamps = torch.cat([frames.flatten(0, 1) for frames in _in_columns(seen)])
+    stream, step = (stamps[:, 0] / SEED_UNIT).long(), (stamps[:, 1] / STEP_UNIT).long()
+    assert set(stream.tolist()) in seeds
+    for one in stream.unique():
+        own = step[stream == one]
+        assert torch.equal(own, torch.arange(len(own)))
+
+
+def _in_columns(seen):
+    """Of each batch, stream after stream."""
+    return [frames.transpose(0, 1) for frames in seen]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("breaks_at", "code"), [(130, 0), (3, 2)])
+def test_an_environment_that_raises(breaks_at, code, address, tmp_path, capsys):
+    options = (*STAMPED, "--ray-address", address, "--env-options", f"breaks_at={breaks_at}")
+    run = functools.partial(train, tmp_path, "run", *options, "--total-steps", 20 * 24 * 22)
+    if code == 0:
+        assert run() == 0
+        logs = logged(tmp_path / "run")
+        assert logs["actor_restarts"][-1] >= 2 <= logs["lost_rollouts"][-1]
+        return
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == code
+    errors = capsys.readouterr().err
+    assert "failed 5 times in a row" in errors and "Broken: at step 3" in errors
+    assert errors.count("\n") == 1
+    assert load(tmp_path / "run" / "model.tar")["step"] == 0
+
+
+class StoppingActors(Display):
+    """Stops an actor at the tenth update and lets it go on at the thirtieth."""
+
+    stopped = None
+
+    def update(self, step, row):
+        super().update(step, row)
+        if row["updates"] == 10:
+            StoppingActors.stopped = ray_processes.actors(os.getpid())[0]
+            os.kill(self.stopped, signal.SIGSTOP)
+        if row["updates"] == 30:
+            os.kill(self.stopped, signal.SIGCONT)
+
+
+@pytest.mark.faults
+def test_a_stopped_actor_holds_up_nobody(address, tmp_path, monkeypatch):
+    monkeypatch.setattr("launch.atari.Display", StoppingActors)
+    options = (*STAMPED, "--ray-address", address, "--total-steps", 60 * 24 * 22)
+    assert train(tmp_path, "run", *options) == 0
+    logs = logged(tmp_path / "run")
+    assert logs["actor_restarts"][-1] == logs["lost_rollouts"][-1] == 0
+    assert len(logs["step"]) == 60
+
+
+class GrowingCluster(Display):
+    """A node joins at the tenth update, and leaves once its actors have worked a while."""
+
+    cluster = node = None
+    since = 0
+
+    def update(self, step, row):
+        super().update(step, row)
+        cls = GrowingCluster
+        if row["updates"] == 10:
+            cls.node = cls.cluster.add_node(num_cpus=2)
+        if row["actors"] == 4 and cls.node is not None:
+            cls.since = cls.since or row["updates"]
+            if row["updates"] == cls.since + 20:
+                os.killpg(cls.node.pid, signal.SIGKILL)
+                cls.node = None
+
+
+@pytest.mark.faults
+def test_a_node_joins_and_leaves(tmp_path, monkeypatch):
+    monkeypatch.setattr("launch.atari.Display", GrowingCluster)
+    update = Learner.update
+    monkeypatch.setattr(Learner, "update", lambda s, r: time.sleep(0.1) or update(s, r))
+    with TestCluster(num_cpus=2, others=True) as made:
+        GrowingCluster.cluster = made
+        options = (*STAMPED, "--ray-address", made.address, "--num-actors", 4)
+        assert train(tmp_path, "run", *options, "--total-steps", 500 * 24 * 22) == 0
+    logs = logged(tmp_path / "run")
+    actors = logs["actors"]
+    assert max(actors[:10]) <= 2 < max(actors) == 4
+    assert actors[-1] == 2 and logs["actor_restarts"][-1] == 2
+    assert logs["step"] == [24 * 22 * update for update in logs["updates"]]
