@@ -137,6 +137,7 @@ class Crew:
                 f"actor {member.number} failed {FAILURES_IN_A_ROW} times in a row without a "
                 f"rollout, the last time with {reason}"
             )
+        print(f"note: actor {member.number} is replaced: {reason}", file=sys.stderr)
         self._fill(member)
 
     def end(self) -> None:

@@ -2,10 +2,11 @@
 
     python launch/ray_guard.py FOLDER
 
-Reads standard input until the run closes it, which `kill -9` does too; then kills every process
-whose environment names the session's FOLDER, and removes that. Ray ends most of its processes with
-its driver by itself; its agents stay for a minute, and a stopped process for as long as it is
-stopped. Standard library only: it starts at once. Where there is no /proc, only the folder goes.
+Reads standard input until the run closes it, which `kill -9` does too; then kills every other
+process that has a file of the session's FOLDER open, as all that Ray starts have for their output,
+and removes the folder. Ray ends most of its processes with its driver by itself; its agents stay
+for a minute, and a stopped process for as long as it is stopped. Standard library only: it starts
+at once. Where there is no /proc, only the folder goes.
 """
 
 import contextlib
@@ -16,18 +17,17 @@ import sys
 import time
 from pathlib import Path
 
-MARK = "FASTWEIGHTS_RAY_SESSION"  # set in the environment of everything that Ray starts for us
 _PATIENCE = 10.0  # seconds in which a killed process should be gone
 
 
 def main() -> None:
     """The command."""
-    folder = sys.argv[1]
+    folder, run = sys.argv[1], os.getppid()
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to all processes of a job
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     deadline = time.monotonic() + _PATIENCE
-    while (left := marked(folder)) and time.monotonic() < deadline:
+    while (left := set(users(folder)) - {run}) and time.monotonic() < deadline:
         for process in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
@@ -35,15 +35,14 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def marked(folder: str) -> list[int]:
-    """The processes that a session has running."""
-    mark = f"{MARK}={folder}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
+def users(folder: str) -> list[int]:
+    """The processes with a file below `folder` open."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
-            if mark in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
+            if str(path.readlink()).startswith(f"{folder}/"):
+                found.add(int(path.parts[2]))
+    return sorted(found)
 
 
 if __name__ == "__main__":

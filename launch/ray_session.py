@@ -55,7 +55,7 @@ class Session:
             # In /tmp whatever TMPDIR says: a socket's path must be short.
             self._folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
             self._guard = _guard(self._folder)
-            self._environment = _ENVIRONMENT | _ALONE | {ray_guard.MARK: self._folder}
+            self._environment = _ENVIRONMENT | _ALONE
         else:
             _check_address(address)
             self._environment = dict(_ENVIRONMENT)
@@ -69,6 +69,9 @@ class Session:
 
         ray.shutdown()  # what a run that failed before it began has left in this process
         before = signal.getsignal(signal.SIGTERM)
+        # Inherited by what is started here: a batch system that ends a job tells every process of
+        # it, and a driver whose Ray is gone is gone at once, without saving.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             if address is None:
                 ray.init(
@@ -91,6 +94,7 @@ class Session:
             self.close()
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             signal.signal(signal.SIGTERM, before)  # Ray has put its own in its place
 
     def cpus(self) -> int:
@@ -140,9 +144,26 @@ def _check_address(address: str) -> None:
     if "/" in address or not (host and colon and port.isdigit() and 0 < int(port) < 2**16):
         raise ValueError(f"--ray-address takes auto or host:port, not {address!r}")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        reason = _who_answers(host.strip("[]"), int(port))
     except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
         raise ValueError(
-            f"--ray-address {address}: nobody answers there ({error.strerror or error}); start a "
-            "cluster as docs/clusters.md says, or leave the address out for a Ray of this run's own"
-        ) from error
+            f"--ray-address {address}: no Ray answers there ({reason}); start a cluster as "
+            "docs/clusters.md says, or leave the address out for a Ray of this run's own"
+        )
+
+
+def _who_answers(host: str, port: int) -> str | None:
+    """What is wrong with who listens there; None: it speaks HTTP/2, as Ray does. Raises `OSError`.
+
+    RFC 9113, section 3.4: a client begins with these words and an empty frame of settings, which is
+    type 4, and the server with its own settings.
+    """
+    with socket.create_connection((host, port), CONNECT_SECONDS) as connection:
+        if os.environ.get("RAY_USE_TLS", "0") != "0":
+            return None
+        connection.settimeout(CONNECT_SECONDS)
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        answer = connection.recv(9, socket.MSG_WAITALL)
+    return None if answer[3:4] == b"\4" else "another service listens"

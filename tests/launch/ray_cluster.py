@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from launch.ray_guard import MARK, marked
+from launch.ray_guard import users
 
 HERE = Path(__file__).parent
 # Read when Ray is imported: this process joins the clusters that it starts.
@@ -29,7 +29,7 @@ class TestCluster:
     def __init__(self, num_cpus: int, others: bool = False):
         self._folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         path = os.pathsep.join(map(str, (HERE, HERE.parents[1])))  # as if installed on every node
-        self._mark = {MARK: self._folder, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": path}
+        self._common = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": path}
         self._reach = dict.fromkeys(LOOPBACK, "1") if others else LOOPBACK
         self.address = f"127.0.0.{2 if others else 1}:{_free_port()}"
         host, _, port = self.address.partition(":")
@@ -53,7 +53,7 @@ class TestCluster:
                 [*command, "--num-cpus", str(num_cpus), "--node-ip-address", host],
                 stdout=out,
                 stderr=out,
-                env=os.environ | TOKEN | self._mark | self._reach,
+                env=os.environ | TOKEN | self._common | self._reach,
                 start_new_session=True,
             )
         deadline = time.monotonic() + 60
@@ -63,7 +63,7 @@ class TestCluster:
         return node
 
     def __exit__(self, *error: object) -> None:
-        while left := marked(self._folder):
+        while left := users(self._folder):
             for process in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)

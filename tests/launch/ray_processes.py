@@ -6,8 +6,6 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from launch.ray_guard import MARK, marked
-
 
 def actors(ancestor: int) -> list[int]:
     """The actors' processes below a process."""
@@ -27,15 +25,32 @@ def ancestors(pid: int) -> Iterator[int]:
         yield pid
 
 
-def session_of(driver: int) -> tuple[str, list[int]]:
-    """The folder of the Ray that a run has started, and everything that belongs to it."""
+def below(process: int) -> list[int]:
+    """Everything that a process has started, and what that has started."""
+    found = []
     for pid in _processes():
         with contextlib.suppress(OSError):
-            if driver in ancestors(pid):
-                for entry in (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0"):
-                    if entry.startswith(MARK.encode() + b"="):
-                        folder = entry.partition(b"=")[2].decode()
-                        return folder, marked(folder)
+            if process in ancestors(pid):
+                found.append(pid)
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Neither gone nor waiting to be buried."""
+    try:
+        stat = (Path("/proc") / str(pid) / "stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def folder_of(driver: int) -> Path:
+    """Where the Ray that a run has started keeps its files."""
+    for link in (Path("/proc") / str(driver) / "fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = link.readlink()
+            if str(target).startswith("/tmp/ray-"):
+                return Path(*target.parts[:3])
     raise AssertionError("no Ray of its own")
 
 

@@ -126,6 +126,27 @@ def test_torchbeasts_queue_is_ours():
     assert parsed("--max_learner_queue_size", "4").queue_size == 4
 
 
+def test_num_actors_are_environments_unless_ray_has_actors_of_its_own():
+    """TorchBeast's command lines keep their meaning, also where a run with Ray goes on without."""
+    local = parsed("--num-actors", "64")
+    assert (local.num_envs, local.num_actors) == (64, None)
+    ray = parsed("--engine", "ray", "--num-actors", "4", "--num-envs", "64")
+    assert (ray.num_envs, ray.num_actors) == (64, 4)
+    resumed = parse(["--engine", "local"], ray).run
+    assert (resumed.num_envs, differences(ray, resumed)) == (64, [])
+    resumed = parse(["--engine", "local", "--num-actors", "64"], ray).run
+    assert differences(ray, resumed) == []
+    with pytest.raises(ValueError, match="another name for --num-envs 8"):
+        parsed("--num-actors", "64", "--num-envs", "8")
+
+
+def test_ray_takes_any_number_of_environments_that_its_actors_can_share():
+    ray = ("--engine", "ray", "--num-envs", "48", "--num-actors", "6")
+    assert parsed(*ray, "--batch-size", "32").batch_size == 32
+    with pytest.raises(ValueError, match="not a multiple of --num-actors 5"):
+        parsed(*ray[:-1], "5")
+
+
 def test_only_lockstep_needs_whole_batches_of_environments():
     published = ("--num-envs", "48", "--batch-size", "32")
     assert parsed(*published, "--schedule", "asynchronous").num_envs == 48

@@ -165,7 +165,7 @@ def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_p
 
     monkeypatch.setattr(Learner, "update", slow_for_a_while)
     monkeypatch.setattr("launch.atari.Display", KillingDisplay)
-    steps = 250 * 24 * 22
+    steps = 140 * 24 * 22
     options = (*STAMPED, "--ray-address", address, "--total-steps", steps, "--seed", 5)
     assert train(tmp_path, "run", *options) == 0
     logs = logged(tmp_path / "run")
@@ -220,7 +220,7 @@ def test_an_environment_that_raises(breaks_at, code, address, tmp_path, capsys):
     assert ended.value.code == code
     errors = capsys.readouterr().err
     assert "failed 5 times in a row" in errors and "Broken: at step 3" in errors
-    assert errors.count("\n") == 1
+    assert errors.count("note: actor") == errors.count("\n") - 1 >= 4
     assert load(tmp_path / "run" / "model.tar")["step"] == 0
 
 
