@@ -58,12 +58,12 @@ class RayActors:
         stages: Stages,
         check: Callable[[], None],
     ):
-        self._network, self._session, self._form = network, session, form
+        self._network, self.session, self._form = network, session, form
         self._device, self._check = learner_device, check
         self._queue = RolloutQueue(slots)
-        self._crew = Crew(partial(self._start, job, cpus, gpus), size, self._queue.release)
+        self.crew = Crew(partial(self._start, job, cpus, gpus), size, self._queue.release)
         self._stages, self._own_stages = stages, Stages("ray", self._queue.check)
-        self.threads = (stages, self._own_stages, *self._crew.stages)
+        self.threads = (stages, self._own_stages, *self.crew.stages)
         self._board: ActorHandle = _start_board()
         self._offer: Offer | None = None
         self._thread = threading.Thread(target=self._run, name="ray", daemon=True)
@@ -81,7 +81,7 @@ class RayActors:
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():
             print("warning: the thread that talks to Ray is stuck; left behind", file=sys.stderr)
-        self._session.close()
+        self.session.close()
 
     def rollouts(self) -> Iterator[Experience]:
         """See `Source.rollouts`: whichever is ready first."""
@@ -102,7 +102,7 @@ class RayActors:
 
     def columns(self) -> dict[str, float]:
         """See `Source.columns`: actors there are now, and since the run began or went on."""
-        crew = self._crew
+        crew = self.crew
         counts = {"actor_restarts": crew.restarts, "lost_rollouts": crew.lost}
         return {"actors": crew.actors, **counts}
 
@@ -120,23 +120,23 @@ class RayActors:
     def _run(self) -> None:
         try:
             with own_stream(self._device):
-                self._crew.begin()
+                self.crew.begin()
                 while True:
                     self._queue.check()
                     self._ask()
-                    for delivery in self._crew.deliveries(_POLL):
+                    for delivery in self.crew.deliveries(_POLL):
                         self._take(delivery)
         except Closed:
-            self._crew.end()
+            self.crew.end()
         except RayError as error:
             self._queue.close(SourceFailed(f"Ray is gone: {in_one_line(error)}"))
         except BaseException as error:
             self._queue.close(error)
 
     def _ask(self) -> None:
-        while self._queue.free and (member := self._crew.who_is_free()):
+        while self._queue.free and (member := self.crew.who_is_free()):
             self._queue.reserve()
-            self._crew.ask(member, self._offer)
+            self.crew.ask(member, self._offer)
 
     def _take(self, delivery: Delivery) -> None:
         member = delivery.member
@@ -147,8 +147,8 @@ class RayActors:
                 finish_stream(self._device)
         except WireError as error:
             self._queue.release(1)
-            self._crew.lost += 1
-            self._crew.replace(member, f"a message that is no rollout: {error}")
+            self.crew.lost += 1
+            self.crew.replace(member, f"a message that is no rollout: {error}")
             return
         member.failures = 0
         member.stages.add(delivery.timed)

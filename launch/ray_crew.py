@@ -80,6 +80,11 @@ class Crew:
         """How many there are now."""
         return sum(member.handle is not None and member.joining is None for member in self._members)
 
+    @property
+    def failing(self) -> int:
+        """How many have failed, and delivered nothing since."""
+        return sum(member.failures > 0 for member in self._members)
+
     def begin(self) -> None:
         """Asks Ray for everyone."""
         self._alone_since = time.monotonic()

@@ -50,11 +50,11 @@ class Session:
         if find_spec("ray") is None:
             raise ValueError("--engine ray needs Ray: pip install 'fastweights[ray]'")
         self._guard: subprocess.Popen[bytes] | None = None
-        self._folder: str | None = None
+        self.folder: str | None = None
         if address is None:
             # In /tmp whatever TMPDIR says: a socket's path must be short.
-            self._folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-            self._guard = _guard(self._folder)
+            self.folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+            self._guard = _guard(self.folder)
             self._environment = _ENVIRONMENT | _ALONE
         else:
             _check_address(address)
@@ -79,7 +79,7 @@ class Session:
                     num_cpus=max(1, int(-(-cpus // 1))),
                     include_dashboard=False,
                     _node_ip_address="127.0.0.1",
-                    _temp_dir=self._folder,
+                    _temp_dir=self.folder,
                     **_QUIET,
                 )
                 # Whoever imported Ray before us has decided where it listens.

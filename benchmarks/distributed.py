@@ -1,0 +1,103 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""What it costs to spread a run: Ray's actors, their messages, their replacement.
+
+    python benchmarks/distributed.py                           about a quarter of an hour
+    python benchmarks/distributed.py --parts wire              a minute
+    python benchmarks/distributed.py --json distributed.json
+
+What is compared takes turns, round by round, so that a busy moment hits each; tables give medians.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+sys.path[0] = str(ROOT)
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import remote_actors
+from benchmarks.machine import describe
+from launch.atomic_files import write_bytes
+from launch.failures import UserError, one_line_errors
+
+
+class Part(NamedTuple):
+    """One table."""
+
+    measure: Callable[[], dict[str, Any]]
+    rows: Callable[[dict[str, Any]], list[tuple[str, ...]]]
+    columns: tuple[str, ...]
+
+
+def parts(options: argparse.Namespace) -> dict[str, Part]:
+    """Everything that can be measured."""
+    what = (options.game, options.core)
+    return {
+        "ray": Part(
+            partial(remote_actors.rates, *what, options.updates, options.rounds),
+            remote_actors.rate_rows,
+            ("", "agent steps/s", "ray's share of it"),
+        ),
+        "wire": Part(
+            partial(remote_actors.wire, *what, rollouts=20),
+            remote_actors.wire_rows,
+            ("", "bytes an agent step", "ms a message, there and back"),
+        ),
+        "recovery": Part(
+            partial(remote_actors.recovery, *what, options.rounds),
+            remote_actors.recovery_rows,
+            ("", "seconds", "every round"),
+        ),
+    }
+
+
+def show(name: str, part: Part, found: dict[str, Any]) -> None:
+    table = Table(title=f"{name}: {found['game']}, {found['core']}")
+    for column in part.columns:
+        table.add_column(column, justify="right" if column else "left")
+    for row in part.rows(found):
+        table.add_row(*row)
+    Console(width=100).print(table)
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", nargs="+", help="ray, wire, recovery (default: all)")
+    parser.add_argument("--game", default="Qbert", help="default Qbert")
+    parser.add_argument("--core", default="rdn", help="default rdn")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each: 3")
+    parser.add_argument("--updates", type=int, default=30, help="of each run, warm: 30")
+    parser.add_argument("--json", type=Path, help="write machine and findings to this file")
+    return parser
+
+
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    options = parser().parse_args(arguments)
+    if options.rounds < 1 or options.updates < 1:
+        raise UserError("--rounds and --updates must be at least 1")
+    every = parts(options)
+    asked = options.parts or list(every)
+    if unknown := sorted(set(asked) - set(every)):
+        raise UserError(f"no part is called {unknown[0]}: {', '.join(every)} are")
+    described, findings = describe(), {}
+    for name in asked:
+        findings[name] = every[name].measure()
+        show(name, every[name], findings[name])
+    if options.json:
+        content = {"machine": described} | findings
+        write_bytes(options.json, (json.dumps(content, indent=2) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""What actors in other processes cost: for `distributed.py`.
+
+`rates`: Ray's actors beside the two local schedules, on the same cores, round by round. `wire`: a
+rollout's bytes against the least that it could be, and what compression would bring. `recovery`:
+seconds from a killed actor to the first rollout of the one in its place.
+"""
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agents.actor import Actor
+from agents.network import Network
+from launch.devices import choose_precision
+from launch.experience import Experience, Source
+from launch.failures import UserError
+from launch.log_table import read_logs
+from launch.options import RunOptions, preset
+from launch.ray_guard import users
+from launch.rollout_wire import WireForm, decode, encode
+from launch.schedules import Plan
+from launch.stages import Stages
+
+ROOT = Path(__file__).parents[1]
+WARM_UP = 5  # updates that no rate is taken of
+PICTURE = 84 * 84  # bytes: the least that an agent step of Atari can be, uncompressed
+KINDS = {
+    "lockstep": ("--schedule", "lockstep"),
+    "asynchronous": ("--schedule", "asynchronous"),
+    "ray": ("--engine", "ray"),
+}
+_PATIENCE = 120.0  # seconds for an actor to be replaced
+
+
+def rates(game: str, core: str, updates: int, rounds: int) -> dict[str, Any]:
+    """Agent steps/s of each kind in each round, and the medians of the rounds' ratios."""
+    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for turn in range(rounds):
+        for kind, options in KINDS.items():
+            found[kind].append(_rate(game, core, updates, options))
+            print(f"round {turn + 1}: {kind} {found[kind][-1]:.0f}", file=sys.stderr)
+    shares = {
+        kind: statistics.median(a / b for a, b in zip(found["ray"], found[kind], strict=True))
+        for kind in ("lockstep", "asynchronous")
+    }
+    return {"game": game, "core": core, "rates": found, "ray_share_of": shares}
+
+
+def rate_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """For a table: kind, agent steps/s, Ray's share of it."""
+    shares = found["ray_share_of"]
+    return [
+        (kind, f"{statistics.median(each):,.0f}", f"{shares[kind]:.0%}" if kind in shares else "")
+        for kind, each in found["rates"].items()
+    ]
+
+
+def _rate(game: str, core: str, updates: int, kind: tuple[str, ...]) -> float:
+    options = preset("quick", core)
+    steps = (WARM_UP + updates) * options.batch_size * options.unroll_length
+    with tempfile.TemporaryDirectory() as folder:
+        words = ("--preset", "quick", "--core", core, "--env", game, "--evaluate-episodes", "0")
+        command = (sys.executable, str(ROOT / "launch" / "atari.py"))
+        where = ("--savedir", folder, "--xpid", "run", "--disable-checkpoint")
+        done = subprocess.run(
+            [*command, *words, *where, *kind, "--total-steps", str(steps)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["without a word"])[-1]
+            raise UserError(f"{' '.join(kind)}: the run failed: {last}")
+        logs = read_logs(Path(folder) / "run")
+    # Updates come in bursts where rollouts do: whole time, not the median update's.
+    step, clock = logs["step"], logs["_time"]
+    return (step[-1] - step[WARM_UP]) / (clock[-1] - clock[WARM_UP])
+
+
+def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
+    """Bytes and seconds of one message, medians over `rollouts` with random actions."""
+    options = _options(game, core)
+    (environments,) = Plan(replace(options, schedule="lockstep")).environments(0)
+    network = Network(options.network(environments.frame_shape, environments.num_actions))
+    form = WireForm.of(network, options.unroll_length, environments.num_envs)
+    actor, found = Actor(network, environments), []
+    for _ in range(rollouts):
+        experience = Experience(actor.collect(options.unroll_length), 0)
+        message, encoding = _timed(lambda experience=experience: encode(experience))
+        _, decoding = _timed(lambda message=message: decode(message, form))
+        packed, packing = _timed(lambda message=message: zlib.compress(message, 1))
+        _, unpacking = _timed(lambda packed=packed: zlib.decompress(packed))
+        seconds = {"encode": encoding, "decode": decoding, "pack": packing, "unpack": unpacking}
+        found.append(seconds | {"bytes": len(message), "packed_bytes": len(packed)})
+    environments.close()
+    medians = {name: statistics.median(one[name] for one in found) for name in found[0]}
+    steps = environments.num_envs * options.unroll_length
+    saved, work = medians["bytes"] - medians["packed_bytes"], medians["pack"] + medians["unpack"]
+    return medians | {
+        "game": game,
+        "core": core,
+        "bytes_per_step": medians["bytes"] / steps,
+        "packed_bytes_per_step": medians["packed_bytes"] / steps,
+        "least_bytes_per_step": PICTURE,
+        # Below it the time that the network is spared is more than zlib takes.
+        "zlib_pays_below_bytes_per_second": saved / work,
+    }
+
+
+def wire_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """For a table: which, bytes an agent step, milliseconds a message there and back."""
+    plain = 1000 * (found["encode"] + found["decode"])
+    packed = plain + 1000 * (found["pack"] + found["unpack"])
+    pays = found["zlib_pays_below_bytes_per_second"] / 1e6
+    return [
+        ("one picture", f"{found['least_bytes_per_step']:,}", ""),
+        ("message", f"{found['bytes_per_step']:,.0f}", f"{plain:.1f}"),
+        ("with zlib, level 1", f"{found['packed_bytes_per_step']:,.0f}", f"{packed:.1f}"),
+        ("zlib pays below", f"{pays:,.0f} MB/s", ""),
+    ]
+
+
+def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    return call(), time.perf_counter() - start
+
+
+def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
+    """Seconds from `kill -9` of an actor until the one in its place has delivered, a round each."""
+    options = replace(_options(game, core), engine="ray")
+    plan, found = Plan(options), []
+    environments = plan.environments(0)
+    network = Network(options.network(environments[0].frame_shape, environments[0].num_actions))
+    source = plan.source(network, environments, 0, Stages("learner"), lambda: None)
+    source.publish(0)
+    with source:
+        rollouts, crew = source.rollouts(), source.crew
+        for turn in range(rounds):
+            while crew.actors < len(crew.stages):
+                _learn_nothing(source, rollouts)
+            restarts, start = crew.restarts, time.monotonic()
+            os.kill(_an_actor(source.session.folder), signal.SIGKILL)
+            while crew.restarts == restarts or crew.failing:
+                _learn_nothing(source, rollouts)
+                if time.monotonic() - start > _PATIENCE:
+                    raise UserError(f"an actor was not replaced within {_PATIENCE:.0f} seconds")
+            found.append(time.monotonic() - start)
+            print(f"round {turn + 1}: replaced after {found[-1]:.1f} s", file=sys.stderr)
+    return {"game": game, "core": core, "seconds": found}
+
+
+def recovery_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """For a table: what, seconds of the median round, of every round."""
+    every = " ".join(f"{seconds:.1f}" for seconds in found["seconds"])
+    return [("kill -9 to rollout", f"{statistics.median(found['seconds']):.1f}", every)]
+
+
+def _learn_nothing(source: Source, rollouts: Iterator[Experience]) -> None:
+    next(rollouts)
+    source.release(1)
+
+
+def _an_actor(folder: str) -> int:
+    for process in users(folder):
+        if (Path("/proc") / str(process) / "cmdline").read_bytes().startswith(b"ray::RemoteActor"):
+            return process
+    raise UserError("no actor's process was found: this part needs Linux")
+
+
+def _options(game: str, core: str) -> RunOptions:
+    options = preset("quick", core)
+    return replace(options, env=game, precision=choose_precision("auto", torch.device("cpu")))

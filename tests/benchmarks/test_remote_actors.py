@@ -1,0 +1,35 @@
+"""What actors in other processes cost: the figures' arithmetic, and what a person gets wrong."""
+
+import pytest
+
+from benchmarks.distributed import main
+from benchmarks.remote_actors import PICTURE, rate_rows, wire, wire_rows
+
+
+def test_a_message_is_a_picture_a_step_and_what_a_rollout_begins_with():
+    found = wire("Qbert", "feedforward", rollouts=1)
+    stacks = 4 * PICTURE / 20  # row 0 of a rollout of 20 steps
+    assert PICTURE + stacks < found["bytes_per_step"] < PICTURE + stacks + 100
+    assert found["packed_bytes_per_step"] < PICTURE
+    spared = found["bytes"] - found["packed_bytes"]
+    pays = found["zlib_pays_below_bytes_per_second"]
+    assert spared / pays == pytest.approx(found["pack"] + found["unpack"])
+    assert wire_rows(found)[0][1] == "7,056"
+
+
+def test_ray_s_share_is_of_the_same_round():
+    rates = {"lockstep": [100.0, 50.0], "asynchronous": [50.0, 100.0], "ray": [100.0, 50.0]}
+    rows = rate_rows({"rates": rates, "ray_share_of": {"lockstep": 1.0, "asynchronous": 1.25}})
+    assert rows == [("lockstep", "75", "100%"), ("asynchronous", "75", "125%"), ("ray", "75", "")]
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [(("--rounds", "0"), "--rounds"), (("--parts", "wires"), "ray, wire, recovery")],
+)
+def test_bad_input_is_one_line(bad, said, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(list(bad))
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and said in error
