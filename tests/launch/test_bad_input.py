@@ -41,7 +41,7 @@ def half_trained(tmp_path, monkeypatch):
         (["--env", "Qbret"], "did you mean Qbert"),
         (["--env", "no_such_module:Game-v0"], "no_such_module"),
         (["--env", "Pendulum-v1"], "Discrete actions"),
-        (["--core", "rnd"], "known: feedforward, feedforward_gated, lstm"),
+        (["--core", "rnd"], "known: feedforward, feedforward_gated, lstm, transformer, lt"),
         (["--preset", "quik"], "known: paper, published, quick"),
         (["--protocol", "macho"], "known: full-game, published, machado, noop30"),
         (["--env", "Catch", "--protocol", "machado"], "for Atari games"),

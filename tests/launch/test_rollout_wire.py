@@ -23,7 +23,7 @@ def network_for(environments, core="lstm") -> Network:
         frame_shape=environments.frame_shape,
         num_actions=environments.num_actions,
         core=core,
-        core_options=() if core in ("lstm", "feedforward") else SMALL,
+        core_options=tuple(item for item in SMALL if item[0] in CORES[core].options()),
         stem="auto" if len(environments.frame_shape) == 1 else "shallow",
     )
     return Network(config)
