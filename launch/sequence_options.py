@@ -157,12 +157,11 @@ def paper(core: str, task: Question) -> SequenceOptions[Question]:
 
 def small(core: str, task: Question) -> SequenceOptions[Question]:
     """Minutes a model on two cores: shorter sequences, smaller models, 30 epochs of 4,000."""
-    of_core = _of_core(core, {"width": 128})
-    rate, clip = 3e-3, 0.1
+    of_core, clip = _of_core(core, {"width": 128}), 0.1
     if core != "lstm":
         sizes = {"layers": 2, "width": 64, "heads": 4, "feedforward": 256}
-        of_core, rate, clip = _of_core(core, sizes | _feature_map(core)), 1e-3, 0.0
-    trainer = TrainerConfig(learning_rate=rate, clip=clip, batch_size=32, epochs=30)
+        of_core, clip = _of_core(core, sizes | _feature_map(core)), 0.0
+    trainer = TrainerConfig(learning_rate=3e-3, clip=clip, batch_size=32, epochs=30)
     sequences = {"train_size": 4_000, "valid_size": 500, "test_size": 500}
     return SequenceOptions(task=task.small(), core=core, trainer=trainer, **sequences, **of_core)
 

@@ -75,7 +75,9 @@ class CodeExecution(Task):
         )
 
     def small(self) -> "CodeExecution":
-        return replace(self, statements=max(2, self.statements // 4))
+        """A quarter of the statements, over half as many variables."""
+        variables, statements = -(-self.variables // 2), max(2, self.statements // 4)
+        return replace(self, variables=variables, statements=statements)
 
     def statistics(self, samples: Sequence[Sample]) -> list[Statistic]:
         printed = [[t for t in sample.targets if t != self.blank] for sample in samples]

@@ -35,9 +35,9 @@ def test_the_papers_settings():
 
 
 def test_small_is_the_same_question_with_shorter_sequences():
-    assert small("rdn", CodeExecution(variables=5)).task == CodeExecution(
-        variables=5, statements=25
-    )
+    for variables, fewer in ((5, 3), (3, 2), (1, 1)):
+        task = CodeExecution(variables=variables)
+        assert small("rdn", task).task == CodeExecution(variables=fewer, statements=25)
     assert small("rdn", ListOps(depth=10)).task == ListOps(depth=5)
 
 
