@@ -25,7 +25,7 @@ def test_ray_s_share_is_of_the_same_round():
 
 @pytest.mark.parametrize(
     ("bad", "said"),
-    [(("--rounds", "0"), "--rounds"), (("--parts", "wires"), "ray, wire, recovery")],
+    [(("--rounds", "0"), "--rounds"), (("--parts", "wires"), "no part is called wires")],
 )
 def test_bad_input_is_one_line(bad, said, capsys):
     with pytest.raises(SystemExit) as stopped:

@@ -102,11 +102,16 @@ def test_kill_9_leaves_nothing_and_the_run_goes_on(tmp_path):
 
 @pytest.mark.faults
 def test_sigterm_to_every_process_still_saves(tmp_path):
-    """As a batch system ends a job: Ray's own processes may be gone before the run is."""
+    """As a batch system ends a job; Ray must outlive the run, or the run ends without saving."""
     run = start(tmp_path)
     folder, processes = folder_of(run.pid), below(run.pid)
-    for process in (run.pid, *processes):
+    for process in processes:
         os.kill(process, signal.SIGTERM)
+    steps, deadline = read_logs(tmp_path / "run")["step"][-1], time.monotonic() + SOON
+    while read_logs(tmp_path / "run")["step"][-1] < steps + 2000:  # more than was on its way
+        assert run.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    run.terminate()
     assert run.wait(SOON) == 128 + signal.SIGTERM, (tmp_path / "err").read_text()
     assert_gone(folder, processes)
     assert load(tmp_path / "run" / "model.tar")["step"] == read_logs(tmp_path / "run")["step"][-1]
