@@ -1,0 +1,130 @@
+"""The calls that `benchmarks/kernels.py` times: sizes, laws, backends, and what cannot be timed."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import kernels
+from benchmarks.timing import Run
+from kernels.example import Example, make
+from kernels.registry import OPERATIONS
+
+CALLS = {
+    "rl": {"T": 50, "B": 32, "H": 4, "D": 32},
+    "code": {"T": 456, "B": 64, "H": 16, "D": 16},
+    "lm": {"T": 256, "B": 96, "H": 8, "D": 16},
+    "acting1": {"T": 1, "B": 1, "H": 4, "D": 32},
+    "acting32": {"T": 1, "B": 32, "H": 4, "D": 32},
+}
+SIZES = {"rl": ("rl",), "code": ("code",), "lm": ("lm",), "act": ("acting1", "acting32")}
+RESETS = {"rl": 0.02}
+COMPILED = "torch.compile"
+# A step of the loop keeps what it computes for its backward: about three times its state.
+KEPT_STATES = 3
+Row = dict[str, Any]
+
+
+def example(name: str, call: str, device: str) -> Example:
+    """A call of float32 tensors; the LSTM is as wide as all heads together."""
+    given = CALLS[call]
+    width = given["D"] * given["H"] if name == "lstm" else given["D"]
+    sizes = {**given, "K": given["D"], "V": given["D"], "D": width}
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.rand(given["T"], given["B"], generator=generator) < RESETS.get(call, 0.0)
+    return make(OPERATIONS[name], sizes, mask).to(torch.float32).to(torch.device(device))
+
+
+def arguments(case: Example) -> list[Any]:
+    """Put together beforehand, as a core has them; options keep their defaults."""
+    signature = case.operation.signature
+    options = list(signature.options.values())
+    return signature.unflatten(case.tensors, options)[: -len(options) or None]
+
+
+def forward(law: Callable[..., Any], case: Example) -> Run:
+    """A call without gradients."""
+    call, without_gradients = arguments(case), torch.no_grad()
+
+    def run() -> None:
+        with without_gradients:
+            law(*call)
+
+    return run
+
+
+def forward_backward(law: Callable[..., Any], case: Example) -> Run:
+    """A call, and the gradients of all its inputs."""
+    inputs = [t.requires_grad_() for t in case.tensors if t.is_floating_point()]
+    call = arguments(case)
+    with torch.no_grad():
+        grad = torch.ones_like(law(*call)[0])
+
+    def run() -> None:
+        torch.autograd.grad(law(*call)[0], inputs, grad, allow_unused=True)
+
+    return run
+
+
+MODES = {"forward": forward, "forward+backward": forward_backward}
+
+
+def in_backend(backend: str, law: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*given: Any) -> Any:
+        with kernels.backend(backend):
+            return law(*given)
+
+    return call
+
+
+def contenders(name: str, call: str, mode: str, device: str) -> tuple[dict[str, Run], list[Row]]:
+    """What can do the call, by backend, and a row with the reason for each that cannot."""
+    runs: dict[str, Run] = {}
+    absent: list[Row] = []
+    for backend, implementation in OPERATIONS[name].backends.items():
+        case = example(name, call, device)
+        sizes = case.operation.signature.sizes(case.tensors)
+        request = case.operation.request(torch.device(device), torch.float32, sizes)
+        reason = implementation.why_not(request)
+        if backend == "reference" and mode != "forward":
+            reason = too_much_memory(case, device)
+        if reason is None:
+            runs[backend] = MODES[mode](in_backend(backend, case.operation), case)
+        elif backend in ("reference", device):
+            absent.append({"backend": backend, "absent": reason})
+    return runs, absent
+
+
+def too_much_memory(case: Example, device: str) -> str | None:
+    """Why the loop's backward cannot be measured here; None if it can."""
+    states = case.tensors[-len(case.operation.signature.state) :]
+    steps = case.operation.signature.sizes(case.tensors)["T"]
+    needed = KEPT_STATES * steps * sum(state.nbytes for state in states)
+    if device == "cuda":
+        memory = torch.cuda.mem_get_info()[1]
+    else:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed < memory / 2:
+        return None
+    return (
+        f"keeps about {needed / 1e9:.0f} GB for its backward; this machine has {memory / 1e9:.0f}"
+    )
+
+
+def compiled(name: str, call: str, mode: str, device: str, most_steps: int) -> tuple[Run, Row]:
+    """The reference under torch.compile, and its row so far: seconds to compile, or why not."""
+    case = example(name, call, device)
+    steps = CALLS[call]["T"]
+    if steps > most_steps:
+        reason = f"the compiler unrolls {steps} steps: minutes, see --compile-steps"
+        return None, {"backend": COMPILED, "absent": reason}
+    began = time.perf_counter()
+    try:
+        run = MODES[mode](torch.compile(case.operation.signature.law), case)
+        run()
+    except Exception as error:  # whatever goes wrong inside the compiler belongs into the table
+        first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return None, {"backend": COMPILED, "absent": f"does not compile: {first_line[:90]}"}
+    return run, {"backend": COMPILED, "compile_s": time.perf_counter() - began}

@@ -1,0 +1,111 @@
+"""The kernels' benchmark on tiny calls: its rows and table, what it leaves out, and bad input."""
+
+import json
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import kernel_calls
+from benchmarks.kernels import main
+from benchmarks.timing import SHORTEST_SAMPLE, take_turns
+
+TINY = {
+    "rl": {"T": 3, "B": 2, "H": 2, "D": 4},
+    "acting1": {"T": 1, "B": 1, "H": 2, "D": 4},
+    "acting32": {"T": 1, "B": 2, "H": 2, "D": 4},
+}
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    for call, sizes in TINY.items():
+        monkeypatch.setitem(kernel_calls.CALLS, call, sizes)
+    monkeypatch.setattr("benchmarks.kernels.tune_allocator", lambda: None)  # of the whole process
+
+
+def rows_of(folder: Path, *words: str) -> list[dict]:
+    few = ("--rounds", "2", "--seconds", "0.1", "--json", str(folder / "kernels.json"))
+    main([*words, *few])
+    return json.loads((folder / "kernels.json").read_text())["rows"]
+
+
+@pytest.mark.compiler
+def test_every_backend_has_a_row_for_every_call(tmp_path, capsys):
+    rows = rows_of(tmp_path, "--ops", "delta_rule", "--sizes", "rl", "act")
+    calls = [(row["size"], row["mode"], row["backend"]) for row in rows]
+    learning = [("rl", mode) for mode in ("forward", "forward+backward")]
+    expected = [*learning, ("acting1", "forward"), ("acting32", "forward")]
+    assert calls == [(*c, b) for c in expected for b in ("reference", "cpu", "chunked")]
+    for row in rows:
+        assert row["best_ms"] <= row["median_ms"] and 1 <= row["rounds"] <= 2
+        reference = next(
+            r
+            for r in rows
+            if r["backend"] == "reference" and r["mode"] == row["mode"] and r["size"] == row["size"]
+        )
+        assert row["times_faster"] == pytest.approx(reference["median_ms"] / row["median_ms"])
+    assert "faster than reference" in capsys.readouterr().out
+
+
+def test_a_loop_that_keeps_too_much_is_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(kernel_calls, "KEPT_STATES", 1e12)
+    rows = rows_of(tmp_path, "--ops", "delta_rule", "--sizes", "rl")
+    (left_out,) = (row for row in rows if "absent" in row)
+    assert left_out["mode"] == "forward+backward" and left_out["backend"] == "reference"
+    assert "no reference, keeps about" in capsys.readouterr().out
+
+
+def test_a_loop_too_long_to_compile_says_so(tmp_path, capsys):
+    words = ("--ops", "delta_rule", "--sizes", "rl", "--modes", "forward", "--compile")
+    rows = rows_of(tmp_path, *words, "--compile-steps", "2")
+    (left_out,) = (row for row in rows if row["backend"] == "torch.compile")
+    assert "median_ms" not in left_out and "unrolls 3 steps" in left_out["absent"]
+    assert "no torch.compile, the compiler unrolls" in capsys.readouterr().out
+
+
+def test_what_does_not_compile_says_so(tmp_path, monkeypatch):
+    def broken(*call):
+        raise NotImplementedError("not on this machine\nand more")
+
+    monkeypatch.setattr(torch, "compile", lambda law: broken)
+    words = ("--ops", "delta_rule", "--sizes", "rl", "--modes", "forward", "--compile")
+    (row,) = (r for r in rows_of(tmp_path, *words) if r["backend"] == "torch.compile")
+    assert row["absent"] == "does not compile: not on this machine"
+
+
+def test_turns_are_taken_and_time_is_bounded():
+    played: list[str] = []
+
+    def play(name: str) -> None:
+        time.sleep(SHORTEST_SAMPLE)
+        played.append(name)
+
+    runs = {name: partial(play, name) for name in "ab"}
+    samples = take_turns(runs, rounds=2, seconds=60.0, device="cpu")
+    assert "".join(played) == "aabb" + "aabb" * 2  # warm-up; then a warm call and a sample each
+    assert all(len(times) == 2 and min(times) >= SHORTEST_SAMPLE for times in samples.values())
+    assert [len(times) for times in take_turns(runs, 5, 0.01, "cpu").values()] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--rounds", "0"), "--rounds and --seconds must be above 0"),
+        (("--seconds", "0"), "--rounds and --seconds must be above 0"),
+        (("--json", "nowhere/kernels.json"), "there is no folder nowhere"),
+        pytest.param(
+            ("--device", "cuda"),
+            "torch sees no CUDA device",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+        ),
+    ],
+)
+def test_bad_input_is_one_line(words, says, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and says in error
