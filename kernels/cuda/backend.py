@@ -24,7 +24,7 @@ class Cuda:
 
     def why_not(self, request: Request) -> str | None:
         source = self.kernel.source
-        reason = why_not(request, source.largest_head)
+        reason = why_not(request)
         return reason or without_kernel(source.options, **request.options)
 
     def run(

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.cuda.arguments import HEAD_SIZES, view_axes, views
 from kernels.cuda.arguments import Sizes as KernelSizes
+from kernels.cuda.arguments import view_axes, views
 from kernels.cuda.launch import Kernel, launch
 from kernels.cuda.support import refuse
 from kernels.signature import Argument, Axes, Signature, Sizes, shape
@@ -39,7 +39,6 @@ class Source:
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     forward_warps: tuple[int, int] = (1, 4)
     backward_warps: tuple[int, int] = (1, 4)
-    largest_head: int = HEAD_SIZES[-1]
     outer_sums: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 

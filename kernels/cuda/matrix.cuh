@@ -49,14 +49,15 @@ __device__ inline void add_column(float (&entries)[ENTRIES], const View& view, c
   }  // its own writes: no barrier before the next use
 }
 
-__device__ inline void add_row(float (&entries)[ENTRIES], const View& view, const Place& at,
-                               int rows, int columns, float* stage) {
+template <int N>
+__device__ inline void add_row(float (&entries)[N], const View& view, const Place& at, int rows,
+                               int columns, float* stage) {
   for (int first = 0; first < D; first += TILE) {
     stage_rows(stage, first, view, at, rows, columns);
     const float* row = stage + at.lane % TILE * PADDED_ROW;
     const bool mine = at.lane / TILE * TILE == first;
 #pragma unroll
-    for (int n = 0; n < ENTRIES; n += 4) {
+    for (int n = 0; n < N; n += 4) {
       const float4 x = four(row, n);
       entries[n] += mine ? x.x : 0.f;
       entries[n + 1] += mine ? x.y : 0.f;
@@ -73,8 +74,9 @@ __device__ inline void load_column(float (&entries)[ENTRIES], const View& view, 
   add_column(entries, view, at, rows, columns, stage);
 }
 
-__device__ inline void load_row(float (&entries)[ENTRIES], const View& view, const Place& at,
-                                int rows, int columns, float* stage) {
+template <int N>
+__device__ inline void load_row(float (&entries)[N], const View& view, const Place& at, int rows,
+                                int columns, float* stage) {
   clear(entries);
   add_row(entries, view, at, rows, columns, stage);
 }

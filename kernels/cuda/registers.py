@@ -4,7 +4,6 @@
 """
 
 import re
-from importlib import import_module
 from typing import NamedTuple
 
 from kernels.cuda.arguments import HEAD_SIZES
@@ -29,12 +28,6 @@ def operations() -> list[str]:
     return sorted(path.parent.name for path in KERNELS.glob("*/cuda.cu"))
 
 
-def head_sizes(operation: str) -> list[int]:
-    """What the operation is compiled for."""
-    largest = import_module(f"kernels.{operation}.cuda").SOURCE.largest_head
-    return [size for size in HEAD_SIZES if size <= largest]
-
-
 def usage(operation: str, head_size: int, architecture: str) -> dict[str, Usage]:
     """By kernel name."""
     _, log = compile_source(operation, head_size, architecture, verbose=True)
@@ -52,7 +45,7 @@ def print_table() -> None:
     print(f"NVRTC {compiler_version()}: registers (bytes spilled, where there are any)")
     print(f"{'kernel':36}{'head':>5}" + "".join(f"{name:>9}" for name in ARCHITECTURES))
     for operation in operations():
-        for head_size in head_sizes(operation):
+        for head_size in HEAD_SIZES:
             columns = [usage(operation, head_size, name) for name in ARCHITECTURES]
             for name in sorted(columns[0]):
                 cells = (column[name] for column in columns)

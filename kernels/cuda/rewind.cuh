@@ -33,9 +33,9 @@ __device__ inline int segment_start(const Flags& flags, const Place& at, int las
 // `update(t)` give this lane's entries; eight rows are loaded together, to wait for memory once.
 constexpr int REBUILT_TOGETHER = 8;
 
-template <class Key, class Update>
-__device__ inline void rebuild(float (&weights)[ENTRIES], int first, int last, const Place& at,
-                               Key key, Update update, float* slots) {
+template <int N, class Key, class Update>
+__device__ inline void rebuild(float (&weights)[N], int first, int last, const Place& at, Key key,
+                               Update update, float* slots) {
   for (int t = first; t <= last; t += REBUILT_TOGETHER) {
     float keys[REBUILT_TOGETHER];
 #pragma unroll
@@ -54,12 +54,13 @@ __device__ inline void rebuild(float (&weights)[ENTRIES], int first, int last, c
 // Entry `lane` of M x, of a matrix held by column; x_j is lane j's number. As many entries as a warp
 // has lanes are summed together: in each exchange a thread gives away half of its sums and adds to
 // the other half what it is given, until it has one.
-__device__ inline float dot_across_lanes(const float (&column)[ENTRIES], float x, const Place& at) {
-  constexpr int WARPS = GROUP / WARP, MOST = WARP / PARTS < ENTRIES ? WARP / PARTS : ENTRIES;
+template <int N>
+__device__ inline float dot_across_lanes(const float (&column)[N], float x, const Place& at) {
+  constexpr int WARPS = GROUP / WARP, MOST = WARP / PARTS < N ? WARP / PARTS : N;
   SHARED_FLOATS(sums, MOST_GROUPS * WARPS * SLOT);
   float* mine = sums + group_of_thread() * WARPS * SLOT;
 #pragma unroll
-  for (int start = 0; start < ENTRIES; start += MOST) {
+  for (int start = 0; start < N; start += MOST) {
     float parts[MOST];
     int kept = start;
 #pragma unroll
@@ -77,6 +78,9 @@ __device__ inline float dot_across_lanes(const float (&column)[ENTRIES], float x
         parts[n] = mine + __shfl_xor_sync(ALL_LANES, given, offset);
       }
     }
+#pragma unroll
+    for (int offset = MOST * PARTS; offset < WARP; offset *= 2)
+      parts[0] += __shfl_xor_sync(ALL_LANES, parts[0], offset);
     mine[threadIdx.x % GROUP / WARP * SLOT + position(kept)] = parts[0];
   }
   sync();

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from kernels.cuda.arguments import HEAD_SIZES
 from kernels.cuda.launch import unavailable
 from kernels.request import Request
 
 
-def why_not(request: Request, largest_head: int) -> str | None:
+def why_not(request: Request) -> str | None:
     """Why no kernel can take such a call, in one line; None if one can. Compiles nothing."""
     if request.device.type != "cuda":
         absent = "" if torch.cuda.is_available() else ", and torch sees no CUDA device"
@@ -17,8 +18,8 @@ def why_not(request: Request, largest_head: int) -> str | None:
         return f"the state is {request.dtype}, the kernels compute in torch.float32"
     for axis in "KVD":
         size = request.sizes.get(axis, 1)
-        if not 1 <= size <= largest_head:
-            return f"head size {axis} = {size} is not in 1..{largest_head}"
+        if not 1 <= size <= HEAD_SIZES[-1]:
+            return f"head size {axis} = {size} is not in 1..{HEAD_SIZES[-1]}"
     return unavailable(request.device)
 
 

@@ -170,9 +170,10 @@ __device__ inline float fast_tanh(float x) {
   return 1.f - __fdividef(2.f, __expf(2.f * x) + 1.f);
 }
 
-__device__ inline void clear(float (&row)[ENTRIES]) {
+template <int N>
+__device__ inline void clear(float (&row)[N]) {
 #pragma unroll
-  for (int n = 0; n < ENTRIES; ++n) row[n] = 0.f;
+  for (int n = 0; n < N; ++n) row[n] = 0.f;
 }
 
 // The four numbers of a slot that belong to a thread's entries n .. n + 3; n is a multiple of 4.
@@ -187,11 +188,13 @@ __device__ inline float part_sum(float x) {
   return x;
 }
 
-// row . slot, in four sums that do not wait for each other.
-__device__ inline float dot(const float (&row)[ENTRIES], const float* slot) {
+// row . slot, in four sums that do not wait for each other. Rows have ENTRIES numbers a thread; those
+// of a narrow matrix, four.
+template <int N>
+__device__ inline float dot(const float (&row)[N], const float* slot) {
   float a = 0.f, b = 0.f, c = 0.f, d = 0.f;
 #pragma unroll
-  for (int n = 0; n < ENTRIES; n += 4) {
+  for (int n = 0; n < N; n += 4) {
     const float4 x = four(slot, n);
     a += row[n] * x.x;
     b += row[n + 1] * x.y;
@@ -216,9 +219,10 @@ __device__ inline float dot_slots(const float* left, const float* right) {
 }
 
 // row += scale * slot: this lane's row of an outer product.
-__device__ inline void add_scaled(float (&row)[ENTRIES], float scale, const float* slot) {
+template <int N>
+__device__ inline void add_scaled(float (&row)[N], float scale, const float* slot) {
 #pragma unroll
-  for (int n = 0; n < ENTRIES; n += 4) {
+  for (int n = 0; n < N; n += 4) {
     const float4 x = four(slot, n);
     row[n] += scale * x.x;
     row[n + 1] += scale * x.y;

@@ -11,8 +11,13 @@
 //     through the softmaxes and sigmoids: do_q, do_k, do_b; do_y comes from above
 //     dx = sum_m W_m do_m    G_m += x do_m^T
 //
-// Where row t forgot, G is the gradient of W_0 alone; the shift before it gets none. Each block of
-// columns has a group of threads; the four meet once a row in the forward, twice in the backward.
+// Where row t forgot, G is the gradient of W_0 alone; the shift before it gets none.
+//
+// In the forward each block of columns has a group of threads; the four meet once a row. In the
+// backward they meet twice a row, and the strengths' four columns have no group of their own: each
+// of the three holds them by row and does their work, of which the first one's counts. So a block of
+// D = 64 has twelve warps, with 168 registers a thread. No lanes are summed inside a branch: what the
+// compiler makes of that spills.
 #include "rewind.cuh"
 
 constexpr int STRENGTHS = 4;  // one for each block of columns
@@ -78,8 +83,9 @@ extern "C" __global__ void __launch_bounds__(BLOCKS * GROUP, 1)
     const float output = dot(weights, x);
     float *q = shared + (t % 2) * 3 * SLOT, *k = q + SLOT, *strengths = k + SLOT;
     if (m == 0) at.store(a.y, t, N, output);
-    if (m == 1) q[at.lane] = softmax(output, mine);
-    if (m == 2) k[at.lane] = softmax(output, mine);
+    const float mapped = softmax(output, mine);
+    if (m == 1) q[at.lane] = mapped;
+    if (m == 2) k[at.lane] = mapped;
     if (m == 3) strengths[at.lane] = fast_sigmoid(output);
     __syncthreads();
     d[at.lane] = q[at.lane] - k[at.lane];
@@ -112,49 +118,85 @@ struct BackwardRow {
   float x, query, key, strength, error, grad_y;
 };
 
-extern "C" __global__ void __launch_bounds__(BLOCKS * GROUP, 1)
+constexpr int WIDE = 3;       // blocks with a group of threads in the backward: y, q, k
+constexpr int ROW_SLOTS = 9;  // of a group; at least REBUILT_TOGETHER
+
+// The strengths' columns of W and of G by row: four numbers a lane, the second part's are padding.
+struct Strengths {
+  float weights[STRENGTHS], gradient[STRENGTHS];
+
+  __device__ float read_backward(float x, const float* g_slot) {
+    add_scaled(gradient, x, g_slot);
+    return dot(weights, g_slot);
+  }
+  __device__ float rewind(float k, const float* u_slot) {
+    add_scaled(weights, -k, u_slot);
+    return dot(gradient, u_slot);
+  }
+  // As `each_own`.
+  template <class Write>
+  __device__ void each_own(float* own, const Place& at, int size, Write write) const {
+    if (at.lane >= size || part_of_thread() != 0) return;
+    float* row = own + (static_cast<long long>(at.block) * size + at.lane) *
+                           (3 * size + STRENGTHS) + 3 * size;
+#pragma unroll
+    for (int n = 0; n < STRENGTHS; ++n) write(row[n], gradient[n]);
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(WIDE * GROUP, 1)
     self_referential_backward(const __grid_constant__ BackwardArguments a) {
-  SHARED_FLOATS(all_slots, BLOCKS * REBUILT_TOGETHER * SLOT);
-  SHARED_FLOATS(stages, BLOCKS * STAGE);
-  SHARED_FLOATS(shared, 4 * BLOCKS * SLOT);  // what the groups tell each other
-  float *key_parts = shared, *difference_parts = key_parts + BLOCKS * SLOT;
-  float *x_parts = difference_parts + BLOCKS * SLOT, *strength_gradients = x_parts + BLOCKS * SLOT;
+  SHARED_FLOATS(all_slots, WIDE * ROW_SLOTS * SLOT);
+  SHARED_FLOATS(stages, WIDE * STAGE);
+  SHARED_FLOATS(shared, (3 * WIDE + 1) * SLOT);  // what the groups tell each other
+  float *key_parts = shared, *difference_parts = key_parts + WIDE * SLOT;
+  float *x_parts = difference_parts + WIDE * SLOT, *strength_gradients = x_parts + WIDE * SLOT;
   const int m = group_of_thread();
   float* stage = stages + m * STAGE;
   const Place at(a.sizes);
-  float* slots = all_slots + m * REBUILT_TOGETHER * SLOT;
+  float* slots = all_slots + m * ROW_SLOTS * SLOT;
   float *x = slots, *d = x + SLOT, *k = d + SLOT, *u = k + SLOT, *de = u + SLOT;
-  float* output_gradients = de + SLOT;
+  float *output_gradients = de + SLOT, *strength_u = output_gradients + SLOT;
+  float *strength_de = strength_u + SLOT, *strength_output = strength_de + SLOT;
   const int N = a.sizes.keys, C = 3 * N + STRENGTHS;
-  const Columns columns(m, N);
-  const bool mine = at.lane < columns.count;
+  const Columns columns(m, N), last_columns(WIDE, N);
+  const bool first_group = m == 0, is_strength = at.lane < STRENGTHS;
   Rewound memory;
-  memory.load_gradient(at_columns(a.grad_final, columns), at, N, columns.count, stage);
+  Strengths strengths;
+  auto each = [&](float* own, auto write) {
+    each_own(own, memory.gradient_column, at, columns, N, stage, write);
+    if (first_group) strengths.each_own(own, at, N, write);
+  };
+  memory.load_gradient(at_columns(a.grad_final, columns), at, N, N, stage);
+  load_row(strengths.gradient, at_columns(a.grad_final, last_columns), at, N, STRENGTHS, stage);
   // What is added at each segment's start is the gradient of W_0 + shift; in the last segment it
   // counts `grad_final`, which concerns the shift alone.
-  each_own(a.grad_weights, memory.gradient_column, at, columns, N, stage,
-           [&](float& own, float entry) { own = a.sizes.time ? -entry : 0.f; });
+  each(a.grad_weights, [&](float& own, float entry) { own = a.sizes.time ? -entry : 0.f; });
   auto key = [&](int t) { return at.load(a.key, t, N); };
-  auto strength = [&](int t) {
-    return t >= 0 ? a.strength[at.index(t, STRENGTHS) + m] : 0.f;
+  auto strength = [&](int t, int block) {
+    return t >= 0 ? a.strength[at.index(t, STRENGTHS) + block] : 0.f;
   };
-  auto error = [&](int t) {
-    return mine && t >= 0 ? a.error[at.index(t, C) + columns.start + at.lane] : 0.f;
+  auto error = [&](int t, int block, int count) {
+    return at.lane < count && t >= 0 ? a.error[at.index(t, C) + block * N + at.lane] : 0.f;
   };
+  auto update = [&](int t) { return strength(t, m) * error(t, m, N); };
+  auto strength_error = [&](int t) { return error(t, WIDE, STRENGTHS); };
+  auto strength_update = [&](int t) { return strength(t, WIDE) * strength_error(t); };
   auto load = [&](int t) {
-    return BackwardRow{at.load(a.x, t, N), at.load(a.query, t, N), key(t), strength(t), error(t),
-                       m == 0 ? at.load(a.grad_y, t, N) : 0.f};
+    return BackwardRow{at.load(a.x, t, N), at.load(a.query, t, N), key(t), strength(t, m),
+                       error(t, m, N), first_group ? at.load(a.grad_y, t, N) : 0.f};
   };
   bool fresh = false;
   for (int last = a.sizes.time - 1, first; last >= 0; last = first - 1) {
     first = segment_start(a.is_first, at, last);
     fresh = at.is_first(a.is_first, first);
-    load_row(memory.weights, at_columns(a.initial_weights, columns), at, N, columns.count, stage);
-    if (!fresh)
-      add_row(memory.weights, at_columns(a.shift, columns), at, N, columns.count, stage);
-    rebuild(
-        memory.weights, first, last, at, key,
-        [&](int t) { return strength(t) * error(t); }, slots);
+    auto start = [&](auto& weights, const Columns& of, int count, auto updated) {
+      load_row(weights, at_columns(a.initial_weights, of), at, N, count, stage);
+      if (!fresh) add_row(weights, at_columns(a.shift, of), at, N, count, stage);
+      rebuild(weights, first, last, at, key, updated, slots);
+    };
+    start(memory.weights, columns, N, update);
+    start(strengths.weights, last_columns, STRENGTHS, strength_update);
     BackwardRow next = load(last);
     for (int t = last; t >= first; --t) {
       const BackwardRow row = next;
@@ -164,42 +206,55 @@ extern "C" __global__ void __launch_bounds__(BLOCKS * GROUP, 1)
       d[at.lane] = difference;
       k[at.lane] = row.key;
       u[at.lane] = row.strength * row.error;
+      strength_u[at.lane] = strength_update(t);
       sync();
       const float grad_update = memory.update_gradient(k);
       const float grad_error = row.strength * grad_update;
-      key_parts[m * SLOT + at.lane] = memory.rewind(row.key, row.strength * row.error, u, at);
+      const float sums = dot_across_lanes(strengths.gradient, row.key, at);
+      const float grad_strength_update = is_strength ? sums : 0.f;
+      float grad_key = memory.rewind(row.key, row.strength * row.error, u, at);
+      float narrow = strengths.rewind(row.key, strength_u);
+      key_parts[m * SLOT + at.lane] = grad_key + (first_group ? narrow : 0.f);
       de[at.lane] = grad_error;
+      strength_de[at.lane] = strength(t, WIDE) * grad_strength_update;
       sync();
-      difference_parts[m * SLOT + at.lane] =
-          memory.read_backward(difference, d, grad_error, de);
-      const float grad_strength = lane_sum(grad_update * row.error);
-      if (at.lane == 0)
-        strength_gradients[m] = grad_strength * row.strength * (1.f - row.strength);
+      float grad_difference = memory.read_backward(difference, d, grad_error, de);
+      narrow = strengths.read_backward(difference, strength_de);
+      difference_parts[m * SLOT + at.lane] = grad_difference + (first_group ? narrow : 0.f);
+      auto through_sigmoid = [&](int block, float sum) {
+        const float s = strength(t, block);
+        if (at.lane == 0) strength_gradients[block] = sum * s * (1.f - s);
+      };
+      through_sigmoid(m, lane_sum(grad_update * row.error));
+      const float of_strengths = lane_sum(grad_strength_update * strength_error(t));
+      if (first_group) through_sigmoid(WIDE, of_strengths);
       __syncthreads();
-      float grad_difference = 0.f, grad_key = 0.f;
+      grad_difference = grad_key = 0.f;
 #pragma unroll
-      for (int block = 0; block < BLOCKS; ++block) {
+      for (int block = 0; block < WIDE; ++block) {
         grad_difference += difference_parts[block * SLOT + at.lane];
         grad_key += key_parts[block * SLOT + at.lane];
       }
-      float grad_output = row.grad_y;
-      if (m == 1) grad_output = softmax_backward(row.query, grad_difference);
-      if (m == 2) grad_output = softmax_backward(row.key, grad_key - grad_difference);
-      if (m == 3) grad_output = mine ? strength_gradients[at.lane] : 0.f;
+      float grad_output = softmax_backward(m == 1 ? row.query : row.key,
+                                           m == 1 ? grad_difference : grad_key - grad_difference);
+      if (first_group) grad_output = row.grad_y;
       output_gradients[at.lane] = grad_output;
+      strength_output[at.lane] = is_strength ? strength_gradients[at.lane] : 0.f;
       sync();
-      x_parts[m * SLOT + at.lane] = memory.read_backward(row.x, x, grad_output, output_gradients);
+      const float grad_x = memory.read_backward(row.x, x, grad_output, output_gradients);
+      narrow = strengths.read_backward(row.x, strength_output);
+      x_parts[m * SLOT + at.lane] = grad_x + (first_group ? narrow : 0.f);
       __syncthreads();
-      if (m == 0)
+      if (first_group)
         at.store(a.grad_x, t, N,
-                 (x_parts[at.lane] + x_parts[SLOT + at.lane]) +
-                     (x_parts[2 * SLOT + at.lane] + x_parts[3 * SLOT + at.lane]));
+                 x_parts[at.lane] + x_parts[SLOT + at.lane] + x_parts[2 * SLOT + at.lane]);
     }
     // At a segment's start W is W_0, plus the given shift in an unroll that goes on.
-    each_own(a.grad_weights, memory.gradient_column, at, columns, N, stage,
-             [](float& own, float entry) { own += entry; });
-    if (fresh) memory.forget_gradient();
+    each(a.grad_weights, [](float& own, float entry) { own += entry; });
+    if (fresh) {
+      memory.forget_gradient();
+      clear(strengths.gradient);
+    }
   }
-  each_own(a.grad_shift, memory.gradient_column, at, columns, N, stage,
-           [](float& own, float entry) { own = entry; });
+  each(a.grad_shift, [](float& own, float entry) { own = entry; });
 }

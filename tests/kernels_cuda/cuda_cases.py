@@ -188,7 +188,9 @@ CASES = {
     )
 }
 
-WIDE = [name for name, case in CASES.items() if case.pair.source.largest_head == 64]
+UNEQUAL = [name for name in CASES if name != "self_referential"]  # which has one head size
+WIDE = [(name, size, size) for name in CASES for size in (33, 64)]
+WIDE += [(name, *sizes) for name in UNEQUAL for sizes in ((33, 40), (63, 2), (5, 12), (20, 3))]
 
 RESETS: dict[str, Callable[[int, int], Tensor]] = {
     "never": lambda T, B: torch.zeros(T, B, dtype=torch.bool),

@@ -32,7 +32,8 @@ PROBLEMS = {1: "lanes wait for each other for ever", 2: "another argument struct
 ASCENDING, DESCENDING, SHUFFLED = 0, 1, 2  # the order in which lanes run between barriers
 
 LAUNCHER = """
-extern "C" int run_{name}(const void* words, size_t bytes, int blocks, int threads, int order) {{
+extern "C" __attribute__((visibility("default")))
+int run_{name}(const void* words, size_t bytes, int blocks, int threads, int order) {{
   return fiber::launch({name}, words, bytes, blocks, threads, order);
 }}
 """
@@ -86,6 +87,8 @@ def _compile(code: str, folders: list[Path], head_size: int, target: Path) -> No
         source, built = Path(scratch) / "shim.cpp", Path(scratch) / "shim.so"
         source.write_text(code)
         options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-DHEAD_SIZE={head_size}"]
+        # Else the loader gives all of these libraries one and the same array of shared memory.
+        options.append("-fvisibility=hidden")
         includes = [f"-I{folder}" for folder in folders]
         subprocess.run([CXX, *options, *FLAGS, *includes, source, "-o", built], check=True)
         built.replace(target)

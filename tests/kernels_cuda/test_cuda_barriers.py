@@ -25,6 +25,7 @@ BEHIND_A_SHUFFLE = {
     ("recurrent_delta_rule/cuda.cu", 5),
     ("delta_rnn/cuda.cu", 3),
     ("delta_lstm/cuda.cu", 4),
+    ("self_referential/cuda.cu", 5),
 }
 SHARED = {("cuda/matrix.cuh", number, 8) for number in (0, 1)}
 SHARED |= {("cuda/rewind.cuh", number, 8) for number in (0, 1)}

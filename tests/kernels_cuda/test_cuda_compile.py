@@ -14,7 +14,8 @@ from cuda_cases import CASES
 
 from kernels import cache
 from kernels.cuda import compiler
-from kernels.cuda.registers import ARCHITECTURES, head_sizes, usage
+from kernels.cuda.arguments import HEAD_SIZES
+from kernels.cuda.registers import ARCHITECTURES, usage
 
 pytest.importorskip("cuda.core", exc_type=ImportError)
 pytest.importorskip("cuda.bindings.nvrtc", exc_type=ImportError)
@@ -26,8 +27,7 @@ EVERYTHING = bool(os.environ.get("FASTWEIGHTS_ALL_TESTS"))
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES if EVERYTHING else ("sm_75", "sm_120"))
 def test_no_kernel_spills(operation, architecture):
-    sizes = head_sizes(operation)
-    for head_size in sizes if EVERYTHING else sizes[-1:]:
+    for head_size in HEAD_SIZES if EVERYTHING else HEAD_SIZES[-1:]:
         kernels = usage(operation, head_size, architecture)
         assert set(kernels) == {f"{operation}_forward", f"{operation}_backward"}
         for name, used in kernels.items():
