@@ -27,8 +27,8 @@ from launch.experience import Experience, Source
 from launch.failures import UserError
 from launch.log_table import read_logs
 from launch.options import RunOptions, preset
-from launch.ray_guard import users
-from launch.rollout_wire import WireForm, decode, encode
+from launch.remote.guard import users
+from launch.remote.wire import WireForm, decode, encode
 from launch.schedules import Plan
 from launch.stages import Stages
 

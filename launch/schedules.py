@@ -37,7 +37,7 @@ class Plan:
         self.learner = _device(options.learner_device, "--learner-device") or device
         self._ray = None
         if options.engine == "ray":
-            from launch.ray_plan import RayPlan  # Ray is an extra
+            from launch.remote.plan import RayPlan  # Ray is an extra
 
             self.schedule: Schedule = "ray"
             self._ray = RayPlan(options, self.replicas, self.streams)

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from launch.ray_guard import users
+from launch.remote.guard import users
 
 HERE = Path(__file__).parent
 # Read when Ray is imported: this process joins the clusters that it starts.

@@ -56,7 +56,7 @@ def connected(address):
 @pytest.fixture
 def crew(connected):
     """Makes a crew of stand-ins, and notes what it gave back."""
-    from launch.ray_crew import Crew
+    from launch.remote.crew import Crew
 
     made = []
 

@@ -12,8 +12,8 @@ from cores import CORES
 from envs.interface import Episode, Life
 from kernels.recurrence import map_state
 from launch.experience import Experience
-from launch.rollout_wire import WireError, WireForm, decode, encode
-from launch.unstacking import restack, unstack
+from launch.remote.unstacking import restack, unstack
+from launch.remote.wire import WireError, WireForm, decode, encode
 
 SMALL = (("width", 16), ("heads", 2), ("layers", 2))
 

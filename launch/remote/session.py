@@ -2,7 +2,7 @@
 
 A Ray of our own listens on loopback only, with a token that nobody else knows, no dashboard and no
 usage reports, keeps its files in a folder of its own under /tmp, and is gone when the run is
-(`launch/ray_guard.py`). A cluster's Ray is its owner's; docs/clusters.md says how to start one.
+(`launch/remote/guard.py`). A cluster's Ray is its owner's; docs/clusters.md says how to start one.
 """
 
 import atexit
@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from launch import ray_guard
+from launch.remote import guard
 
 CONNECT_SECONDS = 10.0  # for a cluster to answer
 _CLOSE_SECONDS = 15.0
@@ -121,7 +121,7 @@ class Session:
 
 
 def _guard(folder: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-S", str(Path(ray_guard.__file__)), folder]
+    command = [sys.executable, "-S", str(Path(guard.__file__)), folder]
     nowhere = subprocess.DEVNULL
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, start_new_session=True

@@ -1,9 +1,9 @@
 """A source whose rollouts come from actors in other processes, on this machine or on many.
 
-    launch/ray_worker.py                       launch/ray_crew.py      launch/training.py
+    launch/remote/worker.py                       launch/remote/crew.py      launch/training.py
     actor 0: newest weights, collect, encode --> decode, RolloutQueue --> batches, Learner.update
     actor 1: newest weights, collect, encode -->        ^                        |
-                  ^ launch/ray_board.py <---------------+--- weights, once ------+
+                  ^ launch/remote/board.py <---------------+--- weights, once ------+
 
 One thread asks actors for rollouts, one ahead each so that none idles, and reads what comes. A
 rollout has a slot of `launch/rollout_queue.py` from when it is asked for until it is learned from.
@@ -24,12 +24,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from agents.network import Network
 from launch.asynchronous import finish_stream, own_stream
 from launch.experience import Experience, SourceFailed
-from launch.ray_board import Board, Offer
-from launch.ray_crew import Crew, Delivery, in_one_line
-from launch.ray_session import Session
-from launch.ray_worker import Job, RemoteActor, pack_weights
+from launch.remote.board import Board, Offer
+from launch.remote.crew import Crew, Delivery, in_one_line
+from launch.remote.session import Session
+from launch.remote.wire import WireError, WireForm, decode
+from launch.remote.worker import Job, RemoteActor, pack_weights
 from launch.rollout_queue import Closed, RolloutQueue
-from launch.rollout_wire import WireError, WireForm, decode
 from launch.stages import Stages
 
 _POLL = 0.02  # seconds between two looks for a free slot

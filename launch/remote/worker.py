@@ -1,7 +1,7 @@
 """What runs in the processes that Ray starts: an actor with its environments.
 
 Nothing here knows of Ray but the two lines that fetch weights. What an actor sends is a message of
-plain bytes (`launch/rollout_wire.py`), and so are the weights that it gets.
+plain bytes (`launch/remote/wire.py`), and so are the weights that it gets.
 """
 
 import time
@@ -20,8 +20,8 @@ from launch.devices import use_threads
 from launch.evaluation import make_environments
 from launch.experience import Experience
 from launch.options import RunOptions
-from launch.ray_board import Offer
-from launch.rollout_wire import encode
+from launch.remote.board import Offer
+from launch.remote.wire import encode
 from launch.stages import Stages
 
 Timed = dict[str, tuple[float, int]]  # seconds and calls of stages

@@ -1,9 +1,9 @@
 """A rollout as one message of plain bytes, and back, the same to the bit.
 
 The format is that of safetensors: a header of names, types and shapes, then numbers; reading it
-executes nothing. Pictures travel unstacked (`launch/unstacking.py`), which is a quarter of their
-size; other frames as they are. The core's state goes by the path of each tensor in it, finished
-games and lives as tables of numbers.
+executes nothing. Pictures travel unstacked (`launch/remote/unstacking.py`), which is a quarter of
+their size; other frames as they are. The core's state goes by the path of each tensor in it,
+finished games and lives as tables of numbers.
 
 `decode` believes nothing: it takes what a `WireForm` asks for, in exactly these types and sizes,
 with indices in their ranges, and raises `WireError` for anything else.
@@ -23,7 +23,7 @@ from agents.rollout import Rollout
 from envs.interface import Episode, Life
 from kernels.recurrence import State, map_state
 from launch.experience import Experience
-from launch.unstacking import Unstacked, restack, unstack
+from launch.remote.unstacking import Unstacked, restack, unstack
 
 
 class WireError(ValueError):

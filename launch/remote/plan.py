@@ -9,7 +9,7 @@ import torch
 from agents.network import Network
 from launch.asynchronous import slots
 from launch.options import RunOptions
-from launch.ray_session import Session
+from launch.remote.session import Session
 from launch.replicas import Replicas
 from launch.seeds import action_seed, environment_seed
 from launch.stages import Stages
@@ -47,9 +47,9 @@ class RayPlan:
         check: Callable[[], None],
     ):
         """See `Plan.source`."""
-        from launch.ray_actors import RayActors
-        from launch.ray_worker import Job
-        from launch.rollout_wire import WireForm
+        from launch.remote.actors import RayActors
+        from launch.remote.wire import WireForm
+        from launch.remote.worker import Job
 
         options, ahead = self.options, self.options.queue_size
         own = replace(options, num_threads=max(1, int(options.actor_cpus)))

@@ -18,8 +18,8 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayError, RayTaskError
 
 from launch.experience import SourceFailed
-from launch.ray_board import Offer
-from launch.ray_worker import Timed
+from launch.remote.board import Offer
+from launch.remote.worker import Timed
 from launch.stages import Stages
 
 ASKED_AT_ONCE = 2  # rollouts: the one that is being collected, and the next, so that none idles

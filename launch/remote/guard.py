@@ -1,6 +1,6 @@
 """Ends what a run's own Ray has left, however the run ended.
 
-    python launch/ray_guard.py FOLDER
+    python launch/remote/guard.py FOLDER
 
 Reads standard input until the run closes it, which `kill -9` does too; then kills every other
 process that has a file of the session's FOLDER open, as all that Ray starts have for their output,
