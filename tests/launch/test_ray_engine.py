@@ -20,6 +20,7 @@ from agents.learner import Learner
 from launch.checkpoints import load
 from launch.display import Display
 from launch.experience import SourceFailed
+from launch.rollout_queue import RolloutQueue
 from launch.seeds import environment_seed
 
 pytestmark = [
@@ -84,6 +85,13 @@ def deliveries(crew, enough) -> list[str]:
             crew.ask(member, (0, []))
         found += [delivery.message.decode() for delivery in crew.deliveries(0.05)]
     return found
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def some_of_each(found: list[str]) -> bool:
@@ -156,14 +164,23 @@ class KillingDisplay(Display):
 
 
 def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_path, monkeypatch):
-    seen, update = [], Learner.update
+    seen, update, queues, put = [], Learner.update, set(), RolloutQueue.put
 
-    def slow_for_a_while(self, rollout):
+    def noted(self, experience):
+        queues.add(self)
+        put(self, experience)
+
+    def slow_once(self, rollout):
         seen.append(rollout.frame[:-1, :, -2:].clone())
-        time.sleep(0.3 * (5 < len(seen) < 12))
+        if len(seen) == 12:  # back-pressure: of three slots one is learned from
+            (queue,) = queues
+            wait_until(lambda: len(queue) == 2)
+            time.sleep(0.5)
+            assert len(queue) == 2
         return update(self, rollout)
 
-    monkeypatch.setattr(Learner, "update", slow_for_a_while)
+    monkeypatch.setattr(RolloutQueue, "put", noted)
+    monkeypatch.setattr(Learner, "update", slow_once)
     monkeypatch.setattr("launch.atari.Display", KillingDisplay)
     steps = 140 * 24 * 22
     options = (*STAMPED, "--ray-address", address, "--total-steps", steps, "--seed", 5)
@@ -172,8 +189,7 @@ def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_p
     # No step counted twice.
     assert logs["step"] == [24 * 22 * update for update in logs["updates"]]
     assert logs["step"][-1] == steps == sum(frames[..., 0].numel() for frames in seen)
-    # Back-pressure: three slots, one of which is learned from.
-    assert max(logs["learner_queue_size"]) == 2
+    assert max(logs["learner_queue_size"]) <= 2
     assert 1 <= max(logs["policy_lag"]) <= 3
     # The killed actor.
     assert logs["actor_restarts"][-1] == logs["lost_rollouts"][-1] == 1

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from ray_processes import below, folder_of, is_running, listening_addresses
 
-from launch import atari, ray_session
+from launch import atari
 from launch.checkpoints import load
 from launch.log_table import read_logs
+from launch.remote import session
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
@@ -136,14 +137,14 @@ def test_bad_input_is_one_line(arguments, says, tmp_path, capsys):
 
 
 def test_without_ray_it_says_how_to_get_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(ray_session, "find_spec", lambda name: None)
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
     assert "pip install 'fastweights[ray]'" in error_of(RAY, tmp_path, capsys)
 
 
 @pytest.mark.parametrize(("answer", "says"), [(b"", "timed out"), (b"SSH-2.0-x\r\n", "another")])
 def test_who_listens_but_is_no_ray_is_found_out(answer, says, tmp_path, capsys, monkeypatch):
     """Ray itself would try for ever."""
-    monkeypatch.setattr(ray_session, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(session, "CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
