@@ -1,5 +1,5 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""What it costs to spread a run: Ray's actors, their messages, their replacement.
+"""What it costs to spread a run: a second learner; Ray's actors, their messages, their replacement.
 
     python benchmarks/distributed.py                           about a quarter of an hour
     python benchmarks/distributed.py --parts wire              a minute
@@ -9,7 +9,6 @@ What is compared takes turns, round by round, so that a busy moment hits each; t
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -22,9 +21,9 @@ sys.path[0] = str(ROOT)
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import remote_actors
+from benchmarks import learners, remote_actors
+from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
-from launch.atomic_files import write_bytes
 from launch.failures import UserError, one_line_errors
 
 
@@ -40,6 +39,11 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
     """Everything that can be measured."""
     what = (options.game, options.core)
     return {
+        "learners": Part(
+            partial(learners.measure, *what, options.updates, options.rounds),
+            learners.rows,
+            ("", "agent steps/s of a core", "share of a lone learner's"),
+        ),
         "ray": Part(
             partial(remote_actors.rates, *what, options.updates, options.rounds),
             remote_actors.rate_rows,
@@ -71,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--parts", nargs="+", help="ray, wire, recovery (default: all)")
+    parser.add_argument("--parts", nargs="+", help="learners, ray, wire, recovery (default: all)")
     parser.add_argument("--game", default="Qbert", help="default Qbert")
     parser.add_argument("--core", default="rdn", help="default rdn")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each: 3")
@@ -86,6 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     if options.rounds < 1 or options.updates < 1:
         raise UserError("--rounds and --updates must be at least 1")
+    check_folder(options.json)
     every = parts(options)
     asked = options.parts or list(every)
     if unknown := sorted(set(asked) - set(every)):
@@ -94,9 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name in asked:
         findings[name] = every[name].measure()
         show(name, every[name], findings[name])
-    if options.json:
-        content = {"machine": described} | findings
-        write_bytes(options.json, (json.dumps(content, indent=2) + "\n").encode())
+    write_json(options.json, {"machine": described} | findings)
 
 
 if __name__ == "__main__":
