@@ -13,6 +13,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -33,6 +34,17 @@ def main() -> None:
                 os.kill(process, signal.SIGKILL)
         time.sleep(0.05)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def guard(folder: str) -> subprocess.Popen[bytes]:
+    """Starts this file for the calling process; closing its `stdin` ends all but the caller."""
+    return subprocess.Popen(
+        [sys.executable, "-S", __file__, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def users(folder: str) -> list[int]:

@@ -13,14 +13,12 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from launch.remote import guard
+from launch.remote.guard import guard
 
 CONNECT_SECONDS = 10.0  # for a cluster to answer
 _CLOSE_SECONDS = 15.0
@@ -54,7 +52,7 @@ class Session:
         if address is None:
             # In /tmp whatever TMPDIR says: a socket's path must be short.
             self.folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-            self._guard = _guard(self.folder)
+            self._guard = guard(self.folder)
             self._environment = _ENVIRONMENT | _ALONE
         else:
             _check_address(address)
@@ -118,14 +116,6 @@ class Session:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._guard.wait(_CLOSE_SECONDS)
         _set_environment(before)
-
-
-def _guard(folder: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-S", str(Path(guard.__file__)), folder]
-    nowhere = subprocess.DEVNULL
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, start_new_session=True
-    )
 
 
 def _set_environment(values: Mapping[str, str | None]) -> None:

@@ -1,10 +1,7 @@
 """A small Ray cluster of the tests' own: on loopback, with a token, in a folder of its own."""
 
-import contextlib
 import os
 import secrets
-import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -12,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from launch.remote.guard import users
+from launch.remote.guard import guard
 
 HERE = Path(__file__).parent
 # Read when Ray is imported: this process joins the clusters that it starts.
@@ -28,6 +25,7 @@ class TestCluster:
 
     def __init__(self, num_cpus: int, others: bool = False):
         self._folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+        self._guard = guard(self._folder)
         path = os.pathsep.join(map(str, (HERE, HERE.parents[1])))  # as if installed on every node
         self._common = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": path}
         self._reach = dict.fromkeys(LOOPBACK, "1") if others else LOOPBACK
@@ -63,13 +61,10 @@ class TestCluster:
         return node
 
     def __exit__(self, *error: object) -> None:
-        while left := set(users(self._folder)) - {os.getpid()}:  # not who joined it
-            for process in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
+        self._guard.stdin.close()
+        self._guard.wait()
         for node in self._nodes:
             node.wait()
-        shutil.rmtree(self._folder)
 
 
 def _free_port() -> int:

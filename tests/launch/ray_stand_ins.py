@@ -1,6 +1,7 @@
 """Actors without torch, which start at once, for what a crew does when they fail."""
 
 import os
+import time
 
 
 class StandIn:
@@ -16,6 +17,7 @@ class StandIn:
     def collect(self, offer):
         first = self.who[1] == 0
         if first and self.made == 1 and self.fails == "dies":
+            time.sleep(0.3)  # until what was delivered is on its way
             os._exit(1)
         if first and self.made == 1 and self.fails == "raises":
             raise RuntimeError("broken")
