@@ -116,7 +116,8 @@ def _dense(size: Sequence[int]) -> tuple[int, ...]:
 class CpuKernel:
     """The pair of functions `forward` and `backward` of an operation on CPUs.
 
-    `saved`: what the forward pass keeps for the backward pass, name -> axes.
+    `saved`: what the forward pass keeps for the backward pass, name -> axes; `final`: the states
+    whose final value it wants, too.
     `head_axes`: the axes that must fit into the kernel's rows (at most 64); none for a kernel
     that takes any size. `options`: for each option its values in the order of the C++ enum.
     """
@@ -126,6 +127,7 @@ class CpuKernel:
     saved: Mapping[str, str]
     head_axes: tuple[str, ...] = ("K", "V")
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    final: Sequence[str] = ()
 
     @cached_property
     def saved_axes(self) -> list[Axes]:
@@ -156,8 +158,8 @@ class CpuKernel:
 
     def backward(self, *call: Any) -> list[Tensor]:
         """The gradient of every input, weight and initial state, in the order of the arguments."""
-        own = len(self.signature.arguments)
-        return self._run("backward", call, own + len(self.saved) + 1 + len(self.signature.state))
+        count = len(self.signature.arguments) + len(self.saved) + len(self.final)
+        return self._run("backward", call, count + 1 + len(self.signature.state))
 
     def _run(self, function: str, call: Sequence[Any], tensors: int) -> list[Tensor]:
         sizes = self.signature.check(call[: len(self.signature.arguments)])

@@ -4,6 +4,8 @@
     backward(*inputs, *weights, is_first, *state, *saved, grad_y, *grad_final_state, *options)
         -> the gradients of inputs, weights and state, in that order
 
+The gradient of a final state that nobody used has no elements (and a null pointer): no zeros.
+
 Both become operators with fakes, so `torch.compile` keeps them whole, forward and backward.
 The tensors have one dtype and are on one device: `dispatch` casts before it calls.
 """
@@ -31,16 +33,22 @@ def register(
     forward: Function,
     backward: Function,
     saved: Mapping[str, str],
+    final: Sequence[str] = (),
 ) -> Callable[..., list[Tensor]]:
     """Defines fastweights::<op>_<backend> and its backward; returns the differentiable operator.
 
-    `backend` is "cpu" or "cuda"; `saved` gives name -> axes of what `forward` returns last.
+    `backend` is "cpu" or "cuda"; `saved` gives name -> axes of what `forward` returns last, `final`
+    names the states whose final value `backward` wants too, after what is saved.
     """
     kept = [Argument(name, tuple(axes.split())) for name, axes in saved.items()]
     results = [signature.output, *signature.state, *kept]
+    outputs = len(results) - len(kept)
+    finals = [i for i, state in enumerate(results[:outputs]) if state.name in final]
+    assert len(finals) == len(final)
     count, name = len(signature.arguments), f"{signature.name}_{backend}"
     gradients = [signature.arguments[i] for i in signature.differentiable]
-    incoming = [*signature.arguments, *kept, signature.output, *signature.state]
+    remembered = [*kept, *(results[i] for i in finals)]
+    incoming = [*signature.arguments, *remembered, signature.output, *signature.state]
 
     _define(name, signature, count, len(results), backend, forward)
     _define(f"{name}_backward", signature, len(incoming), len(gradients), backend, backward)
@@ -51,16 +59,16 @@ def register(
     reverse = getattr(torch.ops.fastweights, f"{name}_backward")
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
-        ctx.save_for_backward(*inputs[:count], *output[len(results) - len(kept) :])
+        ctx.save_for_backward(*inputs[:count], *output[outputs:], *(output[i] for i in finals))
         ctx.options = inputs[count:]
-        ctx.like = [(r.shape, r.dtype, r.device) for r in output[: len(results) - len(kept)]]
+        ctx.shapes = [result.shape for result in output[:outputs]]
         ctx.set_materialize_grads(False)
 
     def differentiate(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        given = [
-            torch.zeros(size, dtype=dtype, device=device) if grad is None else grad
-            for (size, dtype, device), grad in zip(ctx.like, grads, strict=False)
-        ]
+        like, (grad_y, *grad_states) = ctx.saved_tensors[0], grads[:outputs]
+        given = [like.new_zeros(ctx.shapes[0]) if grad_y is None else grad_y]
+        for grad, size in zip(grad_states, ctx.shapes[1:], strict=True):
+            given.append(like.new_empty([0] * len(size)) if grad is None else grad)
         found = reverse(*ctx.saved_tensors, *given, *ctx.options)
         by_position = dict(zip(signature.differentiable, found, strict=True))
         return tuple(by_position.get(i) for i in range(count + len(ctx.options)))

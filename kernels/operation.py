@@ -53,6 +53,7 @@ def build_operation(
     law: Law,
     *,
     saved: dict[str, str],
+    final: tuple[str, ...] = (),
     head_axes: tuple[str, ...] = ("K", "V"),
     options: dict[str, Sequence[str]] | None = None,
     chunked: Law | None = None,
@@ -64,8 +65,8 @@ def build_operation(
     """
     signature = Signature(name, law)
     folder = Path(__file__).parent / name
-    kernel = CpuKernel(signature, folder / "cpu.cpp", saved, head_axes, options or {})
-    operator = library.register(signature, "cpu", kernel.forward, kernel.backward, saved)
+    kernel = CpuKernel(signature, folder / "cpu.cpp", saved, head_axes, options or {}, final)
+    operator = library.register(signature, "cpu", kernel.forward, kernel.backward, saved, final)
     backends = {"reference": PyTorch(signature, law), "cpu": Cpu(kernel, operator)}
     if chunked:
         backends["chunked"] = PyTorch(signature, chunked)

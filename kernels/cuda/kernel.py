@@ -68,8 +68,8 @@ class CudaKernel:
         parts = iter(call)
         tensors = [next(parts) for _ in signature.arguments]
         saved = {name: next(parts) for name in self.source.saved}
-        given = [*tensors, *(next(parts) for _ in outcome)]
         sizes = signature.check(tensors)
+        given = [*tensors, *(_or_zeros(next(parts), argument, sizes) for argument in outcome)]
         wanted = [signature.arguments[i] for i in signature.differentiable]
         by_kernel = [argument for argument in wanted if argument.name not in self.source.outer_sums]
         made = _fresh(tensors[0], [view_axes(argument.axes) for argument in by_kernel], sizes)
@@ -99,6 +99,11 @@ class CudaKernel:
 def _fresh(like: Tensor, axes: Sequence[Axes], sizes: Sizes) -> tuple[Tensor, ...]:
     """Contiguous tensors, not yet written."""
     return tuple(like.new_empty(shape(each, sizes)) for each in axes)
+
+
+def _or_zeros(gradient: Tensor, argument: Argument, sizes: Sizes) -> Tensor:
+    """Zeros for a gradient without elements (see library.py)."""
+    return gradient if gradient.numel() else gradient.new_zeros(shape(argument.axes, sizes))
 
 
 def _views(arguments: Sequence[Argument], tensors: Sequence[Tensor], sizes: Sizes) -> list[Tensor]:

@@ -11,9 +11,8 @@ delta_lstm = build_operation(
         "recurrent_query": "T B H V",
         "gates": "T B H 3 V",
         "cell_before": "T B H V",
-        "final": "B H 3 K V",
-        "final_recurrent": "B H 3 V V",
     },
+    final=("state.fast_weights", "state.recurrent_fast_weights"),
     options={"version": ("A", "B", "C", "D")},
 )
 

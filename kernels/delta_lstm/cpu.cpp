@@ -28,7 +28,6 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   auto saved_error = call.tensor<T>(), saved_recurrent_error = call.tensor<T>();
   auto saved_query = call.tensor<T>(), saved_gates = call.tensor<T>();
   auto saved_cell = call.tensor<T>();
-  auto saved_final = call.tensor<T>(), saved_final_recurrent = call.tensor<T>();
   const int64_t K = size.keys, V = size.values;
   R mask = live_lanes<T, P>(V);
 
@@ -79,9 +78,6 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     for (int g = 0; g < kGates; g++) {
       memory[g].finish(final.at(b, h, g), final.stride[3]);
       recurrent[g].finish(final_recurrent.at(b, h, g), final_recurrent.stride[3]);
-      if (!saved_final) continue;
-      memory[g].finish(saved_final.at(b, h, g), saved_final.stride[3]);
-      recurrent[g].finish(saved_final_recurrent.at(b, h, g), saved_final_recurrent.stride[3]);
     }
   });
 }
@@ -133,13 +129,13 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     auto first = [&](int64_t t) { return *is_first.at(t, b); };
     auto& [memory, recurrent] = workspace<Backward>();
     for (int g = 0; g < kGates; g++) {
-      memory[g].start(final.at(b, h, g), final.stride[3], grad_final.at(b, h, g),
+      memory[g].start(final.at(b, h, g), final.stride[3], grad_final.at_or_null(b, h, g),
                       grad_final.stride[3], K, V);
       recurrent[g].start(final_recurrent.at(b, h, g), final_recurrent.stride[3],
-                         grad_final_recurrent.at(b, h, g), grad_final_recurrent.stride[3], V, V);
+                         grad_final_recurrent.at_or_null(b, h, g), grad_final_recurrent.stride[3], V, V);
     }
-    R carried = R::load(grad_final_output.at(b, h), V);
-    R carried_cell = R::load(grad_final_cell.at(b, h), V);
+    R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
+    R carried_cell = R::load_or_zero(grad_final_cell.at_or_null(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
       prefetch_rows(3 * P, t - kAhead, b, h, in.q, in.k, in.recurrent_k, error, recurrent_error,
                     gates, grad_q, grad_k, grad_v, grad_recurrent_k, grad_recurrent_v);

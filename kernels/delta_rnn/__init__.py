@@ -10,9 +10,8 @@ delta_rnn = build_operation(
         "recurrent_error": "T B H V",
         "recurrent_query": "T B H V",
         "output": "T B H V",
-        "final": "B H K V",
-        "final_recurrent": "B H V V",
     },
+    final=("state.fast_weights", "state.recurrent_fast_weights"),
     options={"version": ("A", "B")},
 )
 

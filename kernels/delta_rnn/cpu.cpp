@@ -26,7 +26,6 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   auto final_output = call.tensor<T>();
   auto saved_error = call.tensor<T>(), saved_recurrent_error = call.tensor<T>();
   auto saved_query = call.tensor<T>(), saved_output = call.tensor<T>();
-  auto saved_final = call.tensor<T>(), saved_final_recurrent = call.tensor<T>();
   const int64_t K = size.keys, V = size.values;
   R mask = live_lanes<T, P>(V);
 
@@ -61,9 +60,6 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     output.store(final_output.at(b, h), V);
     memory.finish(final.at(b, h), final.stride[2]);
     recurrent.finish(final_recurrent.at(b, h), final_recurrent.stride[2]);
-    if (!saved_final) return;
-    memory.finish(saved_final.at(b, h), saved_final.stride[2]);
-    recurrent.finish(saved_final_recurrent.at(b, h), saved_final_recurrent.stride[2]);
   });
 }
 
@@ -99,10 +95,10 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
                                R::load(recurrent_error.at(t, b, h), V)};
     };
     auto& [memory, recurrent] = workspace<Backward>();
-    memory.start(final.at(b, h), final.stride[2], grad_final.at(b, h), grad_final.stride[2], K, V);
+    memory.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2], K, V);
     recurrent.start(final_recurrent.at(b, h), final_recurrent.stride[2],
-                    grad_final_recurrent.at(b, h), grad_final_recurrent.stride[2], V, V);
-    R carried = R::load(grad_final_output.at(b, h), V);
+                    grad_final_recurrent.at_or_null(b, h), grad_final_recurrent.stride[2], V, V);
+    R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
       prefetch_rows(P, t - kAhead, b, h, in.q, in.k, in.recurrent_k, error, recurrent_error,
                     recurrent_query, grad_y, grad_q, grad_k, grad_v, grad_recurrent_k,

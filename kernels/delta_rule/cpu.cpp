@@ -13,7 +13,7 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   auto is_first = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
   auto y = call.tensor<T>(), final = call.tensor<T>();
-  auto saved_error = call.tensor<T>(), saved_final = call.tensor<T>();
+  auto saved_error = call.tensor<T>();
 
   size.for_each_head([&](int64_t b, int64_t h) {
     auto& memory = workspace<DeltaMemory<T, P>>();
@@ -28,7 +28,6 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
       if (saved_error) error.store(saved_error.at(t, b, h), size.values);
     }
     memory.finish(final.at(b, h), final.stride[2]);
-    if (saved_final) memory.finish(saved_final.at(b, h), saved_final.stride[2]);
   });
 }
 
@@ -52,7 +51,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
                            *beta.at(t, b, h) * R::load(error.at(t, b, h), size.values)};
     };
     auto& adjoint = workspace<DeltaAdjoint<T, P>>();
-    adjoint.start(final.at(b, h), final.stride[2], grad_final.at(b, h), grad_final.stride[2],
+    adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2],
                   size.keys, size.values);
     for (int64_t t = size.time - 1; t >= 0; t--) {
       prefetch_rows(P, t - kAhead, b, h, q, k, error, grad_y, grad_q, grad_k, grad_v);

@@ -6,6 +6,7 @@ from kernels.operation import build_operation
 delta_rule = build_operation(
     "delta_rule",
     reference.unroll,
-    saved={"error": "T B H V", "final": "B H K V"},
+    saved={"error": "T B H V"},
+    final=("state.fast_weights",),
     chunked=chunked.unroll,
 )

@@ -23,6 +23,11 @@ struct Tensor {
     for (size_t i = 0; i < sizeof...(index); i++) offset += indices[i] * stride[i];
     return data + offset;
   }
+
+  template <class... Index>
+  T* at_or_null(Index... index) const {
+    return data ? at(index...) : nullptr;
+  }
 };
 
 // Asks for a later step's rows early: they lie batch * heads rows apart, too far for the hardware

@@ -87,7 +87,10 @@ struct DeltaAdjoint {
              int64_t key_size, int64_t value_size) {
     keys = key_size, values = value_size;
     weights.load_transposed(final_weights, values, keys, row_stride);
-    grad.load(final_grad, keys, values, grad_stride);
+    if (final_grad)
+      grad.load(final_grad, keys, values, grad_stride);
+    else
+      grad.clear(keys);
     pending_key = pending_value = R::fill(T(0));
   }
 

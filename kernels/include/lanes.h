@@ -50,6 +50,10 @@ struct Row {
     return row;
   }
 
+  static FW_INLINE Row load_or_zero(const T* from, int64_t live) {
+    return from ? load(from, live) : fill(T(0));
+  }
+
   FW_INLINE void store(T* to, int64_t live) const {
     if (live == P)
       std::memcpy(to, part, sizeof(Row));

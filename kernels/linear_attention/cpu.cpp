@@ -11,7 +11,7 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   auto q = call.tensor<const T>(), k = call.tensor<const T>(), v = call.tensor<const T>();
   auto is_first = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
-  auto y = call.tensor<T>(), final = call.tensor<T>(), saved_final = call.tensor<T>();
+  auto y = call.tensor<T>(), final = call.tensor<T>();
 
   size.for_each_head([&](int64_t b, int64_t h) {
     auto& memory = workspace<DeltaMemory<T, P>>();
@@ -24,7 +24,6 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
       answer.store(y.at(t, b, h), size.values);
     }
     memory.finish(final.at(b, h), final.stride[2]);
-    if (saved_final) memory.finish(saved_final.at(b, h), saved_final.stride[2]);
   });
 }
 
@@ -44,7 +43,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
       return Written<T, P>{R::load(k.at(t, b, h), size.keys), R::load(v.at(t, b, h), size.values)};
     };
     auto& adjoint = workspace<DeltaAdjoint<T, P>>();
-    adjoint.start(final.at(b, h), final.stride[2], grad_final.at(b, h), grad_final.stride[2],
+    adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2],
                   size.keys, size.values);
     for (int64_t t = size.time - 1; t >= 0; t--) {
       prefetch_rows(P, t - kAhead, b, h, q, k, v, grad_y, grad_q, grad_k, grad_v);

@@ -6,6 +6,7 @@ from kernels.operation import build_operation
 linear_attention = build_operation(
     "linear_attention",
     reference.unroll,
-    saved={"final": "B H K V"},
+    saved={},
+    final=("state.fast_weights",),
     chunked=chunked.unroll,
 )

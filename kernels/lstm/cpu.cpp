@@ -1,5 +1,6 @@
 // The LSTM's recurrence on CPUs, for any hidden size: blocks of batch columns, each through all of
 // time on its own thread; the weights are read where they lie, forward along rows, backward across.
+#include <algorithm>
 #include <vector>
 
 #include "call.h"
@@ -154,6 +155,13 @@ static void through_gates(const T* gate, const T* before, const T* cell, const T
   }
 }
 
+static void copy_or_clear(T* to, const T* from, int64_t count) {
+  if (from)
+    std::memcpy(to, from, count * sizeof(T));
+  else
+    std::fill_n(to, count, T(0));
+}
+
 FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   LstmSizes size(call);
@@ -174,8 +182,8 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     space.resize(N * 2 * D);
     T *dh = space.data(), *dc = dh + N * D;
     for (int n = 0; n < N(); n++) {
-      std::memcpy(dh + n * D, grad_final_hidden.at(b + n), D * sizeof(T));
-      std::memcpy(dc + n * D, grad_final_cell.at(b + n), D * sizeof(T));
+      copy_or_clear(dh + n * D, grad_final_hidden.at_or_null(b + n), D);
+      copy_or_clear(dc + n * D, grad_final_cell.at_or_null(b + n), D);
     }
     for (int64_t t = size.time - 1; t >= 0; t--) {
       for (int n = 0; n < N(); n++) {

@@ -12,8 +12,8 @@ recurrent_delta_rule = build_operation(
         "key": "T B H K",
         "strength": "T B H",
         "error": "T B H V",
-        "final": "B H K V",
     },
+    final=("state.fast_weights",),
     options={"feature_map": tuple(FEATURE_MAPS)},
 )
 

@@ -67,7 +67,7 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   auto initial = call.tensor<const T>(), initial_output = call.tensor<const T>();
   auto y = call.tensor<T>(), final = call.tensor<T>(), final_output = call.tensor<T>();
   auto saved_h = call.tensor<T>(), saved_q = call.tensor<T>(), saved_k = call.tensor<T>();
-  auto saved_beta = call.tensor<T>(), saved_error = call.tensor<T>(), saved_final = call.tensor<T>();
+  auto saved_beta = call.tensor<T>(), saved_error = call.tensor<T>();
   R mask = live_lanes<T, P>(size.keys);
 
   size.for_each_head([&](int64_t b, int64_t h) {
@@ -99,7 +99,6 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     }
     answer.store(final_output.at(b, h), size.values);
     memory.finish(final.at(b, h), final.stride[2]);
-    if (saved_final) memory.finish(saved_final.at(b, h), saved_final.stride[2]);
   });
 }
 
@@ -136,9 +135,9 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     };
     auto& [adjoint, net, left] = workspace<Backward>();
     left.resize(size.time);
-    adjoint.start(final.at(b, h), final.stride[2], grad_final.at(b, h), grad_final.stride[2], K, V);
+    adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2], K, V);
     weights.load(net, h, size, true);
-    R carried = R::load(grad_final_output.at(b, h), V);
+    R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
       prefetch_rows(P, t - kAhead, b, h, heard_at, q, k, error, grad_y, grad_q, grad_k, grad_v);
       R query = R::load(q.at(t, b, h), K), key = R::load(k.at(t, b, h), K);

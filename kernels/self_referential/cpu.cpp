@@ -1,4 +1,6 @@
 // The self-referential matrix on CPUs: its columns as four blocks, y, q, k and the four strengths.
+#include <algorithm>
+
 #include "call.h"
 #include "feature_maps.h"
 #include "matrix.h"
@@ -29,6 +31,13 @@ struct Upright {
     for (int64_t j = 0; j < D; j++, from += stride) {
       for (int c = 0; c < kBlocks; c++) block[c][j] = R::load(from + c * D, D);
       strengths[j] = Four::load(from + kBlocks * D, 4);
+    }
+  }
+
+  void clear(int64_t D) {
+    for (int64_t j = 0; j < D; j++) {
+      for (auto& lanes : block) lanes[j] = R::fill(T(0));
+      strengths[j] = Four::fill(T(0));
     }
   }
 
@@ -216,14 +225,18 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     Adjoint& a = workspace<Adjoint>();
     a.weights.clear(columns);
     a.weights.add(final.at(b, h), final.stride[2], D, columns);
-    a.grad.load(grad_final.at(b, h), grad_final.stride[2], D);
+    a.grad.clear(D);
     a.grad_flipped.clear(columns);
-    a.grad_flipped.add(grad_final.at(b, h), grad_final.stride[2], D, columns);
     a.forget_pending(columns);
-    // W_0 is read at every step but is no part of the final shift: hence the minus.
-    for (int64_t j = 0; j < D; j++)
-      for (int64_t i = 0; i < columns; i++)
-        mine[j * columns + i] = -grad_final.at(b, h)[j * grad_final.stride[2] + i];
+    std::fill_n(mine, D * columns, T(0));
+    if (grad_final) {
+      a.grad.load(grad_final.at(b, h), grad_final.stride[2], D);
+      a.grad_flipped.add(grad_final.at(b, h), grad_final.stride[2], D, columns);
+      // W_0 is read at every step but is no part of the final shift: hence the minus.
+      for (int64_t j = 0; j < D; j++)
+        for (int64_t i = 0; i < columns; i++)
+          mine[j * columns + i] = -grad_final.at(b, h)[j * grad_final.stride[2] + i];
+    }
 
     auto settle = [&] {
       R nothing = R::fill(T(0));
@@ -283,10 +296,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
       settle();
       a.forget_pending(columns);
       a.grad_flipped.clear(columns);
-      for (int64_t j = 0; j < D; j++) {
-        for (auto& block : a.grad.block) block[j] = R::fill(T(0));
-        a.grad.strengths[j] = Four::fill(T(0));
-      }
+      a.grad.clear(D);
       if (t == 0) break;
       int64_t begin = t - 1;
       while (begin > 0 && !*is_first.at(begin, b)) begin--;

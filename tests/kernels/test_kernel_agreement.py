@@ -89,6 +89,25 @@ def test_odd_strides(name, options, backend):
 
 
 @pytest.mark.compiler
+@pytest.mark.parametrize("used", ["y", "one state"])
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_outputs_that_nobody_used_have_no_gradient(name, options, used):
+    """As in training, where the last state of an unroll is dropped."""
+    case = example(name, 5, **options)
+
+    def gradients() -> dict[str, torch.Tensor]:
+        leaves = [t.clone().requires_grad_(t.is_floating_point()) for t in case.tensors]
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        output = case.run(leaves)[0 if used == "y" else -1]
+        return dict(enumerate(case.gradients([output], wanted)))
+
+    with kernels.backend("reference"):
+        expected = gradients()
+    with kernels.backend("cpu"):
+        assert_agree(gradients(), expected, 1e-12)
+
+
+@pytest.mark.compiler
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_inputs_and_saved_tensors_are_never_written(name, options):
     case = example(name, 5, **options).to(torch.float32)

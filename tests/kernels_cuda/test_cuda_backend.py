@@ -10,7 +10,7 @@ import kernels
 from kernels import dispatch
 from kernels.cuda import backend as cuda_backend
 from kernels.cuda import compiler, support
-from kernels.example import make
+from kernels.example import Example, make
 from kernels.registry import OPERATIONS
 
 WITH_KERNELS = [
@@ -91,9 +91,22 @@ def test_an_operation_runs_the_sources_with_all_gradients(kernels_on_cpu, name):
     for tensor, (result, right) in zip(acting, expected.items(), strict=False):
         assert torch.equal(tensor, found[result])
         assert right.abs().max() > 0
+    assert_gradients_of_y_alone(case)
     for result, right in expected.items():
         scale = right.abs().max().clamp_min(1.0)
         assert ((found[result] - right).abs() / scale).max() <= 1e-5, result
+
+
+def assert_gradients_of_y_alone(case: Example) -> None:
+    """As in training, where the last state of an unroll is dropped."""
+    found = []
+    for backend, one in (("reference", case), ("cuda", case.to(torch.float32))):
+        leaves = [t.clone().requires_grad_(t.is_floating_point()) for t in one.tensors]
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        with kernels.backend(backend):
+            found.append(one.gradients(one.run(leaves)[:1], wanted))
+    for right, gradient in zip(*found, strict=True):
+        assert ((gradient - right).abs() / right.abs().max().clamp_min(1.0)).max() <= 1e-5
 
 
 @pytest.mark.parametrize("name", WITH_KERNELS)
