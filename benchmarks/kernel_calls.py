@@ -2,10 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import kernels
 from benchmarks.timing import Run
@@ -37,16 +38,9 @@ def example(name: str, call: str, device: str) -> Example:
     return make(OPERATIONS[name], sizes, mask).to(torch.float32).to(torch.device(device))
 
 
-def arguments(case: Example) -> list[Any]:
-    """Put together beforehand, as a core has them; options keep their defaults."""
-    signature = case.operation.signature
-    options = list(signature.options.values())
-    return signature.unflatten(case.tensors, options)[: -len(options) or None]
-
-
-def forward(law: Callable[..., Any], case: Example) -> Run:
+def forward(law: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]) -> Run:
     """A call without gradients."""
-    call, without_gradients = arguments(case), torch.no_grad()
+    without_gradients = torch.no_grad()
 
     def run() -> None:
         with without_gradients:
@@ -55,10 +49,10 @@ def forward(law: Callable[..., Any], case: Example) -> Run:
     return run
 
 
-def forward_backward(law: Callable[..., Any], case: Example) -> Run:
-    """A call, and the gradients of all its inputs."""
-    inputs = [t.requires_grad_() for t in case.tensors if t.is_floating_point()]
-    call = arguments(case)
+def forward_backward(law: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]) -> Run:
+    """A call, and the gradients of what it returns first, of all inputs."""
+    for tensor in inputs:
+        tensor.requires_grad_()
     with torch.no_grad():
         grad = torch.ones_like(law(*call)[0])
 
@@ -69,6 +63,14 @@ def forward_backward(law: Callable[..., Any], case: Example) -> Run:
 
 
 MODES = {"forward": forward, "forward+backward": forward_backward}
+
+
+def timed(law: Callable[..., Any], case: Example, mode: str) -> Run:
+    """Arguments are put together beforehand, as a core has them; options keep their defaults."""
+    signature = case.operation.signature
+    options = list(signature.options.values())
+    call = signature.unflatten(case.tensors, options)[: -len(options) or None]
+    return MODES[mode](law, call, [t for t in case.tensors if t.is_floating_point()])
 
 
 def in_backend(backend: str, law: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +93,7 @@ def contenders(name: str, call: str, mode: str, device: str) -> tuple[dict[str, 
         if backend == "reference" and mode != "forward":
             reason = too_much_memory(case, device)
         if reason is None:
-            runs[backend] = MODES[mode](in_backend(backend, case.operation), case)
+            runs[backend] = timed(in_backend(backend, case.operation), case, mode)
         elif backend in ("reference", device):
             absent.append({"backend": backend, "absent": reason})
     return runs, absent
@@ -122,7 +124,7 @@ def compiled(name: str, call: str, mode: str, device: str, most_steps: int) -> t
         return None, {"backend": COMPILED, "absent": reason}
     began = time.perf_counter()
     try:
-        run = MODES[mode](torch.compile(case.operation.signature.law), case)
+        run = timed(torch.compile(case.operation.signature.law), case, mode)
         run()
     except Exception as error:  # whatever goes wrong inside the compiler belongs into the table
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0]

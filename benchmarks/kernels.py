@@ -3,6 +3,7 @@
 
     python benchmarks/kernels.py                      all operations and sizes, a table
     python benchmarks/kernels.py --ops delta_rule --sizes rl act --compile --json result.json
+    python benchmarks/kernels.py --device cuda        with peers, and what was foretold
 
 The backends take turns round by round, so that a busy moment hits all of them; the table gives
 medians and how many times faster the device's own kernel is. Run the tests first.
@@ -13,16 +14,16 @@ import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1])  # else `kernels` would be this very file
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks.gpu_peers import against_foretold, peers
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.kernel_calls import CALLS, COMPILED, MODES, SIZES, Row, compiled, contenders
+from benchmarks.kernel_tables import foretold, ratios, reasons
 from benchmarks.machine import describe
 from benchmarks.timing import take_turns
 from kernels.registry import OPERATIONS
@@ -38,6 +39,9 @@ def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> lis
         run, row = compiled(name, call, mode, device, options.compile_steps)
         rows.append(row)
         runs |= {COMPILED: run} if run else {}
+    if device == "cuda":
+        others, missing = peers(name, call, mode, device)
+        runs, rows = runs | others, rows + missing
     samples = take_turns(runs, options.rounds, options.seconds, device)
     medians = {backend: statistics.median(times) for backend, times in samples.items()}
     known = {row["backend"]: row for row in rows}
@@ -52,45 +56,6 @@ def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> lis
     return [{"operation": name, "size": call, "mode": mode, **row} for row in known.values()]
 
 
-def show(rows: list[Row], described: dict[str, Any], device: str) -> None:
-    """A line for each call; why something is missing stands below."""
-    title = ", ".join(f"{key} {value}" for key, value in described.items() if value)
-    backends = [b for b in ("reference", COMPILED, "chunked", device) if _has(rows, b)]
-    table = Table(title=f"{title}\nmilliseconds")
-    faster = [f"faster than {b}" for b in backends if b in ("reference", COMPILED)]
-    compile_time = ["compiled in s"] if COMPILED in backends else []
-    for column in ("operation", "size", "mode", *backends, *faster, *compile_time):
-        left = column in ("operation", "size", "mode")
-        table.add_column(column, justify="left" if left else "right")
-    cells: dict[tuple[str, str, str], dict[str, Row]] = {}
-    for row in rows:
-        key = row["operation"], row["size"], row["mode"]
-        cells.setdefault(key, {})[row["backend"]] = row
-    for key, found in cells.items():
-        ms = {b: found.get(b, {}).get("median_ms") for b in backends}
-        ours = ms.get(device)
-        ratios = [
-            ms[b] / ours if ms[b] and ours else None
-            for b in backends
-            if f"faster than {b}" in faster
-        ]
-        seconds = [found.get(COMPILED, {}).get("compile_s")] if compile_time else []
-        numbers = [_number(value, 4) for value in ms.values()]
-        table.add_row(*key, *numbers, *(_number(value, 3) for value in (*ratios, *seconds)))
-    Console(width=140).print(table)
-    for row in rows:
-        if reason := row.get("absent"):
-            print(f"{row['operation']} {row['size']} {row['mode']}: no {row['backend']}, {reason}")
-
-
-def _has(rows: list[Row], backend: str) -> bool:
-    return any(row["backend"] == backend and "median_ms" in row for row in rows)
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}g}"
-
-
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -103,7 +68,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's own)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument(
-        "--compile", action="store_true", help="torch.compile of the loop too: half a minute each"
+        "--gigahertz", type=float, default=1.98, help="the GPU's clock (default: an H100's 1.98)"
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="torch.compile of the loop too: a minute or two"
     )
     parser.add_argument(
         "--compile-steps", type=int, default=64, help="longest loop to compile: 64 steps"
@@ -117,8 +85,8 @@ def main(words: Sequence[str] | None = None) -> None:
     """The command."""
     options = parser().parse_args(words)
     check_folder(options.json)
-    if options.rounds < 1 or options.seconds <= 0:
-        raise UserError("--rounds and --seconds must be above 0")
+    if min(options.rounds, options.seconds, options.gigahertz) <= 0:
+        raise UserError("--rounds, --seconds and --gigahertz must be above 0")
     if options.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no CUDA device")
     tune_allocator()  # as every training run does
@@ -136,8 +104,15 @@ def main(words: Sequence[str] | None = None) -> None:
     for number, cell in enumerate(todo, 1):
         print(f"{number}/{len(todo)} {' '.join(cell)}", file=sys.stderr, flush=True)
         rows += measure(*cell, options)
-    show(rows, described, options.device)
-    write_json(options.json, {"machine": described, "rows": rows})
+    console = Console(width=180)
+    console.print(ratios(rows, described, options.device))
+    for line in reasons(rows):
+        print(line)
+    content = {"machine": described, "rows": rows}
+    if options.device == "cuda":
+        content["foretold"] = against_foretold(rows, options.gigahertz)
+        console.print(foretold(content["foretold"], options.gigahertz))
+    write_json(options.json, content)
 
 
 if __name__ == "__main__":

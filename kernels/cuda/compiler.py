@@ -22,6 +22,7 @@ STANDARD = "c++17"
 
 
 def source_file(operation: str) -> Path:
+    """What an operation's kernels are compiled from; its folder's name begins theirs."""
     return KERNELS / operation / "cuda.cu"
 
 
@@ -35,7 +36,7 @@ def compiler_version() -> str:
 
 
 def compile_source(
-    operation: str, head_size: int, architecture: str, verbose: bool = False
+    source: Path, head_size: int, architecture: str, verbose: bool = False
 ) -> tuple[bytes, str]:
     """A cubin for `architecture` ("sm_90") and the compiler's log, with registers if `verbose`.
 
@@ -43,7 +44,7 @@ def compile_source(
     """
     from cuda.core import Program, ProgramOptions
 
-    source, log = source_file(operation), io.StringIO()
+    log = io.StringIO()
     options = ProgramOptions(
         name=str(source),
         arch=architecture,
@@ -57,21 +58,21 @@ def compile_source(
     return bytes(cubin), log.getvalue()
 
 
-def cubin_name(operation: str, head_size: int, architecture: str) -> str:
+def cubin_name(source: Path, head_size: int, architecture: str) -> str:
     digest = hashlib.sha256(f"{compiler_version()} {STANDARD}".encode())
-    for path in [source_file(operation), *sorted(HEADERS.glob("*.cuh"))]:
+    for path in [source, *sorted(HEADERS.glob("*.cuh"))]:
         digest.update(path.name.encode() + path.read_bytes())
-    return f"{operation}-{head_size}-{architecture}-{digest.hexdigest()[:20]}.cubin"
+    return f"{source.parent.name}-{head_size}-{architecture}-{digest.hexdigest()[:20]}.cubin"
 
 
-def cubin(operation: str, head_size: int, architecture: str) -> bytes:
+def cubin(source: Path, head_size: int, architecture: str) -> bytes:
     """Machine code from the cache, or compiled now and put there."""
-    name = cubin_name(operation, head_size, architecture)
+    name = cubin_name(source, head_size, architecture)
     with _kept_if_possible():
         path = private_cache_folder() / name
         if path.is_file():
             return path.read_bytes()
-    code, _ = compile_source(operation, head_size, architecture)
+    code, _ = compile_source(source, head_size, architecture)
     with _kept_if_possible():
         write_beside_and_rename(private_cache_folder() / name, code)
     return code

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from kernels.cuda.arguments import Sizes as KernelSizes
 from kernels.cuda.arguments import view_axes, views
+from kernels.cuda.compiler import source_file
 from kernels.cuda.launch import Kernel, launch
 from kernels.cuda.support import refuse
 from kernels.signature import Argument, Axes, Signature, Sizes, shape
@@ -57,8 +58,8 @@ class CudaKernel:
         kept = [tuple(axes.split()) for axes in self.source.saved.values()]
         made = _fresh(tensors[0], results + kept if save else results, sizes)
         own = made if save else [*made, *[None] * len(kept)]
-        given = _views(signature.arguments, tensors, sizes)
-        kernel = Kernel(signature.name, "forward", self.source.forward_warps)
+        given = views_of(signature.arguments, tensors, sizes)
+        kernel = Kernel(source_file(signature.name), "forward", self.source.forward_warps)
         launch(kernel, self._kernel_sizes(sizes, call[count:]), given, own)
         return made
 
@@ -73,11 +74,11 @@ class CudaKernel:
         wanted = [signature.arguments[i] for i in signature.differentiable]
         by_kernel = [argument for argument in wanted if argument.name not in self.source.outer_sums]
         made = _fresh(tensors[0], [view_axes(argument.axes) for argument in by_kernel], sizes)
-        kernel = Kernel(signature.name, "backward", self.source.backward_warps)
+        kernel = Kernel(source_file(signature.name), "backward", self.source.backward_warps)
         launch(
             kernel,
             self._kernel_sizes(sizes, list(parts)),
-            _views([*signature.arguments, *outcome], given, sizes),
+            views_of([*signature.arguments, *outcome], given, sizes),
             [*saved.values(), *made],
         )
         found = {
@@ -85,7 +86,7 @@ class CudaKernel:
             for argument, gradient in zip(by_kernel, made, strict=True)
         }
         for name, (left, right) in self.source.outer_sums.items():
-            found[name] = _sum_of_outer(saved[left], found[right])
+            found[name] = sum_of_outer(saved[left], found[right])
         return tuple(found[argument.name] for argument in wanted)
 
     def _kernel_sizes(self, sizes: Sizes, options: Sequence[str]) -> KernelSizes:
@@ -106,17 +107,20 @@ def _or_zeros(gradient: Tensor, argument: Argument, sizes: Sizes) -> Tensor:
     return gradient if gradient.numel() else gradient.new_zeros(shape(argument.axes, sizes))
 
 
-def _views(arguments: Sequence[Argument], tensors: Sequence[Tensor], sizes: Sizes) -> list[Tensor]:
+def views_of(
+    arguments: Sequence[Argument], tensors: Sequence[Tensor], sizes: Sizes
+) -> list[Tensor]:
+    """What a kernel sees of the caller's tensors, in the order of its struct's fields."""
     pairs = zip(arguments, tensors, strict=True)
     return [view for a, tensor in pairs for view in views(a.axes, tensor, sizes["B"])]
 
 
-def _sum_of_outer(left: Tensor, right: Tensor) -> Tensor:
+def sum_of_outer(left: Tensor, right: Tensor) -> Tensor:
     """The sum over T and B of left right^T: [T, B, H, N], [T, B, H, M] -> [H, N, M].
 
     With right [T, B, H] -> [H, N].
     """
     if right.ndim < left.ndim:
-        return _sum_of_outer(left, right.unsqueeze(-1)).squeeze(-1)
+        return sum_of_outer(left, right.unsqueeze(-1)).squeeze(-1)
     heads = (tensor.flatten(0, 1).transpose(0, 1) for tensor in (left, right))
     return torch.bmm(next(heads).transpose(1, 2), next(heads))

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ OLDEST = (7, 5)  # sm_75: what CUDA 13 still compiles for
 
 
 class Kernel(NamedTuple):
-    operation: str
+    source: Path  # .../<operation>/cuda.cu
     name: str  # "forward" or "backward"
     warps: tuple[int, int]  # of a block, for head sizes to 32 and to 64
 
@@ -32,7 +33,7 @@ class Kernel(NamedTuple):
 
     @property
     def symbol(self) -> str:
-        return f"{self.operation}_{self.name}"
+        return f"{self.source.parent.name}_{self.name}"
 
 
 def unavailable(device: torch.device | None = None) -> str | None:
@@ -116,7 +117,7 @@ def _load(kernel: Kernel, head_size: int, architecture: str) -> _Loaded:
     from cuda.bindings import driver
     from cuda.core import ObjectCode
 
-    code = compiler.cubin(kernel.operation, head_size, architecture)
-    owner = ObjectCode.from_cubin(code, name=kernel.operation).get_kernel(kernel.symbol)
+    code = compiler.cubin(kernel.source, head_size, architecture)
+    owner = ObjectCode.from_cubin(code, name=kernel.symbol).get_kernel(kernel.symbol)
     (argument,) = owner.arguments_info
     return _Loaded(driver.CUfunction(int(owner.handle)), argument.size, owner)

@@ -4,6 +4,7 @@
 """
 
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 from kernels.cuda.arguments import HEAD_SIZES
@@ -24,13 +25,13 @@ class Usage(NamedTuple):
     spilled_bytes: int
 
 
-def operations() -> list[str]:
-    return sorted(path.parent.name for path in KERNELS.glob("*/cuda.cu"))
+def sources() -> list[Path]:
+    return sorted(KERNELS.glob("*/cuda.cu"))
 
 
-def usage(operation: str, head_size: int, architecture: str) -> dict[str, Usage]:
+def usage(source: Path, head_size: int, architecture: str) -> dict[str, Usage]:
     """By kernel name."""
-    _, log = compile_source(operation, head_size, architecture, verbose=True)
+    _, log = compile_source(source, head_size, architecture, verbose=True)
     return {
         found["name"]: Usage(
             int(found["registers"]),
@@ -44,9 +45,9 @@ def usage(operation: str, head_size: int, architecture: str) -> dict[str, Usage]
 def print_table() -> None:
     print(f"NVRTC {compiler_version()}: registers (bytes spilled, where there are any)")
     print(f"{'kernel':36}{'head':>5}" + "".join(f"{name:>9}" for name in ARCHITECTURES))
-    for operation in operations():
+    for source in sources():
         for head_size in HEAD_SIZES:
-            columns = [usage(operation, head_size, name) for name in ARCHITECTURES]
+            columns = [usage(source, head_size, name) for name in ARCHITECTURES]
             for name in sorted(columns[0]):
                 cells = (column[name] for column in columns)
                 row = "".join(f"{_cell(used):>9}" for used in cells)

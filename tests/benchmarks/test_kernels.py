@@ -93,8 +93,8 @@ def test_turns_are_taken_and_time_is_bounded():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--rounds", "0"), "--rounds and --seconds must be above 0"),
-        (("--seconds", "0"), "--rounds and --seconds must be above 0"),
+        (("--rounds", "0"), "--rounds, --seconds and --gigahertz must"),
+        (("--seconds", "0"), "--rounds, --seconds and --gigahertz must"),
         (("--json", "nowhere/kernels.json"), "there is no folder nowhere"),
         pytest.param(
             ("--device", "cuda"),

@@ -40,10 +40,11 @@ int run_{name}(const void* words, size_t bytes, int blocks, int threads, int ord
 
 
 class Shim:
-    """Runs kernels with lanes in a given order; `headers` replaces kernels/cuda for a mutant."""
+    """Runs kernels with lanes in a given order; mutants of all sources may be in `sources`."""
 
-    def __init__(self, order: int = SHUFFLED, sources: Path = compiler.KERNELS) -> None:
+    def __init__(self, order: int = SHUFFLED, sources: Path | None = None) -> None:
         self.order, self.sources = order, sources
+        self.launched: list[Kernel] = []
 
     def run_on_cpu(
         self,
@@ -55,7 +56,12 @@ class Shim:
         device: torch.device,
     ) -> None:
         assert device.type == "cpu"
-        run = getattr(library(self.sources, kernel.operation, head_size), f"run_{kernel.symbol}")
+        self.launched.append(kernel)
+        source, headers = kernel.source, compiler.HEADERS
+        if self.sources:
+            source = self.sources / source.parent.name / source.name
+            headers = self.sources / "cuda"
+        run = getattr(library(source, headers, head_size), f"run_{kernel.symbol}")
         address, bytes_ = words.buffer_info()[0], len(words) * words.itemsize
         problem = run(
             ctypes.c_void_p(address), ctypes.c_size_t(bytes_), blocks, threads, self.order
@@ -65,10 +71,11 @@ class Shim:
 
 
 @cache
-def library(sources: Path, operation: str, head_size: int) -> ctypes.CDLL:
+def library(kernel: Path, headers: Path, head_size: int) -> ctypes.CDLL:
+    operation = kernel.parent.name
     code = '#include "fiber.h"\n#include "cuda.cu"\n'
     code += "".join(LAUNCHER.format(name=f"{operation}_{way}") for way in ("forward", "backward"))
-    folders = [HERE, sources / operation, sources / "cuda"]
+    folders = [HERE, kernel.parent, headers]
     compiled_by = cpu_build.compiler_version(CXX)
     digest = hashlib.sha256(f"{code} {head_size} {FLAGS} {compiled_by}".encode())
     for path in sorted(path for folder in folders for path in folder.glob("*.[ch]u*")):

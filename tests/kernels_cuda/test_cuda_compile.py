@@ -21,6 +21,7 @@ pytest.importorskip("cuda.core", exc_type=ImportError)
 pytest.importorskip("cuda.bindings.nvrtc", exc_type=ImportError)
 
 OPERATIONS = sorted({case.operation for case in CASES.values()})
+SOURCE = compiler.source_file("linear_attention")
 EVERYTHING = bool(os.environ.get("FASTWEIGHTS_ALL_TESTS"))
 
 
@@ -28,7 +29,7 @@ EVERYTHING = bool(os.environ.get("FASTWEIGHTS_ALL_TESTS"))
 @pytest.mark.parametrize("architecture", ARCHITECTURES if EVERYTHING else ("sm_75", "sm_120"))
 def test_no_kernel_spills(operation, architecture):
     for head_size in HEAD_SIZES if EVERYTHING else HEAD_SIZES[-1:]:
-        kernels = usage(operation, head_size, architecture)
+        kernels = usage(compiler.source_file(operation), head_size, architecture)
         assert set(kernels) == {f"{operation}_forward", f"{operation}_backward"}
         for name, used in kernels.items():
             assert used.spilled_bytes == used.stack_bytes == 0, f"{name} for {head_size}: {used}"
@@ -37,7 +38,7 @@ def test_no_kernel_spills(operation, architecture):
 
 def test_cubins_are_kept_and_found_by_content(tmp_path, monkeypatch):
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
-    first = compiler.cubin("linear_attention", 8, "sm_90")
+    first = compiler.cubin(SOURCE, 8, "sm_90")
     (kept,) = tmp_path.iterdir()
     assert kept.read_bytes() == first
 
@@ -45,16 +46,19 @@ def test_cubins_are_kept_and_found_by_content(tmp_path, monkeypatch):
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(compiler, "compile_source", refuse)
-    assert compiler.cubin("linear_attention", 8, "sm_90") == first
+    assert compiler.cubin(SOURCE, 8, "sm_90") == first
     with pytest.raises(AssertionError, match="compiled again"):
-        compiler.cubin("linear_attention", 8, "sm_80")
+        compiler.cubin(SOURCE, 8, "sm_80")
     monkeypatch.setattr(compiler, "compiler_version", lambda: "99.0")
     with pytest.raises(AssertionError, match="compiled again"):
-        compiler.cubin("linear_attention", 8, "sm_90")
+        compiler.cubin(SOURCE, 8, "sm_90")
 
 
 def test_processes_that_start_together_share_a_cache(tmp_path):
-    program = "from kernels.cuda.compiler import cubin; cubin('linear_attention', 8, 'sm_90')"
+    program = (
+        "from kernels.cuda.compiler import cubin, source_file\n"
+        "cubin(source_file('linear_attention'), 8, 'sm_90')"
+    )
     environment = os.environ | {cache.VARIABLE: str(tmp_path)}
     root = Path(compiler.KERNELS).parent
     processes = [
@@ -69,4 +73,4 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file" / "folder"))
     with pytest.warns(UserWarning, match="compiled kernels are not kept"):
-        compiler.cubin("linear_attention", 8, "sm_90")
+        compiler.cubin(SOURCE, 8, "sm_90")

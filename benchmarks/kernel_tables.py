@@ -1,0 +1,76 @@
+"""How what `benchmarks/kernels.py` measured is shown."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.gpu_peers import CAPTURED, STEP_BY_STEP
+from benchmarks.kernel_calls import COMPILED, Row
+
+CALL = ("operation", "size", "mode")
+
+
+def ratios(rows: Sequence[Row], described: Mapping[str, Any], device: str) -> Table:
+    """A line for each call: milliseconds, and how many times faster the device's kernel is."""
+    cells: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in rows:
+        cells.setdefault(tuple(row[name] for name in CALL), {})[row["backend"]] = row
+    with_times = {row["backend"]: None for row in rows if "median_ms" in row}
+    measured = sorted(with_times, key=lambda backend: backend != "reference")  # which comes first
+    shown = [b for b in ("reference", COMPILED, "chunked", device, CAPTURED) if b in measured]
+    slower = [b for b in measured if b not in (device, CAPTURED, "chunked")]
+    compile_time = [COMPILED] if COMPILED in measured else []
+    title = ", ".join(f"{key} {value}" for key, value in described.items() if value)
+    table = _table(
+        f"{title}\nmilliseconds",
+        *shown,
+        *(f"faster than {b}" for b in slower),
+        *(f"{b}: seconds to compile" for b in compile_time),
+    )
+    for key, found in cells.items():
+        ms = {backend: row.get("median_ms") for backend, row in found.items()}
+        times = [
+            _ratio(ms.get(b), ms.get(CAPTURED if b == STEP_BY_STEP else device)) for b in slower
+        ]
+        seconds = [found.get(b, {}).get("compile_s") for b in compile_time]
+        table.add_row(
+            *key,
+            *(_number(ms.get(b), 4) for b in shown),
+            *(_number(value, 3) for value in (*times, *seconds)),
+        )
+    return table
+
+
+def reasons(rows: Sequence[Row]) -> Iterator[str]:
+    """Why something is missing, a line each."""
+    for row in rows:
+        if reason := row.get("absent"):
+            yield f"{' '.join(row[name] for name in CALL)}: no {row['backend']}, {reason}"
+
+
+def foretold(rows: Sequence[Row], gigahertz: float) -> Table:
+    """The captured launches beside what was estimated before any card was at hand."""
+    columns = ("us a step", "estimated", "share of the dependency chain")
+    table = _table(f"captured launches, at {gigahertz} GHz", *columns)
+    for row in rows:
+        numbers = (_number(row[name], 3) for name in ("step_us", "estimated_us", "of_floor"))
+        table.add_row(*(row[name] for name in CALL), *numbers)
+    return table
+
+
+def _table(title: str, *numbers: str) -> Table:
+    table = Table(title=title)
+    for name in CALL:
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _ratio(slower: float | None, ours: float | None) -> float | None:
+    return slower / ours if slower and ours else None
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}g}"

@@ -1,0 +1,60 @@
+"""The recurrent delta rule with one launch a step and atomic sums: a baseline for benchmarks.
+
+So the field's published kernels compute it; the source is `cuda.cu`.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.cuda.arguments import Sizes, padded
+from kernels.cuda.kernel import sum_of_outer, views_of
+from kernels.cuda.launch import WARP, Kernel, launch
+from kernels.registry import OPERATIONS
+
+SOURCE = Path(__file__).parent / "cuda.cu"
+SIGNATURE = OPERATIONS["recurrent_delta_rule"].signature
+HEAD_SIZES = (8, 16, 32)
+INPUTS, SAVED = 4, 6  # after the inputs q, k, v, beta come as many weights
+
+
+def forward(*call: Any) -> list[Tensor]:
+    """As `CudaKernel.forward`: (y, *final state, *saved)."""
+    tensors = call[: len(SIGNATURE.arguments)]
+    *given, initial, initial_output = tensors
+    size, weights, output = call[0].shape[-1], initial.clone(), initial_output.clone()
+    query, key, error, hidden, y = (torch.empty_like(call[0]).contiguous() for _ in range(5))
+    strength = y.new_empty(y.shape[:-1])
+    before = y.new_empty(*y.shape, size)
+    saved = [query, key, error, strength, hidden, before]
+    seen = views_of(SIGNATURE.arguments[: len(given)], given, SIGNATURE.check(tensors))
+    _launch_each("forward", range(len(y)), seen, y, [weights, output, y, *saved])
+    return [y, weights, output, *saved, weights]
+
+
+def backward(*call: Any) -> list[Tensor]:
+    """As `CudaKernel.backward`: the gradients of inputs, weights and initial state."""
+    count = len(SIGNATURE.arguments)
+    tensors, saved = call[:count], call[count : count + SAVED]
+    final, grad_y, grad_final, grad_output = call[count + SAVED : count + SAVED + 4]
+    weights, gradient, carried = final.clone(), grad_final.clone(), grad_output.clone()
+    query, key, error, strength, hidden, _ = saved
+    grads = [torch.empty_like(like) for like in (query, key, error, strength)]
+    arguments = [*SIGNATURE.arguments[INPUTS : 2 * INPUTS + 1], SIGNATURE.output]
+    given = [*tensors[INPUTS : 2 * INPUTS + 1], grad_y]
+    seen = views_of(arguments, given, SIGNATURE.check(tensors))
+    own = [weights, gradient, carried, *saved, *grads]
+    _launch_each("backward", reversed(range(len(query))), seen, query, own)
+    return [*grads, *(sum_of_outer(hidden, grad) for grad in grads), gradient, carried]
+
+
+def _launch_each(
+    name: str, steps: Iterable[int], seen: Sequence[Tensor], like: Tensor, own: Sequence[Tensor]
+) -> None:
+    """A launch for each step; `like` is shaped as y."""
+    kernel = Kernel(SOURCE, name, (padded(like.shape[-1]) ** 2 // WARP, 0))
+    for step in steps:
+        launch(kernel, Sizes(*like.shape, like.shape[-1], step), seen, own)
