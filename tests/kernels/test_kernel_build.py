@@ -130,7 +130,10 @@ def compiler_cache_is_left_alone() -> bool:
         patch.setattr(compiler, "compile_source", lambda *_: (b"ours", ""))
         planted = cache_folder() / "planted.cubin"
         planted.write_bytes(b"theirs")
-        return compiler.cubin("op", 16, "sm_90") == b"ours" and planted.read_bytes() == b"theirs"
+        return (
+            compiler.cubin(Path("op", "cuda.cu"), 16, "sm_90") == b"ours"
+            and planted.read_bytes() == b"theirs"
+        )
 
 
 @pytest.mark.compiler

@@ -3,7 +3,7 @@
     python tests/launch/growing_runs.py FOLDER
 
 Forks a child for each schedule, and one that keeps a reference to every rollout. Prints for each
-`grown:CASE MIB`: the growth of its resident set from an early update to the last.
+`grown:CASE MIB`: how much higher its resident set rose in later updates than in early ones.
 """
 
 import gc
@@ -19,7 +19,7 @@ from agents.learner import Learner
 from launch import atari
 from launch.display import Display
 
-FIRST, LAST = 50, 170  # updates
+FIRST, MIDDLE, LAST = 50, 110, 170  # updates
 SIZES = ("--num-envs", "128", "--batch-size", "128", "--unroll-length", "5", "--micro-batch", "0")
 STEPS = 128 * 5  # of an update; its frames are 154 kB
 CASES = {"lockstep": "lockstep", "asynchronous": "asynchronous", "leaking": "asynchronous"}
@@ -30,14 +30,16 @@ class Watching(Display):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.before = 0.0
+        self.early = self.late = 0.0  # the most there was; a single reading says little
 
     def update(self, step, row):
         super().update(step, row)
-        if row["updates"] == FIRST:
-            self.before = resident()
+        if FIRST <= row["updates"] < MIDDLE:
+            self.early = max(self.early, resident())
+        elif row["updates"] >= MIDDLE:
+            self.late = max(self.late, resident())
         if row["updates"] == LAST:
-            print(f"grown:{sys.argv[2]} {resident() - self.before}", flush=True)
+            print(f"grown:{sys.argv[2]} {self.late - self.early}", flush=True)
 
 
 def resident() -> float:

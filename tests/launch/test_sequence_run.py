@@ -109,7 +109,7 @@ def error_of(main, arguments, capsys) -> str:
         (list_ops.main, ["--depth", "1", "--max-arguments", "1"], "--max-arguments must lie in"),
         (code_execution.main, ["--variables", "6"], "--variables must lie in [1, 5]"),
         (code_execution.main, ["--statements", "1"], "--statements must be at least 2"),
-        (code_execution.main, ["--core", "rnd"], "known: feedforward, lstm"),
+        (code_execution.main, ["--core", "rnd"], "known: feedforward, feedforward_gated"),
         (code_execution.main, ["--core", "lstm", "--core-heads", "4"], "no option 'heads'"),
         (code_execution.main, ["--preset", "smal"], "known: paper, small"),
         (code_execution.main, ["--core-heads", "3"], "cannot be split into 3 heads"),
