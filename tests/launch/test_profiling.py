@@ -67,13 +67,15 @@ def test_profile_leaves_a_table_and_a_trace(schedule, tmp_path, capsys):
     text = (tmp_path / "run" / "profile.txt").read_text()
     table = text.split("\n\n")[0]
     assert table in capsys.readouterr().out
-    assert "aten::mul" in text  # among the operators
+    # The operators that took longest; which those are is a matter of time.
+    assert len(re.findall(r"^ +aten::\w+ ", text, re.M)) > 5
     acting = ("learner",) if "lockstep" in schedule else ("actor 0", "actor 1")
     for thread in acting:
         assert re.search(rf"^{thread} +emulation +[0-9.]+ +[0-9.]+ % +\d+ +[0-9.]+$", table, re.M)
     # The update and the reading of its losses, after the trace.
     assert re.search(rf"^learner +optimise .* % +{2 * 5} ", table, re.M)
     events = json.loads((tmp_path / "run" / "trace.json").read_text())["traceEvents"]
+    assert "aten::mul" in {event["name"] for event in events}
     stages = {e["name"]: e["tid"] for e in events if e.get("cat") == "user_annotation"}
     assert {"emulation", "inference", "gradient", "optimise"} <= set(stages)
     assert (stages["emulation"] == stages["gradient"]) == ("lockstep" in schedule)
