@@ -76,9 +76,11 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
     record = recorder(records.path, plan.learner) if can_replay else record_nothing
     training = Training(options, network, source, records.metrics, stages, replicas, record)
-    begin = replicas.broadcast(records.last_save() or training.checkpoint())
-    with fitting(saved.path) if saved else nullcontext():
-        training.restore(begin)
+    last_save = records.last_save()
+    if saved or replicas.count > 1:
+        begin = replicas.broadcast(last_save or training.checkpoint())
+        with fitting(saved.path) if saved else nullcontext():
+            training.restore(begin)
     display = Display(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test
     if isinstance(records, Kept):

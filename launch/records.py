@@ -43,7 +43,6 @@ class Kept:
     def last_save(self) -> dict[str, Any] | None:
         """See `Records`; what was logged after it goes."""
         if self._saved is None:
-            self._folder.rewind(0)
             return None
         # Read again now that the folder is ours: the run may have moved on since the first look.
         payload = self._checkpoints.latest().payload
@@ -85,7 +84,9 @@ def _open(options: RunOptions, saved: SavedAgent | None) -> RunFolder:
     path: Path = options.savedir.expanduser() / xpid
     if options.auto_resume and (path / "meta.json").exists():
         _check_same(path, options)
-        return RunFolder.open(path)  # it ended before its first checkpoint
+        folder = RunFolder.open(path)
+        folder.rewind(0)  # it ended before its first checkpoint
+        return folder
     return RunFolder.create(options.savedir, xpid, options.to_dict())
 
 

@@ -42,7 +42,6 @@ class Replicas:
     def __init__(self, rank: int = 0, count: int = 1, local_rank: int = 0, local_count: int = 1):
         self.rank, self.count = rank, count
         self.local_rank, self.local_count = local_rank, local_count
-        self._numbers: dist.ProcessGroup | None = None
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -136,9 +135,8 @@ class Replicas:
 
     def check_equal(self, network: torch.nn.Module) -> None:
         """Raises `RuntimeError` unless all learners hold the same weights, bit for bit."""
-        own = (
-            sum(_checksum(tensor) for tensor in network.state_dict().values()) % 2**53
-        )  # a float64 holds it
+        total = sum(_checksum(tensor) for tensor in network.state_dict().values())
+        own = total % 2**53  # a float64 holds it
         everyone = [row[0] for row in self.gather([[own]], 1)]
         if len(set(everyone)) > 1:
             raise RuntimeError(f"the learners' weights have come apart; checksums: {everyone}")
