@@ -8,7 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +35,8 @@ class TableOptions:
     """--table: seeds of each cell."""
     only: tuple[str, ...] = ()
     """--table: only these cores."""
+    settings: tuple[str, ...] = ()
+    """--table: only these of the paper's settings, such as variables=3 or depth=10."""
     jobs: int = 0
     """--table: runs at once, one thread each; 0: as many as there are cores."""
     epochs_at_most: int | None = None
@@ -61,8 +63,10 @@ class Cell(NamedTuple):
 
 def make_table(task: type[Task], number: int, preset_name: str, asked: TableOptions) -> int:
     """Runs what is missing and writes the table; returns the command's exit code."""
-    _check(asked)
     everything = cells(task, number, preset_name, asked.epochs_at_most)
+    _check(asked, {cell.published.setting for cell in everything})
+    if asked.settings:
+        everything = [cell for cell in everything if cell.published.setting in asked.settings]
     shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
     runs_folder = asked.runs.expanduser() / f"{preset_name}{shortened}"
     trained = [cell for cell in everything if cell.options.core in CORES]
@@ -119,9 +123,14 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def _check(asked: TableOptions) -> None:
-    if unknown := set(asked.only) - set(CORES):
-        raise UserError(f"--only {' '.join(sorted(unknown))}: unknown; known: {', '.join(CORES)}")
+def _check(asked: TableOptions, settings: Set[str]) -> None:
+    for flag, given, known in (
+        ("--only", asked.only, CORES),
+        ("--settings", asked.settings, sorted(settings)),
+    ):
+        if unknown := set(given) - set(known):
+            given = " ".join(sorted(unknown))
+            raise UserError(f"{flag} {given}: unknown; known: {', '.join(known)}")
     if not asked.seeds:
         raise UserError("--seeds needs at least one")
     if asked.jobs < 0:

@@ -1,6 +1,7 @@
 """Presets are the paper's settings; options survive a file and a command line."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import tyro
@@ -128,3 +129,6 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(tmp_path, monkeypa
     assert kept == "62.5 ± 0.0" and "±" in trained
     assert make_table(ListOps, 2, "tiny", asked) == 0
     assert "2 runs, 0 of them to do" in capsys.readouterr().out
+    assert make_table(ListOps, 2, "tiny", replace(asked, settings=("depth=10",))) == 0
+    printed = capsys.readouterr().out
+    assert "1 runs, 0 of them to do" in printed and "depth=15" not in printed

@@ -121,6 +121,7 @@ def error_of(main, arguments, capsys) -> str:
         (code_execution.main, ["--device", "gpu"], "auto, cpu, cuda"),
         (code_execution.main, ["--table", "7"], "tables that have: 2, 5, 6"),
         (list_ops.main, ["--table", "2", "--only", "rnd"], "--only rnd: unknown"),
+        (list_ops.main, ["--table", "2", "--settings", "depth=5"], "known: depth=10, depth=15"),
         (list_ops.main, ["--resume", "nowhere"], "nowhere holds no run"),
         (list_ops.main, ["--resume", "nowhere", "--preset", "small"], "contradict"),
     ],
