@@ -192,7 +192,7 @@ def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_p
     assert logs["step"][-1] == steps == sum(frames[..., 0].numel() for frames in seen)
     assert max(logs["learner_queue_size"]) <= 2
     # A slow actor may be passed by the other any number of times; mostly the slots bound it.
-    assert 1 <= max(logs["policy_lag"]) and statistics.median(logs["policy_lag"]) <= 3
+    assert max(logs["policy_lag"]) >= 1 and statistics.median(logs["policy_lag"]) <= 3
     # The killed actor.
     assert logs["actor_restarts"][-1] == logs["lost_rollouts"][-1] == 1
     assert {1, 2} == set(logs["actors"]) and logs["actors"][-1] == 2
