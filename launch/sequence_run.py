@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from kernels import use_backend
+from launch.allocator import tune_allocator
 from launch.atomic_files import write_bytes
 from launch.board import Board
 from launch.checkpoint_folder import CheckpointFolder
@@ -53,6 +54,7 @@ def saved_options(path: Path, task_name: str) -> SequenceOptions:
 
 def run(options: SequenceOptions, resume: Path | None = None) -> int:
     """Trains from scratch, or goes on at `resume`; returns the command's exit code."""
+    tune_allocator()
     with user_input():
         check(options)
         use_threads(options.num_threads)
