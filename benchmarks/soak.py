@@ -8,9 +8,9 @@
 One run folder, one command with --auto-resume, started again whenever it ends. Every few seconds,
 at random, one of the faults: `kill` a process of the run's (SIGKILL), `stop` one for some seconds
 (SIGSTOP), `interrupt` all (SIGINT), `damage`: kill all and cut the newest checkpoint in half,
-`full`: for some seconds no file may grow. At the end: is every step in the log once, does the run
-go on, is anything left behind, did memory or open files grow? Exit code 1 where the answer is
-wrong. Linux only.
+`full`: for some seconds no file may grow. Then, left alone: does the run go on? At its end: is
+every step in the log once, is anything left behind, did memory or open files grow? Exit code 1
+where the answer is wrong. Linux only.
 """
 
 import argparse
@@ -35,6 +35,7 @@ from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
 
 UPDATE = 8 * 10  # agent steps: environments times unroll
+RECOVERY = 120.0  # seconds that the run may take to go on after the last accident
 GROWN = 1.2  # a process's memory may come to this share of what it was when warm
 
 
@@ -59,11 +60,8 @@ def soak(
     found, begin = Findings(faults=dict.fromkeys(faults, 0)), time.monotonic()
     next_fault, newest = begin + 2 * pause, 0
     while time.monotonic() - begin < 60 * minutes:
-        if not run.is_alive():
-            if run.ended_badly():
-                found.complaints.append(f"start {run.starts} ended with {run.last_words()}")
-                break
-            run.start()
+        if not _keep_going(run, found):
+            break
         step = run.step()
         found.steps_redone += max(0, newest - step)
         newest = step
@@ -75,10 +73,32 @@ def soak(
                 print(f"{time.monotonic() - begin:6.0f} s, {step:,} steps: {name}", file=sys.stderr)
             next_fault = time.monotonic() + draw.uniform(0.5, 1.5) * pause
         time.sleep(0.2)
+    _recover(run, found)
     run.end()
     found.seconds, found.starts = time.monotonic() - begin, run.starts
     _look(run, found)
     return found
+
+
+def _keep_going(run: SoakRun, found: Findings) -> bool:
+    """Starts the command again if it ended; False, and a complaint, where nothing explains why."""
+    if run.is_alive():
+        return True
+    if run.ended_badly():
+        found.complaints.append(f"start {run.starts} ended with {run.last_words()}")
+        return False
+    run.start()
+    return True
+
+
+def _recover(run: SoakRun, found: Findings) -> None:
+    """Waits until the run, left alone, has learned more than ever before."""
+    newest, begin = run.step(), time.monotonic()
+    while not found.complaints and run.step() <= newest:
+        if time.monotonic() - begin > RECOVERY:
+            found.complaints.append(f"not beyond step {newest} after {RECOVERY:.0f} s in peace")
+        elif _keep_going(run, found):
+            time.sleep(0.2)
 
 
 def _look(run: SoakRun, found: Findings) -> None:

@@ -133,7 +133,7 @@ class _Parts:
 
     def end(self) -> None:
         if self._tensors:
-            raise WireError(f"unknown: {', '.join(sorted(self._tensors))}"[:200])
+            raise WireError(f"unknown: {', '.join(map(repr, sorted(self._tensors)))}"[:200])
 
 
 def _frames(frame: Tensor) -> dict[str, Tensor]:

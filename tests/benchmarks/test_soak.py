@@ -1,5 +1,6 @@
 """The soak: it sees what is wrong, and a short one finds nothing wrong."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.soak import UPDATE, Findings, _look, main
+from benchmarks.soak import UPDATE, Findings, _look, _recover, main
 from benchmarks.soak_run import SoakRun
 from launch.checkpoint_folder import CheckpointFolder
 from launch.log_table import LogTable
@@ -60,6 +61,15 @@ def test_a_process_left_behind_is_noticed(run):
     process.kill()
     process.wait()
     assert complaints(run) == []
+
+
+def test_a_run_that_does_not_go_on_is_noticed(run, monkeypatch):
+    monkeypatch.setattr("benchmarks.soak.RECOVERY", 1.0)
+    run._command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    found = Findings()
+    _recover(run, found)
+    run.signal_all(signal.SIGKILL)
+    assert found.complaints == [f"not beyond step {3 * UPDATE} after 1 s in peace"]
 
 
 @pytest.mark.faults

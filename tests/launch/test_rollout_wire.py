@@ -160,7 +160,7 @@ COUNTS = torch.tensor([[0, 0, 1, 1, 1]])
         ({"reward": None}, "reward is missing"),
         ({"reward": torch.zeros(5, 3)}, r"not torch.float32 of \(5, 2\)"),
         ({"reward": torch.zeros(5, 2, dtype=torch.float64)}, "float64"),
-        ({"surplus": torch.zeros(1)}, "unknown: surplus"),
+        ({"surplus": torch.zeros(1)}, "unknown: 'surplus'"),
         ({"action": torch.full((4, 2), 6)}, "action holds 6"),
         ({"last_action": torch.full((5, 2), -1)}, "last_action holds -1"),
         ({"is_first": torch.full((5, 2), 2, dtype=torch.uint8)}, "is_first holds 2"),
