@@ -274,7 +274,7 @@ test_checkpoint_members, test_checkpoint_members_longer = searched(
     _checkpoint_members, 15, 200, st.data()
 )
 test_checkpoint_values, test_checkpoint_values_longer = searched(
-    _checkpoint_values, 25, 400, st.data()
+    _checkpoint_values, 25, 250, st.data()
 )
 
 
@@ -311,7 +311,7 @@ def _sequence_options(data):
     command(build)
 
 
-test_agent_options, test_agent_options_longer = searched(_agent_options, 60, 1000, st.data())
+test_agent_options, test_agent_options_longer = searched(_agent_options, 60, 600, st.data())
 test_sequence_options, test_sequence_options_longer = searched(
     _sequence_options, 40, 1000, st.data()
 )
@@ -399,7 +399,7 @@ def _exports(data):
         command(lambda: open_agent(run))
 
 
-test_small_files, test_small_files_longer = searched(_small_files, 30, 400, st.data())
+test_small_files, test_small_files_longer = searched(_small_files, 30, 300, st.data())
 test_exports, test_exports_longer = searched(_exports, 20, 300, st.data())
 
 
