@@ -25,6 +25,7 @@ from benchmarks import learners, remote_actors
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from launch.failures import UserError, one_line_errors
+from launch.options import PRESETS
 
 
 class Part(NamedTuple):
@@ -40,7 +41,7 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
     what = (options.game, options.core)
     return {
         "learners": Part(
-            partial(learners.measure, *what, options.updates, options.rounds),
+            partial(learners.measure, *what, options.preset, options.updates, options.rounds),
             learners.rows,
             ("", "agent steps/s of a core", "share of a lone learner's"),
         ),
@@ -78,6 +79,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--parts", nargs="+", help="learners, ray, wire, recovery (default: all)")
     parser.add_argument("--game", default="Qbert", help="default Qbert")
     parser.add_argument("--core", default="rdn", help="default rdn")
+    presets = {"choices": list(PRESETS), "default": "quick"}
+    parser.add_argument("--preset", **presets, help="of the learners: quick")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each: 3")
     parser.add_argument("--updates", type=int, default=30, help="of each run, warm: 30")
     parser.add_argument("--json", type=Path, help="write machine and findings to this file")

@@ -1,8 +1,9 @@
 """What a second learner costs: for `distributed.py`.
 
-Every learner has one core of its own (its threads are pinned to it), one thread, and half the batch
-of the pair. Three take turns: a lone one, two that know nothing of each other (what sharing the
-machine costs), and two that make one run by gloo (what working together costs).
+By turns: a lone learner on one core, two on a core each that know nothing of each other (what
+sharing the machine costs), two that make one run by gloo (what working together costs), and that
+same run made by one learner, with two threads on both cores. Every learner is pinned to its cores;
+one of a single core has half of the run's environments.
 """
 
 import os
@@ -11,31 +12,85 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from launch.failures import UserError
 from launch.log_table import read_logs
+from launch.options import preset
 
 ROOT = Path(__file__).parents[1]
-WARM_UP = 3  # updates that no rate is taken of
-KINDS = ("alone", "two runs", "two learners")
+WARM_UP = 2  # updates that no rate is taken of
+KINDS = ("alone", "two runs", "two learners", "alone on both")
 
 
-def measure(game: str, core: str, updates: int, rounds: int) -> dict[str, Any]:
-    """Agent steps/s of a core in each round, and the medians of the rounds' ratios to `alone`."""
-    if len(_cores()) < 2:
+@dataclass(frozen=True)
+class Job:
+    """What all learners are told."""
+
+    game: str
+    core: str
+    preset: str
+    updates: int  # that a rate is taken of
+    folder: Path
+
+    def start(
+        self, name: str, cores: Collection[int], share: int, place: dict[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """A learner of the run `name` whose whole batch is `1 / share` of the preset's.
+
+        `place`: what torchrun would say in the environment.
+        """
+        known = preset(self.preset, self.core)
+        size, threads = known.num_envs // share, len(cores)
+        steps = (WARM_UP + self.updates) * size * known.unroll_length
+        options = {"env": self.game, "core": self.core, "preset": self.preset, "xpid": name}
+        options |= {"num-envs": size, "batch-size": size, "num-threads": threads}
+        options |= {"savedir": self.folder, "total-steps": steps, "evaluate-episodes": 0}
+        words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
+        variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "launch" / "atari.py"), *words, "--disable-checkpoint"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | variables | (place or {}),
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
+
+    def learners(self, kind: str) -> list[subprocess.Popen[str]]:
+        """Starts all learners of one of `KINDS`."""
+        first, second = sorted(os.sched_getaffinity(0))[:2]
+        if kind == "alone on both":
+            return [self.start("run", {first, second}, share=1)]
+        if kind == "two learners":
+            port = _free_port()
+            places = {first: _place(0, port), second: _place(1, port)}
+            return [self.start("run", {core}, 1, place) for core, place in places.items()]
+        alone = self.start("run", {first}, share=2)
+        return [alone] if kind == "alone" else [alone, self.start("other", {second}, share=2)]
+
+
+def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> dict[str, Any]:
+    """Agent steps/s of a core in each round, and the medians of the rounds' ratios to `alone`.
+
+    `settings` names the preset.
+    """
+    if len(os.sched_getaffinity(0)) < 2:
         raise UserError("two learners want two cores, and this process may use one")
     rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for turn in range(rounds):
         for kind in KINDS:
-            rates[kind].append(_rate(kind, game, core, updates))
+            rates[kind].append(_rate(kind, game, core, settings, updates))
             print(f"round {turn + 1}: {kind} {rates[kind][-1]:.0f} a core", file=sys.stderr)
     shares = {
         kind: statistics.median(a / b for a, b in zip(rates[kind], rates["alone"], strict=True))
         for kind in KINDS
     }
-    return {"game": game, "core": core, "rates": rates, "share_of_alone": shares}
+    what = {"game": game, "core": core, "preset": settings, "updates": updates}
+    return what | {"rates": rates, "share_of_alone": shares}
 
 
 def rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -46,58 +101,23 @@ def rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _rate(kind: str, game: str, core: str, updates: int) -> float:
-    """The mean over the cores in use of what the logs say, once everything is warm."""
+def _rate(kind: str, *what: Any) -> float:
+    """What the runs log once they are warm, for each core in use."""
     with tempfile.TemporaryDirectory() as folder:
-        if kind == "two learners":
-            port = _free_port()
-            learners = [
-                _start(folder, "run", game, core, updates, size=32, place=(rank, port))
-                for rank in range(2)
-            ]
-            names = ["run"]
-        else:
-            names = ["a"] if kind == "alone" else ["a", "b"]
-            learners = [
-                _start(folder, name, game, core, updates, size=16, place=(cpu, None))
-                for cpu, name in enumerate(names)
-            ]
+        learners = Job(*what, Path(folder)).learners(kind)
         for learner in learners:
             if learner.wait():
                 raise UserError(f"{kind}: a run failed: {_last_line(learner)}")
-        rates = [_logged(Path(folder) / name) for name in names]
-    return statistics.mean(rates) / (2 if kind == "two learners" else 1)
+        runs = [run for run in Path(folder).iterdir() if not run.is_symlink()]
+        rates = [
+            statistics.median(read_logs(run)["agent_steps_per_second"][WARM_UP:]) for run in runs
+        ]
+    return sum(rates) / (1 if kind == "alone" else 2)
 
 
-def _start(
-    folder: str, name: str, game: str, core: str, updates: int, size: int, place: tuple
-) -> subprocess.Popen[str]:
-    rank, port = place
-    options = {"env": game, "core": core, "preset": "quick", "evaluate-episodes": 0}
-    options |= {"num-envs": size, "batch-size": size, "num-threads": 1, "xpid": name}
-    options |= {"savedir": folder, "total-steps": (WARM_UP + updates) * size * 20}
-    words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
-    variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    if port is not None:
-        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank)}
-        variables |= {"WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
-    cpu = _cores()[rank]
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "launch" / "atari.py"), *words, "--disable-checkpoint"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | variables,
-        preexec_fn=lambda: os.sched_setaffinity(0, {cpu}),
-    )
-
-
-def _cores() -> list[int]:
-    return sorted(os.sched_getaffinity(0))
-
-
-def _logged(run: Path) -> float:
-    return statistics.median(read_logs(run)["agent_steps_per_second"][WARM_UP:])
+def _place(rank: int, port: int) -> dict[str, str]:
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank)}
+    return where | {"WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
 
 
 def _last_line(process: subprocess.Popen[str]) -> str:

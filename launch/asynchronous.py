@@ -9,7 +9,7 @@ import copy
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Self
 
@@ -20,7 +20,7 @@ from agents.network import Network
 from agents.weights import WeightStore
 from envs.interface import Environments
 from launch.experience import Experience
-from launch.rollout_queue import Closed, RolloutQueue
+from launch.rollout_queue import Closed, QueuedSource
 from launch.stages import Stages
 
 _PATIENCE = 1.5  # seconds for all threads to stop; what is stuck in an emulator is left behind
@@ -33,12 +33,8 @@ class Group(NamedTuple):
     generator: torch.Generator
 
 
-class Asynchronous:
-    """A `Source` that collects `length` steps at a time in a thread for each of `groups`.
-
-    `slots`: rollouts that may be begun and not yet learned from. `stages` are the learner's, whose
-    `check` also ends its wait for rollouts.
-    """
+class Asynchronous(QueuedSource):
+    """A `Source` that collects `length` steps at a time in a thread for each of `groups`."""
 
     def __init__(
         self,
@@ -52,12 +48,11 @@ class Asynchronous:
         stages: Stages,
         check: Callable[[], None],
     ):
-        self._network, self._length, self._check = network, length, check
+        super().__init__(slots, stages, check)
+        self._network, self._length = network, length
         self._actor_device, self._learner_device = actor_device, learner_device
-        self._queue = RolloutQueue(slots)
         self._store = WeightStore()
-        self._stages = stages
-        acting = [Stages(f"actor {i}", self._queue.check) for i in range(len(groups))]
+        acting = [Stages(f"actor {i}", self.queue.check) for i in range(len(groups))]
         self.threads = (stages, *acting)
         # Copied here, by the only thread that changes the network.
         copies = [copy.deepcopy(network).to(actor_device) for _ in groups]
@@ -66,17 +61,13 @@ class Asynchronous:
             for own in zip(groups, copies, acting, strict=True)
         ]
 
-    @property
-    def waiting(self) -> int:
-        return len(self._queue)
-
     def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._queue.close()
+        self.queue.close()
         deadline = time.monotonic() + _PATIENCE
         for thread, stages in zip(self._threads, self.threads[1:], strict=True):
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -84,21 +75,10 @@ class Asynchronous:
                 stage = stages.current or "its start"
                 print(f"warning: {thread.name} is stuck in {stage}; left behind", file=sys.stderr)
 
-    def rollouts(self) -> Iterator[Experience]:
-        """See `Source.rollouts`: whichever is ready first."""
-        while True:
-            with self._stages("wait_for_rollouts"):
-                experience = self._queue.take(self._check)
-            yield experience
-
     def publish(self, version: int) -> None:
         """Copies the network's weights to where the groups fetch them."""
-        with self._stages("publish"):
+        with self.stages("publish"):
             self._store.publish(self._network, version)
-
-    def release(self, count: int) -> None:
-        """Lets groups begin `count` more rollouts."""
-        self._queue.release(count)
 
     def columns(self) -> dict[str, float]:
         """See `Source.columns`: none."""
@@ -111,7 +91,7 @@ class Asynchronous:
         except Closed:
             pass
         except BaseException as error:
-            self._queue.close(error)
+            self.queue.close(error)
         finally:
             group.environments.close()
 
@@ -126,13 +106,13 @@ class Asynchronous:
         )
         while True:
             with stages("wait_for_learner"):
-                self._queue.reserve()
+                self.queue.reserve()
             version = self._store.refresh(network, version)
             collected = actor.collect(self._length)
             with stages("transfer"):
                 rollout = collected.rollout.to(self._learner_device)
                 finish_stream(self._actor_device)
-            self._queue.put(Experience(collected._replace(rollout=rollout), version))
+            self.queue.put(Experience(collected._replace(rollout=rollout), version))
 
 
 def slots(group_sizes: Sequence[int], batch_size: int, queue_size: int) -> int:

@@ -7,9 +7,10 @@ dropped. Every wait in the asynchronous schedule is in here and ends when the qu
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from launch.experience import Experience
+from launch.stages import Stages
 
 _POLL = 0.1  # seconds between two looks for a signal, which wakes no condition variable
 
@@ -85,3 +86,30 @@ class RolloutQueue:
         """Raises `Closed` once the queue is closed."""
         if self._closed:
             raise Closed
+
+
+class QueuedSource:
+    """What any `Source` does whose threads put rollouts into a queue.
+
+    `slots`: rollouts that may be begun and not yet learned from. `stages` are the learner's, whose
+    `check` also ends its wait for rollouts.
+    """
+
+    def __init__(self, slots: int, stages: Stages, check: Callable[[], None]):
+        self.queue = RolloutQueue(slots)
+        self.stages, self._check = stages, check
+
+    @property
+    def waiting(self) -> int:
+        return len(self.queue)
+
+    def rollouts(self) -> Iterator[Experience]:
+        """See `Source.rollouts`: whichever is ready first."""
+        while True:
+            with self.stages("wait_for_rollouts"):
+                experience = self.queue.take(self._check)
+            yield experience
+
+    def release(self, count: int) -> None:
+        """Lets `count` more rollouts be begun."""
+        self.queue.release(count)

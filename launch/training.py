@@ -67,7 +67,7 @@ class Training:
         self.source.publish(self.learner.updates)
         seconds, start = Columns(self.source.threads), time.monotonic()
         with self.source:
-            share = self.options.batch_size // self.replicas.count
+            share = len(self.replicas.share(self.options.batch_size, "--batch-size"))
             for batch in batches(self._noted(self.source.rollouts()), share):
                 before = self.steps
                 row = self._learn(batch)

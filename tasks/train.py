@@ -126,28 +126,14 @@ class Trainer:
         while not self.finished:
             batches = self._batches()
             for chosen in batches[self.position :]:
-                row = self._update(self._train.batch(chosen))
+                row = self.update(self._train.batch(chosen))
                 self.position += 1
                 if self.position == len(batches):
                     row |= self._end_epoch()
                 yield row
 
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values and tensors."""
-        counters = {name: getattr(self, name) for name in _COUNTERS}
-        return {"optimiser": self._optimiser.state_dict(), "counters": counters}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes up what `state_dict` returned; the model's weights are loaded apart."""
-        self._optimiser.load_state_dict(state["optimiser"])
-        for name in _COUNTERS:
-            setattr(self, name, state["counters"][name])
-
-    def _batches(self) -> list[Tensor]:
-        generator = torch.Generator().manual_seed(1_000_003 * self._seed + self.epoch)
-        return shuffled_batches(self._train.lengths, self.config.batch_size, generator)
-
-    def _update(self, batch: Batch) -> dict[str, Any]:
+    def update(self, batch: Batch) -> dict[str, Any]:
+        """One step of Adam on a batch; its loss, the norm of its gradient, its positions."""
         batch = _on(_device(self.model), batch)
         asked = batch.targets != UNASKED
         self.model.train()
@@ -165,6 +151,21 @@ class Trainer:
             "gradient_norm": norm.item(),
             "positions": batch.tokens.numel(),
         }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values and tensors."""
+        counters = {name: getattr(self, name) for name in _COUNTERS}
+        return {"optimiser": self._optimiser.state_dict(), "counters": counters}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes up what `state_dict` returned; the model's weights are loaded apart."""
+        self._optimiser.load_state_dict(state["optimiser"])
+        for name in _COUNTERS:
+            setattr(self, name, state["counters"][name])
+
+    def _batches(self) -> list[Tensor]:
+        generator = torch.Generator().manual_seed(1_000_003 * self._seed + self.epoch)
+        return shuffled_batches(self._train.lengths, self.config.batch_size, generator)
 
     def _end_epoch(self) -> dict[str, Any]:
         held_out = evaluate(self.model, self._valid, self._blank, self.config.batch_size)

@@ -11,7 +11,7 @@ rollout has a slot of `launch/rollout_queue.py` from when it is asked for until 
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
@@ -23,24 +23,23 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from agents.network import Network
 from launch.asynchronous import finish_stream, own_stream
-from launch.experience import Experience, SourceFailed
+from launch.experience import SourceFailed
 from launch.remote.board import Board, Offer
 from launch.remote.crew import Crew, Delivery, in_one_line
 from launch.remote.session import Session
 from launch.remote.wire import WireError, WireForm, decode
 from launch.remote.worker import Job, RemoteActor, pack_weights
-from launch.rollout_queue import Closed, RolloutQueue
+from launch.rollout_queue import Closed, QueuedSource
 from launch.stages import Stages
 
 _POLL = 0.02  # seconds between two looks for a free slot
 _PATIENCE = 1.5  # seconds for the thread to stop
 
 
-class RayActors:
+class RayActors(QueuedSource):
     """A `Source` with `size` actors, each made from `job(number, incarnation)`.
 
-    `slots`: rollouts that may be asked for and not yet learned from. `cpus` and `gpus` are what Ray
-    sets aside for an actor. `stages` are the learner's, whose `check` also ends its wait.
+    `cpus` and `gpus` are what Ray sets aside for an actor.
     """
 
     def __init__(
@@ -58,47 +57,32 @@ class RayActors:
         stages: Stages,
         check: Callable[[], None],
     ):
+        super().__init__(slots, stages, check)
         self._network, self.session, self._form = network, session, form
-        self._device, self._check = learner_device, check
-        self._queue = RolloutQueue(slots)
-        self.crew = Crew(partial(self._start, job, cpus, gpus), size, self._queue.release)
-        self._stages, self._own_stages = stages, Stages("ray", self._queue.check)
+        self._device = learner_device
+        self.crew = Crew(partial(self._start, job, cpus, gpus), size, self.queue.release)
+        self._own_stages = Stages("ray", self.queue.check)
         self.threads = (stages, self._own_stages, *self.crew.stages)
         self._board: ActorHandle = _start_board()
         self._offer: Offer | None = None
         self._thread = threading.Thread(target=self._run, name="ray", daemon=True)
-
-    @property
-    def waiting(self) -> int:
-        return len(self._queue)
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._queue.close()
+        self.queue.close()
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():
             print("warning: the thread that talks to Ray is stuck; left behind", file=sys.stderr)
         self.session.close()
 
-    def rollouts(self) -> Iterator[Experience]:
-        """See `Source.rollouts`: whichever is ready first."""
-        while True:
-            with self._stages("wait_for_rollouts"):
-                experience = self._queue.take(self._check)
-            yield experience
-
     def publish(self, version: int) -> None:
         """Puts the network's weights into Ray's object store, once for all actors."""
-        with self._stages("publish"):
+        with self.stages("publish"):
             self._offer = (version, [ray.put(pack_weights(self._network))])
             self._board.post.remote(self._offer)
-
-    def release(self, count: int) -> None:
-        """Lets `count` more rollouts be asked for."""
-        self._queue.release(count)
 
     def columns(self) -> dict[str, float]:
         """See `Source.columns`: actors there are now, and since the run began or went on."""
@@ -122,20 +106,20 @@ class RayActors:
             with own_stream(self._device):
                 self.crew.begin()
                 while True:
-                    self._queue.check()
+                    self.queue.check()
                     self._ask()
                     for delivery in self.crew.deliveries(_POLL):
                         self._take(delivery)
         except Closed:
             self.crew.end()
         except RayError as error:
-            self._queue.close(SourceFailed(f"Ray is gone: {in_one_line(error)}"))
+            self.queue.close(SourceFailed(f"Ray is gone: {in_one_line(error)}"))
         except BaseException as error:
-            self._queue.close(error)
+            self.queue.close(error)
 
     def _ask(self) -> None:
-        while self._queue.free and (member := self.crew.who_is_free()):
-            self._queue.reserve()
+        while self.queue.free and (member := self.crew.who_is_free()):
+            self.queue.reserve()
             self.crew.ask(member, self._offer)
 
     def _take(self, delivery: Delivery) -> None:
@@ -146,14 +130,14 @@ class RayActors:
                 rollout = experience.collected.rollout.to(self._device)
                 finish_stream(self._device)
         except WireError as error:
-            self._queue.release(1)
+            self.queue.release(1)
             self.crew.lost += 1
             self.crew.replace(member, f"a message that is no rollout: {error}")
             return
         member.failures = 0
         member.stages.add(delivery.timed)
         collected = experience.collected._replace(rollout=rollout)
-        self._queue.put(experience._replace(collected=collected))
+        self.queue.put(experience._replace(collected=collected))
 
 
 def _start_board() -> ActorHandle:

@@ -1,0 +1,185 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""How fast models of code execution train: tokens/s, by our kernels and by the reference loop.
+
+    python benchmarks/sequences.py                            the `small` preset, minutes
+    python benchmarks/sequences.py --cores rdn lstm --json sequences.json
+    python benchmarks/sequences.py --preset paper --no-reference --device cuda
+
+A token is a position of a batch. One update of each model and backend after the other, round by
+round, on the same batch of sequences; the table gives medians, how many times faster the kernels
+are than the reference loop in the same model, and how each model compares with the softmax
+Transformer (PyTorch's fused attention), beside the published ratio.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).parents[1])
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import kernels
+from benchmarks.json_file import check_folder, write_json
+from benchmarks.machine import describe
+from benchmarks.timing import Run, take_turns
+from cores import CORES
+from launch.allocator import tune_allocator
+from launch.failures import UserError, one_line_errors
+from launch.sequence_options import PRESETS, preset
+from tasks.code_execution import CodeExecution
+from tasks.sequences import Batch, Sequences, draw
+from tasks.train import Trainer
+
+# Thousands of words a second in training language models (Irie et al. 2021, section 4.1).
+PUBLISHED = {
+    "transformer": 33,
+    "lt": 66,
+    "delta_net": 63,
+    "delta_rnn": 41,
+    "rdn": 35,
+    "delta_lstm": 14,
+}
+COMPARED_WITH = "transformer"
+WITHOUT_A_LOOP = {COMPARED_WITH, "feedforward", "feedforward_gated"}
+
+
+def contenders(
+    options: argparse.Namespace, sequences: Sequences
+) -> tuple[dict[tuple[str, str], Run], list[dict[str, Any]]]:
+    """An update of every model with every backend, and what the models are."""
+    runs, models = {}, []
+    for core in options.cores:
+        chosen = preset(options.preset, core, CodeExecution())
+        chosen = chosen.reaching(int(sequences.lengths.max()))
+        backends = ["auto"]
+        if options.reference and core not in WITHOUT_A_LOOP:
+            backends.append("reference")
+        for backend in backends:
+            torch.manual_seed(0)
+            model = chosen.build().to(options.device)
+            trainer = Trainer(model, sequences, sequences, None, chosen.trainer, seed=0)
+            batch = sequences.batch(torch.arange(len(sequences.lengths)))
+            batch = Batch(*(tensor.to(options.device) for tensor in batch))
+            runs[core, backend] = partial(_update, trainer, batch, backend)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        models.append({"core": core, "parameters": parameters})
+    return runs, models
+
+
+def _update(trainer: Trainer, batch: Batch, backend: str) -> None:
+    with kernels.backend(backend):
+        trainer.update(batch)
+
+
+def rows(
+    models: list[dict[str, Any]], samples: dict[tuple[str, str], list[float]], tokens: int
+) -> list[dict[str, Any]]:
+    """One row a model; samples are seconds an update."""
+
+    def rate(core: str, backend: str) -> float | None:
+        times = samples.get((core, backend))
+        return tokens / statistics.median(times) if times else None
+
+    beside, found = rate(COMPARED_WITH, "auto"), []
+    for model in models:
+        core = model["core"]
+        fast, slow = rate(core, "auto"), rate(core, "reference")
+        published = PUBLISHED.get(core)
+        found.append(
+            model
+            | {
+                "tokens_per_second": fast,
+                "reference_tokens_per_second": slow,
+                "times_reference": fast / slow if slow else None,
+                "times_transformer": fast / beside if beside else None,
+                "published_times_transformer": published
+                and round(published / PUBLISHED[COMPARED_WITH], 2),
+                "seconds": {b: times for (name, b), times in samples.items() if name == core},
+            }
+        )
+    return found
+
+
+def _table(found: list[dict[str, Any]], machine: dict[str, Any], what: str) -> Table:
+    said = ", ".join(f"{name} {value}" for name, value in machine.items() if value)
+    table = Table(title=what, caption=said)
+    columns = {
+        "core": "{}",
+        "parameters": "{:,}",
+        "tokens_per_second": "{:,.0f}",
+        "reference_tokens_per_second": "{:,.0f}",
+        "times_reference": "{:.1f}",
+        "times_transformer": "{:.2f}",
+        "published_times_transformer": "{:.2f}",
+    }
+    for name in columns:
+        table.add_column(name.replace("_", " "), justify="left" if name == "core" else "right")
+    for row in found:
+        table.add_row(
+            *("" if row[name] is None else form.format(row[name]) for name, form in columns.items())
+        )
+    return table
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--preset", choices=list(PRESETS), default="small")
+    default = ["lstm", *(core for core in PUBLISHED if core != "delta_lstm")]
+    parser.add_argument(
+        "--cores",
+        nargs="+",
+        choices=list(CORES),
+        default=default,
+        metavar="CORE",
+        help=str(default),
+    )
+    parser.add_argument(
+        "--reference",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="the reference loop too: slow, and gigabytes in the paper's sizes",
+    )
+    parser.add_argument("--rounds", type=int, default=7, help="updates of each, at most: 7")
+    parser.add_argument("--seconds", type=float, default=120.0, help="in all, about: 120")
+    parser.add_argument("--threads", type=int, help="torch threads (default: torch's own)")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--json", type=Path, help="write machine and rows to this file")
+    return parser
+
+
+@one_line_errors
+def main(words: Sequence[str] | None = None) -> None:
+    """The command."""
+    options = parser().parse_args(words)
+    check_folder(options.json)
+    if min(options.rounds, options.seconds) <= 0:
+        raise UserError("--rounds and --seconds must be above 0")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch sees no CUDA device")
+    tune_allocator()  # as every training run does
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    machine = describe(options.device)
+    chosen = preset(options.preset, options.cores[0], CodeExecution())
+    batch_size = chosen.trainer.batch_size
+    sequences = draw(chosen.task, {"train": batch_size}, seed=1)["train"]
+    tokens = batch_size * int(sequences.lengths.max())
+    runs, models = contenders(options, sequences)
+    samples = take_turns(runs, options.rounds, options.seconds, options.device)
+    found = rows(models, samples, tokens)
+    what = f"{chosen.task}, {options.preset} preset, {batch_size} sequences, {tokens:,} tokens"
+    Console(width=160).print(_table(found, machine, what))
+    write_json(options.json, {"machine": machine, "what": what, "rows": found})
+
+
+if __name__ == "__main__":
+    main()
