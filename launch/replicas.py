@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from launch.failures import UserError
+from launch.meeting import meet
 
 _PATIENCE = timedelta(minutes=30)  # for a learner that is stopped, or plays test games
 
@@ -77,8 +78,13 @@ class Replicas:
         if on_gpu:
             torch.cuda.set_device(device)
         with _lost_learners():
+            store, _, _ = next(dist.rendezvous("env://", timeout=_PATIENCE))
+            name = meet(store, self.rank, self.count, _PATIENCE.total_seconds())
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+                store=dist.PrefixStore(name, store),
+                rank=self.rank,
+                world_size=self.count,
                 timeout=_PATIENCE,
                 device_id=device if on_gpu else None,
             )
