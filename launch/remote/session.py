@@ -25,6 +25,8 @@ _CLOSE_SECONDS = 15.0
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    # What an actor still owed when it was replaced: the reason has been said, in one line.
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",
     # The actors say themselves which device they use.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
