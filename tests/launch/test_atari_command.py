@@ -1,16 +1,14 @@
-"""`launch/atari.py` and `launch/evaluate.py` as a person runs them: real processes and signals."""
+"""`launch/atari.py` and `launch/evaluate.py`: real games, processes and signals."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from forked_runs import ForkedRun
 from small_runs import logged
 
 from launch import atari, evaluate
@@ -26,42 +24,14 @@ MAZE = ["--env", "TMaze", "--env-options", "corridor=3", "--unroll-length", "8",
 QBERT = ["--env", "Qbert", "--stem", "shallow", "--unroll-length", "5", *SMALL, *TINY]
 
 
-def command(script: str, *arguments: object) -> list[str]:
-    return [sys.executable, str(ROOT / "launch" / script), *map(str, arguments)]
-
-
-def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"COLUMNS": "200"}
-    return subprocess.run(
-        command(script, *arguments), capture_output=True, text=True, timeout=120, env=environment
-    )
-
-
-def train(folder: Path, xpid: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return run("atari.py", "--savedir", folder, "--xpid", xpid, *arguments)
-
-
-def train_here(folder: Path, xpid: str, *arguments: object) -> int:
+def train(folder: Path, xpid: str, *arguments: object) -> int:
     """The command in this process: the same parsing and run without a start of Python and torch."""
     return atari.main([*map(str, ("--savedir", folder, "--xpid", xpid, *arguments))])
 
 
-def start(folder: Path, xpid: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command("atari.py", "--savedir", folder, "--xpid", xpid, *arguments),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Waits for `condition` while `process` lives, a minute at most."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline, "still waiting after a minute"
-        time.sleep(0.02)
+def start(folder: Path, xpid: str, *arguments: object) -> ForkedRun:
+    where = ("--savedir", folder, "--xpid", xpid)
+    return ForkedRun(folder / f"{xpid}.out", *where, *arguments, "--total-steps", 1_000_000)
 
 
 def newest_checkpoint(run_folder: Path) -> int:
@@ -79,7 +49,7 @@ def newest_row(run_folder: Path) -> int:
 def qbert(tmp_path_factory) -> Path:
     """A run folder of an agent that has seen 200 steps of the real Qbert."""
     folder = tmp_path_factory.mktemp("runs")
-    assert train_here(folder, "qbert", *QBERT, "--core", "rdn", "--total-steps", 200) == 0
+    assert train(folder, "qbert", *QBERT, "--core", "rdn", "--total-steps", 200) == 0
     return folder / "qbert"
 
 
@@ -103,10 +73,12 @@ def test_the_learning_rate_falls_linearly_to_zero(qbert):
 
 
 @ON_ONE_WORKER
-def test_evaluate_plays_films_and_keeps_every_episode(qbert):
+def test_evaluate_plays_films_and_keeps_every_episode(qbert, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     games = ["--episodes", 2, "--repeats", 2, "--max-frames", 400, "--action-mode", "both"]
-    done = run("evaluate.py", qbert, *games, "--clip-seconds", 2, "--num-threads", 1)
-    assert done.returncode == 0, done.stderr
+    clip = ["--clip-seconds", 2, "--num-threads", 1]
+    assert evaluate.main([*map(str, (qbert, *games, *clip))]) == 0
+    said = capsys.readouterr().out
     for expected in (
         "full-game return",
         "200 agent steps",
@@ -114,9 +86,9 @@ def test_evaluate_plays_films_and_keeps_every_episode(qbert):
         "sampled",
         "human-normalised",
     ):
-        assert expected in done.stdout
-    assert "argmax: 4 of 4 games were cut after 400 emulator frames" in done.stdout
-    assert "rdn, 50 M agent steps (Irie et al. 2021, a life)" in done.stdout
+        assert expected in said
+    assert "argmax: 4 of 4 games were cut after 400 emulator frames" in said
+    assert "rdn, 50 M agent steps (Irie et al. 2021, a life)" in said
     kept = evaluations_in(qbert)
     assert [one.action_mode for one in kept.values()] == ["argmax", "sampled"]
     for path, evaluation in kept.items():
@@ -140,8 +112,10 @@ def test_fewer_actions_than_a_protocol_offers_are_enough(qbert):
 
 @ON_ONE_WORKER
 def test_the_same_seed_gives_the_same_logs_and_weights(qbert, tmp_path):
-    """In another process too."""
-    again = train(tmp_path, "again", *QBERT, "--core", "rdn", "--total-steps", 200)
+    """In another process too, and from the shell."""
+    command = [sys.executable, ROOT / "launch" / "atari.py", "--savedir", tmp_path]
+    options = ["--xpid", "again", *QBERT, "--core", "rdn", "--total-steps", 200]
+    again = subprocess.run([*map(str, (*command, *options))], capture_output=True, timeout=120)
     assert again.returncode == 0, again.stderr
     assert logged(tmp_path / "again") == logged(qbert)
     one, two = load(qbert / "model.tar"), load(tmp_path / "again" / "model.tar")
@@ -151,39 +125,32 @@ def test_the_same_seed_gives_the_same_logs_and_weights(qbert, tmp_path):
 
 @ON_ONE_WORKER
 def test_another_seed_gives_other_logs(qbert, tmp_path):
-    seed = ("--total-steps", 200, "--seed", 2)
-    assert train_here(tmp_path, "other", *QBERT, "--core", "rdn", *seed) == 0
-    assert logged(tmp_path / "other")["total_loss"] != logged(qbert)["total_loss"]
+    seed = ("--total-steps", 20, "--seed", 2)
+    assert train(tmp_path, "other", *QBERT, "--core", "rdn", *seed) == 0
+    assert logged(tmp_path / "other")["total_loss"][0] != logged(qbert)["total_loss"][0]
 
 
 @pytest.mark.parametrize("core", ["feedforward", "lstm", "lt", "delta_net", "delta_rnn", "srwm"])
 def test_every_core_trains_from_the_command_line(core, tmp_path):
     tiny = [] if core == "feedforward" else ["--core-width", "16"]
     maze = ["--env", "TMaze", "--unroll-length", "8", *SMALL]
-    assert train_here(tmp_path, core, *maze, *tiny, "--core", core, "--total-steps", 64) == 0
+    assert train(tmp_path, core, *maze, *tiny, "--core", core, "--total-steps", 64) == 0
     assert logged(tmp_path / core)["step"] == [32, 64]
 
 
 def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path):
     often = ["--checkpoint-minutes", "0.002", "--core", "rdn"]
-    process = start(tmp_path, "killed", *MAZE, *often, "--total-steps", 1_000_000)
-    wait_until(lambda: newest_checkpoint(tmp_path / "killed") > 320, process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    killed = start(tmp_path, "killed", *MAZE, *often)
+    killed.wait_until(lambda: newest_checkpoint(tmp_path / "killed") > 320)
+    assert killed.end(signal.SIGKILL) == -signal.SIGKILL
     saved = load(tmp_path / "killed" / "model.tar")["step"]
     killed_at = newest_row(tmp_path / "killed")
     assert 0 < saved <= killed_at
 
-    process = subprocess.Popen(
-        command("atari.py", "--resume", tmp_path / "killed", "--checkpoint-minutes", 1),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    wait_until(lambda: newest_row(tmp_path / "killed") > killed_at + 64, process)
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM, output
+    seldom = ["--checkpoint-minutes", 1]
+    resumed = ForkedRun(tmp_path / "resumed.out", "--resume", tmp_path / "killed", *seldom)
+    resumed.wait_until(lambda: newest_row(tmp_path / "killed") > killed_at + 64)
+    assert resumed.end(signal.SIGTERM) == 128 + signal.SIGTERM, resumed.said()
 
     logs = logged(tmp_path / "killed")
     assert logs["step"] == [32 * (tick + 1) for tick in range(len(logs["step"]))]
@@ -195,12 +162,10 @@ def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_saves_and_says_how_to_go_on(number, tmp_path):
-    process = start(tmp_path, "stopped", *MAZE, "--core", "lt", "--total-steps", 1_000_000)
-    wait_until(lambda: newest_row(tmp_path / "stopped") > 64, process)
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 128 + number, output
-    run_folder = tmp_path / "stopped"
+    stopped, run_folder = start(tmp_path, "stopped", *MAZE, "--core", "lt"), tmp_path / "stopped"
+    stopped.wait_until(lambda: newest_row(run_folder) > 64)
+    assert stopped.end(number) == 128 + number, stopped.said()
+    output = stopped.said()
     assert f"python launch/atari.py --resume {run_folder}" in output
     assert f"python launch/evaluate.py {run_folder}" in output
     assert "Traceback" not in output
@@ -208,22 +173,24 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(number, tmp_path):
     assert json.loads((run_folder / "meta.json").read_text())["successful"] is False
 
 
-def test_the_closing_show_has_a_table_a_curve_and_a_clip(tmp_path):
-    done = train(tmp_path, "show", *MAZE, "--total-steps", 320, "--evaluate-episodes", 4)
-    assert done.returncode == 0, done.stderr
+def test_the_closing_show_has_a_table_a_curve_and_a_clip(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert train(tmp_path, "show", *MAZE, "--total-steps", 320, "--evaluate-episodes", 4) == 0
+    said = capsys.readouterr().out
     for expected in ("before training", "after training", "full-game return", "per-life return"):
-        assert expected in done.stdout
+        assert expected in said
     for path in ("learning_curve.png", "clips/frame.png"):
-        assert str(tmp_path / "show" / path) in done.stdout
+        assert str(tmp_path / "show" / path) in said
         assert (tmp_path / "show" / path).stat().st_size > 1000
     assert list((tmp_path / "show" / "clips").glob("*.mp4"))
 
 
-def test_two_processes_never_write_one_run_folder(tmp_path):
-    process = start(tmp_path, "shared", *MAZE, "--total-steps", 1_000_000)
-    wait_until(lambda: newest_row(tmp_path / "shared") > 0, process)
-    second = train(tmp_path, "shared", *MAZE, "--total-steps", 320)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert second.returncode == 2
-    assert second.stderr.startswith("error: ") and second.stderr.count("\n") == 1
+def test_two_processes_never_write_one_run_folder(tmp_path, capsys):
+    first = start(tmp_path, "shared", *MAZE)
+    first.wait_until(lambda: newest_row(tmp_path / "shared") > 0)
+    with pytest.raises(SystemExit) as ended:
+        train(tmp_path, "shared", *MAZE, "--total-steps", 320)
+    assert first.end(signal.SIGTERM) == 128 + signal.SIGTERM, first.said()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1

@@ -1,0 +1,51 @@
+"""The command in processes of their own, each forked from one that has imported what it imports.
+
+To start Python and to import torch takes longer than what a test lets a run do.
+"""
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from launch import atari
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    # and what a run imports late
+    ["launch.atari", "torch._dynamo", "tensorboard.summary.writer.record_writer"]
+)
+
+
+class ForkedRun:
+    """`launch/atari.py ARGUMENTS`, what it says going to the file `output`."""
+
+    def __init__(self, output: Path, *arguments: object):
+        self._output = output
+        self._process = _FORKS.Process(target=_run, args=(output, [*map(str, arguments)]))
+        self._process.start()
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """While it lives; a minute at most."""
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert self._process.exitcode is None, self.said()
+            assert time.monotonic() < deadline, "still waiting after a minute"
+            time.sleep(0.02)
+
+    def end(self, number: int) -> int:
+        """Its exit code after signal `number`."""
+        os.kill(self._process.pid, number)
+        self._process.join(60)
+        return self._process.exitcode
+
+    def said(self) -> str:
+        return self._output.read_text()
+
+
+def _run(output: Path, arguments: list[str]) -> None:
+    said = os.open(output, os.O_WRONLY | os.O_CREAT)
+    os.dup2(said, 1), os.dup2(said, 2)
+    sys.exit(atari.main(arguments))
