@@ -12,9 +12,9 @@ from agents.learner import Learner, LearnerConfig
 from agents.network import Network, NetworkConfig
 
 SEED = 1
-SMALL = (("layers", 1), ("width", 32), ("heads", 4), ("feedforward", 32))
-TWO_HEADS = (("layers", 1), ("width", 32), ("heads", 2), ("feedforward", 32))
-MAZE = {"game": "TMaze", "corridor": 10}
+# Two heads of 16 learned the mazes on all of eight seeds; four of 8 lost one.
+SMALL = (("layers", 1), ("width", 32), ("heads", 2), ("feedforward", 32))
+MAZE = {"game": "TMaze", "corridor": 5}
 
 
 @pytest.fixture(autouse=True)
@@ -83,11 +83,10 @@ def test_rdn_learns_catch():
 @pytest.mark.parametrize(
     ("core", "options", "num_envs", "learning_rate"),
     [
-        # Forget gates that begin half shut pass one thousandth of the cue down the corridor.
+        # Forget gates that begin half shut pass one thirtieth of the cue down the corridor.
         ("lstm", (("width", 64), ("forget_bias", 4.0)), 32, 1e-3),
-        ("delta_net", SMALL, 32, 2e-3),
-        # Two heads of 16 won on all of eight seeds; four of 8 lost one.
-        ("rdn", TWO_HEADS, 48, 2e-3),
+        ("delta_net", SMALL, 32, 4e-3),
+        ("rdn", SMALL, 48, 2e-3),
     ],
 )
 def test_memory_wins_the_maze(core, options, num_envs, learning_rate):
@@ -98,7 +97,7 @@ def test_memory_wins_the_maze(core, options, num_envs, learning_rate):
 
 
 def test_without_memory_the_maze_is_left_to_chance():
-    network = train("feedforward", (), MAZE, steps=150_000, num_envs=32, learning_rate=1e-3)
+    network = train("feedforward", (), MAZE, steps=75_000, num_envs=32, learning_rate=1e-3)
     returns = first_returns(network, MAZE)
     assert all(abs(one) == 1 for one in returns)  # it has learned to walk, and to turn
     assert 0.4 < share_won(returns) < 0.6  # four standard errors
