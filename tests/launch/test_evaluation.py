@@ -16,7 +16,9 @@ from launch.play import GamePlan, play
 from launch.player import BLOCK
 
 SMALL = {"core_width": 16, "core_heads": 2, "core_layers": 1}
-QBERT = RunOptions(env="Qbert", core="rdn", stem="shallow", **SMALL)
+FRAME_SKIP = 6  # games end sooner, in agent steps
+SKIP = (f"frame_skip={FRAME_SKIP}",)
+QBERT = RunOptions(env="Qbert", env_options=SKIP, core="rdn", stem="shallow", **SMALL)
 POLE = RunOptions(env="CartPole-v1", core="lstm", core_width=16)
 
 
@@ -45,6 +47,7 @@ def direct_game(network: Network, seed: int) -> tuple[list[float], int, int]:
     game = AtariVectorEnv(
         "qbert",
         1,
+        frameskip=FRAME_SKIP,
         noop_max=30,
         use_fire_reset=True,
         repeat_action_probability=0.0,
@@ -83,26 +86,26 @@ def test_games_are_counted_as_a_direct_loop_counts_them(qbert):
 
 @pytest.mark.parametrize("mode", ["argmax", "sampled"])
 def test_games_do_not_depend_on_how_many_are_played_at_once(qbert, mode):
-    plan = {"episodes": 2, "repeats": 2, "seed": 7, "max_frames": 300}
+    plan = {"episodes": 2, "repeats": 2, "seed": 7, "max_frames": 180}
     together, apart = (
         play(qbert, QBERT, 0, GamePlan(num_envs=num_envs, **plan), mode) for num_envs in (0, 3)
     )
     assert together == apart
     assert [game.seed for game in together.episodes] == [7, 8, 9, 10]
     assert [game.repeat for game in together.episodes] == [0, 0, 1, 1]
-    assert {(game.cut, game.agent_steps) for game in together.episodes} == {(True, 75)}
-    assert together.max_frames == 300 and together.summary()["cut_episodes"] == 4
+    assert {(game.cut, game.agent_steps) for game in together.episodes} == {(True, 30)}
+    assert together.max_frames == 180 and together.summary()["cut_episodes"] == 4
 
 
 @pytest.mark.parametrize("options", [POLE, RunOptions(env="CartPole-v1", core="rdn", **SMALL)])
 def test_games_do_not_depend_on_which_others_are_over(options):
-    """Forty games in three blocks of rows, then two, then one, as they end."""
+    """Twenty games in two blocks of rows, then one, as they end."""
     network, sizes = network_for(options), set()
     network.register_forward_pre_hook(lambda _, inputs: sizes.add(inputs[0].shape[1]))
-    plans = [GamePlan(episodes=40, repeats=1, num_envs=num_envs) for num_envs in (0, 17, 7)]
+    plans = [GamePlan(episodes=20, repeats=1, num_envs=num_envs) for num_envs in (0, 17, 7)]
     evaluations = [play(network, options, 0, plan, "sampled") for plan in plans]
     assert evaluations[0] == evaluations[1] == evaluations[2]
-    assert len({game.agent_steps for game in evaluations[0].episodes}) > 10
+    assert len({game.agent_steps for game in evaluations[0].episodes}) > 8
     assert sizes == {BLOCK}  # the arithmetic of a row depends on how many there are
 
 
