@@ -26,14 +26,14 @@ from tests.launch.test_bad_input import error_of
 
 ROOT = Path(__file__).parents[2]
 TINY = {"layers": 2, "width": 16, "heads": 2, "feedforward": 16}
-FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
+FAST = ["--num-threads", "1", "--num-envs", "2", "--batch-size", "2", "--unroll-length", "8"]
 SMALL = ["--core-width", "16", "--core-heads", "2", "--core-feedforward", "16"]
 
 
 SEED = 3
 
 
-def player(core: str, env: str = "Pong", **options) -> Player:
+def player(core: str, env: str = "TMaze", **options) -> Player:
     environments = envs.make(env, 1, seed=SEED, render=True, num_threads=1, **options)
     config = NetworkConfig(
         frame_shape=environments.frame_shape,
@@ -45,8 +45,8 @@ def player(core: str, env: str = "Pong", **options) -> Player:
     return Player(Network(config), environments, action_mode="sampled", seed=SEED)
 
 
-def few(core: str, count: int) -> list[Moment]:
-    return [moment for moment, _ in zip(moments(player(core)), range(count), strict=False)]
+def few(core: str, count: int, env: str = "TMaze") -> list[Moment]:
+    return [moment for moment, _ in zip(moments(player(core, env)), range(count), strict=False)]
 
 
 @pytest.mark.parametrize("core", ["rdn", "delta_rnn", "srwm", "lstm"])
@@ -62,9 +62,10 @@ def test_the_memory_shown_is_the_players(core):
 
 def test_a_game_of_lives_is_marked_where_they_end():
     """Breakout's five lives, against the same game played without a film."""
-    playing = player("rdn", "Breakout")
+    short = {"options": {"frame_skip": 12}}
+    playing = player("rdn", "Breakout", **short)
     shown = list(moments(playing))
-    again = player("rdn", "Breakout")
+    again = player("rdn", "Breakout", **short)
     again._network = playing._network
     lost, firsts, rewards = [], [bool(again.row.is_first[0])], []
     while not again.row.episodes:
@@ -89,14 +90,16 @@ def test_change_is_measured_from_zero_after_a_reset():
     np.testing.assert_allclose(again, np.linalg.norm(after, axis=(1, 2)), rtol=1e-6)
 
 
-@pytest.mark.parametrize("core", CORES)
-def test_the_screen_shows_the_game_and_the_memory_of_every_core(core):
-    first, *more = few(core, 3)
-    screen = Screen(first, "title", envs.make("Pong", 1).action_meanings)
+@pytest.mark.parametrize(
+    ("core", "env", "zoom"), [*((core, "TMaze", 1) for core in CORES), ("rdn", "Pong", 2)]
+)
+def test_the_screen_shows_the_game_and_the_memory_of_every_core(core, env, zoom):
+    first, *more = few(core, 3, env)
+    screen = Screen(first, "title", envs.make(env, 1).action_meanings)
     pictures = [screen.draw(moment) for moment in (first, *more)]
     assert len({picture.shape for picture in pictures}) == 1
     assert pictures[0].shape[0] % 2 == 0 and pictures[0].dtype == np.uint8
-    game = enlarge(more[-1].picture, 2)
+    game = enlarge(more[-1].picture, zoom)
     assert contains(pictures[-1], game)
     heads = [
         diverging(matrices(layer[name])[-1], np.abs(layer[name]).max())
@@ -121,7 +124,7 @@ def test_a_lost_life_and_a_reset_have_borders_of_their_own():
     (moment,) = few("lstm", 1)
     colours = []
     for change in ({"life_lost": True}, {"is_first": True}, {"is_first": False}):
-        screen = Screen(moment, "", envs.make("Pong", 1).action_meanings)
+        screen = Screen(moment, "", envs.make("TMaze", 1).action_meanings)
         colours.append(tuple(screen.draw(moment._replace(**change))[12, 12]))
     assert colours == [tuple(LINES[1]), tuple(LINES[0]), (255, 255, 255)]
 
@@ -160,13 +163,12 @@ def test_the_game_shown_is_the_one_that_evaluate_counts(trained):
     agent = open_agent(trained)
     plan = GamePlan(episodes=2, repeats=1, protocol="trained", seed=40, max_frames=400)
     evaluated = play(agent.network, agent.options, agent.step, plan, "sampled")
-    for number, game in enumerate(evaluated.episodes):
-        options = watch.WatchOptions(run=trained, action_mode="sampled", seed=40 + number)
-        episode = watch._episode(agent, watch._visible(agent, options), options)
-        shown = list(islice(episode, game.agent_steps))
-        assert sum(moment.reward for moment in shown) == game.episode_return
-        assert len({moment.action for moment in shown}) > 1
-    assert any(game.episode_return for game in evaluated.episodes)
+    game = evaluated.episodes[1]
+    options = watch.WatchOptions(run=trained, action_mode="sampled", seed=41)
+    episode = watch._episode(agent, watch._visible(agent, options), options)
+    shown = list(islice(episode, game.agent_steps))
+    assert sum(moment.reward for moment in shown) == game.episode_return != 0
+    assert len({moment.action for moment in shown}) > 1
 
 
 def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
