@@ -1,12 +1,18 @@
 """What actors in other processes cost: the figures' arithmetic, and what a person gets wrong."""
 
+from dataclasses import replace
+
 import pytest
 
+from benchmarks import remote_actors
 from benchmarks.distributed import main
 from benchmarks.remote_actors import PICTURE, rate_rows, wire, wire_rows
 
 
-def test_a_message_is_a_picture_a_step_and_what_a_rollout_begins_with():
+def test_a_message_is_a_picture_a_step_and_what_a_rollout_begins_with(monkeypatch):
+    whole = remote_actors._options
+    few = {"num_envs": 2, "batch_size": 2}
+    monkeypatch.setattr(remote_actors, "_options", lambda *which: replace(whole(*which), **few))
     found = wire("Qbert", "feedforward", rollouts=1)
     stacks = 4 * PICTURE / 20  # row 0 of a rollout of 20 steps
     assert PICTURE + stacks < found["bytes_per_step"] < PICTURE + stacks + 100
