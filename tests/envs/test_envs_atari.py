@@ -100,13 +100,13 @@ CASES = [
     ("Breakout", "full-game", {}, 420, 2),
     ("Breakout", "machado", {}, 500, 1),
     ("Breakout", "noop30", {"max_frames": 900}, 500, 1),
-    ("Qbert", "full-game", {}, 420, 2),
+    ("Qbert", "full-game", {}, 420, 1),
     ("Qbert", "published", {"sticky": 0.25}, 420, 1),
     # The cap, as a whole number of agent steps and in the middle of one.
-    ("Qbert", "full-game", {"max_frames": 402}, 210, 2),
+    ("Qbert", "full-game", {"max_frames": 402}, 210, 1),
     # No lives: two minutes that end by themselves, and a cap.
     ("Boxing", "full-game", {}, 1800, 1),
-    ("Pong", "full-game", {"max_frames": 400}, 220, 2),
+    ("Pong", "full-game", {"max_frames": 400}, 220, 1),
 ]
 
 
@@ -230,13 +230,13 @@ def test_rewards_are_not_clipped():
     assert max(row.reward[0] for row in rows) == 25.0
 
 
-@pytest.mark.parametrize("action", [[6, 0], [-1, 0], [0], [0, 0, 0], [[0, 0]], [0.0, 0.0]])
-def test_bad_actions_are_refused(action):
+def test_bad_actions_are_refused():
     environments = envs.make("Qbert", 2)
     environments.reset()
-    with pytest.raises(ValueError, match="actions must be"):
-        environments.step(np.array(action))
-    environments.step(np.array([5, 0]))  # and nothing hangs
+    for action in ([6, 0], [-1, 0], [0], [0, 0, 0], [[0, 0]], [0.0, 0.0]):
+        with pytest.raises(ValueError, match="actions must be"):
+            environments.step(np.array(action))
+        environments.step(np.array([5, 0]))  # and nothing hangs
 
 
 @pytest.mark.parametrize("bad", [{"num_envs": 0}, {"num_envs": 2, "seed": -1}])

@@ -8,9 +8,8 @@ from ale_py import ALEInterface, roms
 import envs
 
 
-@pytest.mark.parametrize(("game", "sticky"), [("Qbert", 0.0), ("Breakout", 0.25)])
-def test_the_twin_stays_in_step(game, sticky):
-    environments = envs.make(game, 2, seed=3, options={"sticky": sticky}, render=True)
+def test_the_twin_stays_in_step():
+    environments = envs.make("Breakout", 2, seed=3, options={"sticky": 0.25}, render=True)
     environments.reset()
     rng, games = np.random.default_rng(0), 0
     for _ in range(500):
@@ -43,11 +42,11 @@ def test_pictures_are_the_emulators():
 
 
 def test_rendering_changes_nothing():
-    plain, rendered = (envs.make("Qbert", 2, seed=1, render=render) for render in (False, True))
+    plain, rendered = (envs.make("Qbert", 1, seed=1, render=render) for render in (False, True))
     np.testing.assert_array_equal(plain.reset().frame, rendered.reset().frame)
     rng = np.random.default_rng(0)
     for _ in range(60):
-        action = rng.integers(0, 6, 2)
+        action = rng.integers(0, 6, 1)
         one, two = plain.step(action), rendered.step(action)
         np.testing.assert_array_equal(one.frame, two.frame)
         rendered.render()
