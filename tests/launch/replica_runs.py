@@ -30,7 +30,8 @@ THIRD = 3
 SMALL = ("--num-threads", "1", "--unroll-length", "5", "--core", "rdn", "--core-width", "16")
 SMALL = (*SMALL, "--core-heads", "2", "--core-layers", "1", "--core-feedforward", "16")
 CATCH = ("--env", "Catch", "--num-envs", "8", "--batch-size", "8", "--total-steps", "400")
-ATARI = ("--env", "Qbert", "--stem", "shallow", "--num-envs", "4", "--batch-size", "4")
+ATARI = ("--env", "Qbert", "--stem", "shallow", "--num-envs", "2", "--batch-size", "2")
+ATARI = (*ATARI, "--total-steps", "40")
 LONG = ("--total-steps", "100000000")
 GROUPS = ("--schedule", "asynchronous", "--env-groups", "1")
 
@@ -73,8 +74,8 @@ CASES: dict[str, tuple[int, tuple[str, ...], int | None, Event | None]] = {
     "four": (4, CATCH, None, None),
     "mean-one": (1, (*CATCH, "--reduction", "mean"), None, None),
     "mean-two": (2, (*CATCH, "--reduction", "mean"), None, None),
-    "atari-one": (1, (*ATARI, "--total-steps", "80"), None, None),
-    "atari-two": (2, (*ATARI, "--total-steps", "80"), None, None),
+    "atari-one": (1, ATARI, None, None),
+    "atari-two": (2, ATARI, None, None),
     "asynchronous": (2, (*CATCH, *GROUPS), None, None),
     "interrupted": (2, (*CATCH, *LONG), 1, signal_self(signal.SIGINT)),
     "first-killed": (2, (*CATCH, *LONG), 0, signal_self(signal.SIGKILL)),

@@ -14,7 +14,8 @@ from launch import replay
 from launch.hashes import UPDATES, digest, read_hashes, write_hashes
 
 QBERT = ("--env", "Qbert", "--stem", "shallow", "--core", "rdn", "--core-width", 16)
-TINY = ("--core-heads", 2, "--core-layers", 1, "--unroll-length", 3, "--total-steps", 36)
+TINY = ("--core-heads", 2, "--core-layers", 1, "--unroll-length", 6, "--total-steps", 36)
+TWO = ("--num-envs", 2, "--batch-size", 2)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_a_replay_is_identical_and_leaves_the_run_alone(catch, capsys):
 
 
 def test_real_qbert_is_identical(tmp_path, capsys):
-    assert train(tmp_path, "qbert", *QBERT, *TINY) == 0
+    assert train(tmp_path, "qbert", *QBERT, *TINY, *TWO) == 0
     assert replayed(capsys, tmp_path / "qbert") == (0, "identical: 3 updates, 36 agent steps")
 
 

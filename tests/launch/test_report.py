@@ -22,7 +22,7 @@ from launch.reports.scores import paper_improvements, relative_improvements
 from tests.launch.test_bad_input import error_of
 
 pytestmark = pytest.mark.xdist_group("report")  # one worker: one set of runs and one page for all
-FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "8"]
+FAST = ["--num-threads", "1", "--num-envs", "2", "--batch-size", "2", "--unroll-length", "16"]
 # Games of 16 agent steps, so that some are finished.
 GAME = ["--env", "Pong", "--env-options", "max_frames=64", "--stem", "shallow"]
 RUNS = {"rdn-1": ("rdn", 1), "rdn-2": ("rdn", 2), "lstm-1": ("lstm", 1)}
