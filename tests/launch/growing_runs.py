@@ -19,9 +19,9 @@ from agents.learner import Learner
 from launch import atari
 from launch.display import Display
 
-FIRST, MIDDLE, LAST = 50, 110, 170  # updates
-SIZES = ("--num-envs", "128", "--batch-size", "128", "--unroll-length", "5", "--micro-batch", "0")
-STEPS = 128 * 5  # of an update; its frames are 154 kB
+FIRST, MIDDLE, LAST = 30, 60, 90  # updates
+SIZES = ("--num-envs", "256", "--batch-size", "256", "--unroll-length", "5", "--micro-batch", "0")
+STEPS = 256 * 5  # of an update; its frames are 307 kB
 CASES = {"lockstep": "lockstep", "asynchronous": "asynchronous", "leaking": "asynchronous"}
 
 
