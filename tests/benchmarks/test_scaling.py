@@ -1,8 +1,6 @@
 """Scaling on paper: the limits by hand, what more of anything does, and the command."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 from benchmarks.scaling import main
 from benchmarks.scaling_model import ASSUMPTIONS, Layout, Parts, estimate, limits
 
-ROOT = Path(__file__).parents[2]
 PARTS = Parts(
     environments=1000.0,
     cpu_inference=500.0,
@@ -110,7 +107,7 @@ def test_faster_parts_are_never_slower(layout: Layout, faster: str):
     assert rates == sorted(rates)
 
 
-def test_the_command_writes_what_it_prints(tmp_path: Path):
+def test_the_command_writes_what_it_prints(tmp_path: Path, capsys):
     measured = {"preset": "paper", "core": "lstm", "environments": 4000.0, "inference": 2000.0}
     rows = [measured | {"update": 1000.0}, measured | {"preset": "plain", "update": 1.0}]
     content = {"machine": {"cores": 2}, "rows": rows}
@@ -118,11 +115,10 @@ def test_the_command_writes_what_it_prints(tmp_path: Path):
     layout = ("--layout", "environments=48,cores=4")
     files = ("--json", tmp_path / "scaling.json", "--plot", tmp_path / "scaling.png")
     words = ("--parts", tmp_path / "training.json", "--core", "lstm", *layout, *files)
-    script = [sys.executable, ROOT / "benchmarks" / "scaling.py"]
-    done = subprocess.run([*script, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Estimate" in done.stdout
-    assert all(line in done.stdout for line in ASSUMPTIONS)
+    main([*map(str, words)])
+    said = capsys.readouterr().out
+    assert "Estimate" in said
+    assert all(line in said for line in ASSUMPTIONS)
     written = json.loads((tmp_path / "scaling.json").read_text())
     assert written["what"].startswith("Estimate")
     assert written["rows"][0]["rate"] == pytest.approx(8000 / 7)
