@@ -154,9 +154,7 @@ def raising(schedule: str) -> dict:
         os.environ["RUN"] = schedule
         gymnasium.register("Raising-v0", vector_entry_point=RaisingCatch)
 
-    code = Run(
-        schedule, *options, "--xpid", schedule, "--total-steps", 2_000, prepare=prepare
-    ).end()
+    code = Run(schedule, *options, "--xpid", schedule, "--total-steps", 400, prepare=prepare).end()
     reached = rows(path)
     again = Run(f"{schedule}-again", *options, "--resume", path, prepare=prepare)
     return {"code": code, "rows": reached, "resumed": again.end()}
