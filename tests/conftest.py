@@ -1,4 +1,4 @@
-"""Shapes are checked at run time in every test; torch and the emulator keep to one thread each."""
+"""Shapes are checked but in whole runs; torch and the emulator keep to one thread each."""
 
 import os
 

@@ -4,7 +4,6 @@ import dataclasses
 import time
 
 import gymnasium
-import jaxtyping
 import numpy as np
 import pytest
 import small_runs
@@ -21,14 +20,6 @@ from launch.log_table import read_logs
 
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
 IN_TURN = ("--schedule", "asynchronous", "--env-groups", "1", "--queue-size", "0")
-
-
-@pytest.fixture(autouse=True)
-def _shapes_unchecked():
-    """Every other test checks them; here checking would take longer than running."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("num_envs", [4, 8])  # one update a collection, and two: lag 0, then 1

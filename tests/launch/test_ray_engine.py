@@ -7,7 +7,6 @@ import statistics
 import time
 from importlib.util import find_spec
 
-import jaxtyping
 import pytest
 import ray_processes
 import small_runs
@@ -30,13 +29,6 @@ pytestmark = [
 ]
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
 COUNTS = ("actors", "actor_restarts", "lost_rollouts")
-
-
-@pytest.fixture(autouse=True)
-def _shapes_unchecked():
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="module")
