@@ -32,11 +32,11 @@ def network_for(options: RunOptions) -> Network:
 def qbert() -> Network:
     """Untrained, but no action wins by habit: what differs from the first picture decides."""
     network = network_for(QBERT)
-    row = envs.make("Qbert", BLOCK, seed=100).reset()
-    parts = (row.frame, row.reward, row.is_first, np.zeros(BLOCK, np.int64))
+    row = envs.make("Qbert", 2, seed=100).reset()
+    parts = (row.frame, row.reward, row.is_first, np.zeros(2, np.int64))
     with torch.no_grad():
         output, _ = network(
-            *(torch.as_tensor(part)[None] for part in parts), network.initial_state(BLOCK)
+            *(torch.as_tensor(part)[None] for part in parts), network.initial_state(2)
         )
         network.policy.bias -= output.policy_logits[0].mean(0)
     return network
