@@ -22,6 +22,7 @@ from cores import CORES
 from launch.atomic_files import write_bytes
 from launch.failures import UserError
 from launch.published_scores import AlgorithmicScore, algorithmic
+from launch.run_folder import read_meta
 from launch.sequence_options import SequenceOptions, preset, with_sizes
 from launch.sequence_run import RESULT
 from tasks import Task
@@ -83,7 +84,7 @@ def make_table(task: type[Task], number: int, preset_name: str, asked: TableOpti
         bar = progress.add_task("runs", total=len(missing))
         for _ in pool.map(lambda one: _run(*one, runs_folder), missing):
             progress.advance(bar)
-    results = {one: json.loads((runs_folder / _name(*one) / RESULT).read_text()) for one in wanted}
+    results = {one: _result(runs_folder / _name(*one)) for one in wanted}
     out = (asked.out or runs_folder).expanduser()
     out.mkdir(parents=True, exist_ok=True)
     stem = f"{task.name}_table_{number}"
@@ -154,6 +155,12 @@ def _options(
 
 def _name(folder: str, options: SequenceOptions, seed: int) -> str:
     return f"{folder}-seed{seed}"
+
+
+def _result(run: Path) -> dict[str, Any]:
+    """What the run came to, and the commit that it ran at."""
+    git = read_meta(run).get("git") or {}
+    return json.loads((run / RESULT).read_text()) | {"commit": git.get("commit")}
 
 
 def _run(folder: str, options: SequenceOptions, seed: int, runs: Path) -> None:

@@ -121,12 +121,16 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(tmp_path, monkeypa
     there.mkdir(parents=True)
     result = {"sequence_accuracy": 0.625, "answer_accuracy": 0.625}
     (there / "result.json").write_text(json.dumps({"test": result}))
+    (there / "meta.json").write_text(json.dumps({"git": {"commit": "abc"}}))
     assert make_table(ListOps, 2, "tiny", asked) == 0
     assert "2 runs, 1 of them to do" in capsys.readouterr().out
     written = (tmp_path / "list_ops_table_2.md").read_text()
     lstm = [line for line in written.splitlines() if "`lstm`" in line]
     kept, trained = (line.split("|")[5].strip() for line in lstm)
     assert kept == "62.5 ± 0.0" and "±" in trained
+    rows = json.loads((tmp_path / "list_ops_table_2.json").read_text())
+    commits = [[result["commit"] for result in row["results"]] for row in rows if row["results"]]
+    assert commits[0] == ["abc"] and len(commits) == 2
     assert make_table(ListOps, 2, "tiny", asked) == 0
     assert "2 runs, 0 of them to do" in capsys.readouterr().out
     assert make_table(ListOps, 2, "tiny", replace(asked, settings=("depth=10",))) == 0
