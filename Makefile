@@ -8,6 +8,8 @@ PYTHONS := python3 python3.13 python3.12 python3.11
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(PYTHONS); do $$p -c '$(SUPPORTED)' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
+# A worker gets whole files, in their order, and makes once what their tests share.
+WHOLE_FILES := --dist loadfile --no-loadscope-reorder
 ARGS ?=
 
 .PHONY: help atari test test-faults check audit format install clean
@@ -19,10 +21,10 @@ atari: .venv/installed
 	@$(BIN)/python launch/atari.py --preset quick $(ARGS)
 
 test: .venv/installed-dev
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 $(WHOLE_FILES) $(ARGS)
 
 test-faults: .venv/installed-dev
-	@$(BIN)/python -m pytest -m faults -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -m faults -n 2 $(WHOLE_FILES) $(ARGS)
 
 check: .venv/installed-dev
 	@$(BIN)/ruff format --check .

@@ -17,7 +17,6 @@ from launch.evaluation_file import evaluations_in
 from launch.log_table import read_logs
 
 ROOT = Path(__file__).parents[2]
-ON_ONE_WORKER = pytest.mark.xdist_group("qbert")  # one run for all of them
 SMALL = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4"]
 TINY = ["--core-width", "16", "--core-heads", "2", "--core-layers", "1"]
 MAZE = ["--env", "TMaze", "--env-options", "corridor=3", "--unroll-length", "8", *SMALL, *TINY]
@@ -54,7 +53,6 @@ def qbert(tmp_path_factory) -> Path:
     return folder / "qbert"
 
 
-@ON_ONE_WORKER
 def test_a_run_on_real_qbert_leaves_a_torchbeast_folder(qbert):
     meta = json.loads((qbert / "meta.json").read_text())
     assert meta["successful"] and meta["xpid"] == "qbert"
@@ -66,14 +64,12 @@ def test_a_run_on_real_qbert_leaves_a_torchbeast_folder(qbert):
     assert load(qbert / "model.tar")["step"] == 200
 
 
-@ON_ONE_WORKER
 def test_the_learning_rate_falls_linearly_to_zero(qbert):
     logs = logged(qbert)
     expected = [6e-4 * (1 - step / 200) for step in logs["step"]]
     assert logs["learning_rate"] == pytest.approx(expected, abs=1e-12)
 
 
-@ON_ONE_WORKER
 def test_evaluate_plays_films_and_keeps_every_episode(qbert, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     games = ["--episodes", 1, "--repeats", 2, "--max-frames", 200, "--action-mode", "both"]
@@ -103,7 +99,6 @@ def test_evaluate_plays_films_and_keeps_every_episode(qbert, capsys, monkeypatch
     assert clip.stat().st_size > 1000
 
 
-@ON_ONE_WORKER
 def test_fewer_actions_than_a_protocol_offers_are_enough(qbert):
     games = ["--episodes", 1, "--repeats", 1, "--max-frames", 100, "--no-clip"]
     assert evaluate.main([*map(str, (qbert, *games, "--protocol", "machado"))]) == 0
@@ -111,7 +106,6 @@ def test_fewer_actions_than_a_protocol_offers_are_enough(qbert):
     assert evaluation.rules["sticky"] == 0.25 and not evaluation.rules["full_action_set"]
 
 
-@ON_ONE_WORKER
 def test_the_same_seed_gives_the_same_logs_and_weights(qbert, tmp_path):
     """In another process too, and from the shell."""
     command = [sys.executable, ROOT / "launch" / "atari.py", "--savedir", tmp_path]
@@ -124,7 +118,6 @@ def test_the_same_seed_gives_the_same_logs_and_weights(qbert, tmp_path):
         assert torch.equal(weights, two["model_state_dict"][name]), name
 
 
-@ON_ONE_WORKER
 def test_another_seed_gives_other_logs(qbert, tmp_path):
     seed = ("--total-steps", 20, "--seed", 2)
     assert train(tmp_path, "other", *QBERT, "--core", "rdn", *seed) == 0

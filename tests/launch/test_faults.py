@@ -53,10 +53,6 @@ def happened_too(tmp_path_factory) -> Happened:
     return Happened(tmp_path_factory.mktemp("runs"), "log", "clock", "shared")
 
 
-ON_ONE_WORKER = pytest.mark.xdist_group("faults")  # the runs are made once
-
-
-@ON_ONE_WORKER
 def test_a_checkpoint_that_meets_a_full_disk_costs_a_line_and_the_last_one_the_exit_code(happened):
     case, said = happened.cases["full"], happened.errors("full")
     kept, still_kept = case["kept"]
@@ -67,7 +63,6 @@ def test_a_checkpoint_that_meets_a_full_disk_costs_a_line_and_the_last_one_the_e
     assert case["left"][-1] > still_kept[-1], "with space again, checkpoints were written again"
 
 
-@ON_ONE_WORKER
 def test_a_truncated_newest_checkpoint_is_passed_over_and_said_so(happened):
     case, (warning,) = happened.cases["full"], happened.errors("full-again")
     before, damaged = (f"step_{step:012d}.pt" for step in case["left"][-2:])
@@ -78,7 +73,6 @@ def test_a_truncated_newest_checkpoint_is_passed_over_and_said_so(happened):
     assert CheckpointFolder(happened.folder / "full").latest().warnings == ()
 
 
-@ON_ONE_WORKER
 @pytest.mark.parametrize("schedule", ["lockstep", "asynchronous"])
 def test_what_was_learned_before_an_environment_raised_is_saved(schedule, happened):
     case, said = happened.cases[schedule], happened.errors(schedule)
@@ -91,7 +85,6 @@ def test_what_was_learned_before_an_environment_raised_is_saved(schedule, happen
     assert read_logs(happened.folder / schedule)["step"][-1] == 400
 
 
-@ON_ONE_WORKER
 @pytest.mark.faults
 def test_a_log_that_meets_a_full_disk_ends_the_run_with_one_line(happened_too):
     case, said = happened_too.cases["log"], happened_too.errors("log")
@@ -101,7 +94,6 @@ def test_a_log_that_meets_a_full_disk_ends_the_run_with_one_line(happened_too):
     happened_too.assert_no_step_is_missing_or_twice("log")
 
 
-@ON_ONE_WORKER
 @pytest.mark.faults
 def test_a_clock_that_jumps_changes_nothing_but_the_log_s_time(happened_too):
     case, path = happened_too.cases["clock"], happened_too.folder / "clock"
@@ -115,7 +107,6 @@ def test_a_clock_that_jumps_changes_nothing_but_the_log_s_time(happened_too):
     assert load(path / "model.tar")["step"] == logs["step"][-1]
 
 
-@ON_ONE_WORKER
 @pytest.mark.faults
 def test_a_second_run_on_a_folder_refuses_and_the_first_goes_on(happened_too):
     case = happened_too.cases["shared"]

@@ -23,10 +23,7 @@ from launch.experience import SourceFailed
 from launch.rollout_queue import RolloutQueue
 from launch.seeds import environment_seed
 
-pytestmark = [
-    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
-    pytest.mark.xdist_group("ray"),  # one worker: starting a cluster takes seconds
-]
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
 COUNTS = ("actors", "actor_restarts", "lost_rollouts")
 

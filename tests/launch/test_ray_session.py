@@ -18,10 +18,7 @@ from launch.checkpoints import load
 from launch.log_table import read_logs
 from launch.remote import session
 
-pytestmark = [
-    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
-    pytest.mark.xdist_group("ray"),
-]
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 ROOT = Path(__file__).parents[2]
 SMALL = ("--env", "Catch", "--core", "feedforward", "--num-envs", "4", "--batch-size", "4")
 RAY = (*SMALL, "--engine", "ray")

@@ -21,8 +21,6 @@ HERE = Path(__file__).parent
 LONG_ONES = ("four", "mean-one", "mean-two", "stopped", "other-killed-asynchronous")
 MINUTE = 60  # seconds that a learner is stopped for
 
-pytestmark = pytest.mark.xdist_group("replicas")  # one worker: the runs take long
-
 
 class Runs:
     """Case by case: exit codes, seconds, run folders, and what was said."""

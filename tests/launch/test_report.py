@@ -21,7 +21,6 @@ from launch.reports.runs import Run, grouped, open_run, open_runs
 from launch.reports.scores import paper_improvements, relative_improvements
 from tests.launch.test_bad_input import error_of
 
-pytestmark = pytest.mark.xdist_group("report")  # one worker: one set of runs and one page for all
 FAST = ["--num-threads", "1", "--num-envs", "2", "--batch-size", "2", "--unroll-length", "16"]
 # Games of 16 agent steps, so that some are finished.
 GAME = ["--env", "Pong", "--env-options", "max_frames=64", "--stem", "shallow"]

@@ -38,7 +38,6 @@ def stopped(tmp_path_factory) -> tuple[Path, dict[str, dict]]:
     return folder, {end["case"]: end for end in ends}
 
 
-@pytest.mark.xdist_group("stopping runs")  # one worker: `stopped` takes long
 @pytest.mark.parametrize("case", NAMES)
 def test_ctrl_c_at_any_stage_ends_the_run_soon_and_saves_it(case, stopped):
     folder, ends = stopped

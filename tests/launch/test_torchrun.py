@@ -18,7 +18,7 @@ SMALL = ("--env", "Catch", "--core", "feedforward", "--num-envs", "4", "--batch-
 SMALL = (*SMALL, "--unroll-length", "5", "--num-threads", "1", "--checkpoint-minutes", "0.005")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
-pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("torchrun")]
+pytestmark = pytest.mark.faults
 
 
 def start(folder: Path, *options: str, restarts: int = 0) -> subprocess.Popen[str]:
