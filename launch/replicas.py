@@ -43,6 +43,7 @@ class Replicas:
     def __init__(self, rank: int = 0, count: int = 1, local_rank: int = 0, local_count: int = 1):
         self.rank, self.count = rank, count
         self.local_rank, self.local_count = local_rank, local_count
+        self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -99,6 +100,7 @@ class Replicas:
         """Replaces each tensor by its sum over all learners, the same bits in each of them."""
         if self.count == 1:
             return
+        self._check_launcher()
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         with _lost_learners():
             dist.all_reduce(flat)
@@ -146,6 +148,11 @@ class Replicas:
         everyone = [row[0] for row in self.gather([[own]], 1)]
         if len(set(everyone)) > 1:
             raise RuntimeError(f"the learners' weights have come apart; checksums: {everyone}")
+
+    def _check_launcher(self) -> None:
+        """A torchrun that is killed takes nobody with it: its learners would go on, unseen."""
+        if self._launcher not in (None, os.getppid()):
+            raise LostLearner("the torchrun that started this learner has gone")
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:

@@ -75,6 +75,16 @@ def saved_all(run: Path) -> bool:
     return max(read_logs(run)["step"], default=0) == 8_000
 
 
+def test_learners_end_and_save_when_torchrun_is_killed(tmp_path):
+    run = tmp_path / "run"
+    process = start(tmp_path, "--total-steps", "100000000")
+    wait_for(lambda: saved(run), process)
+    process.kill()
+    output, _ = process.communicate(timeout=60)  # once both learners have closed the pipe
+    assert "the torchrun that started this learner has gone" in output
+    assert load(run / "model.tar")["step"] == max(read_logs(run)["step"])
+
+
 def test_ctrl_c_in_a_terminal_stops_all_and_saves(tmp_path):
     run = tmp_path / "run"
     process = start(tmp_path, "--total-steps", "100000000")
