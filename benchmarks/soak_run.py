@@ -120,13 +120,14 @@ class SoakRun:
                 self._process.wait(patience)
 
     def left_behind(self) -> list[int]:
-        """Processes of any start that are still there."""
-        groups = set(self._groups)
+        """Processes of any start that are still there: of its session, or told of the folder."""
+        groups, folder = set(self._groups), str(self.folder.parent).encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-                if int(words[3]) in groups and words[0] != "Z":  # its session
+                ours = int(words[3]) in groups or folder in (entry / "cmdline").read_bytes()
+                if ours and words[0] != "Z":  # 3: its session
                     found.append(int(entry.name))
         return found
 
