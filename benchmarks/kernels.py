@@ -17,18 +17,16 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])  # else `kernels` would be this very file
 
-import torch
 from rich.console import Console
 
 from benchmarks.gpu_peers import against_foretold, peers
-from benchmarks.json_file import check_folder, write_json
+from benchmarks.json_file import write_json
 from benchmarks.kernel_calls import CALLS, COMPILED, MODES, SIZES, Row, compiled, contenders
 from benchmarks.kernel_tables import foretold, ratios, reasons
-from benchmarks.machine import describe
-from benchmarks.timing import take_turns
+from benchmarks.timing import add_options, take_turns, use_options
 from kernels.registry import OPERATIONS
 from launch.allocator import tune_allocator
-from launch.failures import UserError, one_line_errors
+from launch.failures import one_line_errors
 
 
 def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> list[Row]:
@@ -63,10 +61,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--ops", nargs="+", choices=list(OPERATIONS), default=list(OPERATIONS))
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
     parser.add_argument("--modes", nargs="+", choices=list(MODES), default=list(MODES))
-    parser.add_argument("--rounds", type=int, default=7, help="samples of a backend, at most: 7")
-    parser.add_argument("--seconds", type=float, default=30.0, help="a call's, about: 30")
-    parser.add_argument("--threads", type=int, help="torch threads (default: torch's own)")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    add_options(parser, "samples of a backend", "a call's", 30.0)
     parser.add_argument(
         "--gigahertz", type=float, default=1.98, help="the GPU's clock (default: an H100's 1.98)"
     )
@@ -76,7 +71,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--compile-steps", type=int, default=64, help="longest loop to compile: 64 steps"
     )
-    parser.add_argument("--json", type=Path, help="write machine and rows to this file")
     return parser
 
 
@@ -84,15 +78,8 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> None:
     """The command."""
     options = parser().parse_args(words)
-    check_folder(options.json)
-    if min(options.rounds, options.seconds, options.gigahertz) <= 0:
-        raise UserError("--rounds, --seconds and --gigahertz must be above 0")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device cuda: torch sees no CUDA device")
+    described, rows = use_options(options, "gigahertz"), []
     tune_allocator()  # as every training run does
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    described, rows = describe(options.device), []
     todo = [
         (name, call, mode)
         for name in options.ops

@@ -26,12 +26,11 @@ from rich.console import Console
 from rich.table import Table
 
 import kernels
-from benchmarks.json_file import check_folder, write_json
-from benchmarks.machine import describe
-from benchmarks.timing import Run, take_turns
+from benchmarks.json_file import write_json
+from benchmarks.timing import Run, add_options, take_turns, use_options
 from cores import CORES
 from launch.allocator import tune_allocator
-from launch.failures import UserError, one_line_errors
+from launch.failures import one_line_errors
 from launch.sequence_options import PRESETS, preset
 from tasks.code_execution import CodeExecution
 from tasks.sequences import Batch, Sequences, draw
@@ -148,11 +147,7 @@ def parser() -> argparse.ArgumentParser:
         default=True,
         help="the reference loop too: slow, and gigabytes in the paper's sizes",
     )
-    parser.add_argument("--rounds", type=int, default=7, help="updates of each, at most: 7")
-    parser.add_argument("--seconds", type=float, default=120.0, help="in all, about: 120")
-    parser.add_argument("--threads", type=int, help="torch threads (default: torch's own)")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--json", type=Path, help="write machine and rows to this file")
+    add_options(parser, "updates of each", "in all", 120.0)
     return parser
 
 
@@ -160,15 +155,8 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> None:
     """The command."""
     options = parser().parse_args(words)
-    check_folder(options.json)
-    if min(options.rounds, options.seconds) <= 0:
-        raise UserError("--rounds and --seconds must be above 0")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device cuda: torch sees no CUDA device")
+    machine = use_options(options)
     tune_allocator()  # as every training run does
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    machine = describe(options.device)
     chosen = preset(options.preset, options.cores[0], CodeExecution())
     batch_size = chosen.trainer.batch_size
     sequences = draw(chosen.task, {"train": batch_size}, seed=1)["train"]

@@ -1,9 +1,16 @@
 """Timing several ways to do the same: by turns, so that a busy moment hits all of them."""
 
+import argparse
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
+
+from benchmarks.json_file import check_folder
+from benchmarks.machine import describe
+from launch.failures import UserError
 
 Run = Callable[[], object]
 SHORTEST_SAMPLE = 0.02  # seconds; shorter calls are repeated within a sample
@@ -49,3 +56,28 @@ def take_turns(
             run()  # the one before it left its own memory in the caches and the heap
             samples[name].append(seconds_of(run, repeats[name], device))
     return samples
+
+
+def add_options(parser: argparse.ArgumentParser, rounds: str, seconds: str, default: float) -> None:
+    """What is asked of any benchmark that takes turns; `rounds` and `seconds` say of what."""
+    parser.add_argument("--rounds", type=int, default=7, help=f"{rounds}, at most: 7")
+    parser.add_argument(
+        "--seconds", type=float, default=default, help=f"{seconds}, about: {default:.0f}"
+    )
+    parser.add_argument("--threads", type=int, help="torch threads (default: torch's own)")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--json", type=Path, help="write machine and rows to this file")
+
+
+def use_options(options: argparse.Namespace, *above_zero: str) -> dict[str, Any]:
+    """Checks them, and those named, sets torch's threads; returns the machine's description."""
+    check_folder(options.json)
+    names = ("rounds", "seconds", *above_zero)
+    if min(getattr(options, name) for name in names) <= 0:
+        *most, last = (f"--{name}" for name in names)
+        raise UserError(f"{', '.join(most)} and {last} must be above 0")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch sees no CUDA device")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    return describe(options.device)
