@@ -27,6 +27,7 @@ from launch.failures import UserError
 from launch.meeting import meet
 
 _PATIENCE = timedelta(minutes=30)  # for a learner that is stopped, or plays test games
+_ROOM = 64  # rows of plain numbers that go in one exchange; more take a second
 
 
 class LostLearner(UserError):
@@ -113,15 +114,24 @@ class Replicas:
         if self.count == 1:
             return [list(row) for row in rows]
         own = torch.tensor(rows, dtype=torch.float64).reshape(-1, columns)
-        with _lost_learners():
-            sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.count)]
-            dist.all_gather(sizes, torch.tensor([len(own)]))
-            longest = max(int(size) for size in sizes)
-            parts = [own.new_zeros(longest, columns) for _ in sizes]
-            dist.all_gather(parts, torch.cat([own, own.new_zeros(longest - len(own), columns)]))
+        counts = own.new_full((1, columns), len(own))
+        parts = self._gather(torch.cat([counts, _filled(own[:_ROOM], _ROOM)]))
+        lengths = [int(part[0, 0]) for part in parts]
+        if (longest := max(lengths)) > _ROOM:
+            rests = self._gather(_filled(own[_ROOM:], longest - _ROOM))
+            parts = [torch.cat(both) for both in zip(parts, rests, strict=True)]
         return [
-            row for part, size in zip(parts, sizes, strict=True) for row in part[:size].tolist()
+            row
+            for part, length in zip(parts, lengths, strict=True)
+            for row in part[1 : length + 1].tolist()
         ]
+
+    def _gather(self, own: Tensor) -> list[Tensor]:
+        """The tensors of all learners, which have one shape."""
+        parts = [torch.empty_like(own) for _ in range(self.count)]
+        with _lost_learners():
+            dist.all_gather(parts, own)
+        return parts
 
     def largest(self, number: int) -> int:
         """The largest of the learners' numbers."""
@@ -183,6 +193,11 @@ def _stay_on_this_machine_if(alone: bool) -> None:
     if name in (interface for _, interface in socket.if_nameindex()):
         for library in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{library}_SOCKET_IFNAME", name)
+
+
+def _filled(rows: Tensor, length: int) -> Tensor:
+    """`rows`, and rows of zeros up to `length`."""
+    return torch.cat([rows, rows.new_zeros(length - len(rows), rows.shape[1])])
 
 
 def _checksum(tensor: Tensor) -> int:

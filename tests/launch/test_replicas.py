@@ -2,6 +2,7 @@
 
 import json
 import math
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from replica_runs import CASES
+from replica_runs import CASES, free_port
 from small_runs import WALL_CLOCK
 
 from agents.replicas import Alone
@@ -153,6 +154,26 @@ def test_a_batch_that_is_not_finite_for_one_is_refused_by_all(runs):
 def test_weights_that_come_apart_are_noticed(runs):
     assert runs.codes("apart") == [1, 1]
     assert "the learners' weights have come apart" in runs.said("apart", 0)
+
+
+def test_rows_arrive_from_all_however_many_they_are():
+    counts, port = ((0, 1), (64, 65), (3, 200), (0, 0)), free_port()
+    with multiprocessing.get_context("forkserver").Pool(2) as pool:
+        places = [(rank, port, counts) for rank in range(2)]
+        found = pool.starmap_async(gathered_by, places, chunksize=1).get(60)
+    expected = [[[rank, i] for rank in range(2) for i in range(each[rank])] for each in counts]
+    assert found == [expected, expected]
+
+
+def gathered_by(rank: int, port: int, counts: tuple[tuple[int, int], ...]) -> list:
+    """What this learner of two gathers where each has as many rows as `counts` say."""
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
+    replicas = Replicas(rank, 2, rank, 2)
+    with replicas.joined(torch.device("cpu")):
+        return [
+            replicas.gather([(rank, i) for i in range(each[rank])], columns=2) for each in counts
+        ]
 
 
 def test_shares_must_be_equal(runs):
