@@ -1,5 +1,7 @@
 // The LSTM's recurrence on CPUs, for any hidden size: blocks of batch columns, each through all of
-// time on its own thread; the weights are read where they lie, forward along rows, backward across.
+// time on its own thread. What is multiplied with the weights is a tile of registers: four columns
+// by some rows of W forward, where W lies, and by some columns of it backward, from a packed copy;
+// every piece of W serves all columns of a block while it is in the cache.
 #include <algorithm>
 #include <vector>
 
@@ -9,12 +11,24 @@
 using namespace fastweights;
 
 constexpr int L = kRegisterBytes / int(sizeof(T));  // lanes in a register
-constexpr int kBatch = 4;                           // batch columns in a block
+constexpr int kBatch = 4;                           // rows of a tile: batch columns, or rows of dW
 constexpr int kTile = kRegisters / 8;               // registers along the other axis of a tile
+constexpr int kWide = kTile * L;                    // numbers along it
+constexpr int kBlock = 32;                          // batch columns in a block, at most
+constexpr int kChunk = 128;                         // terms of a sum that are added at a time
 using Lane = Row<T, L>;
 
-static int64_t padded(int64_t size) { return (size + L - 1) / L * L; }
+static int64_t rounded_up(int64_t size, int64_t to) { return (size + to - 1) / to * to; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Calls body(first, N) for tiles of `count` rows; N, their rows, is a compile-time kBatch or 1.
+template <class Body>
+static void in_tiles(int64_t count, Body body) {
+  int64_t first = 0;
+  for (; first + kBatch <= count; first += kBatch)
+    body(first, std::integral_constant<int, kBatch>());
+  for (; first < count; first++) body(first, std::integral_constant<int, 1>());
+}
 
 struct LstmSizes {
   int64_t time, batch, hidden, threads;
@@ -23,62 +37,78 @@ struct LstmSizes {
       : time(call.integer()), batch(call.integer()), hidden(call.integer()),
         threads(call.integer()) {}
 
-  // Calls body(first column, N) with N, the number of columns, a compile-time 4 or 1.
+  // Calls body(first column, their number).
   template <class Body>
   void for_each_block(Body body) const {
-    int64_t whole = batch / kBatch, rest = batch % kBatch;
-    parallel_for(whole + rest, threads, [&](int64_t n) {
-      if (n < whole)
-        body(n * kBatch, std::integral_constant<int, kBatch>());
-      else
-        body(whole * kBatch + n - whole, std::integral_constant<int, 1>());
-    });
+    int64_t share = rounded_up((batch + threads - 1) / threads, kBatch);
+    int64_t width = std::clamp<int64_t>(share, kBatch, kBlock);
+    parallel_for((batch + width - 1) / width, threads,
+                 [&](int64_t n) { body(n * width, least(width, batch - n * width)); });
   }
 };
 
-// to[n][j] += sum over d of h[n][d] W[j][d]; the rows of h are padded with zeros.
-template <int N>
-static void add_dots(const T* h, int64_t h_stride, const Tensor<const T>& W, int64_t D, T* to) {
-  for (int64_t j = 0; j < 4 * D; j += kTile) {
-    Lane sums[N][kTile];
-    for (auto& row : sums)
-      for (auto& sum : row) sum = Lane::fill(T(0));
-    auto visit = [&](int64_t d, int64_t live) __attribute__((always_inline)) {
-      Lane weights[kTile];
-      for (int c = 0; c < kTile; c++) weights[c] = Lane::load(W.at(j + c, d), live);
-      for (int n = 0; n < N; n++) {
-        Lane hidden = Lane::load(h + n * h_stride + d, L);
-        for (int c = 0; c < kTile; c++) sums[n][c] = sums[n][c] + weights[c] * hidden;
-      }
-    };
-    int64_t d = 0;
-    for (; d + L <= D; d += L) visit(d, L);
-    if (d < D) visit(d, D - d);
-    for (int n = 0; n < N; n++)
-      for (int c = 0; c < kTile; c++) to[n * 4 * D + j + c] += sum(sums[n][c]);
-  }
+// A thread's memory of `size` numbers for one purpose, kept between calls.
+template <int purpose>
+static T* memory(int64_t size) {
+  static thread_local std::vector<T> numbers;
+  if (int64_t(numbers.size()) < size) numbers.resize(size);
+  return numbers.data();
 }
 
-// to[n][d] (+)= sum over j < count of scale(j)[n] * rows[j][d], the sums kept in registers.
-template <int N, bool kAdd, class Scale, class RowAt>
-static void combine(int64_t count, int64_t D, Scale scale, RowAt row, T* to, int64_t to_stride) {
-  auto tile = [&](int64_t d, auto parts, int64_t live) __attribute__((always_inline)) {
-    Lane sums[N][parts()];
-    for (int n = 0; n < N; n++)
-      for (int i = 0; i < parts(); i++)
-        sums[n][i] = kAdd ? Lane::load(to + n * to_stride + d + i * L, live) : Lane::fill(T(0));
+// to[n][j] += sum over d of h[n][d] W[j][d]; the rows of h are padded with zeros.
+static void add_dots(const T* h, int64_t columns, const Tensor<const T>& W, int64_t D, T* to) {
+  const int64_t stride = rounded_up(D, L);
+  for (int64_t j = 0; j < 4 * D; j += kTile)
+    in_tiles(columns, [&](int64_t first, auto N) __attribute__((always_inline)) {
+      Lane sums[N()][kTile];
+      for (auto& row : sums)
+        for (auto& sum : row) sum = Lane::fill(T(0));
+      auto visit = [&](int64_t d, int64_t live) __attribute__((always_inline)) {
+        Lane weights[kTile];
+        for (int c = 0; c < kTile; c++) weights[c] = Lane::load(W.at(j + c, d), live);
+        for (int n = 0; n < N(); n++) {
+          Lane hidden = Lane::load(h + (first + n) * stride + d, L);
+          for (int c = 0; c < kTile; c++) sums[n][c] = sums[n][c] + weights[c] * hidden;
+        }
+      };
+      int64_t d = 0;
+      for (; d + L <= D; d += L) visit(d, L);
+      if (d < D) visit(d, D - d);
+      for (int n = 0; n < N(); n++)
+        for (int c = 0; c < kTile; c++) to[(first + n) * 4 * D + j + c] += sum(sums[n][c]);
+    });
+}
+
+// rows[count][D], a row every `stride` numbers, as strips [count][kWide] one after the other; the
+// last is padded with zeros.
+static void pack(const T* rows, int64_t stride, int64_t count, int64_t D, T* strips) {
+  for (int64_t d = 0; d < D; d += kWide, strips += count * kWide)
     for (int64_t j = 0; j < count; j++) {
-      Lane values[parts()];
-      for (int i = 0; i < parts(); i++) values[i] = Lane::load(row(j) + d + i * L, live);
+      T* to = strips + j * kWide;
+      std::memcpy(to, rows + j * stride + d, least(kWide, D - d) * sizeof(T));
+      std::fill(to + least(kWide, D - d), to + kWide, T(0));
+    }
+}
+
+// to[n][i] += sum over j < count of scale(n, j) * strip[j][i], for i < width.
+template <int N, class Scale>
+static void add_products(int64_t count, Scale scale, const T* strip, T* to, int64_t stride,
+                         int64_t width) {
+  auto tile = [&](auto is_whole) __attribute__((always_inline)) {
+    auto live = [&](int i) { return is_whole() ? L : std::clamp<int64_t>(width - i * L, 0, L); };
+    Lane sums[N][kTile];
+    for (int n = 0; n < N; n++)
+      for (int i = 0; i < kTile; i++) sums[n][i] = Lane::load(to + n * stride + i * L, live(i));
+    for (int64_t j = 0; j < count; j++) {
+      Lane values[kTile];
+      for (int i = 0; i < kTile; i++) values[i] = Lane::load(strip + j * kWide + i * L, L);
       for (int n = 0; n < N; n++)
-        for (int i = 0; i < parts(); i++) sums[n][i] = sums[n][i] + scale(n, j) * values[i];
+        for (int i = 0; i < kTile; i++) sums[n][i] = sums[n][i] + scale(n, j) * values[i];
     }
     for (int n = 0; n < N; n++)
-      for (int i = 0; i < parts(); i++) sums[n][i].store(to + n * to_stride + d + i * L, live);
+      for (int i = 0; i < kTile; i++) sums[n][i].store(to + n * stride + i * L, live(i));
   };
-  int64_t d = 0;
-  for (; d + kTile * L <= D; d += kTile * L) tile(d, std::integral_constant<int, kTile>(), L);
-  for (; d < D; d += L) tile(d, std::integral_constant<int, 1>(), least(L, D - d));
+  width >= kWide ? tile(std::true_type()) : tile(std::false_type());
 }
 
 FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
@@ -90,18 +120,18 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   auto y = call.tensor<T>(), final_hidden = call.tensor<T>(), final_cell = call.tensor<T>();
   auto saved_gates = call.tensor<T>(), saved_hidden = call.tensor<T>();
   auto saved_cell_before = call.tensor<T>(), saved_cell = call.tensor<T>();
-  const int64_t D = size.hidden, stride = padded(D);
+  const int64_t D = size.hidden, stride = rounded_up(D, L);
 
-  size.for_each_block([&](int64_t b, auto N) {
-    static thread_local std::vector<T> space;
-    space.assign(N * (2 * stride + 4 * D), T(0));
-    T *hidden = space.data(), *cell = hidden + N * stride, *gates = cell + N * stride;
-    for (int n = 0; n < N(); n++) {
+  size.for_each_block([&](int64_t b, int64_t columns) {
+    T* hidden = memory<0>(columns * (2 * stride + 4 * D));
+    T *cell = hidden + columns * stride, *gates = cell + columns * stride;
+    std::fill(hidden, gates, T(0));
+    for (int64_t n = 0; n < columns; n++) {
       std::memcpy(hidden + n * stride, initial_hidden.at(b + n), D * sizeof(T));
       std::memcpy(cell + n * stride, initial_cell.at(b + n), D * sizeof(T));
     }
     for (int64_t t = 0; t < size.time; t++) {
-      for (int n = 0; n < N(); n++) {
+      for (int64_t n = 0; n < columns; n++) {
         T *h = hidden + n * stride, *c = cell + n * stride;
         if (*is_first.at(t, b + n))
           for (int64_t d = 0; d < D; d++) h[d] = c[d] = T(0);
@@ -110,8 +140,8 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
         std::memcpy(saved_hidden.at(t, b + n), h, D * sizeof(T));
         std::memcpy(saved_cell_before.at(t, b + n), c, D * sizeof(T));
       }
-      add_dots<N()>(hidden, stride, W, D, gates);
-      for (int n = 0; n < N(); n++) {
+      add_dots(hidden, columns, W, D, gates);
+      for (int64_t n = 0; n < columns; n++) {
         T *h = hidden + n * stride, *c = cell + n * stride, *gate = gates + n * 4 * D;
         for (int64_t d = 0; d < D; d += L) {
           int64_t live = least(L, D - d);
@@ -130,7 +160,7 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
         }
       }
     }
-    for (int n = 0; n < N(); n++) {
+    for (int64_t n = 0; n < columns; n++) {
       std::memcpy(final_hidden.at(b + n), hidden + n * stride, D * sizeof(T));
       std::memcpy(final_cell.at(b + n), cell + n * stride, D * sizeof(T));
     }
@@ -177,47 +207,64 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
   auto grad_hidden = call.tensor<T>(), grad_cell = call.tensor<T>();
   const int64_t D = size.hidden;
 
-  size.for_each_block([&](int64_t b, auto N) {
-    static thread_local std::vector<T> space;
-    space.resize(N * 2 * D);
-    T *dh = space.data(), *dc = dh + N * D;
-    for (int n = 0; n < N(); n++) {
+  const int64_t strips = (D + kWide - 1) / kWide;
+
+  T* packed = memory<1>(4 * D * strips * kWide);
+  pack(W.data, W.stride[0], 4 * D, D, packed);
+  size.for_each_block([&](int64_t b, int64_t columns) {
+    T *dh = memory<0>(columns * 2 * D), *dc = dh + columns * D;
+    for (int64_t n = 0; n < columns; n++) {
       copy_or_clear(dh + n * D, grad_final_hidden.at_or_null(b + n), D);
       copy_or_clear(dc + n * D, grad_final_cell.at_or_null(b + n), D);
     }
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      for (int n = 0; n < N(); n++) {
+      for (int64_t n = 0; n < columns; n++) {
         const T* dy = grad_y.at(t, b + n);
         for (int64_t d = 0; d < D; d++) dh[n * D + d] += dy[d];
         through_gates(gates.at(t, b + n), cell_before.at(t, b + n), cell.at(t, b + n), dh + n * D,
                       dc + n * D, grad_z.at(t, b + n), D);
       }
-      const T* dz = grad_z.at(t, b);
-      const int64_t next = grad_z.stride[1];
-      combine<N(), false>(
-          4 * D, D, [=](int n, int64_t j) { return dz[n * next + j]; },
-          [&](int64_t j) { return W.at(j); }, dh, D);
-      for (int n = 0; n < N(); n++)
+      std::fill_n(dh, columns * D, T(0));
+      for (int64_t d = 0; d < D; d += kWide)
+        for (int64_t j = 0; j < 4 * D; j += kChunk)
+          in_tiles(columns, [&](int64_t n, auto N) {
+            const T* dz = grad_z.at(t, b + n) + j;
+            const int64_t next = grad_z.stride[1];
+            add_products<N()>(
+                least(kChunk, 4 * D - j), [=](int n, int64_t i) { return dz[n * next + i]; },
+                packed + d * 4 * D + j * kWide, dh + n * D + d, D, D - d);
+          });
+      for (int64_t n = 0; n < columns; n++)
         if (*is_first.at(t, b + n))
           for (int64_t d = 0; d < D; d++) dh[n * D + d] = dc[n * D + d] = T(0);
     }
-    for (int n = 0; n < N(); n++) {
+    for (int64_t n = 0; n < columns; n++) {
       std::memcpy(grad_hidden.at(b + n), dh + n * D, D * sizeof(T));
       std::memcpy(grad_cell.at(b + n), dc + n * D, D * sizeof(T));
     }
   });
 
-  // dW = sum over (t, b) of dz h^T, by blocks of rows of W, the sum's order fixed.
-  constexpr int64_t kChunk = 64;
-  const int64_t rows = size.time * size.batch;
-  std::memset(grad_W.data, 0, 4 * D * D * sizeof(T));
-  parallel_for(D, size.threads, [&](int64_t block) {
-    const int64_t j = 4 * block;
-    for (int64_t begin = 0; begin < rows; begin += kChunk) {
-      const T* dz = grad_z.data + begin * 4 * D + j;
-      combine<4, true>(
-          least(kChunk, rows - begin), D, [=](int n, int64_t r) { return dz[r * 4 * D + n]; },
-          [&](int64_t r) { return hidden_before.data + (begin + r) * D; }, grad_W.at(j), D);
+  // dW = sum over (t, b) of dz h^T: a thread has its rows of W, and chunk by chunk copies of h and dz.
+  const int64_t rows = size.time * size.batch, parts = least(size.threads, D);
+  parallel_for(parts, size.threads, [&](int64_t part) {
+    const int64_t begin = part * D / parts, end = (part + 1) * D / parts;  // in rows, by four
+    T* h = memory<0>(kChunk * (strips * kWide + kBatch * (end - begin)));
+    T* dz = h + kChunk * strips * kWide;
+    std::memset(grad_W.at(4 * begin), 0, 4 * (end - begin) * D * sizeof(T));
+    for (int64_t row = 0; row < rows; row += kChunk) {
+      const int64_t count = least(kChunk, rows - row);
+      pack(hidden_before.data + row * D, D, count, D, h);
+      for (int64_t r = 0; r < count; r++)
+        for (int64_t j = begin; j < end; j++)
+          std::memcpy(dz + ((j - begin) * count + r) * kBatch,
+                      grad_z.data + (row + r) * 4 * D + 4 * j, kBatch * sizeof(T));
+      for (int64_t d = 0; d < D; d += kWide)
+        for (int64_t j = begin; j < end; j++) {
+          const T* four = dz + (j - begin) * count * kBatch;
+          add_products<kBatch>(
+              count, [=](int n, int64_t r) { return four[r * kBatch + n]; }, h + d * count,
+              grad_W.at(4 * j) + d, D, D - d);
+        }
     }
   });
 }
