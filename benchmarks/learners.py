@@ -3,7 +3,8 @@
 By turns: a lone learner on one core, two on a core each that know nothing of each other (what
 sharing the machine costs), two that make one run by gloo (what working together costs), and that
 same run made by one learner, with two threads on both cores. Every learner is pinned to its cores;
-one of a single core has half of the run's environments.
+one of a single core has half of the run's environments. Rates are those of a core: of the lone
+learner while nothing else wants the machine, and while it has all of the machine itself.
 """
 
 import os
@@ -24,6 +25,7 @@ from launch.options import preset
 ROOT = Path(__file__).parents[1]
 WARM_UP = 2  # updates that no rate is taken of
 KINDS = ("alone", "two runs", "two learners", "alone on both")
+LONE = {"alone": "share_of_alone", "alone on both": "share_of_alone_on_both"}
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Job:
 
 
 def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> dict[str, Any]:
-    """Agent steps/s of a core in each round, and the medians of the rounds' ratios to `alone`.
+    """Agent steps/s of a core in each round, and medians of the rounds' ratios to a lone learner's.
 
     `settings` names the preset.
     """
@@ -86,17 +88,25 @@ def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> d
             rates[kind].append(_rate(kind, game, core, settings, updates))
             print(f"round {turn + 1}: {kind} {rates[kind][-1]:.0f} a core", file=sys.stderr)
     shares = {
-        kind: statistics.median(a / b for a, b in zip(rates[kind], rates["alone"], strict=True))
-        for kind in KINDS
+        share: {kind: _share(rates[kind], rates[lone]) for kind in KINDS}
+        for lone, share in LONE.items()
     }
     what = {"game": game, "core": core, "preset": settings, "updates": updates}
-    return what | {"rates": rates, "share_of_alone": shares}
+    return what | {"rates": rates} | shares
 
 
-def rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """For a table: kind, agent steps/s of a core, share of a lone one's."""
+def _share(rates: list[float], lone: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(rates, lone, strict=True))
+
+
+def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """For a table: kind, agent steps/s of a core, shares of a lone one's on one core, on two."""
     return [
-        (kind, f"{statistics.median(rates):,.0f}", f"{found['share_of_alone'][kind]:.0%}")
+        (
+            kind,
+            f"{statistics.median(rates):,.0f}",
+            *(f"{found[share][kind]:.0%}" for share in LONE.values()),
+        )
         for kind, rates in found["rates"].items()
     ]
 

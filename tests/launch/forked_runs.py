@@ -26,6 +26,7 @@ class ForkedRun:
         self._output = output
         self._process = _FORKS.Process(target=_run, args=(output, [*map(str, arguments)]))
         self._process.start()
+        self.pid = self._process.pid
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """While it lives; a minute at most."""
@@ -40,6 +41,13 @@ class ForkedRun:
         os.kill(self._process.pid, number)
         self._process.join(60)
         return self._process.exitcode
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code once it ends by itself; None, and it is killed, where it does not."""
+        self._process.join(seconds)
+        code = self._process.exitcode
+        self._process.kill()
+        return code
 
     def said(self) -> str:
         return self._output.read_text()

@@ -179,12 +179,13 @@ def test_the_closing_show_has_a_table_a_curve_and_a_clip(tmp_path, capsys, monke
     assert list((tmp_path / "show" / "clips").glob("*.mp4"))
 
 
-def test_two_processes_never_write_one_run_folder(tmp_path, capsys):
+def test_two_processes_never_write_one_run_folder(tmp_path):
     first = start(tmp_path, "shared", *MAZE)
     first.wait_until(lambda: newest_row(tmp_path / "shared") > 0)
-    with pytest.raises(SystemExit) as ended:
-        train(tmp_path, "shared", *MAZE, "--total-steps", 320)
+    where = ("--savedir", tmp_path, "--xpid", "shared", "--auto-resume")
+    second = ForkedRun(tmp_path / "second.out", *where, *MAZE, "--total-steps", 1_000_000)
+    code = second.wait(20)
     assert first.end(signal.SIGTERM) == 128 + signal.SIGTERM, first.said()
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ") and said.count("\n") == 1
+    assert code == 2
+    last_line = second.said().splitlines()[-1]
+    assert last_line.startswith("error: ") and f"process {first.pid} on" in last_line
