@@ -10,25 +10,32 @@ Source: Osband et al. 2020, Behaviour Suite for Reinforcement Learning (ICLR), a
 """
 
 import numpy as np
+from gymnasium.spaces import Box
 
-from envs.vector_game import BLUE, RED, VectorGame
+from envs.vector_game import BLUE, RED, VectorGame, vector_space
 
 ROWS, COLUMNS = 10, 5
+_PIXELS = 4  # a cell's side in `pictures`
 
 
 class Catch(VectorGame):
     """A batch of Catch games.
 
     Observation: float32 [50], the board row by row, 1 at the ball and at the paddle (once where
-    they meet). Actions: left, stay, right; a paddle at the wall stays there. Nine steps a game.
+    they meet); with `pictures` uint8 [1, 40, 20], the board in cells of 4 x 4 pixels, 255 there.
+    Actions: left, stay, right; a paddle at the wall stays there. Nine steps a game.
 
     Args:
         num_envs: games in the batch.
+        pictures: to be seen through convolutions.
         render_mode: `rgb_array` for `render`, or None.
     """
 
-    def __init__(self, num_envs: int = 1, render_mode: str | None = None):
-        super().__init__(num_envs, ROWS * COLUMNS, ("left", "stay", "right"), render_mode)
+    def __init__(self, num_envs: int = 1, pictures: bool = False, render_mode: str | None = None):
+        shape = (1, ROWS * _PIXELS, COLUMNS * _PIXELS)
+        space = Box(0, 255, shape, np.uint8) if pictures else vector_space(ROWS * COLUMNS)
+        super().__init__(num_envs, space, ("left", "stay", "right"), render_mode)
+        self._pictures = pictures
         self._ball = np.zeros((num_envs, 2), np.int64)  # row, column
         self._paddle = np.zeros(num_envs, np.int64)
         self._games = np.arange(num_envs)
@@ -46,7 +53,10 @@ class Catch(VectorGame):
         return (landed * caught).astype(np.float32), landed, np.zeros_like(landed)
 
     def _observe(self):
-        return self._board(1, 1).reshape(self.num_envs, -1).astype(np.float32)
+        if not self._pictures:
+            return self._board(1, 1).reshape(self.num_envs, -1).astype(np.float32)
+        cells = self._board(255, 255).astype(np.uint8)[:, None]
+        return cells.repeat(_PIXELS, axis=2).repeat(_PIXELS, axis=3)
 
     def _cells(self):
         return self._board(RED, BLUE)

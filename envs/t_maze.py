@@ -13,7 +13,7 @@ its price for standing still, and rewards of 1 and -1 for its 4 and -0.1.
 
 import numpy as np
 
-from envs.vector_game import BLUE, GREEN, INK, PAPER, RED, VectorGame
+from envs.vector_game import BLUE, GREEN, INK, PAPER, RED, VectorGame, vector_space
 
 FORWARD, LEFT, RIGHT = range(3)
 STANDING_REWARD = -0.1  # Bakker 2002
@@ -41,7 +41,7 @@ class TMaze(VectorGame):
     def __init__(self, num_envs: int = 1, corridor: int = 10, render_mode: str | None = None):
         if corridor < 1:
             raise ValueError(f"corridor must be at least 1, got {corridor}")
-        super().__init__(num_envs, 4, ("forward", "left", "right"), render_mode)
+        super().__init__(num_envs, vector_space(4), ("forward", "left", "right"), render_mode)
         self.corridor = corridor
         self._max_steps = corridor + 1 + _SPARE_STEPS
         self._position = np.zeros(num_envs, np.int64)

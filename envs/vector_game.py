@@ -13,17 +13,18 @@ _RED, _GREEN, _BLUE = (214, 69, 65), (63, 160, 95), (66, 114, 196)
 COLOURS = np.array([(245, 245, 245), (40, 44, 52), _RED, _GREEN, _BLUE], np.uint8)
 PAPER, INK, RED, GREEN, BLUE = range(len(COLOURS))
 _CELL = 16  # pixels: sides come out as multiples of 16, which video codecs ask for
+Observations = Float[np.ndarray, "B N"] | UInt8[np.ndarray, "B 1 H W"]
 
 
 class VectorGame(VectorEnv, ABC):
-    """A batch of games with vector observations, discrete actions and autoreset in the same step.
+    """A batch of games with discrete actions and autoreset in the same step.
 
     Each game has a generator of its own: what it plays depends on its seed and its actions, not
     on how many others there are. A game says how to begin, to move on, and what there is to see.
 
     Args:
         num_envs: games in the batch, B.
-        observation_size: N of the float32 observation vectors, between 0 and 1.
+        observation_space: of one game.
         action_meanings: a word for each action.
         render_mode: `rgb_array` for `render`, or None.
 
@@ -36,7 +37,7 @@ class VectorGame(VectorEnv, ABC):
     def __init__(
         self,
         num_envs: int,
-        observation_size: int,
+        observation_space: Box,
         action_meanings: tuple[str, ...],
         render_mode: str | None,
     ):
@@ -52,7 +53,7 @@ class VectorGame(VectorEnv, ABC):
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.action_meanings = action_meanings
-        self.single_observation_space = Box(0.0, 1.0, (observation_size,), np.float32)
+        self.single_observation_space = observation_space
         self.single_action_space = Discrete(len(action_meanings))
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -60,7 +61,7 @@ class VectorGame(VectorEnv, ABC):
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict | None = None
-    ) -> tuple[Float[np.ndarray, "B N"], dict]:
+    ) -> tuple[Observations, dict]:
         """Begins all games; `seed` s gives game `i` the seed `s + i`, as Gymnasium does.
 
         Without a seed the generators go on, or start from entropy the first time. A game whose
@@ -87,7 +88,7 @@ class VectorGame(VectorEnv, ABC):
     def step(
         self, actions: Int[np.ndarray, " B"]
     ) -> tuple[
-        Float[np.ndarray, "B N"],
+        Observations,
         Float[np.ndarray, " B"],
         Bool[np.ndarray, " B"],
         Bool[np.ndarray, " B"],
@@ -96,7 +97,7 @@ class VectorGame(VectorEnv, ABC):
         """One move of every game: observation, reward, terminated, truncated, info.
 
         Where a game ended, the observation is the next one's first and `info["final_obs"]`,
-        [B, N], holds the last of the old, with `info["_final_obs"]` to say where.
+        as large, holds the last of the old, with `info["_final_obs"]` to say where.
         """
         reward, terminated, truncated = self._advance(np.asarray(actions))
         over = terminated | truncated
@@ -130,9 +131,14 @@ class VectorGame(VectorEnv, ABC):
         """Moves on; returns fresh arrays: float32 reward, terminated, truncated."""
 
     @abstractmethod
-    def _observe(self) -> Float[np.ndarray, "B N"]:
+    def _observe(self) -> Observations:
         """A fresh array of observations."""
 
     @abstractmethod
     def _cells(self) -> Int[np.ndarray, "B R C"]:
         """The picture in big cells: an index into `COLOURS` for each."""
+
+
+def vector_space(size: int) -> Box:
+    """Of float32 vectors [size] between 0 and 1."""
+    return Box(0.0, 1.0, (size,), np.float32)

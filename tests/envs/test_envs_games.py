@@ -74,6 +74,18 @@ def test_catch_is_catch():
     assert {game.agent_steps for row in rows for game in row.episodes} == {9}
 
 
+def test_catch_in_pictures_is_the_same_game():
+    actions = np.random.default_rng(0).integers(0, 3, (30, 4))
+    vectors = stream(envs.make("Catch", 4, seed=SEED), actions)
+    pictures = stream(envs.make("Catch", 4, seed=SEED, options={"pictures": True}), actions)
+    for vector, picture in zip(vectors, pictures, strict=True):
+        assert picture.frame.dtype == np.uint8 and picture.frame.shape == (4, 1, 40, 20)
+        pixels = np.kron(vector.frame.reshape(4, 10, 5), np.full((4, 4), 255))
+        np.testing.assert_array_equal(picture.frame[:, 0], pixels)
+        np.testing.assert_array_equal(picture.reward, vector.reward)
+        assert picture.episodes == vector.episodes
+
+
 @pytest.mark.parametrize("corridor", [1, 2, 5, 10])
 def test_t_maze_is_t_maze(corridor):
     # Mostly forward, or no game would ever see its junction.
