@@ -1,13 +1,11 @@
 """A run's options made real, in two steps: threads and devices; environments and the network."""
 
-from dataclasses import replace
-
 import torch
 
 from agents.network import Network
 from envs.interface import Environments
 from kernels import use_backend
-from launch.devices import choose_precision, use_threads
+from launch.devices import use_threads
 from launch.options import RunOptions
 from launch.replicas import Replicas
 from launch.schedules import Plan
@@ -24,7 +22,7 @@ def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[Run
     replicas = replicas or Replicas()
     use_threads(options.num_threads, replicas.local_count)
     plan = Plan(options, replicas)
-    return replace(options, precision=choose_precision(options.precision, plan.learner)), plan
+    return plan.options, plan
 
 
 def build(options: RunOptions, plan: Plan, step: int = 0) -> tuple[list[Environments], Network]:

@@ -34,6 +34,10 @@ class LostLearner(UserError):
     """Another learner of this run has gone."""
 
 
+class WeightsApart(RuntimeError):
+    """The learners no longer hold the same weights."""
+
+
 class Replicas:
     """This process's place among the learners, and what they do together.
 
@@ -69,6 +73,22 @@ class Replicas:
         each = total // self.count
         return range(self.rank * each, (self.rank + 1) * each)
 
+    def device(self, device: torch.device, option: str) -> torch.device:
+        """Where this learner learns if all were told `device`: each has its machine's next GPU.
+
+        Raises `ValueError` where several on one machine were told one and the same.
+        """
+        if self.count == 1 or device.type != "cuda":
+            return device
+        if device.index is None:
+            return torch.device("cuda", self.local_rank)
+        if self.local_count > 1:
+            raise ValueError(
+                f"{option} {device} is one GPU for the {self.local_count} learners of this "
+                f"machine: leave it out, or {option} cuda, and each takes the next"
+            )
+        return device
+
     @contextmanager
     def joined(self, device: torch.device) -> Iterator[None]:
         """In the block, learners can talk to each other; `device` is where this one learns."""
@@ -99,9 +119,9 @@ class Replicas:
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
         """Replaces each tensor by its sum over all learners, the same bits in each of them."""
+        self._check_launcher()
         if self.count == 1:
             return
-        self._check_launcher()
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         with _lost_learners():
             dist.all_reduce(flat)
@@ -149,15 +169,16 @@ class Replicas:
             dist.broadcast(size, 0)
             content = content if self.is_first else torch.empty(int(size), dtype=torch.uint8)
             dist.broadcast(content, 0)
-        return torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True)
+        sent = io.BytesIO(content.numpy().tobytes())
+        return torch.load(sent, map_location="cpu", weights_only=True)
 
     def check_equal(self, network: torch.nn.Module) -> None:
-        """Raises `RuntimeError` unless all learners hold the same weights, bit for bit."""
+        """Raises `WeightsApart` unless all learners hold the same weights, bit for bit."""
         total = sum(_checksum(tensor) for tensor in network.state_dict().values())
         own = total % 2**53  # a float64 holds it
         everyone = [row[0] for row in self.gather([[own]], 1)]
         if len(set(everyone)) > 1:
-            raise RuntimeError(f"the learners' weights have come apart; checksums: {everyone}")
+            raise WeightsApart(f"the learners' weights have come apart; checksums: {everyone}")
 
     def _check_launcher(self) -> None:
         """A torchrun that is killed takes nobody with it: its learners would go on, unseen."""

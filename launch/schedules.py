@@ -1,6 +1,7 @@
 """Which schedule a run has, and its source of rollouts."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -8,7 +9,7 @@ import torch
 from agents.network import Network
 from envs.interface import Environments
 from launch.asynchronous import Asynchronous, Group, slots
-from launch.devices import choose_device
+from launch.devices import choose_device, choose_precision
 from launch.evaluation import make_environments
 from launch.experience import Source
 from launch.lockstep import Lockstep
@@ -24,17 +25,20 @@ class Plan:
     """How and where a run shall be: its `schedule`, and the `actor` and `learner` devices.
 
     Of all environments and of each batch, one of several `replicas` has its share: `streams` and
-    `batch_size`. Raises a one-line `ValueError` for a device that is not here, or options that
-    contradict.
+    `batch_size`. `options` are those given, with the precision that `auto` came to where the
+    learner is; whoever acts computes in the same. Raises a one-line `ValueError` for a device that
+    is not here, or options that contradict.
     """
 
     def __init__(self, options: RunOptions, replicas: Replicas | None = None):
-        self.options, self.replicas = options, replicas or Replicas()
+        self.replicas = replicas or Replicas()
         self.streams = self.replicas.share(options.num_envs, "--num-envs")
         self.batch_size = len(self.replicas.share(options.batch_size, "--batch-size"))
-        device = self._own(choose_device(options.device))
-        self.actor = _device(options.actor_device, "--actor-device") or device
-        self.learner = _device(options.learner_device, "--learner-device") or device
+        device = self._device(options.device, "--device")
+        self.actor = self._device(options.actor_device, "--actor-device") or device
+        self.learner = self._device(options.learner_device, "--learner-device") or device
+        precision = choose_precision(options.precision, self.learner)
+        self.options = options = replace(options, precision=precision)
         self._ray = None
         if options.engine == "ray":
             from launch.remote.plan import RayPlan  # Ray is an extra
@@ -116,15 +120,11 @@ class Plan:
     def _generator(self, seed: int) -> torch.Generator:
         return torch.Generator(self.actor).manual_seed(seed)
 
-    def _own(self, device: torch.device) -> torch.device:
-        """Each learner of a machine takes the next of its GPUs where none is named."""
-        if device.type != "cuda" or device.index is not None or self.replicas.local_count == 1:
-            return device
-        return choose_device(f"cuda:{self.replicas.local_rank}")
-
-
-def _device(name: str | None, option: str) -> torch.device | None:
-    return None if name is None else choose_device(name, option)
+    def _device(self, name: str | None, option: str) -> torch.device | None:
+        if name is None:
+            return None
+        device = self.replicas.device(choose_device(name, option), option)
+        return choose_device(str(device), option)
 
 
 def _schedule(asked: str, actor: torch.device, learner: torch.device) -> Schedule:

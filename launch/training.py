@@ -15,7 +15,7 @@ from launch.failures import UserError
 from launch.hashes import Record, record_nothing
 from launch.metrics import Metrics
 from launch.options import RunOptions
-from launch.replicas import LostLearner, Replicas
+from launch.replicas import LostLearner, Replicas, WeightsApart
 from launch.saved_agent import pack, unpack
 from launch.stages import Columns, Stages
 from launch.stopping import Interrupted, StopRequests
@@ -71,9 +71,12 @@ class Training:
             for batch in batches(self._noted(self.source.rollouts()), share):
                 before = self.steps
                 row = self._learn(batch)
+                failure = self._hand_on(batch)
                 taken, start = time.monotonic() - start, time.monotonic()
                 rate = {"agent_steps_per_second": (self.steps - before) / taken}
                 yield row | rate | self.source.columns() | seconds.row()
+                if failure is not None:
+                    raise failure
 
     def _noted(self, rollouts: Iterable[Experience]) -> Iterator[Experience]:
         for experience in rollouts:
@@ -85,17 +88,19 @@ class Training:
             yield experience
 
     def _learn(self, batch: Batch) -> dict[str, Any]:
+        """One update, and its row. What asks the other learners comes before it: where one has
+        gone, either nothing was learned or there is a row of it.
+        """
         waiting, lag = self.source.waiting, self.learner.updates - batch.version
+        with self.stages("optimise"):
+            lag = self._tell_each_other(lag)
+            if self.learner.updates % _CHECK_EVERY == 0:
+                self.replicas.check_equal(self.learner.network)
         losses = self.learner.update(batch.rollout)
         with self.stages("optimise"):  # on a GPU, reading a number waits for the whole update
             losses = {name: float(loss) for name, loss in losses.items()}
-            lag = self._tell_each_other(lag)
         with self.stages("log"):
             self.record(batch.rollout, self.learner)
-        self.source.publish(self.learner.updates)
-        self.source.release(batch.used_up)
-        if self.learner.updates % _CHECK_EVERY == 0:
-            self.replicas.check_equal(self.learner.network)
         return losses | {
             "step": self.steps,
             "updates": self.learner.updates,
@@ -104,6 +109,15 @@ class Training:
             "policy_lag": lag,
             "learning_rate": self.learner.learning_rate(),
         }
+
+    def _hand_on(self, batch: Batch) -> Exception | None:
+        """Gives the new weights to those who act; what goes wrong, for after the update's row."""
+        try:
+            self.source.publish(self.learner.updates)
+            self.source.release(batch.used_up)
+        except Exception as failure:
+            return failure
+        return None
 
     def _tell_each_other(self, lag: int) -> int:
         """Notes what finished with any learner; returns the largest policy lag."""
@@ -176,7 +190,7 @@ def train(
         except (Interrupted, Diverged, LostLearner, SourceFailed):
             save()
             raise
-        except UserError:  # the disk says no: it would say so again
+        except (UserError, WeightsApart):  # the disk says no; or who knows which weights are right
             raise
         except Exception:
             if training.steps > begun:

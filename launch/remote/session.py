@@ -45,6 +45,8 @@ class Session:
     def __init__(self, address: str | None = None, cpus: float = 1.0) -> None:
         """Joins the cluster at `address`; None: starts Ray here, with `cpus` to give to actors.
 
+        `auto` is Ray's word for RAY_ADDRESS, or else for what `ray start` began on this machine.
+
         Raises `ValueError`, one line, where Ray is not installed or the cluster does not answer.
         """
         if find_spec("ray") is None:
@@ -57,6 +59,8 @@ class Session:
             self._guard = guard(self.folder)
             self._environment = _ENVIRONMENT | _ALONE
         else:
+            if address == "auto":
+                address = os.environ.get("RAY_ADDRESS", address)
             _check_address(address)
             self._environment = dict(_ENVIRONMENT)
         self._before = {name: os.environ.get(name) for name in self._environment}

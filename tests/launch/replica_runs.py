@@ -63,6 +63,11 @@ def come_apart(learner: Learner) -> None:
         next(learner.network.parameters()).view(-1)[0].add_(1e-3)
 
 
+def die_later(learner: Learner) -> None:
+    """Once this update is made, before the next."""
+    learner.dies = True
+
+
 def raise_error(learner: Learner) -> None:
     raise ZeroDivisionError("an accident")
 
@@ -81,11 +86,13 @@ CASES: dict[str, tuple[int, tuple[str, ...], int | None, Event | None]] = {
     "first-killed": (2, (*CATCH, *LONG), 0, signal_self(signal.SIGKILL)),
     "other-killed": (2, (*CATCH, *LONG), 1, signal_self(signal.SIGKILL)),
     "other-killed-asynchronous": (2, (*CATCH, *LONG, *GROUPS), 1, signal_self(signal.SIGKILL)),
+    "late-killed": (2, (*CATCH, *LONG), 1, die_later),
     "stopped": (2, CATCH, 1, stop_and_go_on),
     "accident": (2, (*CATCH, *LONG), 1, raise_error),
     "not-finite": (2, CATCH, 1, poison),
     "apart": (2, (*CATCH, *LONG), 1, come_apart),
     "uneven": (3, CATCH, None, None),
+    "ray": (2, (*CATCH, "--engine", "ray", "--num-actors", "2"), None, None),
 }
 
 
@@ -110,6 +117,8 @@ def learner(case: str, rank: int, port: int) -> None:
         if kept := self.__dict__.pop("kept", None):
             next(self.network.parameters()).data.copy_(kept[0])
         torch.save(self.network.state_dict(), folder / f"{case}.{rank}.weights")
+        if getattr(self, "dies", False):
+            os.kill(os.getpid(), signal.SIGKILL)
         return row
 
     Learner.update, launch.training._CHECK_EVERY = watched, 5

@@ -14,6 +14,7 @@ from small_runs import logged
 from launch import atari, evaluate
 from launch.checkpoints import load
 from launch.evaluation_file import evaluations_in
+from launch.lockstep import Lockstep
 from launch.log_table import read_logs
 
 ROOT = Path(__file__).parents[2]
@@ -177,6 +178,21 @@ def test_the_closing_show_has_a_table_a_curve_and_a_clip(tmp_path, capsys, monke
         assert str(tmp_path / "show" / path) in said
         assert (tmp_path / "show" / path).stat().st_size > 1000
     assert list((tmp_path / "show" / "clips").glob("*.mp4"))
+
+
+def test_what_fails_after_an_update_leaves_its_row(tmp_path, monkeypatch):
+    publish = Lockstep.publish
+
+    def fail(self, version: int) -> None:
+        if version == 3:
+            raise ZeroDivisionError("nobody takes the weights")
+        publish(self, version)
+
+    monkeypatch.setattr(Lockstep, "publish", fail)
+    with pytest.raises(ZeroDivisionError):
+        train(tmp_path, "failed", *MAZE, "--total-steps", 640)
+    steps = read_logs(tmp_path / "failed")["step"]
+    assert len(steps) == 3 and load(tmp_path / "failed" / "model.tar")["step"] == steps[-1]
 
 
 def test_two_processes_never_write_one_run_folder(tmp_path):

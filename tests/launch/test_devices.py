@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from launch.devices import PRECISIONS, choose_precision
+from launch.options import RunOptions
+from launch.schedules import Plan
 
 CPU = torch.device("cpu")
 
@@ -26,3 +28,9 @@ def test_unknown_precision_lists_the_known():
     with pytest.raises(ValueError, match="--precision 'half'") as error:
         choose_precision("half", CPU)
     assert all(name in str(error.value) for name in PRECISIONS)
+
+
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_whoever_acts_is_told_what_auto_came_to(name):
+    plan = Plan(RunOptions(device="cpu", precision=name))
+    assert plan.options.precision == choose_precision(name, CPU)

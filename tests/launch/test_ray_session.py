@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from ray_cluster import TOKEN, TestCluster
 from ray_processes import below, folder_of, is_running, listening_addresses
 
 from launch import atari
@@ -165,3 +166,26 @@ def error_of(arguments, folder: Path, capsys) -> str:
     assert line.startswith("error: ") and line.count("\n") == 1
     assert not list(folder.iterdir())
     return line
+
+
+def test_auto_is_the_address_in_the_environment(monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ValueError, match=r"--ray-address 127.0.0.1:1: no Ray answers there"):
+        session.Session("auto")
+
+
+@pytest.mark.faults
+def test_auto_joins_the_cluster_that_the_environment_names(tmp_path, monkeypatch):
+    where = ("--savedir", str(tmp_path), "--xpid", "run", "--ray-address", "auto")
+    environment = os.environ | TOKEN | {"PYTHONPATH": str(ROOT)}
+    with TestCluster(num_cpus=3) as cluster:
+        run = subprocess.run(
+            [sys.executable, "launch/atari.py", *RAY, *where, "--total-steps", "1600"],
+            cwd=ROOT,
+            env=environment | {"RAY_ADDRESS": cluster.address},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert run.returncode == 0, run.stderr
+    assert load(tmp_path / "run" / "model.tar")["step"] == 1600

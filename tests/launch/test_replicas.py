@@ -19,7 +19,7 @@ from launch.log_table import read_logs
 from launch.replicas import Replicas
 
 HERE = Path(__file__).parent
-LONG_ONES = ("four", "mean-one", "mean-two", "stopped", "other-killed-asynchronous")
+LONG_ONES = ("four", "mean-one", "mean-two", "stopped", "other-killed-asynchronous", "ray")
 MINUTE = 60  # seconds that a learner is stopped for
 
 
@@ -129,6 +129,20 @@ def test_without_one_the_others_end_soon_and_say_why(case, codes, runs):
         assert runs.saved_step(case) == max(runs.logs(case)["step"]) == 80
 
 
+def test_a_loss_after_an_update_leaves_that_update_in_log_and_checkpoint(runs):
+    assert runs.codes("late-killed") == [2, -9]
+    assert runs.logs("late-killed")["step"] == [40, 80, 120]
+    assert runs.saved_step("late-killed") == 120
+
+
+@pytest.mark.faults
+def test_learners_with_actors_of_their_own_in_ray(long_runs):
+    pytest.importorskip("ray")
+    assert long_runs.codes("ray") == [0, 0], long_runs.said("ray", 0)
+    assert long_runs.logs("ray")["step"] == list(range(40, 401, 40))
+    assert_replicas_are_equal(long_runs, "ray")
+
+
 @pytest.mark.faults
 def test_a_loss_in_the_asynchronous_schedule_ends_it_too(long_runs):
     assert long_runs.codes("other-killed-asynchronous") == [2, -9]
@@ -154,6 +168,7 @@ def test_a_batch_that_is_not_finite_for_one_is_refused_by_all(runs):
 def test_weights_that_come_apart_are_noticed(runs):
     assert runs.codes("apart") == [1, 1]
     assert "the learners' weights have come apart" in runs.said("apart", 0)
+    assert not (runs.folder / "apart" / "model.tar").exists()  # who knows which are right?
 
 
 def test_rows_arrive_from_all_however_many_they_are():
@@ -182,6 +197,19 @@ def test_shares_must_be_equal(runs):
         "error: --num-envs 8 is not a multiple of the 3 learners that torchrun started: "
         "try --num-envs 9\n"
     )
+
+
+def test_each_learner_of_a_machine_takes_its_next_gpu():
+    cuda, second = torch.device("cuda"), torch.device("cuda", 1)
+    beside = Replicas(rank=3, count=4, local_rank=1, local_count=2)
+    assert beside.device(cuda, "--device") == second
+    assert beside.device(torch.device("cpu"), "--device") == torch.device("cpu")
+    with pytest.raises(ValueError, match="--device cuda:1 is one GPU for the 2 learners"):
+        beside.device(second, "--device")
+    far = Replicas(rank=1, count=2, local_rank=0, local_count=1)
+    assert far.device(cuda, "--device") == torch.device("cuda", 0)
+    assert far.device(second, "--device") == Replicas().device(second, "--device") == second
+    assert Replicas().device(cuda, "--device") == cuda
 
 
 def test_alone_nothing_changes(monkeypatch):

@@ -16,13 +16,14 @@ from launch.log_table import read_logs
 ROOT = Path(__file__).parents[2]
 SMALL = ("--env", "Catch", "--core", "feedforward", "--num-envs", "4", "--batch-size", "4")
 SMALL = (*SMALL, "--unroll-length", "5", "--num-threads", "1", "--checkpoint-minutes", "0.005")
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone")
 
 pytestmark = pytest.mark.faults
 
 
-def start(folder: Path, *options: str, restarts: int = 0) -> subprocess.Popen[str]:
+def start(folder: Path, *options: str, restarts: int = 0, count: int = 2) -> subprocess.Popen[str]:
     command = [sys.executable, *TORCHRUN, "--max-restarts", str(restarts)]
+    command += ["--nproc-per-node", str(count)]
     where = ("--savedir", str(folder), "--xpid", "run")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
@@ -75,12 +76,13 @@ def saved_all(run: Path) -> bool:
     return max(read_logs(run)["step"], default=0) == 8_000
 
 
-def test_learners_end_and_save_when_torchrun_is_killed(tmp_path):
+@pytest.mark.parametrize("count", [1, 2])
+def test_learners_end_and_save_when_torchrun_is_killed(count, tmp_path):
     run = tmp_path / "run"
-    process = start(tmp_path, "--total-steps", "100000000")
+    process = start(tmp_path, "--total-steps", "100000000", count=count)
     wait_for(lambda: saved(run), process)
     process.kill()
-    output, _ = process.communicate(timeout=60)  # once both learners have closed the pipe
+    output, _ = process.communicate(timeout=60)  # once all learners have closed the pipe
     assert "the torchrun that started this learner has gone" in output
     assert load(run / "model.tar")["step"] == max(read_logs(run)["step"])
 
