@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from ray_cluster import TOKEN, TestCluster
+from ray_cluster import LOOPBACK, TOKEN, TestCluster
 from ray_processes import below, folder_of, is_running, listening_addresses
 
 from launch import atari
@@ -177,7 +177,7 @@ def test_auto_is_the_address_in_the_environment(monkeypatch):
 @pytest.mark.faults
 def test_auto_joins_the_cluster_that_the_environment_names(tmp_path, monkeypatch):
     where = ("--savedir", str(tmp_path), "--xpid", "run", "--ray-address", "auto")
-    environment = os.environ | TOKEN | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | TOKEN | LOOPBACK | {"PYTHONPATH": str(ROOT)}
     with TestCluster(num_cpus=3) as cluster:
         run = subprocess.run(
             [sys.executable, "launch/atari.py", *RAY, *where, "--total-steps", "1600"],
