@@ -10,7 +10,8 @@ from gymnasium.vector import AutoresetMode
 import envs
 from agents.network import Network, NetworkConfig
 from envs.interface import TimeStep
-from launch.evaluation import check_actions, film, play_games, rules_for_testing
+from envs.naming import resolve
+from launch.evaluation import check_actions, film, play_games, rules_for_testing, score_modulus
 from launch.options import RunOptions
 from launch.play import GamePlan, play
 from launch.player import BLOCK
@@ -192,22 +193,37 @@ def test_a_counter_that_begins_again_is_noticed_in_its_life():
     assert [one.life_wraps for one in unaware] == [(0, 0, 0, 0)] * 2
 
 
-def test_up_n_down_begins_again_at_a_million():
-    """The real cartridge, its six decimal digits (RAM 0x80-0x82) set to just below the end."""
+@pytest.mark.parametrize(
+    ("name", "digits", "most"),
+    [("UpNDown", (0, 1, 2), 10_000), ("BattleZone", (0x1D, 0x1E), 5_000)],
+)
+def test_a_score_of_six_digits_begins_again_and_is_noticed(name, digits, most):
+    """The real cartridge, the memory that holds its digits set to just below the end."""
     game = ALEInterface()
     game.setInt("random_seed", 1)
-    game.loadROM(roms.get_rom_path("up_n_down"))
+    game.setFloat("repeat_action_probability", 0.0)
+    game.loadROM(roms.get_rom_path(resolve(name).rom))
     actions = game.getMinimalActionSet()
     generator = np.random.default_rng(0)
     for _ in range(60):
         game.act(actions[0])
-    for cell in (0, 1, 2):
+    for cell in digits:
         game.setRAM(cell, 0x99)
     rewards = []
     while not rewards or (min(rewards) > -500_000 and len(rewards) < 5_000):
-        rewards.append(game.act(actions[generator.integers(len(actions))]))
+        rewards.append(float(game.act(actions[generator.integers(len(actions))])))
     assert max(rewards) > 900_000  # what was written into the counter
-    assert 0 < rewards[-1] + 1_000_000 <= 10_000
+    assert 0 < rewards[-1] + 1_000_000 <= most
+    rewards = [reward for reward in rewards if reward]
+    network = network_for(RunOptions(env="TMaze", core="feedforward"))
+    played = play_games(
+        network,
+        Scripted([len(rewards)], rewards),
+        action_mode="argmax",
+        seed=0,
+        score_modulus=score_modulus(name),
+    )
+    assert played[0].life_wraps == (0,) * (len(rewards) - 1) + (1,)
 
 
 @pytest.mark.parametrize(
