@@ -47,8 +47,6 @@ class EvaluateOptions(GamePlan):
     """
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
-    num_threads: int = 0
-    """CPU threads; 0: all cores."""
 
     @property
     def action_modes(self) -> tuple[ActionMode, ...]:

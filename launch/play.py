@@ -50,6 +50,8 @@ class GamePlan:
     noop30 has this cap by definition)."""
     seed: int = 1_000_000
     """Game i, counted through all repeats, has seed + i."""
+    num_threads: int = 0
+    """CPU threads; 0: all cores."""
 
     @property
     def games(self) -> int:
@@ -112,7 +114,9 @@ def environments_of(
 ) -> Environments:
     """`num_envs` environments as `plan` wants them for an agent trained with `trained`."""
     rules = rules_for_testing(trained, plan.protocol, plan.max_frames)
-    return make_environments(trained, num_envs, seed, rules=rules, render=render)
+    return make_environments(
+        trained, num_envs, seed, rules=rules, render=render, num_threads=plan.num_threads
+    )
 
 
 def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object) -> Path:
