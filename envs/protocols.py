@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-_LEAST = {"frame_skip": 1, "frame_stack": 1, "noop_max": 0, "max_frames": 1}
+# ale-py takes C ints; beyond these a game is no longer played, or does not fit into memory.
+_RANGES = {
+    "frame_skip": range(1, 1001),
+    "frame_stack": range(1, 257),
+    "noop_max": range(108_001),
+    "max_frames": range(1, 2**31),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +49,20 @@ class Protocol:
     score: Literal["game", "life"] = "game"  # what a reported score is the return of
 
     def __post_init__(self):
-        if not 0.0 <= self.sticky < 1.0:
-            raise ValueError(f"sticky is a probability below 1, got {self.sticky}")
-        for field, least in _LEAST.items():
+        if not (isinstance(self.sticky, int | float) and 0.0 <= self.sticky < 1.0):
+            raise ValueError(f"sticky is a probability below 1, got {self.sticky!r}")
+        for field, allowed in _RANGES.items():
             value = getattr(self, field)
-            if value is not None and value < least:
-                raise ValueError(f"{field} must be at least {least}, got {value}")
+            if type(value) is not int and (field, value) != ("max_frames", None):
+                raise ValueError(f"{field} must be a whole number, got {value!r}")
+            if value is not None and value not in allowed:
+                raise ValueError(
+                    f"{field} must be at least {allowed[0]} and at most {allowed[-1]}, got {value}"
+                )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(field.default, bool) and not isinstance(value, bool):
+                raise ValueError(f"{field.name} must be true or false, got {value!r}")
         if self.score not in ("game", "life"):
             raise ValueError(f"score must be 'game' or 'life', got {self.score!r}")
 

@@ -21,6 +21,7 @@ from rich.text import Text
 SHOWN = {
     "recent_full_game_return": "return",
     "games": "games",
+    "longest_game": "agent steps so far",
     "recent_life_return": "per life",
     "epoch": "epoch",
     "total_loss": "loss",
@@ -31,7 +32,6 @@ SHOWN = {
     "valid_sequence_accuracy": "held-out sequences",
     "valid_answer_accuracy": "answers",
 }
-_RATE_WINDOW = 30.0  # seconds
 _PLAIN_INTERVAL = 10.0  # seconds between plain lines
 _REDRAW_INTERVAL = 0.1  # seconds
 
@@ -48,7 +48,8 @@ class Display:
     """Progress from `step` to `total_steps`, both in `unit`s; a context manager.
 
     `update` after every tick; `say` prints a line above the bar, as a plain `print` does within
-    the context. `clock` is in seconds and never goes back.
+    the context. `clock` is in seconds and never goes back. The rate is that of the last `window`
+    seconds.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Display:
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         unit: str = "agent steps",
+        window: float = 30.0,
     ) -> None:
+        self._window = window
         self._unit = unit
         self._total_steps = total_steps
         self._step = step
@@ -94,16 +97,18 @@ class Display:
 
     @property
     def steps_per_second(self) -> float | None:
-        """Steps a second over the last half minute; None before the second update."""
+        """Steps a second over the window; None before the second update."""
         (begin, first), (end, last) = self._history[0], self._history[-1]
         return (last - first) / (end - begin) if end > begin else None
 
     def update(self, step: int, row: Mapping[str, Any]) -> None:
         """Shows `step` (so far) and what `SHOWN` names of `row`."""
         now = self._clock()
+        if len(self._history) > 1 and step == self._step:  # no more of them than steps
+            self._history.pop()
         self._step, self._row = step, row
         self._history.append((now, step))
-        while len(self._history) > 2 and now - self._history[1][0] > _RATE_WINDOW:
+        while len(self._history) > 2 and now - self._history[1][0] > self._window:
             self._history.popleft()
         interval = _PLAIN_INTERVAL if self._live is None else _REDRAW_INTERVAL
         if now - self._last_shown >= interval:
@@ -177,7 +182,7 @@ def _short_number(value: Any) -> str:
 
 def _duration(seconds: float) -> str:
     """`2 d 03 h`, `1:02:03` or `02:03`."""
-    minutes, second = divmod(int(seconds), 60)
+    minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     if hours >= 48:
         return f"{hours // 24} d {hours % 24:02d} h"

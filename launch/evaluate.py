@@ -47,8 +47,6 @@ class EvaluateOptions(GamePlan):
     """
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
-    num_threads: int = 0
-    """CPU threads; 0: all cores."""
 
     @property
     def action_modes(self) -> tuple[ActionMode, ...]:
@@ -133,13 +131,14 @@ def remarks(evaluation: Evaluation) -> list[str]:
     summary, lines = evaluation.summary(), []
     games, wrapped = summary["episodes"], summary["wrapped_episodes"]
     if wrapped:
-        without = summary["full_game_mean_without_wrapped"]
+        of_lives = evaluation.score == "life"
+        without = summary[f"{'life' if of_lives else 'full_game'}_mean_without_wrapped"]
         left = "none left" if without is None else f"{without:,.1f}"
         lines.append(
             f"the score counter passed {evaluation.score_modulus - 1:,} and began again in "
             f"{wrapped} of {games} games: mean score {summary['score_mean']:,.1f} as counted, "
-            f"{summary['score_mean_unwrapped']:,.1f} with what it lost, full games without those "
-            f"{left}"
+            f"{summary['score_mean_unwrapped']:,.1f} with what it lost, "
+            f"{'lives' if of_lives else 'full games'} without those {left}"
         )
     if summary["cut_episodes"]:
         lines.append(

@@ -122,8 +122,9 @@ def make_environments(
     *,
     rules: Rules | None = None,
     render: bool = False,
+    num_threads: int | None = None,
 ) -> Environments:
-    """The environments of a run's options, or the same under other rules."""
+    """The environments of a run's options, or the same under other rules or by other threads."""
     rules = rules or trained_rules(options)
     return envs.make(
         options.env,
@@ -132,7 +133,7 @@ def make_environments(
         protocol=rules.protocol,
         options=rules.options,
         render=render,
-        num_threads=options.num_threads,
+        num_threads=options.num_threads if num_threads is None else num_threads,
     )
 
 

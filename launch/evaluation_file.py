@@ -11,6 +11,7 @@ docs/evaluation.md has the fields.
 import csv
 import io
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -25,6 +26,7 @@ from launch.typed_fields import typed
 
 FORMAT = "fastweights-evaluation"
 VERSION = 1
+_MOST = 2**53  # a return: up to here floats count by ones
 
 
 class PlayedGame(NamedTuple):
@@ -84,7 +86,6 @@ class Evaluation:
     def summary(self) -> dict[str, Any]:
         """Means and population standard deviations; see docs/evaluation.md for each name."""
         wrapped = [episode for episode in self.episodes if episode.wraps]
-        straight = [e.episode_return for e in self.episodes if not e.wraps]
         return {
             "score_mean": _mean_of_means(self.scores()),
             "score_std": _std_of_means(self.scores()),
@@ -97,7 +98,14 @@ class Evaluation:
             "cut_episodes": sum(episode.cut for episode in self.episodes),
             "wrapped_episodes": len(wrapped),
             "score_mean_unwrapped": _mean_of_means(self.scores(unwrapped=True)),
-            "full_game_mean_without_wrapped": fmean(straight) if straight else None,
+            "full_game_mean_without_wrapped": _mean_without(
+                (e.episode_return, e.wraps) for e in self.episodes
+            ),
+            "life_mean_without_wrapped": _mean_without(
+                life
+                for e in self.episodes
+                for life in zip(e.life_returns, e.life_wraps, strict=True)
+            ),
         }
 
     @classmethod
@@ -136,6 +144,11 @@ class Evaluation:
             raise ValueError("every repeat must have episodes, and every episode its repeat")
         if any(not 1 <= len(e.life_returns) == len(e.life_wraps) for e in self.episodes):
             raise ValueError("every episode must have lives, and every life its wraps")
+        returns = (value for e in self.episodes for value in (e.episode_return, *e.life_returns))
+        if not all(abs(value) <= _MOST for value in returns):
+            raise ValueError(f"every return must lie within ±{_MOST:,}")
+        if not all(_adds_up(episode) for episode in self.episodes):
+            raise ValueError("the returns of every episode's lives must add up to its own")
 
     def save(self, path: Path, **about: Any) -> None:
         """Writes `path` (JSON, with the summary and `about`) and a CSV of the same name."""
@@ -211,12 +224,25 @@ def _mean_of_means(repeats: list[list[float]]) -> float:
     return fmean(fmean(values) for values in repeats)
 
 
+def _mean_without(returns_and_wraps: Iterable[tuple[float, int]]) -> float | None:
+    """Mean of the returns that did not wrap; None where all did."""
+    straight = [one for one, wraps in returns_and_wraps if not wraps]
+    return fmean(straight) if straight else None
+
+
 def _std_of_means(repeats: list[list[float]]) -> float:
     return pstdev([fmean(values) for values in repeats])
 
 
 def _episode(raw: Mapping[str, Any]) -> PlayedGame:
     return PlayedGame(**typed(PlayedGame, raw, "episode."))
+
+
+def _adds_up(episode: PlayedGame) -> bool:
+    """Whether its lives' returns sum to its own, as exactly as float32 rewards allow."""
+    largest = max(map(abs, (episode.episode_return, *episode.life_returns)))
+    missing = math.fsum(episode.life_returns) - episode.episode_return
+    return abs(missing) <= 1e-6 * max(1.0, largest)
 
 
 def _flat(episode: PlayedGame) -> dict[str, Any]:

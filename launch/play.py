@@ -1,17 +1,19 @@
 """Test games as every command plays them: at once where they fit, with progress, kept in files."""
 
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TextIO
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agents.network import Network
 from envs.interface import Environments
+from launch.display import Display
 from launch.evaluation import (
     Played,
     check_actions,
@@ -48,6 +50,8 @@ class GamePlan:
     noop30 has this cap by definition)."""
     seed: int = 1_000_000
     """Game i, counted through all repeats, has seed + i."""
+    num_threads: int = 0
+    """CPU threads; 0: all cores."""
 
     @property
     def games(self) -> int:
@@ -110,7 +114,9 @@ def environments_of(
 ) -> Environments:
     """`num_envs` environments as `plan` wants them for an agent trained with `trained`."""
     rules = rules_for_testing(trained, plan.protocol, plan.max_frames)
-    return make_environments(trained, num_envs, seed, rules=rules, render=render)
+    return make_environments(
+        trained, num_envs, seed, rules=rules, render=render, num_threads=plan.num_threads
+    )
 
 
 def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object) -> Path:
@@ -128,23 +134,32 @@ def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object
 
 
 @contextmanager
-def progress_bar(games: int, what: str) -> Iterator[Report]:
-    """Shows how many games are finished, and the time left, on stderr."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+def progress_bar(
+    games: int,
+    what: str,
+    stream: TextIO | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Report]:
+    """Shows how many games are finished, and the time left at their pace so far, on stderr.
+
+    Many games run at once, so the first may be long in coming, and the next: the pace is that of
+    all the time since the beginning.
+    """
     said = False
 
     def report(finished: int, longest: int) -> None:
         nonlocal said
-        progress.update(
-            task, completed=finished, description=f"{what}, {longest:,} agent steps so far"
-        )
+        display.update(finished, {"longest_game": longest})
         if longest == _HALF_AN_HOUR + 1 and not said:
             said = True
-            note = f"{games - finished} games go on beyond {_HALF_AN_HOUR:,} agent steps"
-            print(f"note: {note}; --max-frames would cut them", file=sys.stderr)
+            beyond = f"{games - finished} games go on beyond {_HALF_AN_HOUR:,} agent steps"
+            display.say(f"note: {beyond}; --max-frames would cut them")
 
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=games)
+    showing = Display(
+        games, stream=stream or sys.stderr, clock=clock, unit="games", window=math.inf
+    )
+    with showing as display:
+        display.say(f"{what}: {games:,} games")
         yield report
 
 

@@ -23,7 +23,12 @@ ACTION_MODE: ActionMode = "sampled"
 
 def plan_for(options: RunOptions) -> GamePlan:
     """The test games of a run."""
-    return GamePlan(episodes=options.evaluate_episodes, repeats=1, protocol="trained")
+    return GamePlan(
+        episodes=options.evaluate_episodes,
+        repeats=1,
+        protocol="trained",
+        num_threads=options.num_threads,
+    )
 
 
 def play_and_keep(

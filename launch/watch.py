@@ -36,7 +36,7 @@ class WatchOptions:
     run: Annotated[Path, tyro.conf.Positional]
     """A run folder (its newest checkpoint) or one checkpoint file."""
     out: Path | None = None
-    """The film's file, .mp4 or .gif (default: RUN/clips/step_..._memory.mp4)."""
+    """The film's file, .mp4 or .gif (default: one a game in RUN/clips)."""
     live: bool = False
     """Show it in a window instead, at the game's own speed."""
     frames: int | None = None
@@ -97,7 +97,9 @@ def check(options: WatchOptions) -> None:
 
 def _visible(agent: SavedAgent, options: WatchOptions) -> Environments:
     try:
-        plan = GamePlan(protocol=options.protocol, seed=options.seed)
+        plan = GamePlan(
+            protocol=options.protocol, seed=options.seed, num_threads=options.num_threads
+        )
         environments = environments_of(agent.options, plan, 1, options.seed, render=True)
         environments.reset()
         environments.render()
@@ -160,7 +162,8 @@ def _title(agent: SavedAgent) -> str:
 def _path(agent: SavedAgent, options: WatchOptions) -> Path:
     if options.out is not None:
         return options.out.expanduser()
-    path = agent.run / "clips" / f"step_{agent.step:012d}_{options.action_mode}_memory.mp4"
+    game = f"{options.protocol}_{options.action_mode}_seed{options.seed}"
+    path = agent.run / "clips" / f"step_{agent.step:012d}_{game}_memory.mp4"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 

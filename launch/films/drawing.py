@@ -51,6 +51,17 @@ def enlarge(picture: np.ndarray, rows: int, columns: int | None = None) -> np.nd
     return picture.repeat(columns or rows, axis=1).repeat(rows, axis=0)
 
 
+def fitted(picture: np.ndarray, width: int) -> np.ndarray:
+    """As wide as whole enlarging makes it within `width`; one that is wider is shrunk to it."""
+    height, wide = picture.shape[:2]
+    if wide <= width:
+        return enlarge(picture, width // wide)
+    from PIL import Image
+
+    shrunk = Image.fromarray(picture).resize((width, round(height * width / wide)), Image.BOX)
+    return np.asarray(shrunk)
+
+
 def paste(canvas: np.ndarray, picture: np.ndarray, y: int, x: int) -> None:
     """Puts `picture` on `canvas`, its upper left corner at (y, x); what does not fit is cut off."""
     height, width = picture.shape[:2]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from launch.films.drawing import LINES, diverging, enlarge, paste, write
+from launch.films.drawing import LINES, diverging, enlarge, fitted, paste, write
 from launch.films.moments import Moment
 from launch.films.panel import Panel
 
@@ -16,19 +16,23 @@ _LINGER = 10  # agent steps that a word stays
 
 
 class Game(Panel):
-    """The emulator's own pixels, each enlarged to a square; the border marks what happens."""
+    """The emulator's own pixels, enlarged to squares where there is room; larger pictures shrink.
+
+    The border marks what happens.
+    """
 
     def __init__(self, moment: Moment):
-        height, width = moment.picture.shape[:2]
-        self._factor = max(1, (WIDTH - 2 * _BORDER) // width)
-        self.size = (height * self._factor + 2 * _BORDER, WIDTH)
+        self.size = (len(self._picture(moment)) + 2 * _BORDER, WIDTH)
 
     def draw(self, area: np.ndarray, moment: Moment) -> None:
         if moment.life_lost:
             area[:] = _LIFE_LOST
         elif moment.is_first:
             area[:] = _MEMORY_RESET
-        paste(area[_BORDER:-_BORDER], enlarge(moment.picture, self._factor), 0, _BORDER)
+        paste(area[_BORDER:-_BORDER], self._picture(moment), 0, _BORDER)
+
+    def _picture(self, moment: Moment) -> np.ndarray:
+        return fitted(moment.picture, WIDTH - 2 * _BORDER)
 
 
 class Input(Panel):

@@ -123,6 +123,14 @@ def test_protocols_are_for_atari(name):
         ({"frame_skip": 0}, "frame_skip.*0"),
         ({"max_frames": 0}, "max_frames.*0"),
         ({"score": "lives"}, "score.*'lives'"),
+        ({"sticky": "often"}, "sticky.*'often'"),
+        ({"noop_max": 10.0}, "noop_max.*whole number.*10.0"),
+        ({"frame_skip": "four"}, "frame_skip.*whole number.*'four'"),
+        ({"max_pool": 1}, "max_pool must be true or false, got 1"),
+        *(
+            ({name: 10**10}, f"{name} must be .* at most .*{10**10}")
+            for name in ("frame_skip", "frame_stack", "noop_max", "max_frames")
+        ),
     ],
 )
 def test_bad_options(options, message):

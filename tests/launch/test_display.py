@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from launch.display import Display
+from launch.play import progress_bar
 
 ROW = {"recent_full_game_return": 163.9, "total_loss": 0.125, "policy_lag": 0, "games": 3}
 
@@ -82,6 +83,22 @@ def test_the_rate_is_the_recent_one():
             clock.now = float(second)
             display.update(500 + 10 * min(second, 100) + 1000 * max(0, second - 100), {})
         assert display.steps_per_second == pytest.approx(1000)
+
+
+def test_the_time_left_for_test_games_is_at_their_pace_so_far():
+    """All run at once: none ends for a long time, and then many do."""
+    stream, clock = io.StringIO(), Clock()
+    with progress_bar(10, "agent (argmax)", stream, clock) as report:
+        for second in range(1, 121):
+            clock.now = float(second)
+            report(sum(second >= end for end in (51, 101, 101, 101)), 100 * second)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "agent (argmax): 10 games"
+    shown = dict(zip(range(1, 121, 10), lines[1:], strict=False))
+    assert shown[41] == "0 % · 0 of 10 games · agent steps so far 4,100"
+    assert shown[51].startswith("10 % · 1 of 10 games · 0.0196 games/s · 07:39 left · ")
+    assert "1 of 10 games · 0.011 games/s · 13:39 left" in shown[91]  # forty seconds after it
+    assert "4 of 10 games · 0.0396 games/s · 02:32 left" in shown[101]
 
 
 def test_on_a_terminal_there_is_a_bar_and_prints_go_above_it(monkeypatch):

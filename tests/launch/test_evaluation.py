@@ -1,5 +1,8 @@
 """Test games on the real emulator: as a direct loop counts them, and the same however played."""
 
+from dataclasses import replace
+
+import ale_py
 import numpy as np
 import pytest
 import torch
@@ -10,15 +13,18 @@ from gymnasium.vector import AutoresetMode
 import envs
 from agents.network import Network, NetworkConfig
 from envs.interface import TimeStep
-from launch.evaluation import check_actions, film, play_games, rules_for_testing
+from envs.naming import resolve
+from launch import atari, watch
+from launch.evaluation import check_actions, film, play_games, rules_for_testing, score_modulus
 from launch.options import RunOptions
-from launch.play import GamePlan, play
-from launch.player import BLOCK
+from launch.play import GamePlan, check_plays, environments_of, play
+from launch.player import BLOCK, Player
+from launch.saved_agent import SavedAgent, open_agent
+from launch.training_tests import plan_for
 
 SMALL = {"core_width": 16, "core_heads": 2, "core_layers": 1}
-FRAME_SKIP = 6  # games end sooner, in agent steps
-SKIP = (f"frame_skip={FRAME_SKIP}",)
-QBERT = RunOptions(env="Qbert", env_options=SKIP, core="rdn", stem="shallow", **SMALL)
+FRAME_SKIP = 16  # games end sooner, in agent steps
+SKIP = (f"frame_skip={FRAME_SKIP}", "frame_stack=1")
 POLE = RunOptions(env="CartPole-v1", core="lstm", core_width=16)
 
 
@@ -29,25 +35,32 @@ def network_for(options: RunOptions) -> Network:
 
 
 @pytest.fixture(scope="module")
-def qbert() -> Network:
-    """Untrained, but no action wins by habit: what differs from the first picture decides."""
-    network = network_for(QBERT)
-    row = envs.make("Qbert", 2, seed=100).reset()
-    parts = (row.frame, row.reward, row.is_first, np.zeros(2, np.int64))
+def qbert(tmp_path_factory) -> SavedAgent:
+    """Trained for a moment, and then made to decide on what it sees: no action wins by habit."""
+    folder = tmp_path_factory.mktemp("evaluation")
+    core = ["--core", "rdn", "--core-width", "16", "--core-heads", "2", "--core-layers", "1"]
+    game = ["--env", "Qbert", "--env-options", *SKIP, "--stem", "shallow", "--seed", "2"]
+    batch = ["--num-envs", "4", "--batch-size", "4", "--unroll-length", "8", "--num-threads", "1"]
+    where = ["--total-steps", "256", "--precision", "float32", "--savedir", str(folder)]
+    assert atari.main([*game, *core, *batch, *where, "--xpid", "qbert"]) == 0
+    agent = open_agent(folder / "qbert")
+    environments = environments_of(agent.options, GamePlan(), 2, 5)
+    player = Player(agent.network, environments, action_mode="sampled", seed=5)
+    logits = torch.cat([player.step().policy_logits for _ in range(30)])
+    policy, spread = agent.network.policy, logits.std(0)
     with torch.no_grad():
-        output, _ = network(
-            *(torch.as_tensor(part)[None] for part in parts), network.initial_state(2)
-        )
-        network.policy.bias -= output.policy_logits[0].mean(0)
-    return network
+        policy.bias.sub_(logits.mean(0)).div_(spread)
+        policy.weight.div_(spread[:, None])
+    return agent
 
 
-def direct_game(network: Network, seed: int) -> tuple[list[float], int, int]:
-    """One game of Qbert under full-game rules: returns of its lives, agent steps, frames."""
+def direct_game(network: Network, seed: int, mode: str) -> tuple[list[float], int, int]:
+    """One game of Qbert alone, full-game rules: returns of its lives, agent steps, frames."""
     game = AtariVectorEnv(
         "qbert",
         1,
         frameskip=FRAME_SKIP,
+        stack_num=1,
         noop_max=30,
         use_fire_reset=True,
         repeat_action_probability=0.0,
@@ -58,14 +71,19 @@ def direct_game(network: Network, seed: int) -> tuple[list[float], int, int]:
     )
     frame, info = game.reset(seed=seed)
     reward, first, steps, lives = np.zeros(1, np.float32), np.ones(1, bool), 0, [0.0]
-    state = network.initial_state(BLOCK)
+    action, draws = np.zeros(1, np.int64), np.random.default_rng([seed, 0xAC7])
+    state = network.initial_state(1)
     while True:
-        rows = [np.repeat(part, BLOCK, 0)[None] for part in (frame, reward, first)]
-        last_action = torch.zeros(1, BLOCK, dtype=torch.int64)
+        row = (torch.as_tensor(part)[None] for part in (frame, reward, first, action))
         with torch.no_grad():
-            output, state = network(*map(torch.as_tensor, rows), last_action, state)
+            output, state = network(*row, state)
+        logits = output.policy_logits[0, 0].double()
+        if mode == "argmax":
+            action = logits.argmax()[None].numpy()
+        else:
+            cumulative = logits.softmax(0).cumsum(0).numpy()
+            action = np.searchsorted(cumulative, [draws.random()], side="right")
         frames, lives_left = info["episode_frame_number"][0], info["lives"][0]
-        action = output.policy_logits[0, :1].argmax(-1).numpy()
         frame, reward, over, _, info = game.step(action)
         reward, first, steps = reward.astype(np.float32), over, steps + 1
         lives[-1] += float(reward[0])
@@ -75,26 +93,59 @@ def direct_game(network: Network, seed: int) -> tuple[list[float], int, int]:
             lives.append(0.0)
 
 
-def test_games_are_counted_as_a_direct_loop_counts_them(qbert):
-    evaluation = play(qbert, QBERT, 0, GamePlan(episodes=2, repeats=1, seed=100), "argmax")
-    game = evaluation.episodes[1]
-    lives, steps, frames = direct_game(qbert, seed=101)
-    assert list(game.life_returns) == lives and game.episode_return == sum(lives)
-    assert (game.agent_steps, game.emulator_frames, game.lives) == (steps, frames, 4)
-    assert sum(lives) > 0 and len(set(lives)) > 1  # there was something to count
-
-
 @pytest.mark.parametrize("mode", ["argmax", "sampled"])
-def test_games_do_not_depend_on_how_many_are_played_at_once(qbert, mode):
-    plan = {"episodes": 2, "repeats": 2, "seed": 7, "max_frames": 180}
-    together, apart = (
-        play(qbert, QBERT, 0, GamePlan(num_envs=num_envs, **plan), mode) for num_envs in (0, 3)
-    )
+def test_games_are_those_of_a_direct_loop_however_many_at_once(qbert, mode):
+    """Whole games of a trained agent, all that were begun, the short and the long."""
+    at_once = [GamePlan(episodes=3, repeats=1, seed=101, num_envs=number) for number in (0, 2)]
+    together, apart = (play(qbert.network, qbert.options, 0, plan, mode) for plan in at_once)
     assert together == apart
-    assert [game.seed for game in together.episodes] == [7, 8, 9, 10]
-    assert [game.repeat for game in together.episodes] == [0, 0, 1, 1]
-    assert {(game.cut, game.agent_steps) for game in together.episodes} == {(True, 30)}
-    assert together.max_frames == 180 and together.summary()["cut_episodes"] == 4
+    for seed, game in zip((101, 102, 103), together.episodes, strict=True):
+        lives, steps, frames = direct_game(qbert.network, seed, mode)
+        assert game.seed == seed and not game.cut
+        assert list(game.life_returns) == lives and game.episode_return == sum(lives)
+        assert (game.agent_steps, game.emulator_frames, game.lives) == (steps, frames, 4)
+    # There was something to count, and to take for another.
+    assert any(game.episode_return > 0 for game in together.episodes)
+    assert len({(game.agent_steps, game.life_returns) for game in together.episodes}) == 3
+
+
+def test_emulators_get_the_threads_of_the_command_not_of_the_checkpoint(qbert, monkeypatch):
+    heard = []
+    interface = ale_py.ALEVectorInterface
+    monkeypatch.setattr(
+        ale_py,
+        "ALEVectorInterface",
+        lambda **flags: heard.append(flags["num_threads"]) or interface(**flags),
+    )
+    assert qbert.options.num_threads == 1
+    environments_of(qbert.options, GamePlan(num_threads=3), 2, 0).close()
+    watch._visible(qbert, watch.WatchOptions(run=qbert.run, num_threads=3)).close()
+    plan = plan_for(replace(qbert.options, evaluate_episodes=2, num_threads=3))
+    environments_of(qbert.options, plan, 2, 0).close()
+    assert set(heard) == {3}
+
+
+def test_eighteen_actions_under_machado():
+    """Trained on all of them, it uses all of them; and a cap cuts its games."""
+    options = RunOptions(
+        env="Qbert", protocol="machado", env_options=SKIP, core="lstm", stem="shallow", core_width=8
+    )
+    network = Network(options.network((1, 84, 84), 18))
+    plan = GamePlan(episodes=2, repeats=2, seed=7, protocol="machado", max_frames=80)
+    environments = environments_of(options, plan, 2, plan.seed)
+    check_plays(network, options, plan)
+    player = Player(network, environments, action_mode="sampled", seed=plan.seed)
+    actions = torch.cat([player.step().action for _ in range(60)])
+    assert set(actions.tolist()) == set(range(18))
+    evaluation = play(network, options, 0, plan, "sampled")
+    assert evaluation.rules["full_action_set"] and evaluation.rules["sticky"] == 0.25
+    assert [game.seed for game in evaluation.episodes] == [7, 8, 9, 10]
+    assert [game.repeat for game in evaluation.episodes] == [0, 0, 1, 1]
+    assert {(game.cut, game.agent_steps) for game in evaluation.episodes} == {(True, 5)}
+    assert evaluation.max_frames == 80 and evaluation.summary()["cut_episodes"] == 4
+    few = replace(options, protocol="full-game")
+    with pytest.raises(ValueError, match="18 actions and Qbert offers 6"):
+        check_plays(network, few, plan)
 
 
 @pytest.mark.parametrize("options", [POLE, RunOptions(env="CartPole-v1", core="rdn", **SMALL)])
@@ -192,22 +243,37 @@ def test_a_counter_that_begins_again_is_noticed_in_its_life():
     assert [one.life_wraps for one in unaware] == [(0, 0, 0, 0)] * 2
 
 
-def test_up_n_down_begins_again_at_a_million():
-    """The real cartridge, its six decimal digits (RAM 0x80-0x82) set to just below the end."""
+@pytest.mark.parametrize(
+    ("name", "digits", "most"),
+    [("UpNDown", (0, 1, 2), 10_000), ("BattleZone", (0x1D, 0x1E), 5_000)],
+)
+def test_a_score_of_six_digits_begins_again_and_is_noticed(name, digits, most):
+    """The real cartridge, the memory that holds its digits set to just below the end."""
     game = ALEInterface()
     game.setInt("random_seed", 1)
-    game.loadROM(roms.get_rom_path("up_n_down"))
+    game.setFloat("repeat_action_probability", 0.0)
+    game.loadROM(roms.get_rom_path(resolve(name).rom))
     actions = game.getMinimalActionSet()
     generator = np.random.default_rng(0)
     for _ in range(60):
         game.act(actions[0])
-    for cell in (0, 1, 2):
+    for cell in digits:
         game.setRAM(cell, 0x99)
     rewards = []
     while not rewards or (min(rewards) > -500_000 and len(rewards) < 5_000):
-        rewards.append(game.act(actions[generator.integers(len(actions))]))
+        rewards.append(float(game.act(actions[generator.integers(len(actions))])))
     assert max(rewards) > 900_000  # what was written into the counter
-    assert 0 < rewards[-1] + 1_000_000 <= 10_000
+    assert 0 < rewards[-1] + 1_000_000 <= most
+    rewards = [reward for reward in rewards if reward]
+    network = network_for(RunOptions(env="TMaze", core="feedforward"))
+    played = play_games(
+        network,
+        Scripted([len(rewards)], rewards),
+        action_mode="argmax",
+        seed=0,
+        score_modulus=score_modulus(name),
+    )
+    assert played[0].life_wraps == (0,) * (len(rewards) - 1) + (1,)
 
 
 @pytest.mark.parametrize(

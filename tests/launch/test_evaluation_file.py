@@ -2,10 +2,13 @@
 
 import csv
 import json
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from launch.evaluate import remarks
 from launch.evaluation_file import Evaluation, PlayedGame, evaluations_in, write_overview
 from launch.failures import UserError
 
@@ -86,10 +89,51 @@ def test_a_wrapped_score_is_reported_with_and_without_what_the_counter_lost():
     assert summary["score_mean"] == (3 + (8 - 999_980) / 2) / 2
     assert summary["score_mean_unwrapped"] == (3 + (8 + 20) / 2) / 2
     assert summary["full_game_mean_without_wrapped"] == pytest.approx(14 / 3)
+    assert summary["life_mean_without_wrapped"] == pytest.approx(24 / 6)
     everything_wrapped = evaluation(WRAPPED[3]._replace(repeat=0), repeats=1).summary()
     assert everything_wrapped["full_game_mean_without_wrapped"] is None
+    assert everything_wrapped["life_mean_without_wrapped"] == 10
     lives = evaluation(*WRAPPED, score="life")
     assert lives.scores(unwrapped=True)[1] == [4.0, 4.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    ("score", "mean"),
+    [("game", "full games without those 4.7"), ("life", "lives without those 4.0")],
+)
+def test_the_command_leaves_out_what_the_protocol_calls_a_score(score, mean):
+    (line,) = remarks(evaluation(*WRAPPED, score=score))
+    assert "began again in 1 of 4 games" in line and line.endswith(mean)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"episode_return": math.inf},
+        {"episode_return": 1e308, "life_returns": [1e308, 0.0]},
+        {"episode_return": 0.0, "life_returns": [1e308, -1e308]},
+        {"life_returns": [1.0, 2.999]},
+    ],
+)
+def test_returns_are_finite_and_add_up(tmp_path, changes):
+    """Or a mean of them could not be computed, after all games were played."""
+    path = tmp_path / "evaluations" / "step_000000000001.json"
+    evaluation(*PLAIN).save(path)
+    content = json.loads(path.read_text())
+    content["episodes"][0] |= changes
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"every return must|must add up"):
+        Evaluation.load(path)
+    write_overview(tmp_path)
+
+
+def test_a_sum_of_single_precision_rewards_adds_up():
+    rewards = [0.1] * 12
+    total = float(sum(map(np.float32, rewards), np.float32(0)))
+    wraps = (0,) * len(rewards)
+    one = game(0, 0, tuple(rewards), wraps)._replace(episode_return=total)
+    assert total != sum(rewards)
+    evaluation(one, repeats=1).check()
 
 
 def test_a_cap_is_in_the_name():

@@ -120,6 +120,19 @@ def contains(picture: np.ndarray, part: np.ndarray) -> bool:
     return any(np.array_equal(picture[y : y + height, x : x + width], part) for y, x in corners)
 
 
+def test_a_picture_wider_than_its_panel_is_shrunk_as_a_whole():
+    """CartPole's is 600 pixels wide; a mark in its last corner is still seen."""
+    (moment,) = few("lstm", 1)
+    wide = np.full((400, 600, 3), 200, np.uint8)
+    wide[-40:, -40:] = (0, 90, 0)
+    screen = Screen(moment._replace(picture=wide), "", envs.make("TMaze", 1).action_meanings)
+    picture = screen.draw(moment._replace(picture=wide))
+    height = round(400 * 320 / 600)
+    shrunk = picture[18 : 18 + height, 18 : 18 + 320]
+    assert (shrunk[0, 0] == 200).all() and tuple(shrunk[-1, -1]) == (0, 90, 0)
+    assert shrunk.mean() == pytest.approx(wide.mean(), abs=1)
+
+
 def test_a_lost_life_and_a_reset_have_borders_of_their_own():
     (moment,) = few("lstm", 1)
     colours = []
@@ -152,6 +165,7 @@ def trained(tmp_path_factory):
 def test_a_film_has_a_picture_an_agent_step(trained, capsys):
     assert watch.main([str(trained), "--frames", "9", "--num-threads", "1"]) == 0
     (path,) = (trained / "clips").iterdir()
+    assert path.name == "step_000000000064_trained_argmax_seed1000000_memory.mp4"
     assert str(path) in capsys.readouterr().out.replace("\n", "")
     film = imageio.imread(path)
     assert film.shape[0] == 9 and film.shape[2] == 1280

@@ -49,6 +49,27 @@ def test_training_learns_the_same_bits_with_tests_as_without(tmp_path, capsys):
     assert [int(row["step"]) for row in rows] == [0, 64, 112, 160]
     assert "test at 112 agent steps: " in capsys.readouterr().out
     assert not (tmp_path / "without" / "evaluations.csv").exists()
+    assert_the_log_has_the_time(tmp_path / "with", [64, 112])
+
+
+def assert_the_log_has_the_time(run, tested) -> None:
+    """A row's seconds are those since the row before; a test is played after a row."""
+    logs = read_logs(run / "logs.csv")
+    rows = zip(logs["step"], logs["seconds_test"], logs["agent_steps_per_second"], strict=True)
+    seconds = {step: (testing, 16 / rate) for step, testing, rate in rows}
+    after = [seconds.pop(step + 16) for step in tested]
+    assert all(testing < whole for testing, whole in after)
+    assert sum(testing for testing, _ in after) > sum(testing for testing, _ in seconds.values())
+
+
+def test_an_asynchronous_run_is_tested_too(tmp_path):
+    asynchronous = ["--schedule", "asynchronous", "--env-groups", "2"]
+    every = ["--evaluate-every", "50", "--evaluate-episodes", "3"]
+    train(tmp_path, "run", *asynchronous, *every)
+    kept = evaluations_in(tmp_path / "run").values()
+    assert [one.agent_steps for one in kept] == [0, 64, 112, 160]
+    assert {len(one.episodes) for one in kept} == {3}
+    assert_the_log_has_the_time(tmp_path / "run", [64, 112])
 
 
 @pytest.fixture
