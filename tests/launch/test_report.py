@@ -1,6 +1,7 @@
 """Reports on real runs: every number on the page can be found in the run folders."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,11 +15,13 @@ import pytest
 from launch import atari, report
 from launch.evaluation_file import Evaluation, PlayedGame
 from launch.log_table import LogTable
+from launch.options import RunOptions
 from launch.reports.curves import Curve, band, hours
 from launch.reports.document import Links, Table, to_html, to_markdown
-from launch.reports.figures import line_styles
+from launch.reports.figures import improvements, line_styles
 from launch.reports.runs import Run, grouped, open_run, open_runs
 from launch.reports.scores import paper_improvements, relative_improvements
+from launch.run_folder import RunFolder
 from tests.launch.test_bad_input import error_of
 
 FAST = ["--num-threads", "1", "--num-envs", "2", "--batch-size", "2", "--unroll-length", "16"]
@@ -44,6 +47,18 @@ def evaluation(core: str, returns: list[float]) -> Evaluation:
     }
     played = {"action_mode": "argmax", "seed": 1, "repeats": 1, "agent_steps": 256}
     return Evaluation(**about, **played, core=core, score_modulus=1_000_000, episodes=tuple(games))
+
+
+def short_run(folder: Path, name: str, *played: Evaluation, **options) -> Path:
+    """A run folder as training leaves it, without the training."""
+    recipe = RunOptions(**{"env": "Pong", "core": "rdn"} | options)
+    run = RunFolder.create(folder, "new", recipe.to_dict())
+    for step in (128, 256):
+        run.log({"step": step, "recent_full_game_return": 1.0, "agent_steps_per_second": 2.0})
+    run.finish()
+    for one in played:
+        one.save(run.path / "evaluations" / one.file_name())
+    return run.path.rename(folder / name)
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +117,17 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open and self.open[-1] in ("td", "th"):
             self.rows[-1].append(data)
+
+
+def reported(folder: Path, *runs: Path, options: tuple[str, ...] = ()) -> Page:
+    """The page of a report on `runs`, written into `folder`."""
+    assert report.main([*map(str, runs), "--out", str(folder), *options]) == 0
+    return Page((folder / "report.html").read_text())
+
+
+def words_of(drawing: bytes) -> list[str]:
+    texts = ET.fromstring(drawing).iter("{http://www.w3.org/2000/svg}text")
+    return ["".join(text.itertext()).strip() for text in texts]
 
 
 def test_the_page_loads_nothing_and_is_well_formed(page):
@@ -295,6 +321,35 @@ def test_what_runs_are_called_cannot_break_the_page():
     assert page.rows[1] == [name, "1"] and page.open == []
     assert page.links == ["runs/a%3Cb%3E%26%22%7Cc/clip.mp4"]
     assert r"| a\<b>&\"\|c | 1 |".replace('\\"', '"') in to_markdown(name, blocks)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (r"a$\foo$b", r"a$\foo$b"),
+        (r"a$\frac$", r"a$\frac$"),
+        (r"a\$b$", r"a\$b$"),
+        ("a\x01b", "a?b"),
+        (os.fsdecode(b"a\xffb"), "a?b"),
+        ("_a", "_a"),
+    ],
+)
+def test_what_run_folders_are_called_is_drawn_as_it_is(name, shown, tmp_path):
+    run = short_run(tmp_path, name)
+    (run / "clips").mkdir()
+    (run / "clips" / "clip.mp4").write_bytes(b"")
+    page = reported(run / "report", run)
+    assert any(row[:1] == [shown] for row in page.rows)
+    assert page.links[-1] == "../clips/clip.mp4"
+    assert shown in words_of((run / "report/report_figures/throughput.svg").read_bytes())
+
+
+def test_every_series_of_bars_looks_different():
+    series = {f"_series ${number}$": {"a$b$": float(number)} for number in range(15)}
+    drawing = improvements(series, "rdn", "lstm")
+    assert {*series, "a$b$"} <= set(words_of(drawing))
+    fills = set(re.findall(r"fill: (url\(#\w+\)|#\w+)", drawing.decode()))
+    assert len(fills) == 15  # white, and plain black is not written
 
 
 def test_reporting_twice_gives_the_same_files(page, runs):
