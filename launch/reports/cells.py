@@ -1,8 +1,12 @@
 """How a report writes numbers, and where a run comes from."""
 
+from typing import Any, TypeVar
+
 from launch.reports.runs import Run
 from launch.reports.scores import Spread
 from launch.score_statistics import Estimate
+
+Part = TypeVar("Part", dict, list, str)
 
 
 def spread(found: Spread) -> str:
@@ -25,11 +29,17 @@ def count(how_many: int, what: str) -> str:
 
 
 def revision(run: Run) -> str:
-    git = run.meta.get("git") or {}
-    return (git.get("commit") or "-")[:9] + (" (changed)" if git.get("is_dirty") else "")
+    git = _part(run.meta, "git", dict)
+    return (_part(git, "commit", str) or "-")[:9] + (" (changed)" if git.get("is_dirty") else "")
 
 
 def machine(run: Run) -> str:
-    about = run.meta.get("machine") or {}
-    gpus = about.get("gpus") or []
+    about = _part(run.meta, "machine", dict)
+    gpus = _part(about, "gpus", list)
     return ", ".join([f"{about.get('cores', '?')} cores", *map(str, gpus)])
+
+
+def _part(whole: dict[str, Any], name: str, kind: type[Part]) -> Part:
+    """What is not of its kind, in a file that somebody else wrote, is unknown."""
+    found = whole.get(name)
+    return found if isinstance(found, kind) else kind()

@@ -5,12 +5,15 @@ al. 2021, Figures 1-12.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
+from envs.protocols import PROTOCOLS
+from launch.evaluation import THE_AGENTS_OWN
 from launch.evaluation_file import Evaluation
 from launch.published_scores import PublishedScore, random_and_human, recurrent_fwp
-from launch.reports.runs import Group
+from launch.reports.runs import Group, Run
 from launch.score_statistics import STATISTICS, Estimate, estimate
 
 PAPER_STEPS = (50_000_000, 200_000_000)
@@ -38,9 +41,19 @@ class Score(NamedTuple):
 
     group: Group
     env: str
-    protocol: str
+    protocol: str  # as `protocol_played` names it
     action_mode: str
-    evaluations: tuple[Evaluation, ...]  # one a seed
+    tested: tuple[tuple[Run, Evaluation], ...]  # one a seed
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """One a seed."""
+        return [evaluation for _, evaluation in self.tested]
+
+    @property
+    def kind(self) -> str:
+        """What tells the scores of one game apart."""
+        return f"{self.group.label}, {self.protocol}, {self.action_mode}"
 
     @property
     def agent_steps(self) -> str:
@@ -66,16 +79,35 @@ class Score(NamedTuple):
 
 
 def scores(groups: Sequence[Group]) -> list[Score]:
-    """Every group's newest test scores, by protocol and action mode."""
+    """Every group's newest test scores, of them those of most games, by protocol and mode."""
     result = []
     for group in groups:
-        newest: dict[tuple[str, str, str], list[Evaluation]] = {}
+        newest: dict[tuple[str, str, str], list[tuple[Run, Evaluation]]] = {}
         for run in group.runs:
-            latest = {(e.env, e.protocol, e.action_mode): e for e in _by_steps(run.evaluations)}
-            for key, evaluation in latest.items():
-                newest.setdefault(key, []).append(evaluation)
-        result += [Score(group, *key, tuple(found)) for key, found in newest.items()]
+            order = sorted(run.evaluations.values(), key=lambda e: (e.agent_steps, len(e.episodes)))
+            for key, one in {(e.env, protocol_played(e), e.action_mode): e for e in order}.items():
+                newest.setdefault(key, []).append((run, one))
+        result += [Score(group, *key, tuple(tested)) for key, tested in newest.items()]
     return result
+
+
+def protocol_played(evaluation: Evaluation) -> str:
+    """The protocol's name and what was not as it says: `full-game, sticky 0.25`.
+
+    What is stored as full-game may have been played as a run was trained, or with a cap.
+    """
+    protocol, rules = PROTOCOLS.get(evaluation.protocol), evaluation.rules
+    usual = asdict(protocol) if protocol else {}
+    cap = usual.pop("max_frames", None) if usual.get("cap_counts") else None
+    changed = [
+        f"{name} {rules[name]}"
+        for name, value in usual.items()
+        if name not in ("max_frames", *THE_AGENTS_OWN) and rules.get(name, value) != value
+    ]
+    if evaluation.max_frames != cap:
+        frames = evaluation.max_frames
+        changed.append("never cut" if frames is None else f"cut after {frames:,} frames")
+    return ", ".join([evaluation.protocol, *changed])
 
 
 def paper_score(env: str, core: str, steps: int) -> PublishedScore | None:
@@ -138,15 +170,10 @@ def over_games(found: Sequence[Score]) -> dict[str, dict[str, Estimate]]:
     by_kind: dict[str, dict[str, list[float]]] = {}
     for score in found:
         if reference := random_and_human().get(score.env):
-            kind = f"{score.group.label}, {score.protocol}, {score.action_mode}"
             runs = [reference.normalised(mean) for mean in score.means("full_game")]
-            by_kind.setdefault(kind, {})[score.env] = runs
+            by_kind.setdefault(score.kind, {})[score.env] = runs
     return {
         kind: {name: estimate(of, games, resamples=10_000) for name, of in STATISTICS.items()}
         for kind, games in by_kind.items()
         if len(games) > 1
     }
-
-
-def _by_steps(evaluations: Mapping[object, Evaluation]) -> list[Evaluation]:
-    return sorted(evaluations.values(), key=lambda one: one.agent_steps)

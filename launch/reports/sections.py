@@ -133,7 +133,7 @@ def configurations(runs: Sequence[Run]) -> list[Block]:
     shared = {n: v for n, v in sorted(runs[0].computed().items()) if n not in names}
     blocks: list[Block] = [Heading("Options")]
     if names:
-        rows = [[name, *(str(run.options.get(name)) for run in runs)] for name in names]
+        rows = [[name, *(str(run.computed().get(name)) for run in runs)] for name in names]
         caption = "Options that differ (besides the seed)."
         blocks.append(Table(caption, ["option", *(run.name for run in runs)], rows))
     rows = [[name, str(value)] for name, value in shared.items()]

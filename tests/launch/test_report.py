@@ -20,7 +20,7 @@ from launch.reports.curves import Curve, band, hours
 from launch.reports.document import Links, Table, to_html, to_markdown
 from launch.reports.figures import improvements, line_styles
 from launch.reports.runs import Run, grouped, open_run, open_runs
-from launch.reports.scores import paper_improvements, relative_improvements
+from launch.reports.scores import over_games, paper_improvements, relative_improvements, scores
 from launch.run_folder import RunFolder
 from tests.launch.test_bad_input import error_of
 
@@ -33,7 +33,7 @@ BROWSER = next(
 )
 
 
-def evaluation(core: str, returns: list[float]) -> Evaluation:
+def evaluation(core: str, returns: list[float], **changes) -> Evaluation:
     games = [
         PlayedGame(0, index, index, value, (value,), (0,), 1, 16, 64, False)
         for index, value in enumerate(returns)
@@ -46,7 +46,8 @@ def evaluation(core: str, returns: list[float]) -> Evaluation:
         "rules": {},
     }
     played = {"action_mode": "argmax", "seed": 1, "repeats": 1, "agent_steps": 256}
-    return Evaluation(**about, **played, core=core, score_modulus=1_000_000, episodes=tuple(games))
+    known = about | played | {"core": core, "score_modulus": 1_000_000}
+    return Evaluation(**(known | changes), episodes=tuple(games))
 
 
 def short_run(folder: Path, name: str, *played: Evaluation, **options) -> Path:
@@ -266,6 +267,65 @@ def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):
         "rdn, core_width 16": 2,
         "rdn, core_width 32": 2,
     }
+
+
+def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
+    many = evaluation("rdn", [2.0] * 10)
+    few = evaluation("rdn", [9.0] * 9)
+    older = evaluation("rdn", [9.0] * 50, agent_steps=128)
+    capped = evaluation("rdn", [8.0], max_frames=100)
+    trained = evaluation("rdn", [7.0], rules={"sticky": 0.25, "full_action_set": True})
+    foreign = evaluation("rdn", [6.0], protocol="mine")
+    half_an_hour = evaluation("rdn", [5.0], protocol="noop30", max_frames=108_000)
+    run = short_run(tmp_path, "run", many, few, older, capped, trained, foreign, half_an_hour)
+    # A file name says neither rules nor which is later.
+    trained.save(run / "evaluations" / "step_000000000256_zzz.json")
+    many.save(run / "evaluations" / "step_000000000256_aaa.json")
+    (run / "evaluations" / many.file_name()).unlink()
+    found = {
+        one.protocol: one.spread("full_game").mean for one in scores(grouped(open_runs([run])))
+    }
+    assert found == {
+        "full-game": 2.0,
+        "full-game, cut after 100 frames": 8.0,
+        "full-game, sticky 0.25": 7.0,
+        "mine": 6.0,
+        "noop30": 5.0,
+    }
+
+
+def test_groups_trained_under_two_protocols_are_told_apart(tmp_path):
+    runs = [
+        short_run(tmp_path, f"{name}-{protocol}", played, env=env, protocol=protocol)
+        for env, name in {"ALE/Pong-v5": "Pong", "Qbert": "Qbert"}.items()
+        for protocol, score in {"full-game": 3.0, "machado": 5.0}.items()
+        for played in [evaluation("rdn", [score], env=name)]
+    ]
+    again = short_run(tmp_path, "again", evaluation("rdn", [4.0]), seed=2)
+    found = scores(grouped(open_runs([*runs, again])))
+    kinds = [
+        f"rdn, protocol {protocol}, full-game, argmax" for protocol in ("full-game", "machado")
+    ]
+    assert sorted(score.kind for score in found) == sorted(2 * kinds)
+    assert sorted(over_games(found)) == kinds
+    assert {s.env: len(s.tested) for s in found if s.kind == kinds[0]} == {"Pong": 2, "Qbert": 1}
+
+
+@pytest.mark.parametrize(
+    ("about", "shown"),
+    [
+        ({"git": "x", "machine": ["x"]}, ("-", "? cores")),
+        ({"git": {"commit": 5}, "machine": {"gpus": 5}}, ("-", "? cores")),
+        ({"git": {"commit": "abc", "is_dirty": True}}, ("abc (changed)", "2 cores, H100")),
+    ],
+)
+def test_where_a_run_comes_from_may_be_unknown(about, shown, tmp_path):
+    run = short_run(tmp_path, "run")
+    meta = json.loads((run / "meta.json").read_text())
+    meta |= {"machine": {"cores": 2, "gpus": ["H100"]}} | about
+    (run / "meta.json").write_text(json.dumps(meta))
+    rows = [row for row in reported(tmp_path / "out", run).rows if row[0] == "run"]
+    assert (rows[1][-1], rows[3][-1]) == shown
 
 
 def run_with(**columns) -> Run:
