@@ -2,20 +2,17 @@
 
 from typing import Any, TypeVar
 
+import numpy as np
+
 from launch.reports.runs import Run
-from launch.reports.scores import Spread
 from launch.score_statistics import Estimate
 
 Part = TypeVar("Part", dict, list, str)
 
 
-def spread(found: Spread) -> str:
-    digits = 1 if max(abs(found.mean), found.std) >= 10 else 2
-    return f"{found.mean:,.{digits}f} ± {found.std:,.{digits}f}"
-
-
 def interval(found: Estimate) -> str:
-    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+    known = np.isfinite(found.low)
+    return f"{found.value:.3f} " + (f"({found.low:.3f} to {found.high:.3f})" if known else "(-)")
 
 
 def number(value: float | None) -> str:

@@ -15,6 +15,7 @@ from launch.evaluation_file import Evaluation
 from launch.published_scores import PublishedScore, random_and_human, recurrent_fwp
 from launch.reports.runs import Group, Run
 from launch.score_statistics import STATISTICS, Estimate, estimate
+from launch.score_summary import Spread, spread
 
 PAPER_STEPS = (50_000_000, 200_000_000)
 # Figures 1-2, 3-4, 5-6, 7-8, 9-10, 11-12.
@@ -26,14 +27,6 @@ PAPER_PAIRS = (
     ("delta_rnn", "lstm"),
     ("rdn", "delta_rnn"),
 )
-
-
-class Spread(NamedTuple):
-    """A mean and a population standard deviation over `over`: seeds, repeats or episodes."""
-
-    mean: float
-    std: float
-    over: str
 
 
 class Score(NamedTuple):
@@ -66,12 +59,7 @@ class Score(NamedTuple):
         means = self.means(what)
         if len(means) > 1:
             return Spread(fmean(means), pstdev(means), f"{len(means)} seeds")
-        (one,) = self.evaluations
-        name = {"score": "life" if one.score == "life" else "full_game"}.get(what, what)
-        summary = one.summary()
-        if one.repeats > 1:
-            return Spread(means[0], summary[f"{name}_std_of_means"], f"{one.repeats} repeats")
-        return Spread(means[0], summary[f"{name}_std"], "episodes")
+        return spread(self.evaluations[0], what)
 
     def means(self, what: str) -> list[float]:
         """One a seed."""

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from launch.reports import figures
-from launch.reports.cells import count, interval, machine, number, revision, spread
+from launch.reports.cells import count, interval, machine, number, revision
 from launch.reports.curves import RETURN, hours, numbers
 from launch.reports.document import Block, Figure, Heading, Links, Table, Text
 from launch.reports.runs import Group, Run, differing
@@ -24,6 +24,9 @@ from launch.reports.scores import (
     scores,
 )
 from launch.score_statistics import STATISTICS
+from launch.score_summary import remarks
+
+INTERVALS = "95 % stratified bootstrap intervals (-: no game has two seeds)"
 
 
 def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Path) -> list[Block]:
@@ -95,12 +98,13 @@ def score_tables(found: Sequence[Score]) -> list[Block]:
             "random play and 1 a human tester. The paper's scores are returns per life."
         )
         blocks.append(Table(caption, [*head, "normalised", *paper], rows))
+        blocks += [note for score in found if score.env == env for note in _notes(score)]
     if statistics := over_games(found):
         rows = [
             [kind, *(interval(estimates[name]) for name in STATISTICS)]
             for kind, estimates in statistics.items()
         ]
-        caption = "Human-normalised full games over all games, 95 % stratified bootstrap intervals."
+        caption = f"Human-normalised full games over all games, {INTERVALS}."
         blocks.append(Table(caption, ["core, protocol, actions", *STATISTICS], rows))
     return blocks
 
@@ -199,16 +203,25 @@ def _score_row(score: Score) -> list[str]:
         score.spread("life"),
         human_normalised(score),
     )
+    mark = " †" if _notes(score) else ""
     paper = (paper_score(score.env, score.group.core, steps) for steps in PAPER_STEPS)
     return [
         score.group.label,
         f"{score.protocol}, {score.action_mode}",
         score.agent_steps,
-        spread(full),
-        spread(life),
-        full.over,
+        f"{full}{mark}",
+        f"{life}{mark}",
+        life.over,
         "-" if normalised is None else f"{normalised:.3f}",
         *("-" if one is None else f"{one.mean:,g} ± {one.std:,g}" for one in paper),
+    ]
+
+
+def _notes(score: Score) -> list[Text]:
+    return [
+        Text(f"† {score.kind}, {run.name}: {line}.")
+        for run, evaluation in score.tested
+        for line in remarks(evaluation)
     ]
 
 

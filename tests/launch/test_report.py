@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -309,6 +310,39 @@ def test_groups_trained_under_two_protocols_are_told_apart(tmp_path):
     assert sorted(score.kind for score in found) == sorted(2 * kinds)
     assert sorted(over_games(found)) == kinds
     assert {s.env: len(s.tested) for s in found if s.kind == kinds[0]} == {"Pong": 2, "Qbert": 1}
+
+
+def test_wrapped_scores_and_cut_games_are_said_beside_the_score(tmp_path):
+    plain = evaluation("rdn", [1.0])
+    odd = [
+        plain.episodes[0]._replace(cut=True),
+        plain.episodes[0]._replace(life_wraps=(1,), episode=1),
+    ]
+    both = replace(plain, episodes=tuple(odd), action_mode="sampled", max_frames=64)
+    run = short_run(tmp_path, "run", plain, both)
+    reported(tmp_path / "out", run)
+    text = (tmp_path / "out" / "report.md").read_text()
+    kind = "† rdn, full-game, cut after 64 frames, sampled, run: "
+    assert f"{kind}1 of 2 games were cut after 64 emulator frames." in text
+    assert f"{kind}the score counter passed 999,999 and began again in 1 of 2 games" in text
+    assert "| 1.00 ± 0.00 † | 1.00 ± 0.00 † | episodes |" in text
+    assert "| rdn | full-game, argmax | 256 | 1.00 | 1.00 | - |" in text
+
+
+def test_one_seed_a_game_has_no_interval(tmp_path):
+    seeds = [
+        short_run(tmp_path, f"{core}-{env}-{seed}", played, env=env, seed=seed, core=core)
+        for env, core, seed in [
+            *(("Pong", "rdn", 1), ("Pong", "rdn", 2), ("Qbert", "rdn", 1)),
+            *(("Pong", "lstm", 1), ("Qbert", "lstm", 1)),
+        ]
+        for played in [evaluation(core, [float(seed)], env=env)]
+    ]
+    page = reported(tmp_path / "out", *seeds)
+    means = {row[0]: row[3] for row in page.rows if len(row) == 5 and "full-game" in row[0]}
+    assert re.fullmatch(r"0\.\d+ \(0\.\d+ to 0\.\d+\)", means["rdn, full-game, argmax"])
+    assert re.fullmatch(r"0\.\d+ \(-\)", means["lstm, full-game, argmax"])
+    assert "(-: no game has two seeds)" in (tmp_path / "out" / "report.md").read_text()
 
 
 @pytest.mark.parametrize(
