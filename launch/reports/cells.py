@@ -7,6 +7,8 @@ import numpy as np
 from launch.reports.runs import Run
 from launch.score_statistics import Estimate
 
+INTERVALS = "95 % stratified bootstrap intervals (-: no game has two seeds)"
+
 Part = TypeVar("Part", dict, list, str)
 
 

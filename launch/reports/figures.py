@@ -19,6 +19,7 @@ from launch.failures import one_line
 from launch.palette import COLOURS
 from launch.reports.curves import AXES, RETURN, agent_steps, band, curve, hours
 from launch.reports.runs import Group, Run
+from launch.score_statistics import Estimate
 
 Styles = Mapping[str, dict[str, Any]]  # of lines, by label
 
@@ -106,6 +107,22 @@ def improvements(series: Mapping[str, Mapping[str, float]], one: str, other: str
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f} %")
     axes.set_xlabel(f"relative improvement of {one} over {other}")
     axes.grid(alpha=0.3, axis="x")
+    _legend(figure)
+    return _svg(figure)
+
+
+def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> bytes:
+    """Share of runs above each of `levels` (human-normalised), with its interval as a band."""
+    figure = Figure(figsize=(7, 3.8), layout="constrained")
+    axes, styles = figure.add_subplot(), line_styles(list(found))
+    for name, profile in found.items():
+        color = styles[name]["color"]
+        axes.fill_between(levels, profile.low, profile.high, color=color, alpha=0.15)
+        _plot(axes, (levels, profile.value), styles[name], name)
+    axes.set_xlabel("human-normalised score")
+    axes.set_ylabel("share of runs above it")
+    axes.set_ylim(-0.02, 1.02)
+    axes.grid(alpha=0.3)
     _legend(figure)
     return _svg(figure)
 

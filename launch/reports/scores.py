@@ -120,48 +120,45 @@ def relative_improvements(
     }
 
 
-def our_improvements(
-    found: Sequence[Score], one: str, other: str, protocol: str, action_mode: str
-) -> dict[str, float]:
-    """Percent by game, from the mean score over seeds of each core's first group."""
-
-    def of(core: str) -> dict[str, float]:
-        matching = [
-            score
-            for score in found
-            if (score.group.core, score.protocol, score.action_mode)
-            == (core, protocol, action_mode)
-        ]
-        return {score.env: score.spread("score").mean for score in reversed(matching)}
-
-    return relative_improvements(of(one), of(other))
+def core_scores(
+    found: Sequence[Score], core: str, protocol: str, action_mode: str
+) -> dict[str, list[float]]:
+    """By game, one a seed, of the core's first group there."""
+    kind = (core, protocol, action_mode)
+    matching = [s for s in found if (s.group.core, s.protocol, s.action_mode) == kind]
+    return {score.env: score.means("score") for score in reversed(matching)}
 
 
-def paper_improvements(one: str, other: str, steps: int) -> dict[str, float]:
-    """Percent by game, from the paper's table at `steps` agent steps."""
-
-    def of(core: str) -> dict[str, float]:
-        return {
-            game: score.mean
-            for (game, at, name), score in recurrent_fwp().items()
-            if (at, name) == (steps, core)
-        }
-
-    return relative_improvements(of(one), of(other))
+def not_counted(found: Sequence[Score], core: str) -> list[str]:
+    """The labels of the groups of `core` that are not the first of some game and protocol."""
+    ours = [score for score in found if score.group.core == core]
+    first = {(s.env, s.protocol, s.action_mode): s.group.label for s in reversed(ours)}
+    behind = (s for s in ours if s.group.label != first[s.env, s.protocol, s.action_mode])
+    return list(dict.fromkeys(score.group.label for score in behind))
 
 
-def over_games(found: Sequence[Score]) -> dict[str, dict[str, Estimate]]:
-    """Statistics of human-normalised scores by group, protocol and mode, with 95 % intervals.
+def paper_scores(core: str, steps: int) -> dict[str, float]:
+    """By game, from the paper's table at `steps` agent steps."""
+    return {
+        game: score.mean
+        for (game, at, name), score in recurrent_fwp().items()
+        if (at, name) == (steps, core)
+    }
 
-    Only where there are two games or more.
-    """
-    by_kind: dict[str, dict[str, list[float]]] = {}
+
+def normalised(found: Sequence[Score]) -> dict[str, dict[str, list[float]]]:
+    """Human-normalised full games by kind of score and game, one a seed, of two games or more."""
+    kinds: dict[str, dict[str, list[float]]] = {}
     for score in found:
         if reference := random_and_human().get(score.env):
             runs = [reference.normalised(mean) for mean in score.means("full_game")]
-            by_kind.setdefault(score.kind, {})[score.env] = runs
+            kinds.setdefault(score.kind, {})[score.env] = runs
+    return {kind: games for kind, games in kinds.items() if len(games) > 1}
+
+
+def over_games(found: Sequence[Score]) -> dict[str, dict[str, Estimate]]:
+    """Statistics of human-normalised scores by kind of score, with 95 % intervals."""
     return {
         kind: {name: estimate(of, games, resamples=10_000) for name, of in STATISTICS.items()}
-        for kind, games in by_kind.items()
-        if len(games) > 1
+        for kind, games in normalised(found).items()
     }

@@ -8,25 +8,21 @@ from statistics import median
 import numpy as np
 
 from launch.reports import figures
-from launch.reports.cells import count, interval, machine, number, revision
+from launch.reports.cells import INTERVALS, count, interval, machine, number, revision
+from launch.reports.comparisons import comparisons
 from launch.reports.curves import RETURN, hours, numbers
 from launch.reports.document import Block, Figure, Heading, Links, Table, Text
 from launch.reports.runs import Group, Run, differing
 from launch.reports.scores import (
-    PAPER_PAIRS,
     PAPER_STEPS,
     Score,
     human_normalised,
-    our_improvements,
     over_games,
-    paper_improvements,
     paper_score,
     scores,
 )
 from launch.score_statistics import STATISTICS
 from launch.score_summary import remarks
-
-INTERVALS = "95 % stratified bootstrap intervals (-: no game has two seeds)"
 
 
 def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Path) -> list[Block]:
@@ -109,29 +105,6 @@ def score_tables(found: Sequence[Score]) -> list[Block]:
     return blocks
 
 
-def comparisons(
-    found: Sequence[Score], groups: Sequence[Group], pairs: Sequence[tuple[str, str]]
-) -> list[Block]:
-    present = {group.core for group in groups}
-    pairs = pairs or [pair for pair in PAPER_PAIRS if present.issuperset(pair)]
-    blocks: list[Block] = []
-    for one, other in pairs:
-        series = {
-            f"these runs, {protocol}, {mode}": our_improvements(found, one, other, protocol, mode)
-            for protocol, mode in dict.fromkeys((s.protocol, s.action_mode) for s in found)
-        }
-        series |= {
-            f"paper, {steps // 1_000_000} M": paper_improvements(one, other, steps)
-            for steps in PAPER_STEPS
-        }
-        series = {name: values for name, values in series.items() if values}
-        if series:
-            blocks.append(_comparison(one, other, series))
-        else:
-            blocks.append(Text(f"{one} over {other}: no game has a test score of both."))
-    return [Heading("Relative improvements"), *blocks] if blocks else []
-
-
 def configurations(runs: Sequence[Run]) -> list[Block]:
     names = differing(runs)
     shared = {n: v for n, v in sorted(runs[0].computed().items()) if n not in names}
@@ -185,16 +158,6 @@ def links(runs: Sequence[Run], folder: Path) -> list[Block]:
         return []
     text = "Links work where the run folders still lie beside this report."
     return [Heading("Clips and test episodes"), Text(text), Links(files)]
-
-
-def _comparison(one: str, other: str, series: dict[str, dict[str, float]]) -> Figure:
-    words = (
-        f"{name}: {sum(v > 0 for v in values.values())} of {count(len(values), 'game')} better"
-        for name, values in series.items()
-    )
-    alt = f"100 (a - b) / |b| percent of {one} over {other}; {'; '.join(words)}."
-    drawing = figures.improvements(series, one, other)
-    return Figure(f"improvement-{one}-{other}", drawing, f"{one} compared to {other}", alt)
 
 
 def _score_row(score: Score) -> list[str]:

@@ -21,7 +21,7 @@ from launch.reports.curves import Curve, band, hours
 from launch.reports.document import Links, Table, to_html, to_markdown
 from launch.reports.figures import improvements, line_styles
 from launch.reports.runs import Run, grouped, open_run, open_runs
-from launch.reports.scores import over_games, paper_improvements, relative_improvements, scores
+from launch.reports.scores import over_games, paper_scores, relative_improvements, scores
 from launch.run_folder import RunFolder
 from tests.launch.test_bad_input import error_of
 
@@ -345,6 +345,49 @@ def test_one_seed_a_game_has_no_interval(tmp_path):
     assert "(-: no game has two seeds)" in (tmp_path / "out" / "report.md").read_text()
 
 
+def test_what_bars_leave_out_is_said(tmp_path):
+    runs = [
+        short_run(tmp_path, "rdn", evaluation("rdn", [3.0])),
+        short_run(tmp_path, "wide", evaluation("rdn", [9.0]), core_width=64),
+        short_run(tmp_path, "lstm", evaluation("lstm", [2.0]), core="lstm"),
+        short_run(tmp_path, "q", evaluation("rdn", [3.0], env="Qbert"), env="Qbert"),
+        short_run(tmp_path, "z", evaluation("lstm", [0.0], env="Qbert"), env="Qbert", core="lstm"),
+    ]
+    reported(tmp_path / "out", *runs, options=("--compare", "rdn:lstm", "lstm:srwm"))
+    text = (tmp_path / "out" / "report.md").read_text()
+    zero = "Left out, as lstm scores 0 there: Qbert (these runs, full-game, argmax)."
+    group = "Left out, as another group of the core comes first: rdn, core\\_width 64."
+    assert "1 of 1 game better" in text and zero in text and group in text
+    assert "lstm over srwm: no game has a test score of both to compare.\n" in text
+
+
+def test_over_several_games_there_are_profiles_and_probabilities(tmp_path):
+    """Pong: 21 and 2 against 5; Qbert: one tie. Of three runs of four above a human on Pong."""
+    runs = [
+        short_run(tmp_path, f"{core}-{env}-{seed}", played, env=env, core=core, seed=seed)
+        for core, env, seed, score in [
+            *(("rdn", "Pong", 1, 21.0), ("rdn", "Pong", 2, 2.0), ("rdn", "Qbert", 1, 7.0)),
+            *(("lstm", "Pong", 1, 5.0), ("lstm", "Qbert", 1, 7.0)),
+        ]
+        for played in [evaluation(core, [score], env=env)]
+    ]
+    page = reported(tmp_path / "out", *runs)
+    (row,) = (row for row in page.rows if row[:1] == ["rdn over lstm"])
+    assert row[1:3] == ["full-game, argmax", "2"]
+    assert row[3] == "0.500 (0.250 to 0.750)"  # (1/2 + 1/2) / 2; Pong's runs drawn alike
+    drawing = (tmp_path / "out" / "report_figures" / "profiles.svg").read_bytes()
+    assert {"rdn, full-game, argmax", "lstm, full-game, argmax"} <= set(words_of(drawing))
+    text = (tmp_path / "out" / "report.md").read_text()
+    above = "Above a human: lstm, full-game, argmax: 0%; rdn, full-game, argmax: 25%."
+    assert above in text
+
+
+def test_a_print_cuts_no_wide_table(page):
+    style = (page / "report.html").read_text().split("@media print")[1].split("</style>")[0]
+    assert re.search(r"\.wide \{[^}]*overflow: visible", style)
+    assert "overflow-wrap: anywhere" in style
+
+
 @pytest.mark.parametrize(
     ("about", "shown"),
     [
@@ -394,9 +437,10 @@ def test_relative_improvements_are_of_the_others_size():
 
 def test_the_papers_bars_are_as_its_text_says():
     """RDN matches or outperforms LT on all but two of 20 games; LSTM on 12 at 50 M steps."""
-    over_lt = paper_improvements("rdn", "lt", 50_000_000)
+    rdn, lt, lstm = (paper_scores(core, 50_000_000) for core in ("rdn", "lt", "lstm"))
+    over_lt = relative_improvements(rdn, lt)
     assert sum(value >= 0 for value in over_lt.values()) == 18 and len(over_lt) == 20
-    over_lstm = paper_improvements("rdn", "lstm", 50_000_000)
+    over_lstm = relative_improvements(rdn, lstm)
     assert sum(value > 0 for value in over_lstm.values()) == 12
 
 
