@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from math import isfinite
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
@@ -136,6 +137,9 @@ class Evaluation:
             raise ValueError("every repeat must have episodes, and every episode its repeat")
         if any(not 1 <= len(e.life_returns) == len(e.life_wraps) for e in self.episodes):
             raise ValueError("every episode must have lives, and every life its wraps")
+        returns = (value for e in self.episodes for value in (e.episode_return, *e.life_returns))
+        if not isfinite(sum(map(abs, returns))):
+            raise ValueError("returns must be finite, and so must be their sum")
 
     def save(self, path: Path, **about: Any) -> None:
         """Writes `path` (JSON, with the summary and `about`) and a CSV of the same name."""

@@ -92,6 +92,16 @@ def test_a_wrapped_score_is_reported_with_and_without_what_the_counter_lost():
     assert lives.scores(unwrapped=True)[1] == [4.0, 4.0, 10.0, 10.0]
 
 
+@pytest.mark.parametrize("value", ["Infinity", "-Infinity", "NaN", "1e308"])
+def test_returns_without_a_mean_are_refused(value, tmp_path):
+    kept = evaluation(*PLAIN)
+    kept.save(tmp_path / "e.json")
+    text = (tmp_path / "e.json").read_text()
+    (tmp_path / "e.json").write_text(text.replace("4.0", value).replace("8.0", value))
+    with pytest.raises(UserError, match=r"e\.json.*(finite|number).*evaluate again"):
+        Evaluation.load(tmp_path / "e.json")
+
+
 def test_a_cap_is_in_the_name():
     assert "_cap18000_" in evaluation(*PLAIN, max_frames=18_000).file_name()
 
