@@ -26,7 +26,7 @@ from launch.score_statistics import (
 )
 
 _RESAMPLES = 2_000
-_THRESHOLDS = 101  # of a profile
+_THRESHOLDS = 101  # of a profile, evenly spaced
 
 
 def comparisons(
@@ -72,9 +72,9 @@ def _probabilities(found: Sequence[Score], pairs: Sequence[tuple[str, str]]) -> 
             games = [game for game in ours if game in theirs]
             if len(games) > 1:
                 both = ({game: runs[game] for game in games} for runs in (ours, theirs))
-                found_so = estimate(probability_of_improvement, *both, resamples=_RESAMPLES)
+                chance = estimate(probability_of_improvement, *both, resamples=_RESAMPLES)
                 played = [f"{protocol}, {mode}", str(len(games))]
-                rows.append([f"{one} over {other}", *played, interval(found_so)])
+                rows.append([f"{one} over {other}", *played, interval(chance)])
     caption = (
         "Probability of improvement: that a run of one core scores above a run of the other on the "
         f"same game, mean over games, ties counting half; {INTERVALS}."
@@ -119,11 +119,9 @@ def _left_out(
         if theirs.get(game) == 0
     ]
     groups = [label for core in (one, other) for label in not_counted(found, core)]
-    said = f" Left out, as {other} scores 0 there: {', '.join(zero)}." if zero else ""
-    return said + (
-        f" Left out, as another group of the core comes first: {'; '.join(groups)}."
-        if groups
-        else ""
+    reasons = {f"{other} scores 0 there": zero, "another group of the core comes first": groups}
+    return "".join(
+        f" Left out, as {reason}: {'; '.join(names)}." for reason, names in reasons.items() if names
     )
 
 

@@ -17,7 +17,7 @@ from launch import atari, report
 from launch.evaluation_file import Evaluation, PlayedGame
 from launch.log_table import LogTable
 from launch.options import RunOptions
-from launch.reports.curves import Curve, band, hours
+from launch.reports.curves import Curve, band, hours, numbers
 from launch.reports.document import Links, Table, to_html, to_markdown
 from launch.reports.figures import improvements, line_styles
 from launch.reports.runs import Run, grouped, open_run, open_runs
@@ -407,6 +407,11 @@ def test_where_a_run_comes_from_may_be_unknown(about, shown, tmp_path):
 
 def run_with(**columns) -> Run:
     return Run(Path("run"), {"args": {}}, columns, {}, (), 4)
+
+
+def test_what_is_no_number_is_a_gap():
+    run = run_with(step=[1, 2, 3, 4], loss=[0.5, None, "x", 10**400])
+    np.testing.assert_array_equal(numbers(run, "loss"), [0.5, np.nan, np.nan, np.nan])
 
 
 def test_hours_leave_out_pauses():
