@@ -19,6 +19,7 @@ from launch.checkpoints import CheckpointError
 from launch.evaluation_file import Evaluation
 from launch.failures import describe_os_error
 from launch.json_files import read_object
+from launch.score_summary import spread
 
 FORMAT = "fastweights-agent"
 VERSION = 1
@@ -83,7 +84,7 @@ def _card(payload: dict[str, Any], evaluations: Iterable[Evaluation]) -> str:
     tags = "".join(f"\n- {tag}" for tag in ("reinforcement-learning", "impala", options["core"]))
     scores = [_score(evaluation) for evaluation in evaluations]
     table = "\n".join(
-        ("| protocol | actions | games | score |", "| --- | --- | --- | --- |", *scores)
+        ("| protocol | actions | games | score | ± over |", "| --- |" + 4 * " --- |", *scores)
     )
     return f"""---
 library_name: fastweights
@@ -100,8 +101,8 @@ An IMPALA / V-trace agent with the memory `{options["core"]}`: {parameters / 1e6
 
 {table if scores else "None kept: this agent has not been evaluated."}
 
-A score is the mean of the repeats' means of undiscounted, unclipped returns, ± their standard
-deviation.
+A score is the mean of the repeats' means of undiscounted, unclipped returns, ± a standard
+deviation: of those means, or over the episodes where there was one repeat.
 
 ## Use
 
@@ -110,10 +111,10 @@ deviation.
 
 
 def _score(evaluation: Evaluation) -> str:
-    summary = evaluation.summary()
+    score = spread(evaluation, "score")
     unit = "a life" if evaluation.score == "life" else "a full game"
     return (
         f"| {evaluation.protocol} | {evaluation.action_mode} | "
-        f"{evaluation.repeats} x {summary['episodes'] // evaluation.repeats} | "
-        f"{summary['score_mean']:,.1f} ± {summary['score_std']:,.1f} {unit} |"
+        f"{evaluation.repeats} x {len(evaluation.episodes) // evaluation.repeats} | "
+        f"{score} {unit} | {score.over} |"
     )

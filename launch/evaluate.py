@@ -18,6 +18,7 @@ from launch.failures import one_line_errors, user_input
 from launch.play import GamePlan, check, check_plays, keep, play, progress_bar
 from launch.player import ActionMode
 from launch.saved_agent import SavedAgent, open_agent
+from launch.score_summary import remarks
 from launch.tables import comparison_table, evaluation_table
 
 
@@ -124,28 +125,6 @@ def _evaluate(agent: SavedAgent, options: EvaluateOptions, device: torch.device)
         )
     ):
         console.print(f"clip: {clip}", soft_wrap=True)
-
-
-def remarks(evaluation: Evaluation) -> list[str]:
-    """What a reader of the mean has to know: scores that wrapped, games that were cut."""
-    summary, lines = evaluation.summary(), []
-    games, wrapped = summary["episodes"], summary["wrapped_episodes"]
-    if wrapped:
-        of_lives = evaluation.score == "life"
-        without = summary[f"{'life' if of_lives else 'full_game'}_mean_without_wrapped"]
-        left = "none left" if without is None else f"{without:,.1f}"
-        lines.append(
-            f"the score counter passed {evaluation.score_modulus - 1:,} and began again in "
-            f"{wrapped} of {games} games: mean score {summary['score_mean']:,.1f} as counted, "
-            f"{summary['score_mean_unwrapped']:,.1f} with what it lost, "
-            f"{'lives' if of_lives else 'full games'} without those {left}"
-        )
-    if summary["cut_episodes"]:
-        lines.append(
-            f"{summary['cut_episodes']} of {games} games were cut after "
-            f"{evaluation.max_frames:,} emulator frames"
-        )
-    return lines
 
 
 if __name__ == "__main__":

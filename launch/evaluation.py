@@ -168,11 +168,12 @@ def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None
         return trained._replace(options=trained.options | asked)
     asked = protocol_named(protocol)
     cap = max_frames or (asked.max_frames if asked.cap_counts else None)
-    own = {name: getattr(learned, name) for name in _THE_AGENTS_OWN}
+    own = {name: getattr(learned, name) for name in THE_AGENTS_OWN}
     return Rules(protocol, own | {"max_frames": cap})
 
 
-_THE_AGENTS_OWN = ("frame_skip", "max_pool", "frame_stack", "full_action_set")
+# How an agent sees and acts: the same under every protocol.
+THE_AGENTS_OWN = ("frame_skip", "max_pool", "frame_stack", "full_action_set")
 
 
 class _Wraps:

@@ -73,14 +73,17 @@ def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, 
         except KeyboardInterrupt:
             reason, code = "interrupted", INTERRUPTED_EXIT_CODE
         # One line whatever a message holds, so that scripts can rely on it.
-        print("error:", _one_line(reason), file=sys.stderr)
+        print("error:", one_line(reason), file=sys.stderr)
         raise SystemExit(code)
 
     return command
 
 
-def _one_line(message: str) -> str:
-    """Without line ends, nor what would steer a terminal: messages quote files and their names."""
+def one_line(message: str) -> str:
+    """Without line ends, nor what would steer a terminal: messages quote files and their names.
+
+    What no encoding can write, such as a file name's undecodable bytes, goes too.
+    """
     return "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
 
 

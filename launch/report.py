@@ -12,7 +12,7 @@ from rich.console import Console
 
 from cores import core_kind
 from launch.atomic_files import write_bytes
-from launch.failures import one_line_errors, user_input
+from launch.failures import one_line, one_line_errors, user_input
 from launch.reports.document import FIGURES, Figure, to_html, to_markdown
 from launch.reports.runs import grouped, open_runs
 from launch.reports.sections import build
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError("name at least one run folder, such as runs/latest")
         runs = open_runs(options.runs)
     for warning in (warning for run in runs for warning in run.warnings):
-        print(f"warning: {warning}", file=sys.stderr)
+        print(one_line(f"warning: {warning}"), file=sys.stderr)
     folder = _folder([run.path for run in runs], options.out)
     blocks = build(grouped(runs), pairs, folder)
     (folder / FIGURES).mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_bytes(folder / "report.md", to_markdown(options.title, blocks).encode())
     write_bytes(folder / "report.html", to_html(options.title, blocks).encode())
     for name in ("report.html", "report.md"):
-        Console().print(f"report: {folder / name}", soft_wrap=True)
+        Console().print(one_line(f"report: {folder / name}"), markup=False, soft_wrap=True)
     return 0
 
 

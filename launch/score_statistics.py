@@ -21,7 +21,10 @@ _CHUNK = 2_000  # resamples at once, for the memory's sake
 
 
 class Estimate(NamedTuple):
-    """A statistic and its confidence interval; arrays where the statistic is one."""
+    """A statistic and its confidence interval; arrays where the statistic is one.
+
+    The interval is NaN where no game has two runs: there is nothing to resample.
+    """
 
     value: float | np.ndarray
     low: float | np.ndarray
@@ -82,8 +85,7 @@ def estimate(
 ) -> Estimate:
     """`statistic` of one set of scores, or of two, with its stratified percentile bootstrap.
 
-    Two sets must be of the same games. With one run a game there is nothing to resample, and the
-    interval is the value itself: it says nothing then.
+    Two sets must be of the same games.
 
     Raises:
         ValueError: no game, a game without runs, or sets of different games.
@@ -94,6 +96,9 @@ def estimate(
     sets = [[np.asarray(one[name], float) for name in names] for one in scores]
     if not names or any(runs.ndim != 1 or not runs.size for games in sets for runs in games):
         raise ValueError("every game needs a list with at least one score")
+    value = statistic(*sets)
+    if all(runs.size == 1 for games in sets for runs in games):
+        return Estimate(value, value * np.nan, value * np.nan)
     generator = np.random.default_rng(seed)
     drawn = np.concatenate(
         [
@@ -103,7 +108,7 @@ def estimate(
     )
     tail = 50 * (1 - confidence)
     low, high = np.percentile(drawn, [tail, 100 - tail], axis=0)
-    return Estimate(statistic(*sets), low, high)
+    return Estimate(value, low, high)
 
 
 def _over_games(games: Games) -> np.ndarray:

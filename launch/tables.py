@@ -9,6 +9,7 @@ from agents.network import Network, NetworkConfig, count_parameters
 from cores import CORES
 from launch.evaluation_file import Evaluation
 from launch.published_scores import random_and_human, recurrent_fwp
+from launch.score_summary import Spread, over_episodes, spread
 
 _ATARI_FRAMES, _ATARI_ACTIONS = (4, 84, 84), 18
 
@@ -25,13 +26,13 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
         table.add_column(name, justify="right")
     unit = "lives" if first.score == "life" else "full games"
     score = {
-        f"score ({unit}, {first.repeats} repeats)": lambda s: _spread(
-            s["score_mean"], s["score_std"]
+        f"score ({unit}, {first.repeats} repeats)": lambda s: str(
+            Spread(s["score_mean"], s["score_std"], "repeats")
         )
     }
     rows = (score if first.repeats > 1 else {}) | {
-        "full-game return": lambda s: _spread(s["full_game_mean"], s["full_game_std"]),
-        "per-life return": lambda s: _spread(s["life_mean"], s["life_std"]),
+        "full-game return": lambda s: str(over_episodes(s, "full_game")),
+        "per-life return": lambda s: str(over_episodes(s, "life")),
         "games, lives": lambda s: f"{s['episodes']:,}, {s['lives']:,}",
         "agent steps a game": lambda s: f"{s['mean_agent_steps']:,.0f}",
         "emulator frames a game": lambda s: f"{s['mean_emulator_frames']:,.0f}",
@@ -51,7 +52,7 @@ def comparison_table(evaluation: Evaluation) -> Table | None:
     reference = random_and_human().get(evaluation.env)
     if reference is None:
         return None
-    score, std = (evaluation.summary()[f"score_{which}"] for which in ("mean", "std"))
+    ours = spread(evaluation, "score")
     table = Table(
         "",
         title=f"{evaluation.env}: human-normalised is 0 for random play, 1 for human",
@@ -60,21 +61,19 @@ def comparison_table(evaluation: Evaluation) -> Table | None:
     for column in ("score", "human-normalised"):
         table.add_column(column, justify="right")
     unit = "a life" if evaluation.score == "life" else "a full game"
-    rows = {f"this agent ({evaluation.core}, {unit})": (score, std)}
+    over = "" if ours.std is None else f", ± over {ours.over}"
+    rows = {f"this agent ({evaluation.core}, {unit}{over})": ours}
     rows |= {
-        f"{core}, {steps // 10**6} M agent steps (Irie et al. 2021, a life)": (one.mean, one.std)
+        f"{core}, {steps // 10**6} M agent steps (Irie et al. 2021, a life)": Spread(
+            one.mean, one.std, "5 repeats"
+        )
         for (steps, core), one in published.items()
     }
-    for name, (mean, spread) in rows.items():
-        table.add_row(name, _spread(mean, spread), f"{reference.normalised(mean):.3f}")
+    for name, one in rows.items():
+        table.add_row(name, str(one), f"{reference.normalised(one.mean):.3f}")
     table.add_row("random play, a full game", f"{reference.random:,.1f}", "0")
     table.add_row("human, a full game", f"{reference.human:,.1f}", "1")
     return table
-
-
-def _spread(mean: float, std: float) -> str:
-    digits = 1 if max(abs(mean), std) >= 10 else 2
-    return f"{mean:,.{digits}f} ± {std:,.{digits}f}"
 
 
 def core_table() -> Table:

@@ -1,17 +1,20 @@
 """How a report writes numbers, and where a run comes from."""
 
+from typing import Any, TypeVar
+
+import numpy as np
+
 from launch.reports.runs import Run
-from launch.reports.scores import Spread
 from launch.score_statistics import Estimate
 
+INTERVALS = "95 % stratified bootstrap intervals (-: no game has two seeds)"
 
-def spread(found: Spread) -> str:
-    digits = 1 if max(abs(found.mean), found.std) >= 10 else 2
-    return f"{found.mean:,.{digits}f} ± {found.std:,.{digits}f}"
+Part = TypeVar("Part", dict, list, str)
 
 
 def interval(found: Estimate) -> str:
-    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+    known = np.isfinite(found.low)
+    return f"{found.value:.3f} " + (f"({found.low:.3f} to {found.high:.3f})" if known else "(-)")
 
 
 def number(value: float | None) -> str:
@@ -25,11 +28,17 @@ def count(how_many: int, what: str) -> str:
 
 
 def revision(run: Run) -> str:
-    git = run.meta.get("git") or {}
-    return (git.get("commit") or "-")[:9] + (" (changed)" if git.get("is_dirty") else "")
+    git = _part(run.meta, "git", dict)
+    return (_part(git, "commit", str) or "-")[:9] + (" (changed)" if git.get("is_dirty") else "")
 
 
 def machine(run: Run) -> str:
-    about = run.meta.get("machine") or {}
-    gpus = about.get("gpus") or []
+    about = _part(run.meta, "machine", dict)
+    gpus = _part(about, "gpus", list)
     return ", ".join([f"{about.get('cores', '?')} cores", *map(str, gpus)])
+
+
+def _part(whole: dict[str, Any], name: str, kind: type[Part]) -> Part:
+    """What is not of its kind, in a file that somebody else wrote, is unknown."""
+    found = whole.get(name)
+    return found if isinstance(found, kind) else kind()

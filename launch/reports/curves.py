@@ -81,6 +81,13 @@ def band(curves: list[Curve]) -> Band | None:
 
 
 def numbers(run: Run, column: str) -> np.ndarray:
-    """A column of the logs as float64, NaN where it is empty or missing."""
+    """A column of the logs as float64, NaN where it is empty, missing or beyond every float."""
     values = run.logs.get(column) or [None] * len(run.logs["step"])
-    return np.array([v if isinstance(v, int | float) else np.nan for v in values], float)
+    return np.array([_number(value) for value in values], float)
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value) if isinstance(value, int | float) else np.nan
+    except OverflowError:
+        return np.nan

@@ -1,12 +1,14 @@
 """What a report says, once: blocks that become HTML or Markdown."""
 
 import html
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from urllib.parse import quote
 
+from launch.failures import one_line
 from launch.reports.svg import for_page
 
 FIGURES = "report_figures"  # the folder beside the Markdown
@@ -22,7 +24,7 @@ class Heading:
         return quote(self.text.lower().replace(" ", "-"))
 
     def html(self) -> str:
-        return f'<h2 id="{self.anchor}">{html.escape(self.text)}</h2>'
+        return f'<h2 id="{self.anchor}">{_escaped(self.text)}</h2>'
 
     def markdown(self) -> str:
         return f"## {self.text}"
@@ -33,7 +35,7 @@ class Text:
     text: str
 
     def html(self) -> str:
-        return f"<p>{html.escape(self.text)}</p>"
+        return f"<p>{_escaped(self.text)}</p>"
 
     def markdown(self) -> str:
         return _marked(self.text)
@@ -48,14 +50,14 @@ class Table:
     rows: Sequence[Sequence[str]]
 
     def html(self) -> str:
-        head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in self.head)
+        head = "".join(f'<th scope="col">{_escaped(cell)}</th>' for cell in self.head)
         rows = "".join(f"<tr>{self._row(row)}</tr>" for row in self.rows)
-        caption = f"<caption>{html.escape(self.caption)}</caption>"
+        caption = f"<caption>{_escaped(self.caption)}</caption>"
         table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         return f'<div class="wide">{table}</div>'
 
     def _row(self, row: Sequence[str]) -> str:
-        first, *others = (html.escape(cell) for cell in row)
+        first, *others = (_escaped(cell) for cell in row)
         return f'<th scope="row">{first}</th>' + "".join(f"<td>{cell}</td>" for cell in others)
 
     def markdown(self) -> str:
@@ -74,8 +76,8 @@ class Figure:
     alt: str
 
     def html(self) -> str:
-        drawing = for_page(self.drawing, self.name, self.title, self.alt)
-        caption = f"{html.escape(self.title)}. {html.escape(self.alt)}"
+        drawing = for_page(self.drawing, self.name, one_line(self.title), one_line(self.alt))
+        caption = f"{_escaped(self.title)}. {_escaped(self.alt)}"
         return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"
 
     def markdown(self) -> str:
@@ -90,13 +92,13 @@ class Links:
 
     def html(self) -> str:
         items = (
-            f'<li><a href="{html.escape(quote(path))}">{html.escape(words)}</a></li>'
+            f'<li><a href="{_address(path)}">{_escaped(words)}</a></li>'
             for words, path in self.links
         )
         return f"<ul>{''.join(items)}</ul>"
 
     def markdown(self) -> str:
-        return "\n".join(f"- [{_marked(words)}]({quote(path)})" for words, path in self.links)
+        return "\n".join(f"- [{_marked(words)}]({_address(path)})" for words, path in self.links)
 
 
 Block = Heading | Text | Table | Figure | Links
@@ -105,10 +107,10 @@ Block = Heading | Text | Table | Figure | Links
 def to_html(title: str, blocks: Sequence[Block]) -> str:
     """One page with everything in it: it loads nothing."""
     headings = (block for block in blocks if isinstance(block, Heading))
-    contents = "".join(f'<a href="#{h.anchor}">{html.escape(h.text)}</a> ' for h in headings)
+    contents = "".join(f'<a href="#{h.anchor}">{_escaped(h.text)}</a> ' for h in headings)
     body = "\n".join(block.html() for block in blocks)
     page = Template(_PAGE.read_text(encoding="utf-8"))
-    return page.substitute(title=html.escape(title), contents=contents, body=body)
+    return page.substitute(title=_escaped(title), contents=contents, body=body)
 
 
 def to_markdown(title: str, blocks: Sequence[Block]) -> str:
@@ -116,8 +118,16 @@ def to_markdown(title: str, blocks: Sequence[Block]) -> str:
     return "\n\n".join([f"# {_marked(title)}", *(block.markdown() for block in blocks)]) + "\n"
 
 
+def _escaped(text: str) -> str:
+    return html.escape(one_line(text))
+
+
+def _address(path: str) -> str:
+    return quote(os.fsencode(path))
+
+
 def _marked(text: str) -> str:
-    text = " ".join(text.splitlines())
+    text = one_line(text)
     for sign in ("\\", "|", "*", "_", "`", "[", "<"):
         text = text.replace(sign, f"\\{sign}")
     return text

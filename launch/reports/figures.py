@@ -5,6 +5,7 @@ own, so that a print in grey can be read.
 """
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,15 +15,17 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from launch.failures import one_line
 from launch.palette import COLOURS
 from launch.reports.curves import AXES, RETURN, agent_steps, band, curve, hours
 from launch.reports.runs import Group, Run
+from launch.score_statistics import Estimate
 
 Styles = Mapping[str, dict[str, Any]]  # of lines, by label
 
 _DASHES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-_HATCHES = ("", "///", "...")
+_HATCHES = ("", "///", "...")  # as many as share no factor with the colours
 
 
 def line_styles(labels: Sequence[str]) -> Styles:
@@ -86,18 +89,40 @@ def improvements(series: Mapping[str, Mapping[str, float]], one: str, other: str
         there = [game for game in games if game in values]
         y = np.array([games.index(game) for game in there]) + height * (len(series) / 2 - index)
         widths = [values[game] for game in there]
-        colour, hatch = COLOURS[index], _HATCHES[index % len(_HATCHES)]
+        colour, hatch = COLOURS[index % len(COLOURS)], _HATCHES[index % len(_HATCHES)]
         bars = axes.barh(
-            y, widths, height * 0.9, label=name, color=colour, hatch=hatch, edgecolor="white"
+            y,
+            widths,
+            height * 0.9,
+            label=_literal(name),
+            color=colour,
+            hatch=hatch,
+            edgecolor="white",
         )
         axes.bar_label(bars, [f"{width:+,.0f} %" for width in widths], padding=3, fontsize=8)
-    axes.set_yticks(range(len(games)), games)
+    axes.set_yticks(range(len(games)), [_literal(game) for game in games])
     axes.set_xscale("symlog", linthresh=100)
     axes.margins(x=0.2)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f} %")
     axes.set_xlabel(f"relative improvement of {one} over {other}")
     axes.grid(alpha=0.3, axis="x")
+    _legend(figure)
+    return _svg(figure)
+
+
+def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> bytes:
+    """Share of runs above each of `levels` (human-normalised), with its interval as a band."""
+    figure = Figure(figsize=(7, 3.8), layout="constrained")
+    axes, styles = figure.add_subplot(), line_styles(list(found))
+    for name, profile in found.items():
+        color = styles[name]["color"]
+        axes.fill_between(levels, profile.low, profile.high, color=color, alpha=0.15)
+        _plot(axes, (levels, profile.value), styles[name], name)
+    axes.set_xlabel("human-normalised score")
+    axes.set_ylabel("share of runs above it")
+    axes.set_ylim(-0.02, 1.02)
+    axes.grid(alpha=0.3)
     _legend(figure)
     return _svg(figure)
 
@@ -117,7 +142,12 @@ def _draw_band(axes: Any, curves: list, style: dict[str, Any], label: str) -> No
 def _plot(axes: Any, points: Sequence[np.ndarray], style: dict[str, Any], label: str) -> None:
     x, y = points
     every = max(1, len(x) // 8)
-    axes.plot(x, y, label=label, markevery=every, markersize=5, linewidth=1.6, **style)
+    axes.plot(x, y, label=_literal(label), markevery=every, markersize=5, linewidth=1.6, **style)
+
+
+def _literal(text: str) -> str:
+    """What Matplotlib draws as `text`: dollars make no formula, legends leave nothing out."""
+    return re.sub("^(?=_|$)", " ", one_line(text).replace("$", r"\$"))
 
 
 def _legend(figure: Figure) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cores import CORES
-from envs.naming import resolve
+from envs.naming import Name, resolve
 from envs.protocols import protocol_named
 from launch.containment import check_contained
 from launch.evaluation_file import Evaluation, evaluations_in
@@ -49,8 +49,14 @@ class Run:
     @property
     def game(self) -> str:
         """Game and, where it is not the usual one, protocol."""
-        env, protocol = self.options["env"], self.options["protocol"]
-        return env if protocol == "full-game" else f"{env} ({protocol})"
+        protocol = self.options["protocol"]
+        return self.env if protocol == "full-game" else f"{self.env} ({protocol})"
+
+    @property
+    def env(self) -> str:
+        """The game alone, in its usual spelling."""
+        known = _known(self.options["env"])
+        return known.display if known else self.options["env"]
 
     @property
     def seed(self) -> int:
@@ -62,12 +68,13 @@ class Run:
 
     def computed(self) -> dict[str, Any]:
         """The options that decide what a seed computes."""
-        return {name: v for name, v in self.options.items() if name not in _NOT_COMPUTED}
+        options = self.options | {"env": self.env}
+        return {name: v for name, v in options.items() if name not in _NOT_COMPUTED}
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seed only; `label` tells them from the report's other groups."""
+    """Runs that differ in their seed only; `label` tells them from a game's other groups."""
 
     label: str
     runs: tuple[Run, ...]
@@ -135,13 +142,14 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
 
 def differing(runs: Sequence[Run]) -> list[str]:
     """The options, seed left out, whose values are not the same in all `runs`."""
-    names = dict.fromkeys(name for run in runs for name in run.computed())
-    return [n for n in names if len({repr(run.options.get(n)) for run in runs}) > 1]
+    everything = [run.computed() for run in runs]
+    names = dict.fromkeys(name for options in everything for name in options)
+    return [n for n in names if len({repr(options.get(n)) for options in everything}) > 1]
 
 
 def _label(run: Run, firsts: list[Run]) -> str:
-    rivals = [one for one in firsts if (one.game, one.core) == (run.game, run.core)]
-    changes = [f"{name} {run.options.get(name)}" for name in differing(rivals)]
+    rivals = [one for one in firsts if one.core == run.core]
+    changes = [f"{n} {run.options.get(n)}" for n in differing(rivals) if n != "env"]
     return ", ".join([run.core, *changes])
 
 
@@ -154,12 +162,16 @@ def _seed(run: Run) -> int:
 
 
 def _frames_per_step(options: dict[str, Any]) -> int:
-    if ":" in options["env"]:  # somebody's own, whose module a report has no business to import
-        return 1
-    try:
-        if resolve(options["env"]).rom is None:
-            return 1
-    except ValueError:
+    known = _known(options["env"])
+    if known is None or known.rom is None:
         return 1
     changes = RunOptions(env_options=tuple(options.get("env_options", ()))).environment_options()
     return protocol_named(options["protocol"]).override(changes).frame_skip
+
+
+def _known(env: str) -> Name | None:
+    """None also for somebody's own, whose module a report has no business to import."""
+    try:
+        return None if ":" in env else resolve(env)
+    except ValueError:
+        return None

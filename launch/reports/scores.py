@@ -5,13 +5,17 @@ al. 2021, Figures 1-12.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
+from envs.protocols import PROTOCOLS
+from launch.evaluation import THE_AGENTS_OWN
 from launch.evaluation_file import Evaluation
 from launch.published_scores import PublishedScore, random_and_human, recurrent_fwp
-from launch.reports.runs import Group
+from launch.reports.runs import Group, Run
 from launch.score_statistics import STATISTICS, Estimate, estimate
+from launch.score_summary import Spread, spread
 
 PAPER_STEPS = (50_000_000, 200_000_000)
 # Figures 1-2, 3-4, 5-6, 7-8, 9-10, 11-12.
@@ -25,22 +29,24 @@ PAPER_PAIRS = (
 )
 
 
-class Spread(NamedTuple):
-    """A mean and a population standard deviation over `over`: seeds, repeats or episodes."""
-
-    mean: float
-    std: float
-    over: str
-
-
 class Score(NamedTuple):
     """The newest evaluations of a group's seeds under one protocol and action mode."""
 
     group: Group
     env: str
-    protocol: str
+    protocol: str  # as `protocol_played` names it
     action_mode: str
-    evaluations: tuple[Evaluation, ...]  # one a seed
+    tested: tuple[tuple[Run, Evaluation], ...]  # one a seed
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """One a seed."""
+        return [evaluation for _, evaluation in self.tested]
+
+    @property
+    def kind(self) -> str:
+        """What tells the scores of one game apart."""
+        return f"{self.group.label}, {self.protocol}, {self.action_mode}"
 
     @property
     def agent_steps(self) -> str:
@@ -53,12 +59,7 @@ class Score(NamedTuple):
         means = self.means(what)
         if len(means) > 1:
             return Spread(fmean(means), pstdev(means), f"{len(means)} seeds")
-        (one,) = self.evaluations
-        name = {"score": "life" if one.score == "life" else "full_game"}.get(what, what)
-        summary = one.summary()
-        if one.repeats > 1:
-            return Spread(means[0], summary[f"{name}_std_of_means"], f"{one.repeats} repeats")
-        return Spread(means[0], summary[f"{name}_std"], "episodes")
+        return spread(self.evaluations[0], what)
 
     def means(self, what: str) -> list[float]:
         """One a seed."""
@@ -66,16 +67,35 @@ class Score(NamedTuple):
 
 
 def scores(groups: Sequence[Group]) -> list[Score]:
-    """Every group's newest test scores, by protocol and action mode."""
+    """Every group's newest test scores, of them those of most games, by protocol and mode."""
     result = []
     for group in groups:
-        newest: dict[tuple[str, str, str], list[Evaluation]] = {}
+        newest: dict[tuple[str, str, str], list[tuple[Run, Evaluation]]] = {}
         for run in group.runs:
-            latest = {(e.env, e.protocol, e.action_mode): e for e in _by_steps(run.evaluations)}
-            for key, evaluation in latest.items():
-                newest.setdefault(key, []).append(evaluation)
-        result += [Score(group, *key, tuple(found)) for key, found in newest.items()]
+            order = sorted(run.evaluations.values(), key=lambda e: (e.agent_steps, len(e.episodes)))
+            for key, one in {(e.env, protocol_played(e), e.action_mode): e for e in order}.items():
+                newest.setdefault(key, []).append((run, one))
+        result += [Score(group, *key, tuple(tested)) for key, tested in newest.items()]
     return result
+
+
+def protocol_played(evaluation: Evaluation) -> str:
+    """The protocol's name and what was not as it says: `full-game, sticky 0.25`.
+
+    What is stored as full-game may have been played as a run was trained, or with a cap.
+    """
+    protocol, rules = PROTOCOLS.get(evaluation.protocol), evaluation.rules
+    usual = asdict(protocol) if protocol else {}
+    cap = usual.pop("max_frames", None) if usual.get("cap_counts") else None
+    changed = [
+        f"{name} {rules[name]}"
+        for name, value in usual.items()
+        if name not in ("max_frames", *THE_AGENTS_OWN) and rules.get(name, value) != value
+    ]
+    if evaluation.max_frames != cap:
+        frames = evaluation.max_frames
+        changed.append("never cut" if frames is None else f"cut after {frames:,} frames")
+    return ", ".join([evaluation.protocol, *changed])
 
 
 def paper_score(env: str, core: str, steps: int) -> PublishedScore | None:
@@ -100,53 +120,45 @@ def relative_improvements(
     }
 
 
-def our_improvements(
-    found: Sequence[Score], one: str, other: str, protocol: str, action_mode: str
-) -> dict[str, float]:
-    """Percent by game, from the mean score over seeds of each core's first group."""
-
-    def of(core: str) -> dict[str, float]:
-        matching = [
-            score
-            for score in found
-            if (score.group.core, score.protocol, score.action_mode)
-            == (core, protocol, action_mode)
-        ]
-        return {score.env: score.spread("score").mean for score in reversed(matching)}
-
-    return relative_improvements(of(one), of(other))
+def core_scores(
+    found: Sequence[Score], core: str, protocol: str, action_mode: str
+) -> dict[str, list[float]]:
+    """By game, one a seed, of the core's first group there."""
+    kind = (core, protocol, action_mode)
+    matching = [s for s in found if (s.group.core, s.protocol, s.action_mode) == kind]
+    return {score.env: score.means("score") for score in reversed(matching)}
 
 
-def paper_improvements(one: str, other: str, steps: int) -> dict[str, float]:
-    """Percent by game, from the paper's table at `steps` agent steps."""
-
-    def of(core: str) -> dict[str, float]:
-        return {
-            game: score.mean
-            for (game, at, name), score in recurrent_fwp().items()
-            if (at, name) == (steps, core)
-        }
-
-    return relative_improvements(of(one), of(other))
+def not_counted(found: Sequence[Score], core: str) -> list[str]:
+    """The labels of the groups of `core` that are not the first of some game and protocol."""
+    ours = [score for score in found if score.group.core == core]
+    first = {(s.env, s.protocol, s.action_mode): s.group.label for s in reversed(ours)}
+    behind = (s for s in ours if s.group.label != first[s.env, s.protocol, s.action_mode])
+    return list(dict.fromkeys(score.group.label for score in behind))
 
 
-def over_games(found: Sequence[Score]) -> dict[str, dict[str, Estimate]]:
-    """Statistics of human-normalised scores by group, protocol and mode, with 95 % intervals.
-
-    Only where there are two games or more.
-    """
-    by_kind: dict[str, dict[str, list[float]]] = {}
-    for score in found:
-        if reference := random_and_human().get(score.env):
-            kind = f"{score.group.label}, {score.protocol}, {score.action_mode}"
-            runs = [reference.normalised(mean) for mean in score.means("full_game")]
-            by_kind.setdefault(kind, {})[score.env] = runs
+def paper_scores(core: str, steps: int) -> dict[str, float]:
+    """By game, from the paper's table at `steps` agent steps."""
     return {
-        kind: {name: estimate(of, games, resamples=10_000) for name, of in STATISTICS.items()}
-        for kind, games in by_kind.items()
-        if len(games) > 1
+        game: score.mean
+        for (game, at, name), score in recurrent_fwp().items()
+        if (at, name) == (steps, core)
     }
 
 
-def _by_steps(evaluations: Mapping[object, Evaluation]) -> list[Evaluation]:
-    return sorted(evaluations.values(), key=lambda one: one.agent_steps)
+def normalised(found: Sequence[Score]) -> dict[str, dict[str, list[float]]]:
+    """Human-normalised full games by kind of score and game, one a seed, of two games or more."""
+    kinds: dict[str, dict[str, list[float]]] = {}
+    for score in found:
+        if reference := random_and_human().get(score.env):
+            runs = [reference.normalised(mean) for mean in score.means("full_game")]
+            kinds.setdefault(score.kind, {})[score.env] = runs
+    return {kind: games for kind, games in kinds.items() if len(games) > 1}
+
+
+def over_games(found: Sequence[Score]) -> dict[str, dict[str, Estimate]]:
+    """Statistics of human-normalised scores by kind of score, with 95 % intervals."""
+    return {
+        kind: {name: estimate(of, games, resamples=10_000) for name, of in STATISTICS.items()}
+        for kind, games in normalised(found).items()
+    }

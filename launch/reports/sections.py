@@ -8,22 +8,21 @@ from statistics import median
 import numpy as np
 
 from launch.reports import figures
-from launch.reports.cells import count, interval, machine, number, revision, spread
+from launch.reports.cells import INTERVALS, count, interval, machine, number, revision
+from launch.reports.comparisons import comparisons
 from launch.reports.curves import RETURN, hours, numbers
 from launch.reports.document import Block, Figure, Heading, Links, Table, Text
 from launch.reports.runs import Group, Run, differing
 from launch.reports.scores import (
-    PAPER_PAIRS,
     PAPER_STEPS,
     Score,
     human_normalised,
-    our_improvements,
     over_games,
-    paper_improvements,
     paper_score,
     scores,
 )
 from launch.score_statistics import STATISTICS
+from launch.score_summary import remarks
 
 
 def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Path) -> list[Block]:
@@ -95,37 +94,15 @@ def score_tables(found: Sequence[Score]) -> list[Block]:
             "random play and 1 a human tester. The paper's scores are returns per life."
         )
         blocks.append(Table(caption, [*head, "normalised", *paper], rows))
+        blocks += [note for score in found if score.env == env for note in _notes(score)]
     if statistics := over_games(found):
         rows = [
             [kind, *(interval(estimates[name]) for name in STATISTICS)]
             for kind, estimates in statistics.items()
         ]
-        caption = "Human-normalised full games over all games, 95 % stratified bootstrap intervals."
+        caption = f"Human-normalised full games over all games, {INTERVALS}."
         blocks.append(Table(caption, ["core, protocol, actions", *STATISTICS], rows))
     return blocks
-
-
-def comparisons(
-    found: Sequence[Score], groups: Sequence[Group], pairs: Sequence[tuple[str, str]]
-) -> list[Block]:
-    present = {group.core for group in groups}
-    pairs = pairs or [pair for pair in PAPER_PAIRS if present.issuperset(pair)]
-    blocks: list[Block] = []
-    for one, other in pairs:
-        series = {
-            f"these runs, {protocol}, {mode}": our_improvements(found, one, other, protocol, mode)
-            for protocol, mode in dict.fromkeys((s.protocol, s.action_mode) for s in found)
-        }
-        series |= {
-            f"paper, {steps // 1_000_000} M": paper_improvements(one, other, steps)
-            for steps in PAPER_STEPS
-        }
-        series = {name: values for name, values in series.items() if values}
-        if series:
-            blocks.append(_comparison(one, other, series))
-        else:
-            blocks.append(Text(f"{one} over {other}: no game has a test score of both."))
-    return [Heading("Relative improvements"), *blocks] if blocks else []
 
 
 def configurations(runs: Sequence[Run]) -> list[Block]:
@@ -133,7 +110,7 @@ def configurations(runs: Sequence[Run]) -> list[Block]:
     shared = {n: v for n, v in sorted(runs[0].computed().items()) if n not in names}
     blocks: list[Block] = [Heading("Options")]
     if names:
-        rows = [[name, *(str(run.options.get(name)) for run in runs)] for name in names]
+        rows = [[name, *(str(run.computed().get(name)) for run in runs)] for name in names]
         caption = "Options that differ (besides the seed)."
         blocks.append(Table(caption, ["option", *(run.name for run in runs)], rows))
     rows = [[name, str(value)] for name, value in shared.items()]
@@ -183,32 +160,31 @@ def links(runs: Sequence[Run], folder: Path) -> list[Block]:
     return [Heading("Clips and test episodes"), Text(text), Links(files)]
 
 
-def _comparison(one: str, other: str, series: dict[str, dict[str, float]]) -> Figure:
-    words = (
-        f"{name}: {sum(v > 0 for v in values.values())} of {count(len(values), 'game')} better"
-        for name, values in series.items()
-    )
-    alt = f"100 (a - b) / |b| percent of {one} over {other}; {'; '.join(words)}."
-    drawing = figures.improvements(series, one, other)
-    return Figure(f"improvement-{one}-{other}", drawing, f"{one} compared to {other}", alt)
-
-
 def _score_row(score: Score) -> list[str]:
     full, life, normalised = (
         score.spread("full_game"),
         score.spread("life"),
         human_normalised(score),
     )
+    mark = " †" if _notes(score) else ""
     paper = (paper_score(score.env, score.group.core, steps) for steps in PAPER_STEPS)
     return [
         score.group.label,
         f"{score.protocol}, {score.action_mode}",
         score.agent_steps,
-        spread(full),
-        spread(life),
-        full.over,
+        f"{full}{mark}",
+        f"{life}{mark}",
+        life.over,
         "-" if normalised is None else f"{normalised:.3f}",
         *("-" if one is None else f"{one.mean:,g} ± {one.std:,g}" for one in paper),
+    ]
+
+
+def _notes(score: Score) -> list[Text]:
+    return [
+        Text(f"† {score.kind}, {run.name}: {line}.")
+        for run, evaluation in score.tested
+        for line in remarks(evaluation)
     ]
 
 

@@ -1,14 +1,19 @@
 """An exported agent plays as the checkpoint did, says what it is, and is refused where damaged."""
 
+import io
 import json
 
 import pytest
 import torch
+from rich.console import Console
+from test_evaluation_file import PLAIN, evaluation
 
 from launch import atari, evaluate
+from launch.agent_export import write_export
 from launch.checkpoints import CheckpointError
 from launch.evaluation_file import evaluations_in
 from launch.saved_agent import open_agent
+from launch.tables import comparison_table
 
 FEW = ["--episodes", "3", "--repeats", "2", "--no-clip", "--action-mode", "sampled"]
 
@@ -40,10 +45,27 @@ def test_an_exported_agent_plays_the_same_games(trained, exported):
 
 def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
     card = (exported / "README.md").read_text()
-    (evaluation,) = evaluations_in(trained).values()
-    score = f"{evaluation.summary()['score_mean']:,.1f} ± {evaluation.summary()['score_std']:,.1f}"
-    for expected in ("rdn on CartPole-v1", "agent steps of training", f"2 x 3 | {score}"):
+    (played,) = evaluations_in(trained).values()
+    summary, digits = played.summary(), 1 if played.summary()["score_mean"] >= 10 else 2
+    score = f"{summary['score_mean']:,.{digits}f} ± {summary['score_std']:,.{digits}f}"
+    row = f"2 x 3 | {score} a full game | 2 repeats |"
+    for expected in ("rdn on CartPole-v1", "agent steps of training", row):
         assert expected in card
+
+
+@pytest.mark.parametrize(
+    ("games", "score", "over"),
+    [(PLAIN[:2], "3.00 ± 1.00", "episodes"), (PLAIN[:1], "4.00", "-")],  # returns of 4 and 2
+)
+def test_the_spread_of_one_repeat_is_its_episodes(games, score, over, trained, tmp_path):
+    once = evaluation(*games, repeats=1)
+    write_export(open_agent(trained).payload, tmp_path, [once])
+    assert f"| {score} a full game | {over} |" in (tmp_path / "README.md").read_text()
+    console = Console(width=200, file=io.StringIO())
+    console.print(comparison_table(once))
+    (row,) = (line for line in console.file.getvalue().splitlines() if "this agent" in line)
+    assert f" {score} " in row and "0.00" not in row.split(score)[0]
+    assert ("± over episodes" in row) == (over == "episodes")
 
 
 def damage(path, change) -> None:

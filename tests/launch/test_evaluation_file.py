@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from launch.evaluate import remarks
 from launch.evaluation_file import Evaluation, PlayedGame, evaluations_in, write_overview
 from launch.failures import UserError
+from launch.score_summary import remarks
 
 
 def game(repeat, episode, lives, wraps=None, steps=10, cut=False) -> PlayedGame:

@@ -37,6 +37,7 @@ from launch.log_table import LogTable, read_logs
 from launch.metrics import Metrics
 from launch.options import RunOptions, check
 from launch.reports import sections
+from launch.reports.document import to_html, to_markdown
 from launch.reports.runs import grouped, open_run
 from launch.run_folder import RunFolder, read_meta
 from launch.saved_agent import fitting, open_agent, pack, unpack
@@ -328,8 +329,9 @@ def run_folder() -> Path:
     for step in (20, 40):
         run.log({"step": step, "episode_returns": (1.0, -1.0), "agent_steps_per_second": 2.0})
     run.finish()
-    kept = evaluation(*WRAPPED)
-    kept.save(run.path / "evaluations" / kept.file_name())
+    for step, game in enumerate(("UpNDown", "Pong")):
+        kept = evaluation(*WRAPPED, env=game, agent_steps=step)
+        kept.save(run.path / "evaluations" / kept.file_name())
     return run.path
 
 
@@ -391,6 +393,28 @@ def _small_files(data):
         use_folder(run)
 
 
+def _reports(data):
+    """Whole reports, drawings included, of a run whose files parse: values, not syntax."""
+    with sandbox() as run:
+        shutil.copytree(run_folder(), run, dirs_exist_ok=True)
+        files = [run / "meta.json", run / "logs.csv", *sorted(run.glob("evaluations/*.json"))]
+        which = data.draw(st.sampled_from(files))
+        if which.suffix == ".json":
+            whole = json.loads(which.read_text())
+            way = data.draw(st.sampled_from(paths(whole, 4)))
+            which.write_text(json.dumps(changed(whole, way, data.draw(values))))
+        else:
+            cells = which.read_text().split(",")
+            cells[data.draw(st.integers(11, len(cells) - 1))] = str(data.draw(scalars))
+            which.write_text(",".join(cells), errors="replace")
+
+        def reported() -> None:
+            blocks = sections.build(grouped([open_run(run)]), [("lstm", "lstm")], run)
+            to_html("a report", blocks).encode(), to_markdown("a report", blocks).encode()
+
+        command(reported)
+
+
 def _exports(data):
     with sandbox() as run:
         write_export(payload(), run)
@@ -400,6 +424,7 @@ def _exports(data):
 
 
 test_small_files, test_small_files_longer = searched(_small_files, 30, 300, st.data())
+test_reports, test_reports_longer = searched(_reports, 4, 300, st.data())
 test_exports, test_exports_longer = searched(_exports, 20, 300, st.data())
 
 

@@ -1,9 +1,11 @@
 """Reports on real runs: every number on the page can be found in the run folders."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -14,11 +16,13 @@ import pytest
 from launch import atari, report
 from launch.evaluation_file import Evaluation, PlayedGame
 from launch.log_table import LogTable
-from launch.reports.curves import Curve, band, hours
+from launch.options import RunOptions
+from launch.reports.curves import Curve, band, hours, numbers
 from launch.reports.document import Links, Table, to_html, to_markdown
-from launch.reports.figures import line_styles
+from launch.reports.figures import improvements, line_styles
 from launch.reports.runs import Run, grouped, open_run, open_runs
-from launch.reports.scores import paper_improvements, relative_improvements
+from launch.reports.scores import over_games, paper_scores, relative_improvements, scores
+from launch.run_folder import RunFolder
 from tests.launch.test_bad_input import error_of
 
 FAST = ["--num-threads", "1", "--num-envs", "2", "--batch-size", "2", "--unroll-length", "16"]
@@ -30,7 +34,7 @@ BROWSER = next(
 )
 
 
-def evaluation(core: str, returns: list[float]) -> Evaluation:
+def evaluation(core: str, returns: list[float], **changes) -> Evaluation:
     games = [
         PlayedGame(0, index, index, value, (value,), (0,), 1, 16, 64, False)
         for index, value in enumerate(returns)
@@ -43,7 +47,20 @@ def evaluation(core: str, returns: list[float]) -> Evaluation:
         "rules": {},
     }
     played = {"action_mode": "argmax", "seed": 1, "repeats": 1, "agent_steps": 256}
-    return Evaluation(**about, **played, core=core, score_modulus=1_000_000, episodes=tuple(games))
+    known = about | played | {"core": core, "score_modulus": 1_000_000}
+    return Evaluation(**(known | changes), episodes=tuple(games))
+
+
+def short_run(folder: Path, name: str, *played: Evaluation, **options) -> Path:
+    """A run folder as training leaves it, without the training."""
+    recipe = RunOptions(**{"env": "Pong", "core": "rdn"} | options)
+    run = RunFolder.create(folder, "new", recipe.to_dict())
+    for step in (128, 256):
+        run.log({"step": step, "recent_full_game_return": 1.0, "agent_steps_per_second": 2.0})
+    run.finish()
+    for one in played:
+        one.save(run.path / "evaluations" / one.file_name())
+    return run.path.rename(folder / name)
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +119,17 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open and self.open[-1] in ("td", "th"):
             self.rows[-1].append(data)
+
+
+def reported(folder: Path, *runs: Path, options: tuple[str, ...] = ()) -> Page:
+    """The page of a report on `runs`, written into `folder`."""
+    assert report.main([*map(str, runs), "--out", str(folder), *options]) == 0
+    return Page((folder / "report.html").read_text())
+
+
+def words_of(drawing: bytes) -> list[str]:
+    texts = ET.fromstring(drawing).iter("{http://www.w3.org/2000/svg}text")
+    return ["".join(text.itertext()).strip() for text in texts]
 
 
 def test_the_page_loads_nothing_and_is_well_formed(page):
@@ -242,8 +270,148 @@ def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):
     }
 
 
+def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
+    many = evaluation("rdn", [2.0] * 10)
+    few = evaluation("rdn", [9.0] * 9)
+    older = evaluation("rdn", [9.0] * 50, agent_steps=128)
+    capped = evaluation("rdn", [8.0], max_frames=100)
+    trained = evaluation("rdn", [7.0], rules={"sticky": 0.25, "full_action_set": True})
+    foreign = evaluation("rdn", [6.0], protocol="mine")
+    half_an_hour = evaluation("rdn", [5.0], protocol="noop30", max_frames=108_000)
+    run = short_run(tmp_path, "run", many, few, older, capped, trained, foreign, half_an_hour)
+    # A file name says neither rules nor which is later.
+    trained.save(run / "evaluations" / "step_000000000256_zzz.json")
+    many.save(run / "evaluations" / "step_000000000256_aaa.json")
+    (run / "evaluations" / many.file_name()).unlink()
+    found = {
+        one.protocol: one.spread("full_game").mean for one in scores(grouped(open_runs([run])))
+    }
+    assert found == {
+        "full-game": 2.0,
+        "full-game, cut after 100 frames": 8.0,
+        "full-game, sticky 0.25": 7.0,
+        "mine": 6.0,
+        "noop30": 5.0,
+    }
+
+
+def test_groups_trained_under_two_protocols_are_told_apart(tmp_path):
+    runs = [
+        short_run(tmp_path, f"{name}-{protocol}", played, env=env, protocol=protocol)
+        for env, name in {"ALE/Pong-v5": "Pong", "Qbert": "Qbert"}.items()
+        for protocol, score in {"full-game": 3.0, "machado": 5.0}.items()
+        for played in [evaluation("rdn", [score], env=name)]
+    ]
+    again = short_run(tmp_path, "again", evaluation("rdn", [4.0]), seed=2)
+    found = scores(grouped(open_runs([*runs, again])))
+    kinds = [
+        f"rdn, protocol {protocol}, full-game, argmax" for protocol in ("full-game", "machado")
+    ]
+    assert sorted(score.kind for score in found) == sorted(2 * kinds)
+    assert sorted(over_games(found)) == kinds
+    assert {s.env: len(s.tested) for s in found if s.kind == kinds[0]} == {"Pong": 2, "Qbert": 1}
+
+
+def test_wrapped_scores_and_cut_games_are_said_beside_the_score(tmp_path):
+    plain = evaluation("rdn", [1.0])
+    odd = [
+        plain.episodes[0]._replace(cut=True),
+        plain.episodes[0]._replace(life_wraps=(1,), episode=1),
+    ]
+    both = replace(plain, episodes=tuple(odd), action_mode="sampled", max_frames=64)
+    run = short_run(tmp_path, "run", plain, both)
+    reported(tmp_path / "out", run)
+    text = (tmp_path / "out" / "report.md").read_text()
+    kind = "† rdn, full-game, cut after 64 frames, sampled, run: "
+    assert f"{kind}1 of 2 games were cut after 64 emulator frames." in text
+    assert f"{kind}the score counter passed 999,999 and began again in 1 of 2 games" in text
+    assert "| 1.00 ± 0.00 † | 1.00 ± 0.00 † | episodes |" in text
+    assert "| rdn | full-game, argmax | 256 | 1.00 | 1.00 | - |" in text
+
+
+def test_one_seed_a_game_has_no_interval(tmp_path):
+    seeds = [
+        short_run(tmp_path, f"{core}-{env}-{seed}", played, env=env, seed=seed, core=core)
+        for env, core, seed in [
+            *(("Pong", "rdn", 1), ("Pong", "rdn", 2), ("Qbert", "rdn", 1)),
+            *(("Pong", "lstm", 1), ("Qbert", "lstm", 1)),
+        ]
+        for played in [evaluation(core, [float(seed)], env=env)]
+    ]
+    page = reported(tmp_path / "out", *seeds)
+    means = {row[0]: row[3] for row in page.rows if len(row) == 5 and "full-game" in row[0]}
+    assert re.fullmatch(r"0\.\d+ \(0\.\d+ to 0\.\d+\)", means["rdn, full-game, argmax"])
+    assert re.fullmatch(r"0\.\d+ \(-\)", means["lstm, full-game, argmax"])
+    assert "(-: no game has two seeds)" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_what_bars_leave_out_is_said(tmp_path):
+    runs = [
+        short_run(tmp_path, "rdn", evaluation("rdn", [3.0])),
+        short_run(tmp_path, "wide", evaluation("rdn", [9.0]), core_width=64),
+        short_run(tmp_path, "lstm", evaluation("lstm", [2.0]), core="lstm"),
+        short_run(tmp_path, "q", evaluation("rdn", [3.0], env="Qbert"), env="Qbert"),
+        short_run(tmp_path, "z", evaluation("lstm", [0.0], env="Qbert"), env="Qbert", core="lstm"),
+    ]
+    reported(tmp_path / "out", *runs, options=("--compare", "rdn:lstm", "lstm:srwm"))
+    text = (tmp_path / "out" / "report.md").read_text()
+    zero = "Left out, as lstm scores 0 there: Qbert (these runs, full-game, argmax)."
+    group = "Left out, as another group of the core comes first: rdn, core\\_width 64."
+    assert "1 of 1 game better" in text and zero in text and group in text
+    assert "lstm over srwm: no game has a test score of both to compare.\n" in text
+
+
+def test_over_several_games_there_are_profiles_and_probabilities(tmp_path):
+    """Pong: 21 and 2 against 5; Qbert: one tie. Of three runs of four above a human on Pong."""
+    runs = [
+        short_run(tmp_path, f"{core}-{env}-{seed}", played, env=env, core=core, seed=seed)
+        for core, env, seed, score in [
+            *(("rdn", "Pong", 1, 21.0), ("rdn", "Pong", 2, 2.0), ("rdn", "Qbert", 1, 7.0)),
+            *(("lstm", "Pong", 1, 5.0), ("lstm", "Qbert", 1, 7.0)),
+        ]
+        for played in [evaluation(core, [score], env=env)]
+    ]
+    page = reported(tmp_path / "out", *runs)
+    (row,) = (row for row in page.rows if row[:1] == ["rdn over lstm"])
+    assert row[1:3] == ["full-game, argmax", "2"]
+    assert row[3] == "0.500 (0.250 to 0.750)"  # (1/2 + 1/2) / 2; Pong's runs drawn alike
+    drawing = (tmp_path / "out" / "report_figures" / "profiles.svg").read_bytes()
+    assert {"rdn, full-game, argmax", "lstm, full-game, argmax"} <= set(words_of(drawing))
+    text = (tmp_path / "out" / "report.md").read_text()
+    above = "Above a human: lstm, full-game, argmax: 0%; rdn, full-game, argmax: 25%."
+    assert above in text
+
+
+def test_a_print_cuts_no_wide_table(page):
+    style = (page / "report.html").read_text().split("@media print")[1].split("</style>")[0]
+    assert re.search(r"\.wide \{[^}]*overflow: visible", style)
+    assert "overflow-wrap: anywhere" in style
+
+
+@pytest.mark.parametrize(
+    ("about", "shown"),
+    [
+        ({"git": "x", "machine": ["x"]}, ("-", "? cores")),
+        ({"git": {"commit": 5}, "machine": {"gpus": 5}}, ("-", "? cores")),
+        ({"git": {"commit": "abc", "is_dirty": True}}, ("abc (changed)", "2 cores, H100")),
+    ],
+)
+def test_where_a_run_comes_from_may_be_unknown(about, shown, tmp_path):
+    run = short_run(tmp_path, "run")
+    meta = json.loads((run / "meta.json").read_text())
+    meta |= {"machine": {"cores": 2, "gpus": ["H100"]}} | about
+    (run / "meta.json").write_text(json.dumps(meta))
+    rows = [row for row in reported(tmp_path / "out", run).rows if row[0] == "run"]
+    assert (rows[1][-1], rows[3][-1]) == shown
+
+
 def run_with(**columns) -> Run:
     return Run(Path("run"), {"args": {}}, columns, {}, (), 4)
+
+
+def test_what_is_no_number_is_a_gap():
+    run = run_with(step=[1, 2, 3, 4], loss=[0.5, None, "x", 10**400])
+    np.testing.assert_array_equal(numbers(run, "loss"), [0.5, np.nan, np.nan, np.nan])
 
 
 def test_hours_leave_out_pauses():
@@ -274,9 +442,10 @@ def test_relative_improvements_are_of_the_others_size():
 
 def test_the_papers_bars_are_as_its_text_says():
     """RDN matches or outperforms LT on all but two of 20 games; LSTM on 12 at 50 M steps."""
-    over_lt = paper_improvements("rdn", "lt", 50_000_000)
+    rdn, lt, lstm = (paper_scores(core, 50_000_000) for core in ("rdn", "lt", "lstm"))
+    over_lt = relative_improvements(rdn, lt)
     assert sum(value >= 0 for value in over_lt.values()) == 18 and len(over_lt) == 20
-    over_lstm = paper_improvements("rdn", "lstm", 50_000_000)
+    over_lstm = relative_improvements(rdn, lstm)
     assert sum(value > 0 for value in over_lstm.values()) == 12
 
 
@@ -295,6 +464,35 @@ def test_what_runs_are_called_cannot_break_the_page():
     assert page.rows[1] == [name, "1"] and page.open == []
     assert page.links == ["runs/a%3Cb%3E%26%22%7Cc/clip.mp4"]
     assert r"| a\<b>&\"\|c | 1 |".replace('\\"', '"') in to_markdown(name, blocks)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (r"a$\foo$b", r"a$\foo$b"),
+        (r"a$\frac$", r"a$\frac$"),
+        (r"a\$b$", r"a\$b$"),
+        ("a\x01b", "a?b"),
+        (os.fsdecode(b"a\xffb"), "a?b"),
+        ("_a", "_a"),
+    ],
+)
+def test_what_run_folders_are_called_is_drawn_as_it_is(name, shown, tmp_path):
+    run = short_run(tmp_path, name)
+    (run / "clips").mkdir()
+    (run / "clips" / "clip.mp4").write_bytes(b"")
+    page = reported(run / "report", run)
+    assert any(row[:1] == [shown] for row in page.rows)
+    assert page.links[-1] == "../clips/clip.mp4"
+    assert shown in words_of((run / "report/report_figures/throughput.svg").read_bytes())
+
+
+def test_every_series_of_bars_looks_different():
+    series = {f"_series ${number}$": {"a$b$": float(number)} for number in range(15)}
+    drawing = improvements(series, "rdn", "lstm")
+    assert {*series, "a$b$"} <= set(words_of(drawing))
+    fills = set(re.findall(r"fill: (url\(#\w+\)|#\w+)", drawing.decode()))
+    assert len(fills) == 15  # white, and plain black is not written
 
 
 def test_reporting_twice_gives_the_same_files(page, runs):

@@ -98,6 +98,13 @@ def test_runs_are_drawn_within_their_game():
     assert estimate(mean, {"easy": [5.0, 5.0], "hard": [1.0, 1.0]}) == (3.0, 3.0, 3.0)
 
 
+def test_one_run_a_game_has_no_interval():
+    found = estimate(mean, {"a": [1.0], "b": [3.0]})
+    assert found.value == 2.0 and np.isnan([found.low, found.high]).all()
+    levels = estimate(performance_profile([0.0, 2.0]), {"a": [1.0], "b": [3.0]})
+    assert levels.value.tolist() == [1.0, 0.5] and np.isnan([levels.low, levels.high]).all()
+
+
 def test_games_may_have_different_numbers_of_runs():
     one = estimate(mean, {"a": [1.0], "b": [1.0, 3.0]}, resamples=2_000)
     assert one.value == 1.5 and (one.low, one.high) == (1.0, 2.0)

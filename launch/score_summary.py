@@ -1,0 +1,62 @@
+"""What an evaluation comes to, in words: its mean and spread, and what to know of them."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from launch.evaluation_file import Evaluation
+
+
+class Spread(NamedTuple):
+    """A mean and a population standard deviation over `over`: seeds, repeats or episodes."""
+
+    mean: float
+    std: float | None  # None: of one value
+    over: str
+
+    def __str__(self) -> str:
+        digits = 1 if max(abs(self.mean), self.std or 0) >= 10 else 2
+        mean = f"{self.mean:,.{digits}f}"
+        return mean if self.std is None else f"{mean} ± {self.std:,.{digits}f}"
+
+
+def spread(evaluation: Evaluation, what: str) -> Spread:
+    """Over the repeats' means where there are repeats, over all episodes where there is one.
+
+    `what`: full_game, life or score (whichever of the two the protocol counts).
+    """
+    counted = "life" if evaluation.score == "life" else "full_game"
+    name = counted if what == "score" else what
+    summary = evaluation.summary()
+    if evaluation.repeats == 1:
+        return over_episodes(summary, name)
+    std = summary[f"{name}_std_of_means"]
+    return Spread(summary[f"{what}_mean"], std, f"{evaluation.repeats} repeats")
+
+
+def over_episodes(summary: Mapping[str, Any], name: str) -> Spread:
+    """Over all full games or all lives of an evaluation with this `summary`."""
+    several = summary["lives" if name == "life" else "episodes"] > 1
+    std = summary[f"{name}_std"] if several else None
+    return Spread(summary[f"{name}_mean"], std, "episodes" if several else "-")
+
+
+def remarks(evaluation: Evaluation) -> list[str]:
+    """What a reader of the mean has to know: scores that wrapped, games that were cut."""
+    summary, lines = evaluation.summary(), []
+    games, wrapped = summary["episodes"], summary["wrapped_episodes"]
+    if wrapped:
+        of_lives = evaluation.score == "life"
+        without = summary[f"{'life' if of_lives else 'full_game'}_mean_without_wrapped"]
+        left = "none left" if without is None else f"{without:,.1f}"
+        lines.append(
+            f"the score counter passed {evaluation.score_modulus - 1:,} and began again in "
+            f"{wrapped} of {games} games: mean score {summary['score_mean']:,.1f} as counted, "
+            f"{summary['score_mean_unwrapped']:,.1f} with what it lost, "
+            f"{'lives' if of_lives else 'full games'} without those {left}"
+        )
+    if summary["cut_episodes"]:
+        lines.append(
+            f"{summary['cut_episodes']} of {games} games were cut after "
+            f"{evaluation.max_frames:,} emulator frames"
+        )
+    return lines
