@@ -6,6 +6,7 @@ import signal
 import statistics
 import time
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import ray_processes
@@ -13,15 +14,19 @@ import small_runs
 import torch
 from ray_cluster import LOOPBACK, TestCluster
 from ray_games import SEED_UNIT, STEP_UNIT
-from ray_stand_ins import StandIn
+from ray_stand_ins import Repeats, StandIn
 from small_runs import logged, train
+from test_rollout_wire import assert_same, play
 
 from agents.learner import Learner
+from agents.network import Network, NetworkConfig
 from launch.checkpoints import load
 from launch.display import Display
 from launch.experience import SourceFailed
+from launch.remote.wire import encode
 from launch.rollout_queue import RolloutQueue
 from launch.seeds import environment_seed
+from launch.stages import Stages
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
@@ -107,6 +112,50 @@ def test_an_actor_that_fails_is_replaced_and_its_rollout_counted(how, crew):
     assert [m for m in found if m.startswith("1 0 ")] == ["1 0 0"]
     assert crew.actors == 2
     assert (crew.restarts, crew.lost, given_back) == (1, 1, [2])
+
+
+def test_what_no_actor_sends_is_a_lost_rollout_and_a_line(connected, monkeypatch, capsys):
+    from launch.remote.actors import RayActors
+
+    experience, form = play("Catch", "feedforward")
+    bad = (
+        (encode(experience._replace(version=2**62)), {}),
+        (encode(experience), {"sleeping": (1.0, 1)}),
+        (b"no rollout at all", {}),
+    )
+    good = (encode(experience._replace(version=7)), {"emulation": (0.5, 3)})
+
+    def start(self, job, cpus, gpus, number, incarnation):
+        remote = connected.remote(Repeats).options(num_cpus=0.1)
+        return remote.remote([good, *bad[incarnation : incarnation + 1]])
+
+    monkeypatch.setattr(RayActors, "_start", start)
+    sizes = {"frame_shape": form.frame_shape, "num_actions": form.num_actions}
+    actors = RayActors(
+        Network(NetworkConfig(core="feedforward", **sizes)),
+        SimpleNamespace(close=lambda: None),
+        job=None,
+        size=1,
+        cpus=0.1,
+        gpus=0.0,
+        form=form,
+        slots=2,
+        learner_device=torch.device("cpu"),
+        stages=Stages("learner"),
+        check=lambda: None,
+    )
+    actors.publish(7)
+    with actors:
+        for _, rollout in zip(range(6), actors.rollouts(), strict=False):
+            assert_same(rollout, experience._replace(version=7))
+            actors.release(1)
+        columns = actors.columns()
+        assert (columns["actors"], columns["actor_restarts"]) == (1, 3)
+        assert 3 <= columns["lost_rollouts"] <= 6  # what each had begun next, too
+    said = capsys.readouterr().err.splitlines()
+    begin = "note: actor 0 is replaced: a message that is no rollout: "
+    for line, reason in zip(said, ("version holds", "no times", "not a rollout"), strict=True):
+        assert line.startswith(begin + reason)
 
 
 def test_an_actor_that_fails_again_and_again_ends_the_run(crew):
