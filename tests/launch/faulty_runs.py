@@ -35,6 +35,7 @@ OFTEN = ("--checkpoint-minutes", "1e-6")  # after every update
 ALWAYS = 1_000_000_000
 HOUR, DAY = 3600.0, 86400.0
 PATIENCE = 60  # seconds
+BURIAL = 5  # seconds in which an ended process's children are taken off the system's list
 
 
 class Run:
@@ -68,11 +69,22 @@ class Run:
         while self._poll() is None:
             assert time.monotonic() < deadline, "does not end"
             time.sleep(0.01)
+        deadline = time.monotonic() + BURIAL
+        while self._has_left_some():
+            assert time.monotonic() < deadline, "ended, but not all that it started"
+            time.sleep(0.01)
         return self.code
 
     def limit(self, size: int = resource.RLIM_INFINITY) -> None:
         """Lets no file grow beyond `size` bytes."""
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def _has_left_some(self) -> bool:
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
     def _poll(self) -> int | None:
         if self.code is None:
