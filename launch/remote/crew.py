@@ -104,13 +104,15 @@ class Crew:
     def deliveries(self, patience: float) -> Iterator[Delivery]:
         """Rollouts that have come; waits `patience` seconds for the next one, if need be.
 
-        Raises `SourceFailed`.
+        Of each actor at most one, so that none is passed over where they come faster than they are
+        taken. Raises `SourceFailed`.
         """
         awaited = {member.next: member for member in self._members if member.next}
         if not awaited:
             time.sleep(patience)
             return
-        ready, _ = ray.wait(list(awaited), timeout=patience)
+        ray.wait(list(awaited), timeout=patience)
+        ready, _ = ray.wait(list(awaited), num_returns=len(awaited), timeout=0)
         for reference in ready:
             member = awaited[reference]
             try:

@@ -30,6 +30,7 @@ from launch.stages import Stages
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
+MINUTE = 60.0  # seconds that an actor is stopped for
 COUNTS = ("actors", "actor_restarts", "lost_rollouts")
 
 
@@ -103,6 +104,17 @@ def test_rollouts_come_in_each_actor_s_order_and_none_has_more_than_two_to_do(cr
         crew.ask(crew.who_is_free(), (0, []))
     assert sum(len(member.asked) for member in crew._members) == 4
     assert (crew.actors, crew.restarts, crew.lost, given_back) == (2, 0, 0, [])
+
+
+def test_nobody_is_passed_over_where_rollouts_come_faster_than_they_are_taken(crew):
+    crew, _ = crew(4)
+    deliveries(crew, lambda found: crew.actors == 4)
+    found = []
+    while len(found) < 24:
+        found += deliveries(crew, len)
+        time.sleep(0.1)
+    counts = [sum(message.startswith(f"{number} ") for message in found) for number in range(4)]
+    assert min(counts) >= 2
 
 
 @pytest.mark.parametrize("how", ["dies", "raises"])
@@ -283,27 +295,33 @@ def test_an_environment_that_raises(breaks_at, code, address, tmp_path, capsys):
 
 
 class StoppingActors(Display):
-    """Stops an actor at the tenth update and lets it go on at the thirtieth."""
+    """Stops an actor at the tenth update, for a minute; a while later somebody presses Ctrl-C."""
 
-    stopped = None
+    stopped, since, again = None, 0.0, 0
 
     def update(self, step, row):
         super().update(step, row)
+        cls = StoppingActors
         if row["updates"] == 10:
-            StoppingActors.stopped = ray_processes.actors(os.getpid())[0]
+            cls.stopped, cls.since = ray_processes.actors(os.getpid())[0], time.monotonic()
             os.kill(self.stopped, signal.SIGSTOP)
-        if row["updates"] == 30:
+        elif self.stopped and not self.again and time.monotonic() - self.since > MINUTE:
             os.kill(self.stopped, signal.SIGCONT)
+            cls.again = row["updates"]
+        elif self.again and row["updates"] == self.again + 30:
+            signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.faults
-def test_a_stopped_actor_holds_up_nobody(address, tmp_path, monkeypatch):
+def test_an_actor_that_is_stopped_for_a_minute_holds_up_nobody(address, tmp_path, monkeypatch):
     monkeypatch.setattr("launch.atari.Display", StoppingActors)
-    options = (*STAMPED, "--ray-address", address, "--total-steps", 60 * 24 * 22)
-    assert train(tmp_path, "run", *options) == 0
-    logs = logged(tmp_path / "run")
+    options = (*STAMPED, "--ray-address", address, "--total-steps", 10**9)
+    assert train(tmp_path, "run", *options) == 128 + signal.SIGINT
+    logs, again = logged(tmp_path / "run"), StoppingActors.again
     assert logs["actor_restarts"][-1] == logs["lost_rollouts"][-1] == 0
-    assert len(logs["step"]) == 60
+    assert logs["step"] == [24 * 22 * update for update in logs["updates"]]
+    assert again > 30, "the other went on alone"
+    assert max(logs["policy_lag"][again:]) >= again - 10, "what the stopped one had begun came"
 
 
 class GrowingCluster(Display):
