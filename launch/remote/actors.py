@@ -135,7 +135,7 @@ class RayActors(QueuedSource):
             self.crew.lost += 1
             self.crew.replace(member, f"a message that is no rollout: {error}")
             return
-        member.failures = 0
+        self.crew.has_delivered(member)
         member.stages.add(delivery.timed)
         collected = experience.collected._replace(rollout=rollout)
         self.queue.put(experience._replace(collected=collected))

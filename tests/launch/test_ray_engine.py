@@ -79,7 +79,9 @@ def deliveries(crew, enough) -> list[str]:
         assert time.monotonic() < deadline, found
         while member := crew.who_is_free():
             crew.ask(member, (0, []))
-        found += [delivery.message.decode() for delivery in crew.deliveries(0.05)]
+        for delivery in crew.deliveries(0.05):
+            crew.has_delivered(delivery.member)
+            found.append(delivery.message.decode())
     return found
 
 
@@ -170,11 +172,25 @@ def test_what_no_actor_sends_is_a_lost_rollout_and_a_line(connected, monkeypatch
         assert line.startswith(begin + reason)
 
 
-def test_an_actor_that_fails_again_and_again_ends_the_run(crew):
+def test_an_actor_that_fails_again_and_again_ends_the_run(crew, monkeypatch):
+    monkeypatch.setattr("launch.remote.crew.PAUSE", 0.01)
     crew, _ = crew(1, lambda number: "always")
     with pytest.raises(SourceFailed, match=r"actor 0 failed 5 times in a row.*no such game"):
         deliveries(crew, len)
     assert (crew.restarts, crew.lost) == (5, 0)
+
+
+def test_but_not_where_another_delivers(crew, monkeypatch, capsys):
+    monkeypatch.setattr("launch.remote.crew.PAUSE", 0.01)
+    monkeypatch.setattr("launch.remote.crew.FAILURES_IN_A_ROW", 2)
+    crew, _ = crew(2, lambda number: "always" * (number == 1))
+    deliveries(crew, lambda found: crew.restarts == 2)
+    monkeypatch.setattr("launch.remote.crew.PAUSE", 1000.0)
+    deliveries(crew, lambda found: crew.restarts == 3)
+    deliveries(crew, lambda found: len(found) > 20)  # which holds up nobody
+    assert (crew.actors, crew.restarts, crew.failing) == (1, 3, 1)
+    said = [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["actor 1 is replaced" + when for when in ("", " in 0.01 s", " in 2000 s")]
 
 
 def test_who_cannot_be_placed_waits(crew):
