@@ -162,8 +162,9 @@ class SoakRun:
             with contextlib.suppress(OSError, IndexError):
                 memory = int(Path(f"/proc/{process}/statm").read_text().split()[1])
                 files = len(list(Path(f"/proc/{process}/fd").iterdir()))
-                reading = Reading(time.monotonic(), memory, files)
-                self._readings.setdefault(process, []).append(reading)
+                if memory:  # none: ended, and not buried yet
+                    reading = Reading(time.monotonic(), memory, files)
+                    self._readings.setdefault(process, []).append(reading)
 
     def growth(self) -> tuple[float, int] | None:
         """Last over first memory, and last minus first files: the most of any process.

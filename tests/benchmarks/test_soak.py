@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,29 @@ def test_a_process_left_behind_is_noticed(run):
     process.kill()
     process.wait()
     assert complaints(run) == []
+
+
+LEAVES_ONE_UNBURIED = """
+import subprocess, time
+subprocess.Popen("true")
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+def test_a_process_that_has_ended_has_no_memory_to_compare(run):
+    run._command = [sys.executable, "-c", LEAVES_ONE_UNBURIED]
+    run.start()
+    deadline = time.monotonic() + 20
+    while not (ended := [one for one in run.processes()[1:] if _is_unburied(one)]):
+        assert time.monotonic() < deadline
+    run.sample()
+    assert not set(ended) & set(run._readings)
+    run.signal_all(signal.SIGKILL)
+
+
+def _is_unburied(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_run_that_does_not_go_on_is_noticed(run, monkeypatch):

@@ -180,6 +180,19 @@ def test_an_actor_that_fails_again_and_again_ends_the_run(crew, monkeypatch):
     assert (crew.restarts, crew.lost) == (5, 0)
 
 
+def test_only_where_all_fail_and_nobody_delivers_meanwhile():
+    from launch.remote.crew import Crew
+
+    crew = Crew(lambda number, incarnation: None, 2, lambda count: None)
+    one, other = crew._members
+    one.failures, other.failures = 5, 1
+    assert crew._all_fail_like(one)
+    crew.has_delivered(other)
+    assert not crew._all_fail_like(one)
+    other.failures = 1  # again
+    assert not crew._all_fail_like(one)
+
+
 def test_but_not_where_another_delivers(crew, monkeypatch, capsys):
     monkeypatch.setattr("launch.remote.crew.PAUSE", 0.01)
     monkeypatch.setattr("launch.remote.crew.FAILURES_IN_A_ROW", 2)
