@@ -45,7 +45,9 @@ class Findings:
 
     seconds: float = 0.0
     agent_steps: int = 0
-    starts: int = 0
+    starts: int = 0  # of the command
+    resumes: int = 0  # of the run, by a start of the command or by torchrun within one
+    actor_restarts: int = 0  # of Ray's actors
     faults: dict[str, int] = field(default_factory=dict)
     steps_redone: int = 0  # agent steps that were learned from and lost with a process
     memory_growth: float | None = None  # last over first resident set, the most of any process
@@ -87,8 +89,13 @@ def _keep_going(run: SoakRun, found: Findings) -> bool:
     if run.ended_badly():
         found.complaints.append(f"start {run.starts} ended with {run.last_words()}")
         return False
+    _read_output(run, found)
     run.start()
     return True
+
+
+def _read_output(run: SoakRun, found: Findings) -> None:
+    found.complaints += [f"start {run.starts} printed {line}" for line in run.tracebacks()]
 
 
 def _recover(run: SoakRun, found: Findings) -> None:
@@ -102,6 +109,8 @@ def _recover(run: SoakRun, found: Findings) -> None:
 
 
 def _look(run: SoakRun, found: Findings) -> None:
+    _read_output(run, found)
+    found.resumes, found.actor_restarts = run.resumes(), run.actor_restarts()
     steps = read_logs(run.folder)["step"]
     found.agent_steps = steps[-1] if steps else 0
     if steps != list(range(UPDATE, found.agent_steps + 1, UPDATE)):
@@ -144,6 +153,8 @@ def _table(found: Findings, settings: dict[str, Any]) -> Table:
         "minutes": f"{found.seconds / 60:.1f}",
         "agent steps": f"{found.agent_steps:,}",
         "starts of the command": found.starts,
+        "resumes, torchrun's own included": found.resumes,
+        "restarts of Ray's actors": found.actor_restarts,
         "faults": ", ".join(f"{name} {count}" for name, count in found.faults.items()),
         "agent steps learned again": f"{found.steps_redone:,}",
         "memory, last over first": f"{found.memory_growth:.3f}" if found.memory_growth else "",

@@ -3,24 +3,30 @@
 import contextlib
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from launch.checkpoint_folder import CheckpointFolder
 from launch.checkpoints import CheckpointError
 from launch.log_table import read_logs
+from launch.run_folder import read_meta
 
 ROOT = Path(__file__).parents[1]
 SIZES = ("--num-envs", "8", "--batch-size", "8", "--unroll-length", "10")
 SIZES = (*SIZES, "--total-steps", "1000000000", "--checkpoint-minutes", "0.05")
 RESTARTS = "1000"  # of torchrun, within one start of the command
-EXPECTED = {0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGKILL, 1}
+EXPECTED = {0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL}
+LAUNCHED = {1}  # of what torchrun or Ray ends
+# Exceptions that may end a traceback: a start that was interrupted, and torchrun's own.
+EXPLAINED = ("KeyboardInterrupt", "torch.distributed.")
 WARM = 20.0  # seconds until a process has the memory that it needs
 
 
@@ -46,6 +52,7 @@ class SoakRun:
             started_by += ["-m", "torch.distributed.run", "--standalone", "--max-restarts"]
             started_by += [RESTARTS, "--nproc-per-node", str(learners)]
         where += ["--engine", "ray", "--num-actors", "2"] if engine == "ray" else []
+        self._expected = EXPECTED | (LAUNCHED if learners > 1 or engine == "ray" else set())
         self._command = [*started_by, *program, *where]
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: list[int] = []
@@ -69,12 +76,20 @@ class SoakRun:
 
     def ended_badly(self) -> bool:
         """Whether the last start ended as nothing that was done to it explains."""
-        return self._process is not None and self._process.returncode not in EXPECTED
+        return self._process is not None and self._process.returncode not in self._expected
 
     def last_words(self) -> str:
         """The exit code and the last line said."""
-        lines = self._out.read_text(errors="replace").strip().splitlines()
+        lines = self._said().strip().splitlines()
         return f"{self._process.returncode}: {lines[-1] if lines else 'nothing was said'}"
+
+    def tracebacks(self) -> list[str]:
+        """The exceptions that the last start has printed and nothing explains, a line each."""
+        found = re.findall(r"^Traceback \(most.*\n(?:[ \t].*\n)*(.*)", self._said(), re.MULTILINE)
+        return [line for line in found if not line.startswith(EXPLAINED)]
+
+    def _said(self) -> str:
+        return self._out.read_text(errors="replace") if self._out.exists() else ""
 
     def processes(self) -> list[int]:
         """The run's processes, the first one first."""
@@ -95,6 +110,16 @@ class SoakRun:
             return max(read_logs(self.folder)["step"], default=0)
         except (OSError, ValueError, KeyError):
             return 0
+
+    def resumes(self) -> int:
+        """How often learners took the run up again, for a start of the command or of torchrun's."""
+        return len(read_meta(self.folder).get("resumed", ()))
+
+    def actor_restarts(self) -> int:
+        """Ray's actors that were replaced, as far as the log has it: it counts from each start."""
+        logged = read_logs(self.folder).get("actor_restarts", ())
+        counts = (0, *(count for count in logged if count is not None))
+        return sum(new - old if new >= old else new for old, new in pairwise(counts))
 
     def saved_step(self) -> int | None:
         """Agent steps in the newest checkpoint that loads."""
@@ -137,8 +162,9 @@ class SoakRun:
             with contextlib.suppress(OSError, IndexError):
                 memory = int(Path(f"/proc/{process}/statm").read_text().split()[1])
                 files = len(list(Path(f"/proc/{process}/fd").iterdir()))
-                reading = Reading(time.monotonic(), memory, files)
-                self._readings.setdefault(process, []).append(reading)
+                if memory:  # none: ended, and not buried yet
+                    reading = Reading(time.monotonic(), memory, files)
+                    self._readings.setdefault(process, []).append(reading)
 
     def growth(self) -> tuple[float, int] | None:
         """Last over first memory, and last minus first files: the most of any process.

@@ -10,14 +10,20 @@ _A_RUN_HAS = ("meta.json", "checkpoints", "model.tar", "model.safetensors")
 
 
 def check_contained(folder: Path) -> None:
-    """Refuses a folder of a run or an agent that holds a link out of it, a pipe or a device.
+    """`check_all_contained` for a folder of a run or an agent, before it is read.
 
-    `folder` itself may be reached through links, and links within it are fine. Folders that are
-    neither, somebody's downloads with a checkpoint among them, are left alone. Raises `UserError`,
-    one line.
+    Folders that are neither, somebody's downloads with a checkpoint among them, are left alone.
     """
-    if not any(os.path.lexists(folder / name) for name in _A_RUN_HAS):
-        return
+    if any(os.path.lexists(folder / name) for name in _A_RUN_HAS):
+        check_all_contained(folder)
+
+
+def check_all_contained(folder: Path) -> None:
+    """Refuses a folder that holds a link out of it, a pipe or a device.
+
+    `folder` itself may be reached through links, and links within it are fine. Raises `UserError`,
+    one line, and `OSError`.
+    """
     inside = folder.resolve()
     for entry in _entries(inside):
         if entry.is_symlink():

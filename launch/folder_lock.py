@@ -7,6 +7,8 @@ import socket
 import weakref
 from pathlib import Path
 
+from launch.failures import UserError
+
 try:
     import fcntl
 except ImportError:  # Windows: no lock there
@@ -14,14 +16,17 @@ except ImportError:  # Windows: no lock there
 
 
 class FolderLock:
-    """Holds `folder`/.lock until `release`. Raises `BlockingIOError` where another holds it.
+    """Holds `folder`/.lock until `release`.
+
+    Raises `BlockingIOError` where another holds it, `UserError` where it is a link: what that leads
+    to would be overwritten.
 
     File systems without locks grant it. Forked children let go of it at birth: they would keep a
     run locked after their parent was killed.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._descriptor: int | None = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        self._descriptor: int | None = _open(folder / ".lock")
         try:
             self._acquire()
         except BaseException:
@@ -51,6 +56,15 @@ class FolderLock:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             return os.pread(self._descriptor, 200, 0).decode()
         return ""
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(f"{path} is a link: remove it") from error
+        raise
 
 
 def _release_if_alive(reference: "weakref.ref[FolderLock]") -> None:

@@ -91,8 +91,9 @@ def _open(options: RunOptions, saved: SavedAgent | None) -> RunFolder:
 
 
 def _check_same(path: Path, options: RunOptions) -> None:
+    meta = read_meta(path)
     try:
-        begun = RunOptions.from_dict(read_meta(path)["args"])
+        begun = RunOptions.from_dict(meta["args"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError(f"{path} holds no run that --auto-resume could go on with") from error
     if names := differences(begun, options):

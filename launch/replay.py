@@ -14,7 +14,6 @@ from rich.table import Table
 
 from agents.network import Network
 from launch.assembly import build, plan_for
-from launch.containment import check_contained
 from launch.display import Display
 from launch.experience import Source
 from launch.failures import UserError, one_line_errors, user_input
@@ -80,7 +79,6 @@ def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
     Raises `ValueError`, one line, for what cannot be replayed.
     """
     plain = read_meta(run).get("args")
-    check_contained(run)
     try:
         options = RunOptions.from_dict(plain)
     except (TypeError, ValueError) as error:

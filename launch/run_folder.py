@@ -15,7 +15,7 @@ from typing import Any
 
 from launch import provenance
 from launch.atomic_files import PARTIAL, remove_partials, write_bytes
-from launch.containment import check_contained
+from launch.containment import check_all_contained, check_contained
 from launch.failures import UserError, describe_os_error
 from launch.folder_lock import FolderLock
 from launch.json_files import read_object
@@ -44,8 +44,10 @@ def read_meta(path: Path) -> dict[str, Any]:
 
     Raises:
         RunFolderError: no run there, or a damaged file.
+        UserError: see `check_contained`, which comes first.
     """
     path = Path(path)
+    check_contained(path)
     try:
         meta = read_object(path / "meta.json")
     except FileNotFoundError as error:
@@ -84,7 +86,7 @@ class RunFolder:
         path = Path(savedir).expanduser() / xpid
         try:
             path.mkdir(parents=True, exist_ok=True)
-            check_contained(path)
+            check_all_contained(path)
             lock = _lock(path)
             try:
                 _check_no_run(path)
@@ -104,7 +106,6 @@ class RunFolder:
         """
         path = Path(path).expanduser().resolve()
         meta = read_meta(path)
-        check_contained(path)
         again = {"date": _now(), "command": provenance.command_line()}
         before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []
         resumed = [*before, {**again, "git": provenance.git_revision()}]

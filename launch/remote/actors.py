@@ -27,7 +27,7 @@ from launch.experience import SourceFailed
 from launch.remote.board import Board, Offer
 from launch.remote.crew import Crew, Delivery, in_one_line
 from launch.remote.session import Session
-from launch.remote.wire import WireError, WireForm, decode
+from launch.remote.wire import WireError, WireForm, check_timed, decode
 from launch.remote.worker import Job, RemoteActor, pack_weights
 from launch.rollout_queue import Closed, QueuedSource
 from launch.stages import Stages
@@ -126,7 +126,8 @@ class RayActors(QueuedSource):
         member = delivery.member
         try:
             with self._own_stages("transfer"):
-                experience = decode(delivery.message, self._form)
+                check_timed(delivery.timed)
+                experience = decode(delivery.message, self._form, self._offer[0])
                 rollout = experience.collected.rollout.to(self._device)
                 finish_stream(self._device)
         except WireError as error:
@@ -134,7 +135,7 @@ class RayActors(QueuedSource):
             self.crew.lost += 1
             self.crew.replace(member, f"a message that is no rollout: {error}")
             return
-        member.failures = 0
+        self.crew.has_delivered(member)
         member.stages.add(delivery.timed)
         collected = experience.collected._replace(rollout=rollout)
         self.queue.put(experience._replace(collected=collected))

@@ -1,8 +1,9 @@
 """The remote actors of a run: started, asked for rollouts, and replaced where they die.
 
 An actor that Ray cannot place yet waits, and joins when there is room; one whose process, node or
-environment dies is replaced by its next incarnation, which plays other games. Training goes on with
-those there are.
+environment dies is replaced by its next incarnation, which plays other games: at once, and after a
+pause that doubles where it fails again. Training goes on with those there are, and ends where all
+fail.
 """
 
 import re
@@ -23,7 +24,9 @@ from launch.remote.worker import Timed
 from launch.stages import Stages
 
 ASKED_AT_ONCE = 2  # rollouts: the one that is being collected, and the next, so that none idles
-FAILURES_IN_A_ROW = 5  # without a rollout in between, that end the run
+FAILURES_IN_A_ROW = 5  # of one, that end the run where nobody delivers meanwhile
+PAUSE = 1.0  # seconds before the second replacement in a row; before each further one twice as long
+DOUBLINGS = 6  # at most
 _NEWS = 60.0  # seconds without an actor, after which that is said
 
 
@@ -44,8 +47,15 @@ class Member:
         self.joining: ObjectRef | None = None
         self.asked: deque[list[ObjectRef]] = deque()
         self.failures = 0  # since its last rollout
+        self.delivered_before = 0  # rollouts from anybody, at the first of these failures
+        self.due = 0.0  # when an empty place is to be filled; seconds, monotonic
         self.last_asked = 0.0
         self.stages = Stages(f"actor {number}")
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it can be asked."""
+        return self.handle is not None and self.joining is None
 
     @property
     def next(self) -> ObjectRef | None:
@@ -67,7 +77,7 @@ class Crew:
     ) -> None:
         self._start, self._give_back = start, give_back
         self._members = [Member(number) for number in range(size)]
-        self.restarts = self.lost = 0
+        self.restarts = self.lost = self._delivered = 0
         self._alone_since: float | None = None
 
     @property
@@ -78,7 +88,7 @@ class Crew:
     @property
     def actors(self) -> int:
         """How many there are now."""
-        return sum(member.handle is not None and member.joining is None for member in self._members)
+        return sum(member.is_there for member in self._members)
 
     @property
     def failing(self) -> int:
@@ -88,12 +98,11 @@ class Crew:
     def begin(self) -> None:
         """Asks Ray for everyone."""
         self._alone_since = time.monotonic()
-        for member in self._members:
-            self._fill(member)
+        self._fill_places()
 
     def who_is_free(self) -> Member | None:
         """The actor that has least to do, and of several the one that was asked longest ago."""
-        free = [m for m in self._members if not m.joining and len(m.asked) < ASKED_AT_ONCE]
+        free = [m for m in self._members if m.is_there and len(m.asked) < ASKED_AT_ONCE]
         return min(free, key=lambda member: (len(member.asked), member.last_asked), default=None)
 
     def ask(self, member: Member, offer: Offer) -> None:
@@ -104,13 +113,16 @@ class Crew:
     def deliveries(self, patience: float) -> Iterator[Delivery]:
         """Rollouts that have come; waits `patience` seconds for the next one, if need be.
 
-        Raises `SourceFailed`.
+        Of each actor at most one, so that none is passed over where they come faster than they are
+        taken. Raises `SourceFailed`.
         """
+        self._fill_places()
         awaited = {member.next: member for member in self._members if member.next}
         if not awaited:
             time.sleep(patience)
             return
-        ready, _ = ray.wait(list(awaited), timeout=patience)
+        ray.wait(list(awaited), timeout=patience)
+        ready, _ = ray.wait(list(awaited), num_returns=len(awaited), timeout=0)
         for reference in ready:
             member = awaited[reference]
             try:
@@ -126,24 +138,34 @@ class Crew:
             yield Delivery(member, message, timed)
         self._say_where_alone()
 
-    def replace(self, member: Member, reason: str) -> None:
-        """Fills the place of one that has failed; its first rollout is lost, others had not begun.
+    def has_delivered(self, member: Member) -> None:
+        """Notes that what came from it was a rollout."""
+        self._delivered += 1
+        member.failures = 0
 
-        Raises `SourceFailed`.
+    def replace(self, member: Member, reason: str) -> None:
+        """Empties the place of one that has failed; `deliveries` fills it, after a pause.
+
+        Its first rollout is lost, others had not begun. Raises `SourceFailed`.
         """
+        if member.failures == 0:
+            member.delivered_before = self._delivered
         member.failures += 1
         self.restarts += 1
         self.lost += bool(member.asked)
         self._give_back(len(member.asked))
         member.asked.clear()
         ray.kill(member.handle)
-        if member.failures == FAILURES_IN_A_ROW:
+        member.handle = member.joining = None
+        if member.failures >= FAILURES_IN_A_ROW and self._all_fail_like(member):
             raise SourceFailed(
-                f"actor {member.number} failed {FAILURES_IN_A_ROW} times in a row without a "
+                f"actor {member.number} failed {member.failures} times in a row without a "
                 f"rollout, the last time with {reason}"
             )
-        print(f"note: actor {member.number} is replaced: {reason}", file=sys.stderr)
-        self._fill(member)
+        pause = PAUSE * 2 ** min(member.failures - 2, DOUBLINGS) if member.failures > 1 else 0.0
+        member.due = time.monotonic() + pause
+        when = f" in {pause:g} s" if pause else ""
+        print(f"note: actor {member.number} is replaced{when}: {reason}", file=sys.stderr)
 
     def end(self) -> None:
         """Kills everyone, those that Ray could not place included."""
@@ -151,10 +173,16 @@ class Crew:
             if member.handle is not None:
                 ray.kill(member.handle)
 
-    def _fill(self, member: Member) -> None:
-        member.incarnation += 1
-        member.handle = self._start(member.number, member.incarnation)
-        member.joining = member.handle.join.remote()
+    def _fill_places(self) -> None:
+        for member in self._members:
+            if member.handle is None and time.monotonic() >= member.due:
+                member.incarnation += 1
+                member.handle = self._start(member.number, member.incarnation)
+                member.joining = member.handle.join.remote()
+
+    def _all_fail_like(self, member: Member) -> bool:
+        """Whether everybody has failed, and nobody delivered since `member` first did."""
+        return self.failing == len(self._members) and self._delivered == member.delivered_before
 
     def _say_where_alone(self) -> None:
         """Once, where Ray has no room for any actor."""

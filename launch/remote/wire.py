@@ -6,7 +6,7 @@ their size; other frames as they are. The core's state goes by the path of each 
 finished games and lives as tables of numbers.
 
 `decode` believes nothing: it takes what a `WireForm` asks for, in exactly these types and sizes,
-with indices in their ranges, and raises `WireError` for anything else.
+with finite numbers and indices in their ranges, and raises `WireError` for anything else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +24,7 @@ from envs.interface import Episode, Life
 from kernels.recurrence import State, map_state
 from launch.experience import Experience
 from launch.remote.unstacking import Unstacked, restack, unstack
+from launch.stages import STAGES
 
 
 class WireError(ValueError):
@@ -68,8 +69,8 @@ def encode(experience: Experience) -> bytes:
     return save({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()})
 
 
-def decode(message: bytes, form: WireForm) -> Experience:
-    """The rollout of a message, on the CPU, in memory of its own.
+def decode(message: bytes, form: WireForm, newest: int | None = None) -> Experience:
+    """The rollout of a message, on the CPU, in memory of its own, of weights up to `newest`.
 
     Raises:
         WireError: not a message, or not one of this form.
@@ -88,9 +89,23 @@ def decode(message: bytes, form: WireForm) -> Experience:
     collected = Collected(
         rollout, _episodes(parts, form.streams), _ended_lives(parts, form.streams)
     )
-    version = int(parts.index("version", ()))
+    version = int(parts.index("version", (), None if newest is None else newest + 1))
     parts.end()
     return Experience(collected, version)
+
+
+def check_timed(timed: Any) -> None:
+    """Raises `WireError` unless it says seconds and calls of stages that there are."""
+    if not isinstance(timed, dict) or not all(map(_is_timed, timed, timed.values())):
+        raise WireError(f"no times of stages: {timed!a}"[:200])
+
+
+def _is_timed(stage: Any, spent: Any) -> bool:
+    if stage not in STAGES or not isinstance(spent, tuple) or len(spent) != 2:
+        return False
+    seconds, calls = spent
+    is_time = type(seconds) is float and 0 <= seconds < float("inf")
+    return is_time and type(calls) is int and calls >= 0
 
 
 class _Parts:
@@ -103,7 +118,7 @@ class _Parts:
             raise WireError(f"not a rollout: {type(error).__name__}: {error}") from error
 
     def take(self, name: str, dtype: torch.dtype, shape: Sequence[int | None]) -> Tensor:
-        """A tensor of this type and shape; None: any size."""
+        """A tensor of this type and shape, all finite; None: any size."""
         tensor = self._tensors.pop(name, None)
         if tensor is None:
             raise WireError(f"{name} is missing")
@@ -114,6 +129,8 @@ class _Parts:
             raise WireError(
                 f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not {dtype} of {asked}"
             )
+        if dtype.is_floating_point and not tensor.isfinite().all():
+            raise WireError(f"{name} holds {tensor[~tensor.isfinite()][0]}")
         return tensor
 
     def index(

@@ -9,7 +9,6 @@ from typing import Any
 from cores import CORES
 from envs.naming import Name, resolve
 from envs.protocols import protocol_named
-from launch.containment import check_contained
 from launch.evaluation_file import Evaluation, evaluations_in
 from launch.failures import UserError
 from launch.log_table import read_logs
@@ -95,7 +94,6 @@ def open_run(path: Path) -> Run:
     """
     path = Path(path).expanduser().resolve()
     meta = read_meta(path)
-    check_contained(path)
     options = meta.get("args")
     try:
         options = typed(RunOptions, {} if options is None else options)

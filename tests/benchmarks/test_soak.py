@@ -3,25 +3,27 @@
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.soak import UPDATE, Findings, _look, _recover, main
+from benchmarks.soak import UPDATE, Findings, _keep_going, _look, _recover, main
 from benchmarks.soak_run import SoakRun
 from launch.checkpoint_folder import CheckpointFolder
 from launch.log_table import LogTable
+from launch.run_folder import RunFolder
 
 
 @pytest.fixture
 def run(tmp_path) -> SoakRun:
     """A run of three updates with a checkpoint of the last, as it looks from outside."""
     run = SoakRun(tmp_path, "Catch", 1, "local")
-    run.folder.mkdir()
-    table = LogTable(run.folder)
+    folder = RunFolder.create(tmp_path, run.folder.name, {})
     for update in (1, 2, 3):
-        table.log({"step": update * UPDATE})
+        folder.log({"step": update * UPDATE})
+    folder.finish()
     CheckpointFolder(run.folder).save({"weights": torch.ones(3)}, 3 * UPDATE)
     return run
 
@@ -63,6 +65,29 @@ def test_a_process_left_behind_is_noticed(run):
     assert complaints(run) == []
 
 
+LEAVES_ONE_UNBURIED = """
+import subprocess, time
+subprocess.Popen("true")
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+def test_a_process_that_has_ended_has_no_memory_to_compare(run):
+    run._command = [sys.executable, "-c", LEAVES_ONE_UNBURIED]
+    run.start()
+    deadline = time.monotonic() + 20
+    while not (ended := [one for one in run.processes()[1:] if _is_unburied(one)]):
+        assert time.monotonic() < deadline
+    run.sample()
+    assert not set(ended) & set(run._readings)
+    run.signal_all(signal.SIGKILL)
+
+
+def _is_unburied(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 def test_a_run_that_does_not_go_on_is_noticed(run, monkeypatch):
     monkeypatch.setattr("benchmarks.soak.RECOVERY", 1.0)
     run._command = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -70,6 +95,50 @@ def test_a_run_that_does_not_go_on_is_noticed(run, monkeypatch):
     _recover(run, found)
     run.signal_all(signal.SIGKILL)
     assert found.complaints == [f"not beyond step {3 * UPDATE} after 1 s in peace"]
+
+
+def test_restarts_that_are_not_the_command_s_are_counted(run):
+    RunFolder.open(run.folder).close()
+    again = RunFolder.open(run.folder)
+    for update, restarts in enumerate((0, 2, 3, 0, 1), 4):  # a second start, from 0
+        again.log({"step": update * UPDATE, "actor_restarts": restarts})
+    again.finish()
+    found = Findings()
+    _look(run, found)
+    assert (found.resumes, found.actor_restarts) == (2, 4)
+
+
+RAISES = "def f(): raise RuntimeError('broken')\nf()"
+PRINTS = "import time, traceback\ntry: 1 / 0\nexcept Exception: traceback.print_exc()"
+STOPS = "raise KeyboardInterrupt"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (RAISES, ["start 1 ended with 1: RuntimeError: broken"]),
+        (PRINTS, ["start 1 printed ZeroDivisionError: division by zero"]),
+        (STOPS, []),
+    ],
+)
+def test_a_traceback_of_a_lone_run_is_noticed(code, says, run):
+    run._command = [sys.executable, "-c", code]
+    run.start()
+    run._process.wait()
+    found = Findings()
+    _keep_going(run, found)
+    assert found.complaints == says
+
+
+def test_torchrun_may_end_with_1(tmp_path):
+    ended = {}
+    for learners, engine in ((1, "local"), (2, "local"), (1, "ray")):
+        run = SoakRun(tmp_path, "Catch", learners, engine)
+        run._command = [sys.executable, "-c", "raise SystemExit(1)"]
+        run.start()
+        run._process.wait()
+        ended[learners, engine] = run.ended_badly()
+    assert ended == {(1, "local"): True, (2, "local"): False, (1, "ray"): False}
 
 
 @pytest.mark.faults

@@ -33,8 +33,9 @@ BIG = ("--env", "Catch", "--core", "lstm", "--core-width", "128")  # checkpoints
 LITTLE = ("--env", "Catch", "--core", "feedforward")
 OFTEN = ("--checkpoint-minutes", "1e-6")  # after every update
 ALWAYS = 1_000_000_000
-HOUR, DAY = 3600.0, 86400.0
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0  # seconds
 PATIENCE = 60  # seconds
+BURIAL = 5  # seconds in which an ended process's children are taken off the system's list
 
 
 class Run:
@@ -68,11 +69,22 @@ class Run:
         while self._poll() is None:
             assert time.monotonic() < deadline, "does not end"
             time.sleep(0.01)
+        deadline = time.monotonic() + BURIAL
+        while self._has_left_some():
+            assert time.monotonic() < deadline, "ended, but not all that it started"
+            time.sleep(0.01)
         return self.code
 
     def limit(self, size: int = resource.RLIM_INFINITY) -> None:
         """Lets no file grow beyond `size` bytes."""
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def _has_left_some(self) -> bool:
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
     def _poll(self) -> int | None:
         if self.code is None:
@@ -202,6 +214,31 @@ def two_at_once() -> dict:
     return {"codes": codes, "untouched": untouched, "first": first.end(signal.SIGTERM)}
 
 
+def stopped_for_a_minute() -> dict:
+    """The whole process, in either schedule; then it goes on."""
+    runs = {
+        schedule: Run(
+            f"stopped-{schedule}",
+            *(*LITTLE, *OFTEN, "--schedule", schedule, "--xpid", f"stopped-{schedule}"),
+            *("--total-steps", ALWAYS),
+        )
+        for schedule in ("lockstep", "asynchronous")
+    }
+    paths = {schedule: FOLDER / f"stopped-{schedule}" for schedule in runs}
+    for schedule, run in runs.items():
+        run.wait_until(lambda path=paths[schedule]: rows(path) > 3)
+        os.kill(run.pid, signal.SIGSTOP)
+    time.sleep(1)
+    before = {schedule: rows(path) for schedule, path in paths.items()}
+    time.sleep(MINUTE)
+    after = {schedule: rows(path) for schedule, path in paths.items()}
+    for schedule, run in runs.items():
+        os.kill(run.pid, signal.SIGCONT)
+        run.wait_until(lambda s=schedule: rows(paths[s]) > after[s] + 10)
+    codes = [run.end(signal.SIGTERM) for run in runs.values()]
+    return {"before": before, "after": after, "codes": codes}
+
+
 CASES: dict[str, Callable[[], dict]] = {
     "full": full_while_checkpointing,
     "log": full_while_logging,
@@ -209,6 +246,7 @@ CASES: dict[str, Callable[[], dict]] = {
     "asynchronous": lambda: raising("asynchronous"),
     "clock": jumping_clock,
     "shared": two_at_once,
+    "stopped": stopped_for_a_minute,
 }
 
 

@@ -23,3 +23,16 @@ class StandIn:
             raise RuntimeError("broken")
         self.made += 1
         return b"%d %d %d" % (*self.who, self.made - 1), {"emulation": (0.5, 3)}
+
+
+class Repeats:
+    """Delivers what it was given, and the last of it for ever."""
+
+    def __init__(self, deliveries):
+        self.deliveries = deliveries
+
+    def join(self):
+        pass
+
+    def collect(self, offer):
+        return self.deliveries.pop(0) if len(self.deliveries) > 1 else self.deliveries[0]

@@ -30,6 +30,23 @@ def train(folder: Path, xpid: str, *arguments: object) -> int:
     return atari.main([*map(str, ("--savedir", folder, "--xpid", xpid, *arguments))])
 
 
+LOCAL = """
+import sys
+from launch import atari
+from launch.options import RunOptions
+from launch.schedules import Plan
+
+Plan(RunOptions())
+assert not [name for name in sys.modules if name.split(".")[0] == "ray"]
+"""
+
+
+def test_a_local_run_imports_no_ray():
+    command = [sys.executable, "-c", LOCAL]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def start(folder: Path, xpid: str, *arguments: object) -> ForkedRun:
     where = ("--savedir", folder, "--xpid", xpid)
     return ForkedRun(folder / f"{xpid}.out", *where, *arguments, "--total-steps", 1_000_000)

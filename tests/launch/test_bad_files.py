@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import sys
 import zipfile
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from launch.checkpoint_folder import CheckpointFolder
 from launch.checkpoints import CheckpointError, load, save
 from launch.evaluation_file import Evaluation
 from launch.failures import UserError
+from launch.folder_lock import FolderLock
 from launch.log_table import LogTable, read_logs
 from launch.reports.runs import open_run
 from launch.run_folder import RunFolder, RunFolderError, read_meta
@@ -72,6 +74,20 @@ def error_of(main: Callable, capsys, *arguments: object) -> str:
     said = capsys.readouterr().err
     assert exit_.value.code == 2 and said.startswith("error: ") and said.count("\n") == 1, said
     return said
+
+
+@pytest.fixture
+def impatient():
+    """What waits for a pipe's other end, which nobody opens, fails."""
+
+    def fail(*_):
+        raise TimeoutError("waited in vain")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(20)  # seconds
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 # Games that bring a module
@@ -337,6 +353,52 @@ def test_a_new_run_does_not_write_through_links_in_a_folder_that_was_there(tmp_p
     said = error_of(atari.main, capsys, "--env", "Catch", "--savedir", tmp_path, "--xpid", "a")
     assert "out of the run folder" in said
     Board(tmp_path / "b").close()
+
+
+def test_a_new_run_does_not_follow_a_link_where_there_is_nothing_else(tmp_path, capsys):
+    (tmp_path / "victim").write_text("precious")
+    for name, target in ((".lock", "victim"), ("tensorboard", "."), ("meta.json", "nothing")):
+        folder = tmp_path / name.strip(".")
+        folder.mkdir()
+        (folder / name).symlink_to(tmp_path / target)
+        with pytest.raises(UserError, match="is a link out of the run folder"):
+            RunFolder.create(tmp_path, folder.name, {})
+        assert [path.name for path in folder.iterdir()] == [name]
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_lock_is_no_link_wherever_it_leads(tmp_path):
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / ".lock").symlink_to("victim")
+    for lock in (
+        lambda: FolderLock(tmp_path),
+        lambda: RunFolder.create(tmp_path.parent, tmp_path.name, {}),
+    ):
+        with pytest.raises(UserError, match="is a link: remove it"):
+            lock()
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize("what", ["pipe", "link"])
+def test_a_meta_is_not_read_before_the_folder_is_looked_at(what, tmp_path, capsys, impatient):
+    """Where nothing but the meta is there: with a checkpoint, that would be opened first."""
+    folder, target = tmp_path / "run", tmp_path / "elsewhere.json"
+    folder.mkdir()
+    if what == "pipe":
+        os.mkfifo(folder / "meta.json")
+    else:
+        target.write_text('{"args": {}}')
+        (folder / "meta.json").symlink_to(target)
+    new = ("--env", "Catch", "--savedir", tmp_path, "--xpid", "run", "--auto-resume")
+    said = "neither a file nor a folder" if what == "pipe" else "out of the run folder"
+    for main, arguments in (
+        (replay.main, [folder]),
+        (report.main, [folder]),
+        (list_ops.main, ["--resume", folder]),
+        (atari.main, new),
+    ):
+        assert said in error_of(main, capsys, *arguments)
 
 
 def test_messages_steer_no_terminal(tmp_path, capsys):

@@ -118,6 +118,18 @@ def test_a_second_run_on_a_folder_refuses_and_the_first_goes_on(happened_too):
     happened_too.assert_no_step_is_missing_or_twice("shared")
 
 
+@pytest.mark.faults
+def test_a_run_that_is_stopped_for_a_minute_goes_on(tmp_path):
+    happened = Happened(tmp_path, "stopped")
+    case = happened.cases["stopped"]
+    assert case["codes"] == [STOPPED, STOPPED] and case["before"] == case["after"]
+    for name in ("stopped-lockstep", "stopped-asynchronous"):
+        assert not happened.errors(name)
+        happened.assert_no_step_is_missing_or_twice(name)
+        assert np.diff(read_logs(tmp_path / name)["_time"]).max() > 60
+        assert load(tmp_path / name / "model.tar")["step"] == read_logs(tmp_path / name)["step"][-1]
+
+
 def test_only_a_checkpoint_that_cannot_be_written_is_forgiven(capsys):
     def refuse():
         raise CheckpointError("cannot write x")

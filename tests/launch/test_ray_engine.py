@@ -6,6 +6,7 @@ import signal
 import statistics
 import time
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import ray_processes
@@ -13,18 +14,23 @@ import small_runs
 import torch
 from ray_cluster import LOOPBACK, TestCluster
 from ray_games import SEED_UNIT, STEP_UNIT
-from ray_stand_ins import StandIn
+from ray_stand_ins import Repeats, StandIn
 from small_runs import logged, train
+from test_rollout_wire import assert_same, play
 
 from agents.learner import Learner
+from agents.network import Network, NetworkConfig
 from launch.checkpoints import load
 from launch.display import Display
 from launch.experience import SourceFailed
+from launch.remote.wire import encode
 from launch.rollout_queue import RolloutQueue
 from launch.seeds import environment_seed
+from launch.stages import Stages
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
+MINUTE = 60.0  # seconds that an actor is stopped for
 COUNTS = ("actors", "actor_restarts", "lost_rollouts")
 
 
@@ -73,7 +79,9 @@ def deliveries(crew, enough) -> list[str]:
         assert time.monotonic() < deadline, found
         while member := crew.who_is_free():
             crew.ask(member, (0, []))
-        found += [delivery.message.decode() for delivery in crew.deliveries(0.05)]
+        for delivery in crew.deliveries(0.05):
+            crew.has_delivered(delivery.member)
+            found.append(delivery.message.decode())
     return found
 
 
@@ -100,6 +108,17 @@ def test_rollouts_come_in_each_actor_s_order_and_none_has_more_than_two_to_do(cr
     assert (crew.actors, crew.restarts, crew.lost, given_back) == (2, 0, 0, [])
 
 
+def test_nobody_is_passed_over_where_rollouts_come_faster_than_they_are_taken(crew):
+    crew, _ = crew(4)
+    deliveries(crew, lambda found: crew.actors == 4)
+    found = []
+    while len(found) < 24:
+        found += deliveries(crew, len)
+        time.sleep(0.1)
+    counts = [sum(message.startswith(f"{number} ") for message in found) for number in range(4)]
+    assert min(counts) >= 2
+
+
 @pytest.mark.parametrize("how", ["dies", "raises"])
 def test_an_actor_that_fails_is_replaced_and_its_rollout_counted(how, crew):
     crew, given_back = crew(2, lambda number: how * (number == 1))
@@ -109,11 +128,82 @@ def test_an_actor_that_fails_is_replaced_and_its_rollout_counted(how, crew):
     assert (crew.restarts, crew.lost, given_back) == (1, 1, [2])
 
 
-def test_an_actor_that_fails_again_and_again_ends_the_run(crew):
+def test_what_no_actor_sends_is_a_lost_rollout_and_a_line(connected, monkeypatch, capsys):
+    from launch.remote.actors import RayActors
+
+    experience, form = play("Catch", "feedforward")
+    bad = (
+        (encode(experience._replace(version=2**62)), {}),
+        (encode(experience), {"sleeping": (1.0, 1)}),
+        (b"no rollout at all", {}),
+    )
+    good = (encode(experience._replace(version=7)), {"emulation": (0.5, 3)})
+
+    def start(self, job, cpus, gpus, number, incarnation):
+        remote = connected.remote(Repeats).options(num_cpus=0.1)
+        return remote.remote([good, *bad[incarnation : incarnation + 1]])
+
+    monkeypatch.setattr(RayActors, "_start", start)
+    sizes = {"frame_shape": form.frame_shape, "num_actions": form.num_actions}
+    actors = RayActors(
+        Network(NetworkConfig(core="feedforward", **sizes)),
+        SimpleNamespace(close=lambda: None),
+        job=None,
+        size=1,
+        cpus=0.1,
+        gpus=0.0,
+        form=form,
+        slots=2,
+        learner_device=torch.device("cpu"),
+        stages=Stages("learner"),
+        check=lambda: None,
+    )
+    actors.publish(7)
+    with actors:
+        for _, rollout in zip(range(6), actors.rollouts(), strict=False):
+            assert_same(rollout, experience._replace(version=7))
+            actors.release(1)
+        columns = actors.columns()
+        assert (columns["actors"], columns["actor_restarts"]) == (1, 3)
+        assert 3 <= columns["lost_rollouts"] <= 6  # what each had begun next, too
+    said = capsys.readouterr().err.splitlines()
+    begin = "note: actor 0 is replaced: a message that is no rollout: "
+    for line, reason in zip(said, ("version holds", "no times", "not a rollout"), strict=True):
+        assert line.startswith(begin + reason)
+
+
+def test_an_actor_that_fails_again_and_again_ends_the_run(crew, monkeypatch):
+    monkeypatch.setattr("launch.remote.crew.PAUSE", 0.01)
     crew, _ = crew(1, lambda number: "always")
     with pytest.raises(SourceFailed, match=r"actor 0 failed 5 times in a row.*no such game"):
         deliveries(crew, len)
     assert (crew.restarts, crew.lost) == (5, 0)
+
+
+def test_only_where_all_fail_and_nobody_delivers_meanwhile():
+    from launch.remote.crew import Crew
+
+    crew = Crew(lambda number, incarnation: None, 2, lambda count: None)
+    one, other = crew._members
+    one.failures, other.failures = 5, 1
+    assert crew._all_fail_like(one)
+    crew.has_delivered(other)
+    assert not crew._all_fail_like(one)
+    other.failures = 1  # again
+    assert not crew._all_fail_like(one)
+
+
+def test_but_not_where_another_delivers(crew, monkeypatch, capsys):
+    monkeypatch.setattr("launch.remote.crew.PAUSE", 0.01)
+    monkeypatch.setattr("launch.remote.crew.FAILURES_IN_A_ROW", 2)
+    crew, _ = crew(2, lambda number: "always" * (number == 1))
+    deliveries(crew, lambda found: crew.restarts == 2)
+    monkeypatch.setattr("launch.remote.crew.PAUSE", 1000.0)
+    deliveries(crew, lambda found: crew.restarts == 3)
+    deliveries(crew, lambda found: len(found) > 20)  # which holds up nobody
+    assert (crew.actors, crew.restarts, crew.failing) == (1, 3, 1)
+    said = [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["actor 1 is replaced" + when for when in ("", " in 0.01 s", " in 2000 s")]
 
 
 def test_who_cannot_be_placed_waits(crew):
@@ -234,27 +324,33 @@ def test_an_environment_that_raises(breaks_at, code, address, tmp_path, capsys):
 
 
 class StoppingActors(Display):
-    """Stops an actor at the tenth update and lets it go on at the thirtieth."""
+    """Stops an actor at the tenth update, for a minute; a while later somebody presses Ctrl-C."""
 
-    stopped = None
+    stopped, since, again = None, 0.0, 0
 
     def update(self, step, row):
         super().update(step, row)
+        cls = StoppingActors
         if row["updates"] == 10:
-            StoppingActors.stopped = ray_processes.actors(os.getpid())[0]
+            cls.stopped, cls.since = ray_processes.actors(os.getpid())[0], time.monotonic()
             os.kill(self.stopped, signal.SIGSTOP)
-        if row["updates"] == 30:
+        elif self.stopped and not self.again and time.monotonic() - self.since > MINUTE:
             os.kill(self.stopped, signal.SIGCONT)
+            cls.again = row["updates"]
+        elif self.again and row["updates"] == self.again + 30:
+            signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.faults
-def test_a_stopped_actor_holds_up_nobody(address, tmp_path, monkeypatch):
+def test_an_actor_that_is_stopped_for_a_minute_holds_up_nobody(address, tmp_path, monkeypatch):
     monkeypatch.setattr("launch.atari.Display", StoppingActors)
-    options = (*STAMPED, "--ray-address", address, "--total-steps", 60 * 24 * 22)
-    assert train(tmp_path, "run", *options) == 0
-    logs = logged(tmp_path / "run")
+    options = (*STAMPED, "--ray-address", address, "--total-steps", 10**9)
+    assert train(tmp_path, "run", *options) == 128 + signal.SIGINT
+    logs, again = logged(tmp_path / "run"), StoppingActors.again
     assert logs["actor_restarts"][-1] == logs["lost_rollouts"][-1] == 0
-    assert len(logs["step"]) == 60
+    assert logs["step"] == [24 * 22 * update for update in logs["updates"]]
+    assert again > 30, "the other went on alone"
+    assert max(logs["policy_lag"][again:]) >= again - 10, "what the stopped one had begun came"
 
 
 class GrowingCluster(Display):

@@ -1,5 +1,7 @@
 """Rollouts as messages: the same to the bit, small, and anything else refused with one error."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from envs.interface import Episode, Life
 from kernels.recurrence import map_state
 from launch.experience import Experience
 from launch.remote.unstacking import restack, unstack
-from launch.remote.wire import WireError, WireForm, decode, encode
+from launch.remote.wire import WireError, WireForm, check_timed, decode, encode
 
 SMALL = (("width", 16), ("heads", 2), ("layers", 2))
 
@@ -122,7 +124,7 @@ def test_only_stacks_that_follow_on_are_small():
 def test_numbers_come_back_to_the_bit():
     experience, form = play("Catch")
     collected = experience.collected
-    odd = (0.1 + 0.2, -0.0, 1e-310, 2.0**60, float("inf"))
+    odd = (0.1 + 0.2, -0.0, 1e-310, 2.0**60, 1e308)
     games = [Episode(2, 2**40, sum(odd), odd, 3, 5), Episode(0, 0, 0.1, (), 0, 2**62)]
     lives = [Life(1, value, 7, 2**33) for value in odd]
     experience = Experience(collected._replace(episodes=games, lives=lives), 2**40)
@@ -151,6 +153,7 @@ def changed(message: bytes, **tensors) -> bytes:
     return save({name: part for name, part in parts.items() if part is not None})
 
 
+NAN = torch.full((1,), math.nan).double()
 COUNTS = torch.tensor([[0, 0, 1, 1, 1]])
 
 
@@ -167,6 +170,15 @@ COUNTS = torch.tensor([[0, 0, 1, 1, 1]])
         ({"policy_logits": torch.zeros(4, 2, 7)}, "policy_logits"),
         ({"state__hidden": torch.zeros(3, 256)}, "state.hidden"),
         ({"version": torch.tensor(-1)}, "version holds -1"),
+        ({"version": torch.tensor(42)}, "version holds 42, not a number from 0, less than 42"),
+        ({"version": torch.tensor(2**62)}, "version holds"),
+        ({"reward": torch.tensor([[0.0, math.nan]] * 5)}, "reward holds nan"),
+        ({"policy_logits": torch.full((4, 2, 6), math.inf)}, "policy_logits holds inf"),
+        ({"state__hidden": torch.full((2, 16), -math.inf)}, "state.hidden holds -inf"),
+        (
+            {"lives__counts": torch.tensor([[1, 0, 0]]), "lives__return": NAN},
+            "lives.return holds nan",
+        ),
         ({"frame__breaks": torch.tensor([8])}, "frame.breaks holds 8"),
         ({"frame__breaks": torch.tensor([3, 3])}, "does not rise"),
         ({"frame__breaks": torch.tensor([3, 5])}, "frame.older"),
@@ -183,7 +195,27 @@ COUNTS = torch.tensor([[0, 0, 1, 1, 1]])
 def test_what_is_not_expected_is_refused(tensors, says, qbert):
     message, form = qbert
     with pytest.raises(WireError, match=says):
-        decode(changed(message, **tensors), form)
+        decode(changed(message, **tensors), form, 41)
+
+
+@pytest.mark.parametrize(
+    "timed",
+    [
+        None,
+        {"sleeping": (1.0, 1)},
+        {"emulation": 1.0},
+        {"emulation": (1.0, 1, 1)},
+        {"emulation": (math.nan, 1)},
+        {"emulation": (-1.0, 1)},
+        {"emulation": (True, 1)},
+        {"emulation": (1.0, "1")},
+        {"emulation": (1.0, 1), 3: (1.0, 1)},
+    ],
+)
+def test_only_times_of_stages_are_entered(timed):
+    check_timed({"emulation": (0.5, 3), "transfer": (0.0, 0)})
+    with pytest.raises(WireError, match="no times of stages"):
+        check_timed(timed)
 
 
 def test_of_another_run_is_refused(qbert):

@@ -20,7 +20,7 @@ def message(env: str) -> tuple[bytes, WireForm]:
 
 def is_understood(content: bytes, form: WireForm) -> None:
     try:
-        experience = decode(content, form)
+        experience = decode(content, form, 41)
     except WireError as error:
         assert str(error) and "\n" not in str(error)
         return
@@ -28,6 +28,8 @@ def is_understood(content: bytes, form: WireForm) -> None:
     assert rollout.action.shape == (form.length, form.streams)
     assert rollout.frame.shape == (form.length + 1, form.streams, *form.frame_shape)
     assert (rollout.action >= 0).all() and (rollout.action < form.num_actions).all()
+    assert rollout.reward.isfinite().all() and rollout.policy_logits.isfinite().all()
+    assert 0 <= experience.version <= 41
 
 
 games = st.sampled_from(["Catch", "Pong"])
