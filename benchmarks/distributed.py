@@ -43,7 +43,13 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
         "learners": Part(
             partial(learners.measure, *what, options.preset, options.updates, options.rounds),
             learners.rows,
-            ("", "agent steps/s of a core", "share of alone", "share of alone on both"),
+            (
+                "",
+                "agent steps/s of a core",
+                "share of alone",
+                "share of alone on both",
+                "of an update for working together",
+            ),
         ),
         "ray": Part(
             partial(remote_actors.rates, *what, options.updates, options.rounds),

@@ -5,6 +5,10 @@ sharing the machine costs), two that make one run by gloo (what working together
 same run made by one learner, with two threads on both cores. Every learner is pinned to its cores;
 one of a single core has half of the run's environments. Rates are those of a core: of the lone
 learner while nothing else wants the machine, and while it has all of the machine itself.
+
+A shared machine is a tenth faster or slower from one minute to the next, so there is a second
+answer, from the log of each run alone: what part of an update goes by waiting for the other learner
+and summing with it, the optimiser's own time (as of `alone`) taken off.
 """
 
 import os
@@ -16,7 +20,7 @@ import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from launch.failures import UserError
 from launch.log_table import read_logs
@@ -75,6 +79,14 @@ class Job:
         return [alone] if kind == "alone" else [alone, self.start("other", {second}, share=2)]
 
 
+class Sample(NamedTuple):
+    """Of one kind in one round."""
+
+    rate: float  # agent steps/s of a core
+    update: float  # seconds from one update to the next
+    optimise: float  # seconds of it for exchanges, their waits, and the optimiser's step
+
+
 def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> dict[str, Any]:
     """Agent steps/s of a core in each round, and medians of the rounds' ratios to a lone learner's.
 
@@ -82,17 +94,23 @@ def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> d
     """
     if len(os.sched_getaffinity(0)) < 2:
         raise UserError("two learners want two cores, and this process may use one")
-    rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    samples: dict[str, list[Sample]] = {kind: [] for kind in KINDS}
     for turn in range(rounds):
         for kind in KINDS:
-            rates[kind].append(_rate(kind, game, core, settings, updates))
-            print(f"round {turn + 1}: {kind} {rates[kind][-1]:.0f} a core", file=sys.stderr)
+            samples[kind].append(_sample(kind, game, core, settings, updates))
+            print(f"round {turn + 1}: {kind} {samples[kind][-1].rate:.0f} a core", file=sys.stderr)
+    rates = {kind: [one.rate for one in samples[kind]] for kind in KINDS}
     shares = {
         share: {kind: _share(rates[kind], rates[lone]) for kind in KINDS}
         for lone, share in LONE.items()
     }
+    together = statistics.median(
+        (two.optimise - one.optimise) / two.update
+        for two, one in zip(samples["two learners"], samples["alone"], strict=True)
+    )
     what = {"game": game, "core": core, "preset": settings, "updates": updates}
-    return what | {"rates": rates} | shares
+    seconds = {kind: [one._asdict() for one in samples[kind]] for kind in KINDS}
+    return what | {"rates": rates, "samples": seconds, "exchange_share": together} | shares
 
 
 def _share(rates: list[float], lone: list[float]) -> float:
@@ -100,29 +118,35 @@ def _share(rates: list[float], lone: list[float]) -> float:
 
 
 def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """For a table: kind, agent steps/s of a core, shares of a lone one's on one core, on two."""
+    """For a table: kind, agent steps/s of a core, shares of a lone one's on one core, on two, and
+    the part of an update that working together takes.
+    """
     return [
         (
             kind,
             f"{statistics.median(rates):,.0f}",
             *(f"{found[share][kind]:.0%}" for share in LONE.values()),
+            f"{found['exchange_share']:.1%}" if kind == "two learners" else "",
         )
         for kind, rates in found["rates"].items()
     ]
 
 
-def _rate(kind: str, *what: Any) -> float:
-    """What the runs log once they are warm, for each core in use."""
+def _sample(kind: str, *what: Any) -> Sample:
+    """What the runs log once they are warm."""
     with tempfile.TemporaryDirectory() as folder:
         learners = Job(*what, Path(folder)).learners(kind)
         for learner in learners:
             if learner.wait():
                 raise UserError(f"{kind}: a run failed: {_last_line(learner)}")
-        runs = [run for run in Path(folder).iterdir() if not run.is_symlink()]
-        rates = [
-            statistics.median(read_logs(run)["agent_steps_per_second"][WARM_UP:]) for run in runs
-        ]
-    return sum(rates) / (1 if kind == "alone" else 2)
+        runs = [read_logs(run) for run in Path(folder).iterdir() if not run.is_symlink()]
+    rates = [statistics.median(run["agent_steps_per_second"][WARM_UP:]) for run in runs]
+    steps = runs[0]["step"][0]
+    return Sample(
+        rate=sum(rates) / (1 if kind == "alone" else 2),
+        update=steps / rates[0],
+        optimise=statistics.fmean(runs[0]["seconds_optimise"][WARM_UP:]),
+    )
 
 
 def _place(rank: int, port: int) -> dict[str, str]:

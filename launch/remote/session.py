@@ -90,7 +90,7 @@ class Session:
                 assert ray.util.get_node_ip_address() == "127.0.0.1"
             else:
                 ray.init(address, **_QUIET)
-        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        except Exception as error:  # Ray raises just that, and others
             self.close()
             where = "start Ray here" if address is None else f"join the Ray cluster at {address}"
             raise ValueError(f"cannot {where}: {' '.join(str(error).split())[:300]}") from error

@@ -15,6 +15,7 @@ from launch.log_table import read_logs
 from launch.reports.curves import hours
 from launch.reports.runs import open_run
 
+pytestmark = pytest.mark.accidents
 HERE = Path(__file__).parent
 UPDATE = 20  # agent steps
 STOPPED = 143  # 128 + SIGTERM

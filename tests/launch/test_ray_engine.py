@@ -28,7 +28,10 @@ from launch.rollout_queue import RolloutQueue
 from launch.seeds import environment_seed
 from launch.stages import Stages
 
-pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+pytestmark = [
+    pytest.mark.accidents,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
+]
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
 MINUTE = 60.0  # seconds that an actor is stopped for
 COUNTS = ("actors", "actor_restarts", "lost_rollouts")

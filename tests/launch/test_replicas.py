@@ -18,6 +18,7 @@ from launch.checkpoints import load
 from launch.log_table import read_logs
 from launch.replicas import Replicas
 
+pytestmark = pytest.mark.accidents
 HERE = Path(__file__).parent
 LONG_ONES = ("four", "mean-one", "mean-two", "stopped", "other-killed-asynchronous", "ray")
 MINUTE = 60  # seconds that a learner is stopped for

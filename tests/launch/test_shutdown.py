@@ -12,6 +12,7 @@ from stopping_runs import CASES
 from launch.checkpoints import load
 from launch.log_table import read_logs
 
+pytestmark = pytest.mark.accidents
 HERE = Path(__file__).parent
 NAMES = [f"{schedule}-{stage}" for stage, schedule in CASES]
 GROWTH = 4.0  # MiB; the leak comes to 8 or more
