@@ -43,8 +43,8 @@ class LearnerConfig:
 class Learner:
     """Owns the optimiser and the schedule of one network.
 
-    `stage(name)` is entered around each micro-batch's gradient and the optimiser's step; one that
-    raises at the first leaves weights and counters as they were. `replicas` learn the same network
+    `stage(name)` is entered around each micro-batch's gradient, the sum over learners and the
+    optimiser's step; one that raises before the last leaves weights and counters as they were. `replicas` learn the same network
     from the rest of each batch.
     """
 
@@ -89,10 +89,11 @@ class Learner:
                 losses = {name: loss * scale for name, loss in losses.items()}
                 losses["total_loss"].backward()
                 parts.append({name: loss.detach() for name, loss in losses.items()})
-        with self.stage("optimise"):
-            sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
-            parameters = [p for p in self.network.parameters() if p.grad is not None]
+        sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
+        parameters = [p for p in self.network.parameters() if p.grad is not None]
+        with self.stage("exchange"):
             self.replicas.sum([*(p.grad for p in parameters), *sums.values()])
+        with self.stage("optimise"):
             norm = nn.utils.clip_grad_norm_(parameters, self.config.grad_norm_clipping)
             self._step(is_finite=bool(torch.isfinite(norm + sums["total_loss"])))
             self.steps += steps

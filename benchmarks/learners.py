@@ -7,8 +7,8 @@ one of a single core has half of the run's environments. Rates are those of a co
 learner while nothing else wants the machine, and while it has all of the machine itself.
 
 A shared machine is a tenth faster or slower from one minute to the next, so there is a second
-answer, from the log of each run alone: what part of an update goes by waiting for the other learner
-and summing with it, the optimiser's own time (as of `alone`) taken off.
+answer, from the log of the two learners alone: what part of an update goes by waiting for each
+other and telling each other, the sum of gradients included.
 """
 
 import os
@@ -84,7 +84,7 @@ class Sample(NamedTuple):
 
     rate: float  # agent steps/s of a core
     update: float  # seconds from one update to the next
-    optimise: float  # seconds of it for exchanges, their waits, and the optimiser's step
+    exchange: float  # seconds of it that learners wait for and tell each other
 
 
 def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> dict[str, Any]:
@@ -104,10 +104,7 @@ def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> d
         share: {kind: _share(rates[kind], rates[lone]) for kind in KINDS}
         for lone, share in LONE.items()
     }
-    together = statistics.median(
-        (two.optimise - one.optimise) / two.update
-        for two, one in zip(samples["two learners"], samples["alone"], strict=True)
-    )
+    together = statistics.median(one.exchange / one.update for one in samples["two learners"])
     what = {"game": game, "core": core, "preset": settings, "updates": updates}
     seconds = {kind: [one._asdict() for one in samples[kind]] for kind in KINDS}
     return what | {"rates": rates, "samples": seconds, "exchange_share": together} | shares
@@ -145,7 +142,7 @@ def _sample(kind: str, *what: Any) -> Sample:
     return Sample(
         rate=sum(rates) / (1 if kind == "alone" else 2),
         update=steps / rates[0],
-        optimise=statistics.fmean(runs[0]["seconds_optimise"][WARM_UP:]),
+        exchange=statistics.fmean(runs[0]["seconds_exchange"][WARM_UP:]),
     )
 
 

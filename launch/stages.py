@@ -17,6 +17,7 @@ STAGES = {
     "wait_for_learner": "acting is as far ahead as it may be",
     "wait_for_rollouts": "learning has caught up with acting",
     "gradient": "forward and backward passes; on a GPU their launch",
+    "exchange": "what several learners tell each other, the sum of gradients too, and its waits",
     "optimise": "clipping, RMSprop, reading the losses; on a GPU the wait for all of it",
     "publish": "the weights' copy for acting",
     "test": "test games, with --evaluate-every",

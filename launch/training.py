@@ -92,7 +92,7 @@ class Training:
         gone, either nothing was learned or there is a row of it.
         """
         waiting, lag = self.source.waiting, self.learner.updates - batch.version
-        with self.stages("optimise"):
+        with self.stages("exchange"):
             lag = self._tell_each_other(lag)
             if self.learner.updates % _CHECK_EVERY == 0:
                 self.replicas.check_equal(self.learner.network)

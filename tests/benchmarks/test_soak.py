@@ -67,7 +67,7 @@ def test_a_process_left_behind_is_noticed(run):
 
 LEAVES_ONE_UNBURIED = """
 import subprocess, time
-subprocess.Popen("true")
+kept = subprocess.Popen("true")  # or Python would bury it
 time.sleep(60)
 """
 

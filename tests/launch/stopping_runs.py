@@ -26,7 +26,8 @@ from envs.catch import Catch
 from launch import atari
 from launch.stages import STAGES
 
-LOCKSTEP = ("emulation", "transfer", "inference", "gradient", "optimise", "log", "save")
+LOCKSTEP = ("emulation", "transfer", "inference", "gradient", "exchange", "optimise")
+LOCKSTEP = (*LOCKSTEP, "log", "save")
 CASES = (*((s, "lockstep") for s in LOCKSTEP), *((s, "asynchronous") for s in (*STAGES, "stuck")))
 SMALL = ("--core", "feedforward", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "5")
 DWELL, STUCK = 0.3, 60.0  # seconds

@@ -16,6 +16,7 @@ from ray_processes import below, folder_of, is_running, listening_addresses
 
 from launch import atari
 from launch.checkpoints import load
+from launch.evaluation_file import evaluations_in
 from launch.log_table import read_logs
 from launch.remote import session
 
@@ -189,3 +190,37 @@ def test_auto_joins_the_cluster_that_the_environment_names(tmp_path, monkeypatch
         )
     assert run.returncode == 0, run.stderr
     assert load(tmp_path / "run" / "model.tar")["step"] == 1600
+
+
+@pytest.mark.faults
+def test_a_local_run_goes_on_in_ray_with_test_games_and_a_profile(tmp_path):
+    total, every = 20_000, 4_000
+    where = ("--savedir", str(tmp_path), "--xpid", "run", "--unroll-length", "10")
+    tests = ("--evaluate-every", str(every), "--evaluate-episodes", "2", "--num-threads", "1")
+    ray = ("--engine", "ray", "--num-actors", "2", "--profile")
+    command = [sys.executable, "launch/atari.py"]
+    local = subprocess.Popen(
+        [*command, *SMALL, *where, *tests, "--total-steps", str(total)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "run" / "logs.csv").exists() or not read_logs(tmp_path / "run")["step"]:
+        assert local.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    local.terminate()
+    assert local.wait(30) == 128 + signal.SIGTERM
+    run = subprocess.run(
+        [*command, "--resume", str(tmp_path / "run"), *ray],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr
+    assert read_logs(tmp_path / "run")["step"] == list(range(40, total + 1, 40))
+    tested = {evaluation.agent_steps for evaluation in evaluations_in(tmp_path / "run").values()}
+    assert tested >= set(range(every, total + 1, every))
+    assert (tmp_path / "run" / "profile.txt").stat().st_size > 0
