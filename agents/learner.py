@@ -44,8 +44,8 @@ class Learner:
     """Owns the optimiser and the schedule of one network.
 
     `stage(name)` is entered around each micro-batch's gradient, the sum over learners and the
-    optimiser's step; one that raises before the last leaves weights and counters as they were. `replicas` learn the same network
-    from the rest of each batch.
+    optimiser's step; one that raises before the last leaves weights and counters as they were.
+    `replicas` learn the same network from the rest of each batch.
     """
 
     def __init__(
