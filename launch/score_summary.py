@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from launch.evaluation_file import Evaluation
 
+_UNITS = {"life": "lives", "full_game": "full games"}
+
 
 class Spread(NamedTuple):
     """A mean and a population standard deviation over `over`: seeds, repeats or episodes."""
@@ -24,8 +26,7 @@ def spread(evaluation: Evaluation, what: str) -> Spread:
 
     `what`: full_game, life or score (whichever of the two the protocol counts).
     """
-    counted = "life" if evaluation.score == "life" else "full_game"
-    name = counted if what == "score" else what
+    name = _counted(evaluation) if what == "score" else what
     summary = evaluation.summary()
     if evaluation.repeats == 1:
         return over_episodes(summary, name)
@@ -45,14 +46,13 @@ def remarks(evaluation: Evaluation) -> list[str]:
     summary, lines = evaluation.summary(), []
     games, wrapped = summary["episodes"], summary["wrapped_episodes"]
     if wrapped:
-        of_lives = evaluation.score == "life"
-        without = summary[f"{'life' if of_lives else 'full_game'}_mean_without_wrapped"]
+        without = summary[f"{_counted(evaluation)}_mean_without_wrapped"]
         left = "none left" if without is None else f"{without:,.1f}"
         lines.append(
             f"the score counter passed {evaluation.score_modulus - 1:,} and began again in "
             f"{wrapped} of {games} games: mean score {summary['score_mean']:,.1f} as counted, "
             f"{summary['score_mean_unwrapped']:,.1f} with what it lost, "
-            f"{'lives' if of_lives else 'full games'} without those {left}"
+            f"{_UNITS[_counted(evaluation)]} without those {left}"
         )
     if summary["cut_episodes"]:
         lines.append(
@@ -60,3 +60,8 @@ def remarks(evaluation: Evaluation) -> list[str]:
             f"{evaluation.max_frames:,} emulator frames"
         )
     return lines
+
+
+def _counted(evaluation: Evaluation) -> str:
+    """What a score is the return of, as the summary's names begin."""
+    return "life" if evaluation.score == "life" else "full_game"
