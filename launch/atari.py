@@ -69,13 +69,13 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     replicas, step = plan.replicas, saved.step if saved else 0
     with user_input():
         environments, network = build(options, plan, step)
-    stop = StopRequests(replicas.largest if replicas.count > 1 else None)
+    stop = StopRequests(together=replicas.count > 1)
     records = Kept(options, saved) if replicas.is_first else NotKept()
     stages = Stages("learner", stop.check)
     source = plan.source(network, environments, step, stages, stop.check)
     can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
     record = recorder(records.path, plan.learner) if can_replay else record_nothing
-    training = Training(options, network, source, records.metrics, stages, replicas, record)
+    training = Training(options, network, source, records.metrics, stages, replicas, stop, record)
     last_save = records.last_save()
     if saved or replicas.count > 1:
         begin = replicas.broadcast(last_save or training.checkpoint())
@@ -92,7 +92,7 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
         where = (records.path, plan.learner, display.say)
         test = PeriodicTest(network, options, training.steps, *where)
     try:
-        train(training, rows, display, lambda: records.save(training), stop, test)
+        train(training, rows, display, lambda: records.save(training), test)
     except Interrupted as interrupted:
         records.finish(successful=False)
         if isinstance(records, Kept):

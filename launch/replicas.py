@@ -153,10 +153,6 @@ class Replicas:
             dist.all_gather(parts, own)
         return parts
 
-    def largest(self, number: int) -> int:
-        """The largest of the learners' numbers."""
-        return int(max(row[0] for row in self.gather([[number]], 1)))
-
     def broadcast(self, payload: dict[str, Any]) -> dict[str, Any]:
         """The first learner's plain `payload`, of tensors, numbers, strings, lists and dicts."""
         if self.count == 1:

@@ -2,7 +2,6 @@
 
 import signal
 import time
-from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
@@ -21,13 +20,14 @@ class StopRequests:
     """While entered, the first SIGINT or SIGTERM only leaves a note.
 
     A run can so finish its update and save. A second signal, two seconds later or more, does what
-    it would have done without us. `largest` gives the largest of the numbers that all processes
-    which must stop at the same update call it with. For the main thread.
+    it would have done without us. Processes that must stop at the same update, `together`,
+    tell each other what they `noted` and `agree`. For the main thread.
     """
 
-    def __init__(self, largest: Callable[[int], int] | None = None) -> None:
-        self._largest = largest
-        self._noted = 0
+    def __init__(self, together: bool = False) -> None:
+        self.together = together
+        self.noted = 0  # the signal that came; 0: none
+        self._agreed = 0
         self._since: float | None = None  # when the first came, by the monotonic clock
         self._before: dict[int, Any] = {}
 
@@ -42,21 +42,25 @@ class StopRequests:
 
     def check(self) -> None:
         """Raises `Interrupted`, once, where a signal has come and nobody else has to know of it."""
-        if self._largest is None:
-            self._raise(self._noted)
+        if not self.together:
+            self._raise(self.noted)
+
+    def agree(self, number: int) -> None:
+        """All processes know of the signal `number`, of their largest; 0: of none."""
+        self._agreed = number
 
     def check_together(self) -> None:
-        """Raises `Interrupted` in all processes, once, where one of them got a signal."""
-        self._raise(self._noted if self._largest is None else self._largest(self._noted))
+        """Raises `Interrupted` in all processes, once, where they agreed on a signal."""
+        self._raise(self._agreed if self.together else self.noted)
 
     def _raise(self, number: int) -> None:
         if number:
-            self._noted = 0
+            self.noted = self._agreed = 0
             raise Interrupted(number)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._since is None:
-            self._since, self._noted = time.monotonic(), number
+            self._since, self.noted = time.monotonic(), number
         elif time.monotonic() - self._since >= _ONE_REQUEST:
             signal.signal(number, self._before[number])
             signal.raise_signal(number)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
+from torch import Tensor
+
 from agents.learner import Learner
 from agents.network import Network
 from launch.checkpoints import save_or_warn
@@ -21,7 +23,7 @@ from launch.stages import Columns, Stages
 from launch.stopping import Interrupted, StopRequests
 
 _CHECK_EVERY = 100  # updates between two looks whether all learners hold the same weights
-_GAME, _LIFE, _LAG = range(3)  # what a report is about; three numbers follow
+_GAME, _LIFE, _LAG, _STOP = range(4)  # what a report is about; three numbers follow
 
 
 class Diverged(UserError):
@@ -32,7 +34,8 @@ class Training:
     """The learner, and what is kept of its run; `source` is the schedule.
 
     `stages` are those of the learner's thread. With several `replicas`, the log is about all of
-    them, but for seconds and queues, which are this one's. `record` is called after each update.
+    them, but for seconds and queues, which are this one's; they agree on what `stop` has noted.
+    `record` is called after each update.
     """
 
     def __init__(
@@ -43,11 +46,13 @@ class Training:
         metrics: Metrics,
         stages: Stages,
         replicas: Replicas | None = None,
+        stop: StopRequests | None = None,
         record: Record = record_nothing,
     ):
         self.options, self.source, self.metrics, self.stages = options, source, metrics, stages
-        self.replicas, self.record = replicas or Replicas(), record
-        self.learner = Learner(network, options.learner, stage=stages, replicas=self.replicas)
+        self.replicas, self.stop = replicas or Replicas(), stop or StopRequests()
+        self.record, self._meeting = record, _Meeting(self.replicas)
+        self.learner = Learner(network, options.learner, stage=stages, replicas=self._meeting)
         self._reports: list[Sequence[float]] = []  # what the other learners do not know of yet
 
     @property
@@ -88,15 +93,16 @@ class Training:
             yield experience
 
     def _learn(self, batch: Batch) -> dict[str, Any]:
-        """One update, and its row. What asks the other learners comes before it: where one has
-        gone, either nothing was learned or there is a row of it.
+        """One update, and its row. What asks the other learners comes before the weights move:
+        where one has gone, either nothing was learned or there is a row of it.
         """
         waiting, lag = self.source.waiting, self.learner.updates - batch.version
-        with self.stages("exchange"):
-            lag = self._tell_each_other(lag)
-            if self.learner.updates % _CHECK_EVERY == 0:
+        if self.learner.updates % _CHECK_EVERY == 0:
+            with self.stages("exchange"):
                 self.replicas.check_equal(self.learner.network)
+        self._meeting.tell([*self._reports, (_LAG, lag, 0, 0), (_STOP, self.stop.noted, 0, 0)])
         losses = self.learner.update(batch.rollout)
+        lag = self._note(self._meeting.heard)
         with self.stages("optimise"):  # on a GPU, reading a number waits for the whole update
             losses = {name: float(loss) for name, loss in losses.items()}
         with self.stages("log"):
@@ -119,16 +125,19 @@ class Training:
             return failure
         return None
 
-    def _tell_each_other(self, lag: int) -> int:
-        """Notes what finished with any learner; returns the largest policy lag."""
-        reports = self.replicas.gather([*self._reports, (_LAG, lag, 0, 0)], columns=4)
+    def _note(self, reports: Sequence[Sequence[float]]) -> int:
+        """Notes what finished with any learner, and who asked to stop; returns the largest lag."""
         self._reports.clear()
+        largest = {_LAG: 0, _STOP: 0}
         for about, *numbers in reports:
             if about == _GAME:
                 self.metrics.add_game(*numbers)
             elif about == _LIFE:
                 self.metrics.add_life(numbers[0])
-        return int(max(numbers[0] for about, *numbers in reports if about == _LAG))
+            else:
+                largest[about] = max(largest[about], int(numbers[0]))
+        self.stop.agree(largest[_STOP])
+        return largest[_LAG]
 
     def check_progress(self) -> None:
         """Raises `Diverged` where batch after batch was refused."""
@@ -153,12 +162,31 @@ class Training:
         self.metrics.load_state_dict(payload["stats"]["metrics"])
 
 
+class _Meeting:
+    """The learners' only one in an update, once each has its gradient: waiting costs once.
+
+    For the learner these are its `Replicas`.
+    """
+
+    def __init__(self, replicas: Replicas):
+        self.count, self._replicas = replicas.count, replicas
+        self.heard: list[list[float]] = []  # reports of all learners
+
+    def tell(self, reports: Sequence[Sequence[float]]) -> None:
+        """Has `reports` go with the next sum."""
+        self._reports = reports
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        """See `Replicas.sum`; what all had to tell is in `heard` then."""
+        self.heard = self._replicas.gather(self._reports, columns=4)
+        self._replicas.sum(tensors)
+
+
 def train(
     training: Training,
     rows: Iterator[dict[str, Any]],
     display: Display,
     save: Callable[[], None],
-    stop: StopRequests,
     test: Callable[[int, Callable[[], None]], None] = lambda step, check: None,
 ) -> None:
     """Takes `training`'s rows to the end of the run, saving now and then, and at last.
@@ -170,7 +198,7 @@ def train(
     is a `RunFolderError`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
-    begun = training.steps
+    begun, stop = training.steps, training.stop
     with stop:
         try:
             with display, closing(rows):
