@@ -14,8 +14,9 @@ _NO_WINDOW = (
 
 
 class Window:
-    """A matplotlib window; `show` keeps to `fps` pictures a second, or as many as it manages.
+    """A matplotlib window, whose picture grows with it.
 
+    `show` keeps to `fps` pictures a second, or as many as it manages.
     Raises `UserError` where there is no display or no toolkit.
     """
 
@@ -43,7 +44,9 @@ class Window:
         if self._image is None:
             height, width = (side / self._figure.dpi for side in picture.shape[:2])
             self._figure.set_size_inches(width, height)
-            self._image = self._figure.figimage(picture)  # pixel by pixel: axes would resample
+            everywhere = self._figure.add_axes((0, 0, 1, 1))
+            everywhere.set_axis_off()
+            self._image = everywhere.imshow(picture)  # on a display of many dots, of several each
         self._image.set_data(picture)
         wait = max(0.001, self._next - time.monotonic())
         self._pyplot.pause(wait)

@@ -1,6 +1,7 @@
 """Films of real Atari games: what they show is what the agent saw, decided and remembered."""
 
 import os
+import shutil
 import subprocess
 import sys
 from itertools import islice
@@ -212,6 +213,36 @@ def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
 def test_watch_refuses(arguments, says, trained, capsys):
     arguments = [str(trained) if argument == "{run}" else argument for argument in arguments]
     assert says in error_of(watch.main, arguments, capsys)
+
+
+@pytest.mark.skipif(shutil.which("xvfb-run") is None, reason="no virtual display on this machine")
+def test_a_window_shows_the_film_until_it_is_closed():
+    """On a virtual display: the picture fills the window, and closing that is noticed."""
+    code = (
+        "import numpy as np\n"
+        "from launch.films.window import Window\n"
+        "picture = np.zeros((500, 800, 3), np.uint8)\n"
+        "picture[30:, 50:] = 1, 2, 3\n"
+        "with Window('title', 30) as window:\n"
+        "    for _ in range(30):\n"  # a second: time for the window to come up
+        "        window.show(picture)\n"
+        "    shown = np.asarray(window._figure.canvas.buffer_rgba())[..., :3]\n"
+        "    high, wide, _ = shown.shape\n"
+        "    assert window.is_open and high >= 500 and abs(wide / high - 1.6) < 0.01\n"
+        "    assert (shown[high // 10 :, wide // 10 :] == (1, 2, 3)).all()\n"
+        "    assert (shown[: high // 20, : wide // 20] == 0).all()\n"
+        "    on_screen = window._figure.canvas.manager.window\n"
+        "    on_screen.tk.eval(on_screen.protocol('WM_DELETE_WINDOW'))\n"
+        "    window.show(picture)\n"
+        "    assert not window.is_open"
+    )
+    done = subprocess.run(
+        ["xvfb-run", "--auto-servernum", sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_window_without_a_display_is_one_line():
