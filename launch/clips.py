@@ -42,7 +42,8 @@ def make_clip(
         max_steps=max(1, round(seconds * steps_per_second)),
         device=device,
     )
-    path = agent.run / "clips" / f"step_{agent.step:012d}_{plan.protocol}_{action_mode}.{ending}"
+    game = f"{plan.protocol}_{action_mode}_seed{plan.seed}"
+    path = agent.run / "clips" / f"step_{agent.step:012d}_{game}.{ending}"
     path.parent.mkdir(parents=True, exist_ok=True)
     written = write_clip(pictures, path, fps=steps_per_second)
     environments.close()

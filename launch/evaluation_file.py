@@ -151,7 +151,15 @@ class Evaluation:
             raise ValueError("the returns of every episode's lives must add up to its own")
 
     def save(self, path: Path, **about: Any) -> None:
-        """Writes `path` (JSON, with the summary and `about`) and a CSV of the same name."""
+        """Writes `path` (JSON, with the summary and `about`) and a CSV of the same name.
+
+        Raises:
+            UserError: `check` finds something, such as a return that is not finite.
+        """
+        try:
+            self.check()
+        except ValueError as error:
+            raise UserError(f"these games cannot be kept: {error}") from error
         path.parent.mkdir(parents=True, exist_ok=True)
         content = {"format": FORMAT, "version": VERSION}
         content |= {field.name: getattr(self, field.name) for field in fields(self)} | about

@@ -47,6 +47,8 @@ def hours(run: Run) -> np.ndarray:
     seconds = np.diff(numbers(run, "_time"))
     if not len(seconds):
         return np.zeros(1)
+    if np.isnan(seconds).all():
+        return np.full(len(seconds) + 1, np.nan)
     usual = np.nanmedian(seconds)
     left_out = (seconds < 0) | (seconds > max(_PAUSE, 10 * usual))
     seconds = np.where(left_out, usual, seconds)

@@ -1,7 +1,7 @@
 """What a report takes from a run folder, and which runs are seeds of one another."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ _CLIPS = (".mp4", ".gif")
 class Run:
     """One run folder as it is now; a run that is still training included."""
 
+    name: str  # the folder's, and as much of where it is as tells it from the report's others
     path: Path
     meta: dict[str, Any]
     logs: dict[str, list[Any]]  # columns of equal length, at least one row
@@ -36,10 +37,6 @@ class Run:
     @property
     def options(self) -> dict[str, Any]:
         return self.meta["args"]
-
-    @property
-    def name(self) -> str:
-        return self.path.name
 
     @property
     def core(self) -> str:
@@ -112,7 +109,9 @@ def open_run(path: Path) -> Run:
     warnings: list[str] = []
     evaluations = evaluations_in(path, warnings.append)
     frames_per_step = _frames_per_step(options)
-    return Run(path, meta, logs, evaluations, tuple(clips), frames_per_step, tuple(warnings))
+    return Run(
+        path.name, path, meta, logs, evaluations, tuple(clips), frames_per_step, tuple(warnings)
+    )
 
 
 def _with_steps(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -123,7 +122,17 @@ def _with_steps(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 def open_runs(paths: Sequence[Path]) -> list[Run]:
     """Every run once, in the order given. Raises as `open_run` does."""
-    return [open_run(path) for path in dict.fromkeys(Path(p).expanduser().resolve() for p in paths)]
+    once = list(dict.fromkeys(Path(path).expanduser().resolve() for path in paths))
+    return [replace(open_run(path), name=_name(path, once)) for path in once]
+
+
+def _name(path: Path, among: Sequence[Path]) -> str:
+    """The shortest end of `path` that is no other's."""
+    for count in range(1, len(path.parts)):
+        end = path.parts[-count:]
+        if sum(other.parts[-count:] == end for other in among) == 1:
+            return "/".join(end)
+    return str(path)
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:

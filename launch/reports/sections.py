@@ -135,7 +135,7 @@ def speed(runs: Sequence[Run]) -> list[Block]:
                 run.name,
                 number(median(rate) if len(rate) else None),
                 number(median(rate) * run.frames_per_step if len(rate) else None),
-                f"{hours(run)[-1]:.2f}",
+                _hours(run),
                 number(_last(run, "updates")),
                 f"{lag.mean():.2f}, at most {lag.max():g}" if len(lag) else "-",
                 machine(run),
@@ -146,6 +146,11 @@ def speed(runs: Sequence[Run]) -> list[Block]:
     alt = "Left: agent steps a second over hours. Right: updates between acting and learning."
     figure = Figure("throughput", drawing, "Throughput and policy lag", alt)
     return [Heading("Throughput"), Table(caption, head, rows), figure]
+
+
+def _hours(run: Run) -> str:
+    total = hours(run)[-1]
+    return f"{total:.2f}" if np.isfinite(total) else "-"
 
 
 def links(runs: Sequence[Run], folder: Path) -> list[Block]:

@@ -127,6 +127,13 @@ def test_returns_are_finite_and_add_up(tmp_path, changes):
     write_overview(tmp_path)
 
 
+def test_games_of_endless_reward_are_one_line_and_no_file(tmp_path):
+    path = tmp_path / "evaluations" / "step_000000000001.json"
+    with pytest.raises(UserError, match="these games cannot be kept: every return must lie"):
+        evaluation(game(0, 0, (math.inf,)), repeats=1).save(path)
+    assert not path.parent.exists()
+
+
 def test_a_sum_of_single_precision_rewards_adds_up():
     rewards = [0.1] * 12
     total = float(sum(map(np.float32, rewards), np.float32(0)))

@@ -405,8 +405,19 @@ def test_where_a_run_comes_from_may_be_unknown(about, shown, tmp_path):
     assert (rows[1][-1], rows[3][-1]) == shown
 
 
+def test_runs_of_one_name_are_told_apart_by_where_they_are(tmp_path):
+    runs = [short_run(tmp_path / where, "rdn") for where in ("here", "there")]
+    logs = runs[0] / "logs.csv"
+    logs.write_bytes(logs.read_bytes().replace(b"_time", b"_when", 1))
+    page = reported(tmp_path / "out", *runs)
+    speed = {row[0]: row[3] for row in page.rows if row[0] in ("here/rdn", "there/rdn")}
+    assert speed["here/rdn"] == "-" and float(speed["there/rdn"]) >= 0
+    words = words_of((tmp_path / "out/report_figures/throughput.svg").read_bytes())
+    assert {"here/rdn", "there/rdn"} <= set(words)
+
+
 def run_with(**columns) -> Run:
-    return Run(Path("run"), {"args": {}}, columns, {}, (), 4)
+    return Run("run", Path("run"), {"args": {}}, columns, {}, (), 4)
 
 
 def test_what_is_no_number_is_a_gap():
