@@ -1,9 +1,12 @@
 """Vision and other stems: a frame in, a feature vector out.
 
-Source of both image stems: Espeholt et al. 2018, figure 3 (left: shallow, right: the large ResNet).
+Source of the image stems: Espeholt et al. 2018, figure 3 (left: shallow, right: the large ResNet);
+`shallow_norm` is the left one made to learn from its first frames on, see docs/design/stems.md.
 """
 
+from collections.abc import Callable
 from math import prod
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -67,11 +70,33 @@ def _shallow(channels: int) -> nn.Sequential:
     )
 
 
+def _shallow_norm(channels: int) -> nn.Sequential:
+    """Normalised over each picture before every ReLU, so that none can be silent on all of it."""
+    first, relu, second, last_relu = _shallow(channels)
+    norms = (nn.GroupNorm(1, convolution.out_channels) for convolution in (first, second))
+    return nn.Sequential(first, next(norms), relu, second, next(norms), last_relu)
+
+
+def _draw_orthogonal(module: nn.Module) -> None:
+    """Weights that keep what differs between pictures as large as it was through a ReLU.
+
+    PyTorch's own shrink it twofold to threefold a layer. Biases begin at 0.
+    """
+    if isinstance(module, nn.Conv2d | nn.Linear):
+        drawn = nn.init.orthogonal_(
+            torch.empty(module.weight.shape), nn.init.calculate_gain("relu")
+        )
+        with torch.no_grad():
+            module.weight.copy_(drawn)  # whatever its layout in memory
+            module.bias.zero_()
+
+
 class ImageStem(nn.Module):
     """Convolutions and one fully connected layer over uint8 pictures scaled to [0, 1].
 
     Parameters and features are float32 (or float64 after `.double()`); with `in_bfloat16` the
-    convolutions alone compute in bfloat16, with sums in float32.
+    convolutions alone compute in bfloat16, with sums in float32. With `normalized`, features are
+    normalised before their ReLU, and all weights drawn orthogonal.
     """
 
     def __init__(
@@ -81,6 +106,7 @@ class ImageStem(nn.Module):
         output_size: int,
         in_bfloat16: bool = False,
         channels_last: bool = True,
+        normalized: bool = False,
     ):
         super().__init__()
         self.output_size, self.in_bfloat16 = output_size, in_bfloat16
@@ -90,13 +116,16 @@ class ImageStem(nn.Module):
         with torch.no_grad():
             features = convolutions(torch.zeros(1, *frame_shape)).flatten(1).shape[-1]
         self.project = nn.Linear(features, output_size)
+        self.norm = nn.LayerNorm(output_size) if normalized else nn.Identity()
+        if normalized:
+            self.apply(_draw_orthogonal)
 
     def forward(self, frame: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N F"]:
         with torch.autocast(frame.device.type, torch.bfloat16, enabled=self.in_bfloat16):
             dtype = torch.bfloat16 if self.in_bfloat16 else self.project.weight.dtype
             picture = frame.to(dtype, memory_format=self.layout)
             features = self.convolutions(picture).flatten(1)
-        return F.relu(self.project(features.to(self.project.weight.dtype)))
+        return F.relu(self.norm(self.project(features.to(self.project.weight.dtype))))
 
 
 class VectorStem(nn.Module):
@@ -116,8 +145,22 @@ class VectorStem(nn.Module):
         return self.layers(frame.flatten(1).to(self.layers[0].weight.dtype))
 
 
-STEMS = ("auto", "resnet", "shallow", "mlp")
-_SMALLEST_SIDE = {"resnet": 3, "shallow": 20}  # pixels
+STEMS = ("auto", "resnet", "shallow", "shallow_norm", "mlp")
+
+
+class _Kind(NamedTuple):
+    """One that takes pictures."""
+
+    convolutions: Callable[[int], nn.Sequential]
+    smallest_side: int  # pixels
+    normalized: bool = False
+
+
+_OF_PICTURES = {
+    "resnet": _Kind(_resnet, 3),
+    "shallow": _Kind(_shallow, 20),
+    "shallow_norm": _Kind(_shallow_norm, 20, normalized=True),
+}
 
 
 def build_stem(
@@ -130,7 +173,8 @@ def build_stem(
     """Builds a stem for frames of this shape; `auto` takes resnet for images and mlp for vectors.
 
     `resnet`: 15 convolutions in three stages of 16, 32, 32 channels; `shallow`: two convolutions;
-    both for uint8 pictures (C, Y, X). `mlp`: for float vectors. `precision`: float32 or bfloat16,
+    `shallow_norm`: the same, every layer normalised and drawn orthogonal; all three for uint8
+    pictures (C, Y, X). `mlp`: for float vectors. `precision`: float32 or bfloat16,
     of the convolutions only; `channels_last`: their layout in memory. Raises `ValueError` for an
     unknown stem or one that does not take such frames.
     """
@@ -141,15 +185,16 @@ def build_stem(
         name = "resnet" if is_image else "mlp"
     if name == "mlp":
         return VectorStem(frame_shape, output_size)
-    if not is_image or min(frame_shape[1:]) < _SMALLEST_SIDE[name]:
-        least = _SMALLEST_SIDE[name]
+    kind = _OF_PICTURES[name]
+    if not is_image or min(frame_shape[1:]) < kind.smallest_side:
+        least = kind.smallest_side
         raise ValueError(
             f"stem {name!r} needs pictures (channels, height, width) of at least {least} x {least} "
             f"pixels; this environment's frames have shape {tuple(frame_shape)}; use --stem mlp"
         )
-    build = _resnet if name == "resnet" else _shallow
-    convolutions, in_bfloat16 = build(frame_shape[0]), precision == "bfloat16"
-    return ImageStem(frame_shape, convolutions, output_size, in_bfloat16, channels_last)
+    convolutions, in_bfloat16 = kind.convolutions(frame_shape[0]), precision == "bfloat16"
+    how = (output_size, in_bfloat16, channels_last, kind.normalized)
+    return ImageStem(frame_shape, convolutions, *how)
 
 
 def apply_over_time(stem: nn.Module, frame: Shaped[Tensor, "T B *frame"]) -> Float[Tensor, "T B F"]:

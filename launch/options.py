@@ -33,7 +33,8 @@ class RunOptions(CoreSizes):
     bptt: Literal["full"] | int = "full"
     """Steps that gradients reach back through the core: full, or a number (1: as published)."""
     stem: str = "auto"
-    """auto, resnet (15 convolutions), shallow (2 convolutions) or mlp (vectors)."""
+    """auto, resnet (15 convolutions), shallow (2), shallow_norm (2, each normalised) or mlp (for
+    vectors); see docs/design/stems.md."""
     precision: str = "auto"
     """Of the stem's convolutions: float32, bfloat16, or auto (bfloat16 where it is faster)."""
     channels_last: bool = True

@@ -40,7 +40,26 @@ def plain_shallow(stem, frame: Tensor) -> Tensor:
     return F.relu(F.linear(x.reshape(len(x), -1), *last))
 
 
-PLAIN = {"resnet": plain_resnet, "shallow": plain_shallow}
+def plain_shallow_norm(stem, frame: Tensor) -> Tensor:
+    """As `plain_shallow`, with every picture's values at mean 0 and variance 1 before a ReLU."""
+    first, norm, second, second_norm, last, last_norm = weights(stem)
+    x = F.conv2d(frame.double() / 255, *first, stride=4)
+    x = F.conv2d(F.relu(standard(x) * across(norm[0]) + across(norm[1])), *second, stride=2)
+    x = F.relu(standard(x) * across(second_norm[0]) + across(second_norm[1])).reshape(len(x), -1)
+    return F.relu(standard(F.linear(x, *last)) * last_norm[0] + last_norm[1])
+
+
+def standard(x: Tensor) -> Tensor:
+    rows = x.reshape(len(x), -1)
+    rows = (rows - rows.mean(1, keepdim=True)) / (rows.var(1, False, keepdim=True) + 1e-5).sqrt()
+    return rows.view_as(x)
+
+
+def across(channels: Tensor) -> Tensor:
+    return channels.view(-1, 1, 1)
+
+
+PLAIN = {"resnet": plain_resnet, "shallow": plain_shallow, "shallow_norm": plain_shallow_norm}
 
 
 @pytest.mark.parametrize("shape", SIZES)
@@ -50,6 +69,29 @@ def test_image_stem_is_the_papers_figure(name, shape):
     features = stem(frame)
     assert features.shape == (3, 256)
     torch.testing.assert_close(features, PLAIN[name](stem, frame), atol=1e-10, rtol=0)
+
+
+def test_a_normalised_stem_tells_pictures_apart_from_the_start():
+    """Of pictures alike but for a ball: features differ by much of what they are."""
+    torch.manual_seed(0)
+    frame = torch.full((20, 4, 84, 84), 87, dtype=torch.uint8)
+    for i in range(20):
+        frame[i, :, 4 * i : 4 * i + 3, 40:43] = 236
+    plain, normed = (build_stem(name, (4, 84, 84)) for name in ("shallow", "shallow_norm"))
+    assert normed(frame).std(0).mean() > 20 * plain(frame).std(0).mean()
+    product = normed.project.weight @ normed.project.weight.T
+    torch.testing.assert_close(product, 2 * torch.eye(256), atol=1e-4, rtol=0)
+
+
+def test_no_gradient_can_silence_all_of_a_normalised_stem():
+    """Filters that answer every pixel with less than 0, as the plain stem's may become."""
+    frame = pictures((4, 84, 84))
+    for name, alive in {"shallow": False, "shallow_norm": True}.items():
+        stem = build_stem(name, (4, 84, 84))
+        with torch.no_grad():
+            stem.convolutions[0].weight.sub_(1.0)
+        stem(frame).square().sum().backward()
+        assert bool(stem.convolutions[0].weight.grad.abs().sum() > 0) is alive
 
 
 def test_the_resnet_has_fifteen_convolutions_and_3872_features():
@@ -116,13 +158,14 @@ def test_unfit_frames_are_named_in_one_line(name, shape):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("name", "side"), [("resnet", 3), ("shallow", 20)])
+@pytest.mark.parametrize(("name", "side"), [("resnet", 3), ("shallow", 20), ("shallow_norm", 20)])
 def test_the_smallest_picture_is_enough(name, side):
     assert build_stem(name, (1, side, side))(pictures((1, side, side))).shape == (3, 256)
 
 
-def test_bfloat16_convolutions_leave_everything_else_in_float32():
-    exact, rough = (build_stem("resnet", (4, 84, 84), precision=p) for p in ("float32", "bfloat16"))
+@pytest.mark.parametrize("name", ["resnet", "shallow_norm"])
+def test_bfloat16_convolutions_leave_everything_else_in_float32(name):
+    exact, rough = (build_stem(name, (4, 84, 84), precision=p) for p in ("float32", "bfloat16"))
     rough.load_state_dict(exact.state_dict())
     frame = pictures((4, 84, 84))
     outputs = [stem(frame) for stem in (exact, rough)]

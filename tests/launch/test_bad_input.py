@@ -51,7 +51,7 @@ def half_trained(tmp_path, monkeypatch):
         (["--env", "Catch", "--core", "lstm", "--core-heads", "4"], "it has: width, forget_bias"),
         (["--env", "Catch", "--core-feature-map", "relu"], "known: softmax, elu_sum"),
         (["--env", "Catch", "--stem", "resnet"], "use --stem mlp"),
-        (["--env", "Catch", "--stem", "vgg"], "known: auto, resnet, shallow, mlp"),
+        (["--env", "Catch", "--stem", "vgg"], "known: auto, resnet, shallow, shallow_norm, mlp"),
         (["--num-envs", "8"], "try --batch-size 8"),
         (["--num-envs", "48", "--batch-size", "32"], "try --batch-size 16"),
         (["--unroll-length", "0"], "--unroll-length must be at least 1"),
