@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forks import Program
 
 from kernels import cpu_build, dispatch
 from kernels.cache import cache_folder, private_cache_folder
@@ -39,10 +40,10 @@ def start(code: str, **environment: str) -> subprocess.Popen[str]:
 
 @pytest.mark.compiler
 def test_processes_that_start_together_do_not_collide(tmp_path):
-    running = [start(BUILD, FASTWEIGHTS_CACHE=str(tmp_path)) for _ in range(2)]
+    running = [Program(BUILD, environment={"FASTWEIGHTS_CACHE": str(tmp_path)}) for _ in range(2)]
     for process in running:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+        done = process.end()
+        assert done.returncode == 0, done.stderr
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".lock", ".so"]
 
 

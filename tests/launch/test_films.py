@@ -1,14 +1,12 @@
 """Films of real Atari games: what they show is what the agent saw, decided and remembered."""
 
 import os
-import subprocess
-import sys
 from itertools import islice
-from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
+from forks import Program
 
 import envs
 from agents.network import Network, NetworkConfig
@@ -24,7 +22,6 @@ from launch.player import Player
 from launch.saved_agent import open_agent
 from tests.launch.test_bad_input import error_of
 
-ROOT = Path(__file__).parents[2]
 TINY = {"layers": 2, "width": 16, "heads": 2, "feedforward": 16}
 FAST = ["--num-threads", "1", "--num-envs", "2", "--batch-size", "2", "--unroll-length", "8"]
 SMALL = ["--core-width", "16", "--core-heads", "2", "--core-feedforward", "16"]
@@ -214,19 +211,15 @@ def test_watch_refuses(arguments, says, trained, capsys):
     assert says in error_of(watch.main, arguments, capsys)
 
 
-def test_a_window_without_a_display_is_one_line():
+def test_a_window_without_a_display_is_one_line(monkeypatch):
     """In a process of its own: a window's toolkit stays loaded."""
     code = (
         "from launch.failures import one_line_errors\n"
         "from launch.films.window import Window\n"
         "one_line_errors(Window)('title', 15)"
     )
-    without = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=without | {"PYTHONPATH": str(ROOT)},
-    )
+    for name in [name for name in os.environ if "DISPLAY" in name]:
+        monkeypatch.delenv(name)
+    done = Program(code).end()
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: --live: no window can be opened here")
