@@ -1,5 +1,6 @@
 """Shapes are checked but in whole runs; torch and the emulator keep to one thread each."""
 
+import gc
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers share the cores
@@ -9,6 +10,16 @@ import torch
 from jaxtyping import install_import_hook
 
 install_import_hook(["kernels", "cores", "agents", "tasks"], "beartype.beartype")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is imported stays: it is not searched for garbage, now or later."""
+    gc.disable()
+    found = yield
+    gc.freeze()
+    gc.enable()
+    return found
 
 
 @pytest.fixture(autouse=True)
