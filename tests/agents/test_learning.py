@@ -2,7 +2,6 @@
 
 from collections import deque
 
-import jaxtyping
 import pytest
 import torch
 
@@ -11,18 +10,11 @@ from agents.actor import Actor
 from agents.learner import Learner, LearnerConfig
 from agents.network import Network, NetworkConfig
 
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 SEED = 1
 # Two heads of 16: with four of 8, rdn lost a long maze on one of eight seeds.
 SMALL = (("layers", 1), ("width", 32), ("heads", 2), ("feedforward", 32))
 MAZE = {"game": "TMaze", "corridor": 3}
-
-
-@pytest.fixture(autouse=True)
-def _shapes_unchecked():
-    """The other tests of agents check them; here checking would take longer than learning."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def make(game: str, num_envs: int, seed: int, **options) -> envs.Environments:
