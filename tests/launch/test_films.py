@@ -1,6 +1,7 @@
 """Films of real Atari games: what they show is what the agent saw, decided and remembered."""
 
 import os
+import re
 from itertools import islice
 
 import imageio.v3 as imageio
@@ -112,9 +113,12 @@ def test_the_screen_shows_the_game_and_the_memory_of_every_core(core, env, zoom)
 def contains(picture: np.ndarray, part: np.ndarray) -> bool:
     """Whether `part` is somewhere in `picture`, pixel by pixel."""
     height, width = part.shape[:2]
-    first_line = np.lib.stride_tricks.sliding_window_view(picture, (1, width, 3))[:, :, 0, 0]
-    corners = np.argwhere((first_line[:, :, :8] == part[0, :8]).all((-1, -2)))
-    return any(np.array_equal(picture[y : y + height, x : x + width], part) for y, x in corners)
+    first_line = re.compile(b"(?=" + re.escape(part[0].tobytes()) + b")")
+    return any(
+        np.array_equal(picture[y : y + height, x : x + width], part)
+        for y, line in enumerate(picture)
+        for x in (found.start() // 3 for found in first_line.finditer(line.tobytes()))
+    )
 
 
 def test_a_picture_wider_than_its_panel_is_shrunk_as_a_whole():
