@@ -125,10 +125,9 @@ class Stack(Core):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], tuple]:
-        def unroll(block: Block, y: Tensor, block_state: State) -> tuple[Tensor, State]:
-            return block.unroll(y, block_state, is_first)
-
-        return self._through(x, state, unroll)
+        return self._through(
+            x, state, lambda block, y, block_state: block.unroll(y, block_state, is_first)
+        )
 
     def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
         layers = []

@@ -27,12 +27,12 @@ def forget(state: State, is_first: Tensor) -> State:
     `state`: tensors [B, ...]; `is_first`: bool [B]. Selects rather than multiplies, so a NaN or
     infinity that an old episode left behind does not survive.
     """
+    return map_state(lambda tensor: _zero_where(is_first, tensor), state)
 
-    def select(tensor: Tensor) -> Tensor:
-        first = is_first.reshape(is_first.shape + (1,) * (tensor.ndim - 1))
-        return torch.where(first, torch.zeros((), dtype=tensor.dtype, device=tensor.device), tensor)
 
-    return map_state(select, state)
+def _zero_where(is_first: Tensor, tensor: Tensor) -> Tensor:
+    first = is_first.reshape(is_first.shape + (1,) * (tensor.ndim - 1))
+    return torch.where(first, torch.zeros((), dtype=tensor.dtype, device=tensor.device), tensor)
 
 
 def loop_over_time(

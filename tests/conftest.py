@@ -1,14 +1,33 @@
 """Shapes are checked but in whole runs; torch and the emulator keep to one thread each."""
 
+import gc
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers share the cores
 
+import jaxtyping
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
-install_import_hook(["kernels", "cores", "agents", "tasks"], "beartype.beartype")
+jaxtyping.install_import_hook(["kernels", "cores", "agents", "tasks"], "beartype.beartype")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is imported stays: it is not searched for garbage, now or later."""
+    gc.disable()
+    found = yield
+    gc.freeze()
+    gc.enable()
+    return found
+
+
+@pytest.fixture
+def shapes_unchecked():
+    """Where the same calls are checked elsewhere, and checking would take longest."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(autouse=True)

@@ -222,6 +222,7 @@ def test_gradient_reaches_every_part_of_the_initial_state_and_every_parameter(na
 
 
 @pytest.mark.parametrize("name", [*REMEMBER, *VARIANTS])
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_gradients_in_double_through_time(name):
     """Of outputs and final state, to inputs, initial state and every parameter."""
     core = build(name, **({"width": 4} | _one_small_layer(name)))

@@ -99,18 +99,18 @@ def start_lengths(rom, protocol, actions):
 
 CASES = [
     # Lives and games that end by themselves.
-    ("Breakout", "full-game", {}, 420, 2),
-    ("Breakout", "machado", {}, 500, 1),
-    ("Breakout", "noop30", {"max_frames": 900}, 500, 1),
-    ("Qbert", "full-game", {}, 420, 1),
-    ("Qbert", "published", {"sticky": 0.25}, 420, 1),
+    ("Breakout", "full-game", {}, 300, 2),
+    ("Breakout", "machado", {}, 160, 1),
+    ("Breakout", "noop30", {"max_frames": 900}, 410, 1),
+    ("Qbert", "full-game", {}, 360, 1),
+    ("Qbert", "published", {"sticky": 0.25}, 340, 1),
     # The last life is lived with none left: the counter's step to zero ends nothing.
-    ("BankHeist", "full-game", {}, 500, 1),
+    ("BankHeist", "full-game", {}, 440, 1),
     # The cap, as a whole number of agent steps and in the middle of one.
     ("Qbert", "full-game", {"max_frames": 402}, 210, 1),
-    # No lives: two minutes that end by themselves, and a cap.
-    ("Boxing", "full-game", {}, 1800, 1),
-    ("Pong", "full-game", {"max_frames": 400}, 220, 1),
+    # No lives: 21 points that end by themselves, and a cap.
+    ("Pong", "full-game", {}, 790, 1),
+    ("Pong", "full-game", {"max_frames": 400}, 110, 1),
 ]
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forks import Program
 
 from kernels import cpu_build, dispatch
 from kernels.cache import cache_folder, private_cache_folder
@@ -39,10 +41,10 @@ def start(code: str, **environment: str) -> subprocess.Popen[str]:
 
 @pytest.mark.compiler
 def test_processes_that_start_together_do_not_collide(tmp_path):
-    running = [start(BUILD, FASTWEIGHTS_CACHE=str(tmp_path)) for _ in range(2)]
+    running = [Program(BUILD, environment={"FASTWEIGHTS_CACHE": str(tmp_path)}) for _ in range(2)]
     for process in running:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+        done = process.end()
+        assert done.returncode == 0, done.stderr
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".lock", ".so"]
 
 
@@ -102,13 +104,23 @@ def test_a_new_cache_is_its_user_s_alone(tmp_path, monkeypatch):
     assert private_cache_folder() == folder
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory) -> Path:
+    """A cache that holds a kernel."""
+    folder = tmp_path_factory.mktemp("filled") / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTWEIGHTS_CACHE", str(folder))
+        cpu_build.library.cache_clear()
+        cpu_build.library(SOURCE, "float", 8)
+        cpu_build.library.cache_clear()
+    return folder
+
+
 @pytest.mark.compiler
 @pytest.mark.parametrize("mode", [0o777, 0o720, "another user's"])
-def test_a_cache_that_others_may_have_filled_is_not_loaded(mode, tmp_path, monkeypatch):
+def test_a_cache_that_others_may_have_filled_is_not_loaded(mode, filled, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
-    cpu_build.library.cache_clear()
-    cpu_build.library(SOURCE, "float", 8)
-    cpu_build.library.cache_clear()
+    shutil.copytree(filled, tmp_path / "cache")
     if isinstance(mode, str):
         monkeypatch.setattr(os, "getuid", lambda: 12345)
         os.chown(tmp_path / "cache", os.geteuid() or 54321, -1)

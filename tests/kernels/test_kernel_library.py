@@ -1,12 +1,8 @@
 """The C++ kernels as citizens of torch: operators, compile, autocast, half precision."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from forks import Program
 from kernel_cases import CASES, assert_agree, example, truth
 
 import kernels
@@ -71,9 +67,7 @@ def test_torch_compile_of_a_model_around_it():
 
     In a process of its own: dynamo cannot trace the shape checks that tests put on every call.
     """
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-c", MODEL]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    found = Program(MODEL).end()
     assert found.returncode == 0, found.stderr
 
 

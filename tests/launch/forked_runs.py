@@ -1,22 +1,15 @@
-"""The command in processes of their own, each forked from one that has imported what it imports.
+"""The command in processes of their own, each forked from one that has imported what it imports."""
 
-To start Python and to import torch takes longer than what a test lets a run do.
-"""
-
-import multiprocessing
+import gc
 import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from launch import atari
+from forks import FORKS, speak_into
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(
-    # and what a run imports late
-    ["launch.atari", "torch._dynamo", "tensorboard.summary.writer.record_writer"]
-)
+from launch import atari
 
 
 class ForkedRun:
@@ -24,7 +17,7 @@ class ForkedRun:
 
     def __init__(self, output: Path, *arguments: object):
         self._output = output
-        self._process = _FORKS.Process(target=_run, args=(output, [*map(str, arguments)]))
+        self._process = FORKS.Process(target=_run, args=(output, [*map(str, arguments)]))
         self._process.start()
         self.pid = self._process.pid
 
@@ -54,6 +47,6 @@ class ForkedRun:
 
 
 def _run(output: Path, arguments: list[str]) -> None:
-    said = os.open(output, os.O_WRONLY | os.O_CREAT)
-    os.dup2(said, 1), os.dup2(said, 2)
+    gc.freeze()  # or it would copy all that was imported when it ends
+    speak_into(output, output)
     sys.exit(atari.main(arguments))

@@ -3,18 +3,19 @@
 import platform
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 PROGRAM = """
-import resource, sys
+import os, resource, sys
 import torch
 from launch.allocator import tune_allocator
 
-if sys.argv[1] == "keep":
+if os.fork() == 0:
     assert tune_allocator()
+else:  # as usual, and after it
+    os.wait()
 network = torch.nn.Sequential(torch.nn.Conv2d(4, 16, 1), torch.nn.ReLU(), torch.nn.Conv2d(16, 8, 1))
 pictures = torch.randn(64, 4, 84, 84)
 
@@ -34,24 +35,23 @@ CHOICE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 
 
-@cache
-def run(how: str) -> tuple[int, int]:
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[int]]:
     """Page faults of four updates, and kilobytes in large pages after them."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True
-    )
-    faults, large = done.stdout.split()
-    return int(faults), int(large)
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    numbers = [[*map(int, line.split())] for line in done.stdout.splitlines()]
+    return dict(zip(("keep", "as usual"), numbers, strict=True))
 
 
-def test_large_blocks_are_not_mapped_afresh():
-    assert run("keep")[0] < run("as usual")[0] / 10
+def test_large_blocks_are_not_mapped_afresh(found):
+    assert found["keep"][0] < found["as usual"][0] / 10
 
 
 @pytest.mark.skipif(
     not CHOICE.exists() or "[madvise]" not in CHOICE.read_text(),
     reason="the kernel gives large pages to nobody, or to everybody",
 )
-def test_what_updates_allocate_lies_in_large_pages():
-    assert run("as usual")[1] == 0
-    assert run("keep")[1] > 20_000
+def test_what_updates_allocate_lies_in_large_pages(found):
+    assert found["as usual"][1] == 0
+    assert found["keep"][1] > 20_000

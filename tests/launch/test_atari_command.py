@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from forked_runs import ForkedRun
+from forks import Program
 from small_runs import logged
 
 from launch import atari, evaluate
@@ -42,8 +43,7 @@ assert not [name for name in sys.modules if name.split(".")[0] == "ray"]
 
 
 def test_a_local_run_imports_no_ray():
-    command = [sys.executable, "-c", LOCAL]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    done = Program(LOCAL).end()
     assert done.returncode == 0, done.stderr
 
 

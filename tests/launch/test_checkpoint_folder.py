@@ -1,17 +1,14 @@
 """Which checkpoints are kept, and that `kill -9` at any moment leaves one to go on from."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forks import Program
 
 from launch.checkpoint_folder import CheckpointFolder
 from launch.checkpoints import CheckpointError, load
-
-ROOT = Path(__file__).parents[2]
 
 
 def names(run: Path) -> list[str]:
@@ -152,13 +149,7 @@ print("saves", step, "leftovers", leftovers)
 
 
 def test_kill_9_at_any_moment_leaves_whole_checkpoints(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED_AGAIN_AND_AGAIN, str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = Program(KILLED_AGAIN_AND_AGAIN, tmp_path).end()
     assert done.returncode == 0, done.stderr
     _, saves, _, leftovers = done.stdout.split()
     assert int(saves) > 0

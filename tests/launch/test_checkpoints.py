@@ -2,8 +2,6 @@
 
 import os
 import pickle
-import subprocess
-import sys
 from collections import OrderedDict
 from pathlib import Path
 from typing import NamedTuple
@@ -11,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from forks import Program
 
 from launch.checkpoints import CheckpointError, load, read, save
-
-ROOT = Path(__file__).parents[2]
 
 
 def payload(value: float = 1.0) -> dict:
@@ -28,17 +25,6 @@ def payload(value: float = 1.0) -> dict:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def in_subprocess(script: str, *arguments: object) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
 
 
 def refusal(path: Path) -> str:
@@ -173,7 +159,7 @@ except CheckpointError as error:
 def test_a_write_that_stops_half_way_leaves_no_trace(tmp_path):
     path = tmp_path / "a.pt"
     save(payload(), path)
-    done = in_subprocess(LIMITED, path)
+    done = Program(LIMITED, path).end()
     assert "File too large" in done.stdout and done.stderr == ""
     assert load(path)["stats"] == {"step": 12}
     assert names(tmp_path) == ["a.pt"]

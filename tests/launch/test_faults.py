@@ -1,13 +1,11 @@
 """What goes wrong around a run costs little: full disks, damaged files, clocks, environments."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forks import Program
 
 from launch.checkpoint_folder import CheckpointFolder
 from launch.checkpoints import CheckpointError, load, save_or_warn
@@ -25,9 +23,7 @@ class Happened:
     """What `faulty_runs.py` reported and left behind."""
 
     def __init__(self, folder: Path, *cases: str):
-        command = [sys.executable, str(HERE / "faulty_runs.py"), str(folder), *cases]
-        environment = os.environ | {"PYTHONPATH": str(HERE.parents[1])}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        done = Program(HERE / "faulty_runs.py", folder, *cases).end(300)
         assert done.returncode == 0, done.stderr
         self.folder = folder
         self.cases = {case["case"]: case for case in map(json.loads, done.stdout.splitlines())}

@@ -1,6 +1,7 @@
 """Films of real Atari games: what they show is what the agent saw, decided and remembered."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import imageio.v3 as imageio
 import numpy as np
 import pytest
+from forks import Program
 
 import envs
 from agents.network import Network, NetworkConfig
@@ -25,7 +27,6 @@ from launch.player import Player
 from launch.saved_agent import open_agent
 from tests.launch.test_bad_input import error_of
 
-ROOT = Path(__file__).parents[2]
 TINY = {"layers": 2, "width": 16, "heads": 2, "feedforward": 16}
 FAST = ["--num-threads", "1", "--num-envs", "2", "--batch-size", "2", "--unroll-length", "8"]
 SMALL = ["--core-width", "16", "--core-heads", "2", "--core-feedforward", "16"]
@@ -116,9 +117,12 @@ def test_the_screen_shows_the_game_and_the_memory_of_every_core(core, env, zoom)
 def contains(picture: np.ndarray, part: np.ndarray) -> bool:
     """Whether `part` is somewhere in `picture`, pixel by pixel."""
     height, width = part.shape[:2]
-    first_line = np.lib.stride_tricks.sliding_window_view(picture, (1, width, 3))[:, :, 0, 0]
-    corners = np.argwhere((first_line[:, :, :8] == part[0, :8]).all((-1, -2)))
-    return any(np.array_equal(picture[y : y + height, x : x + width], part) for y, x in corners)
+    first_line = re.compile(b"(?=" + re.escape(part[0].tobytes()) + b")")
+    return any(
+        np.array_equal(picture[y : y + height, x : x + width], part)
+        for y, line in enumerate(picture)
+        for x in (found.start() // 3 for found in first_line.finditer(line.tobytes()))
+    )
 
 
 def test_a_picture_wider_than_its_panel_is_shrunk_as_a_whole():
@@ -240,24 +244,20 @@ def test_a_window_shows_the_film_until_it_is_closed():
         ["xvfb-run", "--auto-servernum", sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stderr
 
 
-def test_a_window_without_a_display_is_one_line():
+def test_a_window_without_a_display_is_one_line(monkeypatch):
     """In a process of its own: a window's toolkit stays loaded."""
     code = (
         "from launch.failures import one_line_errors\n"
         "from launch.films.window import Window\n"
         "one_line_errors(Window)('title', 15)"
     )
-    without = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=without | {"PYTHONPATH": str(ROOT)},
-    )
+    for name in [name for name in os.environ if "DISPLAY" in name]:
+        monkeypatch.delenv(name)
+    done = Program(code).end()
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: --live: no window can be opened here")

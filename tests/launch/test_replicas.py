@@ -2,14 +2,12 @@
 
 import json
 import math
-import multiprocessing
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forks import FORKS, Program
 from replica_runs import CASES, free_port
 from small_runs import WALL_CLOCK
 
@@ -29,11 +27,7 @@ class Runs:
 
     def __init__(self, folder: Path, cases: list[str]):
         self.folder = folder
-        command = [sys.executable, HERE / "replica_runs.py", folder, MINUTE, *cases]
-        environment = os.environ | {"PYTHONPATH": str(HERE.parents[1])}
-        done = subprocess.run(
-            [*map(str, command)], capture_output=True, text=True, env=environment, timeout=400
-        )
+        done = Program(HERE / "replica_runs.py", folder, MINUTE, *cases).end(400)
         assert done.returncode == 0, done.stderr
         self.ends = {end["case"]: end for end in map(json.loads, done.stdout.splitlines())}
 
@@ -174,7 +168,7 @@ def test_weights_that_come_apart_are_noticed(runs):
 
 def test_rows_arrive_from_all_however_many_they_are():
     counts, port = ((0, 1), (64, 65), (3, 200), (0, 0)), free_port()
-    with multiprocessing.get_context("forkserver").Pool(2) as pool:
+    with FORKS.Pool(2) as pool:
         places = [(rank, port, counts) for rank in range(2)]
         found = pool.starmap_async(gathered_by, places, chunksize=1).get(60)
     expected = [[[rank, i] for rank in range(2) for i in range(each[rank])] for each in counts]

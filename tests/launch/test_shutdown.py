@@ -1,12 +1,10 @@
 """Ctrl-C at every stage, a hanging environment, and memory over time, in real processes."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forks import Program
 from stopping_runs import CASES
 
 from launch.checkpoints import load
@@ -18,24 +16,17 @@ NAMES = [f"{schedule}-{stage}" for stage, schedule in CASES]
 GROWTH = 4.0  # MiB; the leak comes to 8 or more
 
 
-def start(script: str, *arguments: object) -> subprocess.Popen[str]:
-    environment = os.environ | {"PYTHONPATH": str(HERE.parents[1])}
-    command = [sys.executable, str(HERE / script), *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
-
-
-def output_of(process: subprocess.Popen[str]) -> list[str]:
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    return output.splitlines()
+def output_of(script: str, *arguments: object) -> list[str]:
+    done = Program(HERE / script, *arguments).end()
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory) -> tuple[Path, dict[str, dict]]:
     """The run folders, and what is known of each process."""
     folder = tmp_path_factory.mktemp("runs")
-    ends = map(json.loads, output_of(start("stopping_runs.py", folder)))
+    ends = map(json.loads, output_of("stopping_runs.py", folder))
     return folder, {end["case"]: end for end in ends}
 
 
@@ -54,7 +45,7 @@ def test_ctrl_c_at_any_stage_ends_the_run_soon_and_saves_it(case, stopped):
 
 
 def test_memory_does_not_grow_and_a_leak_would_show(tmp_path):
-    lines = output_of(start("growing_runs.py", tmp_path))
+    lines = output_of("growing_runs.py", tmp_path)
     growth = dict(line.split() for line in lines if line.startswith("grown:"))
     growth = {case.removeprefix("grown:"): float(mebibytes) for case, mebibytes in growth.items()}
     assert growth.keys() == {"lockstep", "asynchronous", "leaking"}

@@ -1,0 +1,71 @@
+"""Programs in processes of their own, each forked from one that has imported what they import.
+
+To start Python and to import torch takes longer than what most of these programs do.
+"""
+
+import gc
+import multiprocessing
+import os
+import runpy
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    # and what a run imports late
+    ["launch.atari", "torch._dynamo", "tensorboard.summary.writer.record_writer"]
+)
+
+
+class Ended(NamedTuple):
+    """As of `subprocess.run`."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Program:
+    """`python PROGRAM ARGUMENTS`: a file, or source code."""
+
+    def __init__(self, program: Path | str, *arguments: object, environment: dict | None = None):
+        self._said = tempfile.TemporaryDirectory()
+        self._outputs = [Path(self._said.name) / name for name in ("out", "err")]
+        variables = dict(os.environ) | (environment or {})
+        call = (program, [*map(str, arguments)], self._outputs, variables)
+        self._process = FORKS.Process(target=_execute, args=call)
+        self._process.start()
+
+    def end(self, seconds: float = 120) -> Ended:
+        """What it came to, once it ends; killed, and an error, where it takes longer."""
+        self._process.join(seconds)
+        code = self._process.exitcode
+        self._process.kill()
+        out, err = (path.read_text() for path in self._outputs)
+        self._said.cleanup()
+        if code is None:
+            raise TimeoutError(f"still running after {seconds:.0f} s; it said {out}{err}")
+        return Ended(code, out, err)
+
+
+def speak_into(*paths: Path) -> None:
+    """What this process says goes there: its output, and its errors."""
+    for number, path in zip((1, 2), paths, strict=True):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+
+
+def _execute(
+    program: Path | str, arguments: list[str], outputs: list[Path], variables: dict[str, str]
+) -> None:
+    gc.freeze()  # or it would copy all that was imported when it ends
+    speak_into(*outputs)
+    os.environ.clear()
+    os.environ.update(variables)
+    sys.argv = [str(program), *arguments]
+    if isinstance(program, Path):
+        sys.path.insert(0, str(program.parent))
+        runpy.run_path(str(program), run_name="__main__")
+    else:
+        exec(program, {"__name__": "__main__"})
