@@ -1,0 +1,158 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""What a stem tells a memory: how much its features differ between the frames of a game.
+
+    python benchmarks/stems.py --game Pong                     stems as they are drawn
+    python benchmarks/stems.py --game Pong --runs runs/a runs/b   agents of that game too
+    python benchmarks/stems.py --json stems.json
+
+A silent filter or feature is 0 wherever one looks: nothing passes, no gradient either. Stems as
+they are drawn see 600 frames of four games with random actions, agents those of their own play.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path[0] = str(Path(__file__).parents[1])
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+import envs
+from agents.stem import ImageStem, build_stem
+from benchmarks.json_file import check_folder, write_json
+from benchmarks.machine import describe
+from launch.failures import UserError, one_line_errors
+from launch.play import GamePlan, environments_of
+from launch.player import Player
+from launch.saved_agent import open_agent
+
+STEMS = ("resnet", "shallow", "shallow_norm")
+DRAWS = 5  # of each stem
+GAMES = 4
+EARLIER = 50  # agent steps before a frame counts: the games begin alike
+STEPS = 150  # agent steps that count
+
+
+class Told(NamedTuple):
+    """Of one stem, over all frames."""
+
+    mean: float  # of the features
+    spread: float  # their standard deviation over frames, mean over features
+    silent_features: float  # share
+    silent_filters: float  # share, of the first layer of filters that ends in a ReLU module
+
+
+def told(features: Tensor, filters: Tensor) -> Told:
+    """`features` [N, F] and `filters` [N, C, Y, X], both behind their ReLU."""
+    quiet = (features <= 0).all(0), (filters <= 0).all(0).flatten(1).all(1)
+    silent = (one.float().mean().item() for one in quiet)
+    return Told(features.mean().item(), features.std(0).mean().item(), *silent)
+
+
+@contextmanager
+def listening(stem: ImageStem) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+    """In the block, features and filters of every call are put into the two lists."""
+    features: list[Tensor] = []
+    filters: list[Tensor] = []
+    first = next(module for module in stem.convolutions if isinstance(module, nn.ReLU))
+    hooks = [
+        stem.register_forward_hook(lambda module, x, y: features.append(y.detach().clone())),
+        first.register_forward_hook(lambda module, x, y: filters.append(y.detach().clone())),
+    ]
+    yield features, filters
+    for hook in hooks:
+        hook.remove()
+
+
+def frames_of(game: str) -> Tensor:
+    """Random actions' frames [N, C, Y, X]."""
+    games = envs.make(game, GAMES, seed=1)
+    if len(games.frame_shape) != 3:
+        raise UserError(f"{game} shows no pictures, and a stem of convolutions wants them")
+    draws, frames = np.random.default_rng(1), []
+    row = games.reset()
+    for step in range(EARLIER + STEPS):
+        if step >= EARLIER:
+            frames.append(torch.as_tensor(row.frame).clone())
+        row = games.step(draws.integers(games.num_actions, size=GAMES))
+    games.close()
+    return torch.cat(frames)
+
+
+@torch.no_grad()
+def drawn(name: str, frames: Tensor) -> Told:
+    """Medians over `DRAWS` draws of a stem."""
+    found = []
+    for seed in range(DRAWS):
+        torch.manual_seed(seed)
+        stem = build_stem(name, tuple(frames.shape[1:]))
+        with listening(stem) as heard:
+            stem(frames)
+        found.append(told(*map(torch.cat, heard)))
+    return Told(*map(statistics.median, zip(*found, strict=True)))
+
+
+def trained(path: Path, game: str) -> tuple[str, Told]:
+    """An agent's name and steps, and what its stem tells it while it plays, actions sampled."""
+    agent = open_agent(path)
+    if agent.options.env != game or not isinstance(agent.network.stem, ImageStem):
+        raise UserError(f"{path} is no agent of {game} that sees pictures: leave it out, or --game")
+    player = Player(
+        agent.network,
+        environments_of(agent.options, GamePlan(), GAMES, 1),
+        action_mode="sampled",
+        seed=1,
+    )
+    with listening(agent.network.stem) as heard:
+        for _ in range(EARLIER + STEPS):
+            player.step()
+    late = (torch.cat([one[:GAMES] for one in whole[EARLIER:]]) for whole in heard)
+    options = agent.options
+    return f"{options.stem}: {options.core} after {agent.step:,} agent steps", told(*late)
+
+
+def table(game: str, rows: dict[str, Told]) -> Table:
+    titles = ("stem", "mean", "spread over frames", "silent features", "silent filters")
+    shown = Table(*titles, title=f"{game}: features of a stem")
+    for name, one in rows.items():
+        shares = (f"{share:.0%}" for share in (one.silent_features, one.silent_filters))
+        shown.add_row(name, f"{one.mean:.4f}", f"{one.spread:.4f}", *shares)
+    return shown
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--game", default="Pong", help="default Pong")
+    parser.add_argument("--runs", nargs="*", type=Path, default=[], help="run folders of that game")
+    parser.add_argument("--json", type=Path, help="write machine and findings to this file")
+    return parser
+
+
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    options = parser().parse_args(arguments)
+    check_folder(options.json)
+    try:
+        frames = frames_of(options.game)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    rows = {f"{name}, as drawn": drawn(name, frames) for name in STEMS}
+    rows |= dict(trained(path, options.game) for path in options.runs)
+    Console(width=120).print(table(options.game, rows))
+    found: dict[str, Any] = {name: one._asdict() for name, one in rows.items()}
+    write_json(options.json, {"machine": describe(), "game": options.game, "stems": found})
+
+
+if __name__ == "__main__":
+    main()

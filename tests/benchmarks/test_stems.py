@@ -1,0 +1,42 @@
+"""The table of stems: what is silent is counted, and agents are shown on their own play."""
+
+import json
+
+import pytest
+import torch
+
+from benchmarks import stems
+from launch import atari
+
+
+def test_silence_and_spread_by_hand():
+    features = torch.tensor([[0.0, 1.0, 2.0], [0.0, 3.0, 2.0]])
+    filters = torch.zeros(2, 4, 2, 2)
+    filters[1, 2, 0, 1] = 0.5
+    found = stems.told(features, filters)
+    assert found.silent_features == pytest.approx(1 / 3) and found.silent_filters == 0.75
+    assert found.mean == pytest.approx(8 / 6) and found.spread == pytest.approx(2**0.5 / 3)
+
+
+def test_stems_as_drawn_and_trained(tmp_path, monkeypatch, capsys):
+    for name, size in {"DRAWS": 1, "EARLIER": 2, "STEPS": 3}.items():
+        monkeypatch.setattr(stems, name, size)
+    recipe = ["--env", "Pong", "--stem", "shallow_norm", "--core", "lstm", "--core-width", "8"]
+    size = ["--num-envs", "2", "--batch-size", "2", "--unroll-length", "2", "--total-steps", "4"]
+    where = ["--num-threads", "1", "--savedir", str(tmp_path), "--xpid", "run"]
+    assert atari.main([*recipe, *size, *where]) == 0
+    run, file = str(tmp_path / "run"), tmp_path / "stems.json"
+    stems.main(["--runs", run, "--json", str(file)])
+    found = json.loads(file.read_text())["stems"]
+    drawn, trained = (
+        f"shallow_norm{rest}" for rest in (", as drawn", ": lstm after 4 agent steps")
+    )
+    assert list(found) == ["resnet, as drawn", "shallow, as drawn", drawn, trained]
+    assert found[drawn]["spread"] > 3 * found["shallow, as drawn"]["spread"] > 0
+    assert 0 < found[trained]["silent_features"] < 1
+    with pytest.raises(SystemExit, match="2"):
+        stems.main(["--game", "Qbert", "--runs", run])
+    assert "no agent of Qbert" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        stems.main(["--game", "TMaze"])
+    assert "TMaze shows no pictures" in capsys.readouterr().err
