@@ -2,7 +2,8 @@
 
 One build is one operation, one scalar type and one padded head size: about a second. It is cached
 under FASTWEIGHTS_CACHE (or the user's cache folder) by everything that it depends on: sources,
-compiler, flags. Nothing is compiled at import; nothing needs Python's or torch's headers.
+compiler, flags. Where the sources are does not matter: checkouts share their builds. Nothing is
+compiled at import; nothing needs Python's or torch's headers.
 """
 
 import ctypes
@@ -64,7 +65,7 @@ def library(source: Path, scalar: str, lanes: int, capability: str | None = None
     flags = [
         *("-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
         *vector_flags(capability),
-        *(f"-DFASTWEIGHTS_SCALAR={scalar}", f"-DFASTWEIGHTS_LANES={lanes}", f"-I{HEADERS}"),
+        *(f"-DFASTWEIGHTS_SCALAR={scalar}", f"-DFASTWEIGHTS_LANES={lanes}"),
     ]
     name = f"{source.parent.name}-{scalar}-{lanes}-{_key(source, flags)}.so"
     try:
@@ -114,7 +115,7 @@ def _build(source: Path, flags: list[str], built: Path) -> None:
         raise BuildError(f"cannot write to the kernel cache {built.parent}: {error}") from error
     os.close(handle)
     try:
-        command = [compiler(), *flags, str(source), "-o", name]
+        command = [compiler(), *flags, f"-I{HEADERS}", str(source), "-o", name]
         # clang on macOS has no OpenMP: then the kernel runs on one thread.
         attempts = [_run([*command, "-fopenmp"]), ""]
         if attempts[0] and (problem := _run(command)):
