@@ -2,6 +2,7 @@
 
 import json
 import signal
+from contextlib import contextmanager
 
 import gymnasium
 import numpy as np
@@ -105,11 +106,19 @@ def test_a_run_that_diverges_keeps_its_weights_and_ends_with_one_line(tmp_path, 
     assert resumed["scheduler_state_dict"]["refused"] == 4
 
 
+@contextmanager
+def interruptible():
+    """Ctrl-C does what it does in a terminal, also where the tests run behind a shell's `&`."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_a_signal_told_twice_is_one_request(monkeypatch):
     """torchrun passes on what the terminal sent to everyone already."""
     now = [100.0]
     monkeypatch.setattr("launch.stopping.time.monotonic", lambda: now[0])
-    with StopRequests() as stop:
+    with interruptible(), StopRequests() as stop:
         signal.raise_signal(signal.SIGINT)
         now[0] += 1.0
         signal.raise_signal(signal.SIGINT)
