@@ -67,9 +67,11 @@ def listening(stem: ImageStem) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
         stem.register_forward_hook(lambda module, x, y: features.append(y.detach().clone())),
         first.register_forward_hook(lambda module, x, y: filters.append(y.detach().clone())),
     ]
-    yield features, filters
-    for hook in hooks:
-        hook.remove()
+    try:
+        yield features, filters
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def frames_of(game: str) -> Tensor:
@@ -105,15 +107,12 @@ def trained(path: Path, game: str) -> tuple[str, Told]:
     agent = open_agent(path)
     if agent.options.env != game or not isinstance(agent.network.stem, ImageStem):
         raise UserError(f"{path} is no agent of {game} that sees pictures: leave it out, or --game")
-    player = Player(
-        agent.network,
-        environments_of(agent.options, GamePlan(), GAMES, 1),
-        action_mode="sampled",
-        seed=1,
-    )
+    games = environments_of(agent.options, GamePlan(), GAMES, 1)
+    player = Player(agent.network, games, action_mode="sampled", seed=1)
     with listening(agent.network.stem) as heard:
         for _ in range(EARLIER + STEPS):
             player.step()
+    games.close()
     late = (torch.cat([one[:GAMES] for one in whole[EARLIER:]]) for whole in heard)
     options = agent.options
     return f"{options.stem}: {options.core} after {agent.step:,} agent steps", told(*late)

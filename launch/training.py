@@ -170,7 +170,8 @@ class _Meeting:
 
     def __init__(self, replicas: Replicas):
         self.count, self._replicas = replicas.count, replicas
-        self.heard: list[list[float]] = []  # reports of all learners
+        self._reports: Sequence[Sequence[float]] = ()  # this learner's
+        self.heard: list[list[float]] = []  # those of all
 
     def tell(self, reports: Sequence[Sequence[float]]) -> None:
         """Has `reports` go with the next sum."""

@@ -93,12 +93,12 @@ def direct_game(network: Network, seed: int, mode: str) -> tuple[list[float], in
             lives.append(0.0)
 
 
-@pytest.mark.parametrize(("mode", "at_once"), [("argmax", [2]), ("sampled", [0, 2])])
-def test_games_are_those_of_a_direct_loop_however_many_at_once(qbert, mode, at_once):
+@pytest.mark.parametrize("mode", ["argmax", "sampled"])
+def test_games_are_those_of_a_direct_loop_however_many_at_once(qbert, mode):
     """Whole games of a trained agent, all that were begun, the short and the long."""
-    plans = [GamePlan(episodes=3, repeats=1, seed=101, num_envs=number) for number in at_once]
-    together, *apart = (play(qbert.network, qbert.options, 0, plan, mode) for plan in plans)
-    assert all(one == together for one in apart)
+    at_once = [GamePlan(episodes=3, repeats=1, seed=101, num_envs=number) for number in (0, 2)]
+    together, apart = (play(qbert.network, qbert.options, 0, plan, mode) for plan in at_once)
+    assert together == apart
     for seed, game in zip((101, 102, 103), together.episodes, strict=True):
         lives, steps, frames = direct_game(qbert.network, seed, mode)
         assert game.seed == seed and not game.cut

@@ -110,8 +110,10 @@ def test_a_run_that_diverges_keeps_its_weights_and_ends_with_one_line(tmp_path, 
 def interruptible():
     """Ctrl-C does what it does in a terminal, also where the tests run behind a shell's `&`."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_signal_told_twice_is_one_request(monkeypatch):

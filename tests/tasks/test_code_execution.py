@@ -56,10 +56,10 @@ def answers_of_python(words: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("task", "programs"),
     [
-        (CodeExecution(variables=3), 50),
-        (CodeExecution(variables=5), 50),
-        (CodeExecution(variables=3, statements=25), 200),
-        (CodeExecution(variables=5, statements=25), 175),
+        (CodeExecution(variables=3), 100),
+        (CodeExecution(variables=5), 100),
+        (CodeExecution(variables=3, statements=25), 400),
+        (CodeExecution(variables=5, statements=25), 350),
         (CodeExecution(variables=2, statements=2), 50),
     ],
 )
