@@ -19,29 +19,38 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
   auto version = Version(call.integer());
-  Inputs in(call);
-  auto is_first = call.tensor<const bool>();
+  Inputs<const T> inputs(call);
+  auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>(), initial_recurrent = call.tensor<const T>();
   auto initial_cell = call.tensor<const T>(), initial_output = call.tensor<const T>();
-  auto y = call.tensor<T>(), final = call.tensor<T>(), final_recurrent = call.tensor<T>();
+  auto ys = call.tensor<T>(), final = call.tensor<T>(), final_recurrent = call.tensor<T>();
   auto final_cell = call.tensor<T>(), final_output = call.tensor<T>();
-  auto saved_error = call.tensor<T>(), saved_recurrent_error = call.tensor<T>();
-  auto saved_query = call.tensor<T>(), saved_gates = call.tensor<T>();
-  auto saved_cell = call.tensor<T>();
-  const int64_t K = size.keys, V = size.values;
-  R mask = live_lanes<T, P>(V);
+  auto errors = call.tensor<T>(), recurrent_errors = call.tensor<T>();
+  auto queries = call.tensor<T>(), gates = call.tensor<T>();
+  auto cells = call.tensor<T>();
 
   size.for_each_head([&](int64_t b, int64_t h) {
+    const int64_t K = size.keys, V = size.values;
+    const R mask = live_lanes<T, P>(V);
+    const auto is_first = resets.steps(b);
+    const auto y = ys.steps(b, h), saved_query = queries.steps(b, h), saved_cell = cells.steps(b, h);
+    InputSteps<const T> in[kGates];
+    Steps<T> saved_error[kGates], saved_recurrent_error[kGates], saved_gate[kGates];
     auto& [memory, recurrent] = workspace<Forward>();
     for (int g = 0; g < kGates; g++) {
+      in[g] = inputs.steps(b, h, g);
+      saved_error[g] = errors.steps(b, h, g);
+      saved_recurrent_error[g] = recurrent_errors.steps(b, h, g);
+      saved_gate[g] = gates.steps(b, h, g);
       memory[g].start(initial.at(b, h, g), initial.stride[3], K, V);
       recurrent[g].start(initial_recurrent.at(b, h, g), initial_recurrent.stride[3], V, V);
     }
     R cell = R::load(initial_cell.at(b, h), V), output = R::load(initial_output.at(b, h), V);
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(3 * P, t + kAhead, b, h, in.q, in.k, in.v, in.recurrent_k, in.recurrent_v,
-                    saved_error, saved_recurrent_error, saved_gates);
-      if (*is_first.at(t, b)) {
+      prefetch_rows(kGates * P, t + kAhead, in[0].q, in[0].k, in[0].v, in[0].recurrent_k,
+                    in[0].recurrent_v);
+      prefetch_rows(kGates * P, t + kAhead, saved_error[0], saved_recurrent_error[0], saved_gate[0]);
+      if (*is_first[t]) {
         for (auto& each : memory) each.forget();
         for (auto& each : recurrent) each.forget();
         cell = output = R::fill(T(0));
@@ -49,13 +58,11 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
       R query = version == Version::A ? output : softmax(output, mask);
       R forth[kGates], gate[kGates], error[kGates], recurrent_error[kGates];
       for (int g = 0; g < kGates; g++) {
-        forth[g] = memory[g].step(R::load(in.q.at(t, b, h, g), K), R::load(in.k.at(t, b, h, g), K),
-                                  R::load(in.v.at(t, b, h, g), V), *in.beta.at(t, b, h, g),
-                                  error[g]);
-        gate[g] = forth[g] + recurrent[g].step(query, R::load(in.recurrent_k.at(t, b, h, g), V),
-                                               R::load(in.recurrent_v.at(t, b, h, g), V),
-                                               *in.recurrent_beta.at(t, b, h, g),
-                                               recurrent_error[g]);
+        forth[g] = memory[g].step(R::load(in[g].q[t], K), R::load(in[g].k[t], K),
+                                  R::load(in[g].v[t], V), *in[g].beta[t], error[g]);
+        gate[g] = forth[g] + recurrent[g].step(query, R::load(in[g].recurrent_k[t], V),
+                                               R::load(in[g].recurrent_v[t], V),
+                                               *in[g].recurrent_beta[t], recurrent_error[g]);
         if (g != kMain || version != Version::D) gate[g] = sigmoid(gate[g]);
       }
       R cell_before = cell;
@@ -63,15 +70,15 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
       output = cell * gate[kOutput];
       if (version == Version::A) output = softmax(output, mask);
       if (version == Version::C) output = output + forth[kMain];
-      output.store(y.at(t, b, h), V);
-      if (!saved_error) continue;
+      output.store(y[t], V);
+      if (!saved_query) continue;
       for (int g = 0; g < kGates; g++) {
-        error[g].store(saved_error.at(t, b, h, g), V);
-        recurrent_error[g].store(saved_recurrent_error.at(t, b, h, g), V);
-        gate[g].store(saved_gates.at(t, b, h, g), V);
+        error[g].store(saved_error[g][t], V);
+        recurrent_error[g].store(saved_recurrent_error[g][t], V);
+        gate[g].store(saved_gate[g][t], V);
       }
-      query.store(saved_query.at(t, b, h), V);
-      cell_before.store(saved_cell.at(t, b, h), V);
+      query.store(saved_query[t], V);
+      cell_before.store(saved_cell[t], V);
     }
     cell.store(final_cell.at(b, h), V);
     output.store(final_output.at(b, h), V);
@@ -106,29 +113,37 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
   auto version = Version(call.integer());
-  Inputs in(call);
-  auto is_first = call.tensor<const bool>();
+  Inputs<const T> inputs(call);
+  auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>(), initial_recurrent = call.tensor<const T>();
   for (int vector = 0; vector < 2; vector++) call.tensor<const T>();
-  auto error = call.tensor<const T>(), recurrent_error = call.tensor<const T>();
-  auto recurrent_query = call.tensor<const T>(), gates = call.tensor<const T>();
-  auto cell_before = call.tensor<const T>();
+  auto errors = call.tensor<const T>(), recurrent_errors = call.tensor<const T>();
+  auto queries = call.tensor<const T>(), all_gates = call.tensor<const T>();
+  auto cells = call.tensor<const T>();
   auto final = call.tensor<const T>(), final_recurrent = call.tensor<const T>();
-  auto grad_y = call.tensor<const T>(), grad_final = call.tensor<const T>();
+  auto grad_ys = call.tensor<const T>(), grad_final = call.tensor<const T>();
   auto grad_final_recurrent = call.tensor<const T>(), grad_final_cell = call.tensor<const T>();
   auto grad_final_output = call.tensor<const T>();
-  auto grad_q = call.tensor<T>(), grad_k = call.tensor<T>(), grad_v = call.tensor<T>();
-  auto grad_beta = call.tensor<T>(), grad_recurrent_k = call.tensor<T>();
-  auto grad_recurrent_v = call.tensor<T>(), grad_recurrent_beta = call.tensor<T>();
+  Inputs<T> gradients(call);
   auto grad_initial = call.tensor<T>(), grad_initial_recurrent = call.tensor<T>();
   auto grad_initial_cell = call.tensor<T>(), grad_initial_output = call.tensor<T>();
-  const int64_t K = size.keys, V = size.values;
-  R mask = live_lanes<T, P>(V);
 
   size.for_each_head([&](int64_t b, int64_t h) {
-    auto first = [&](int64_t t) { return *is_first.at(t, b); };
+    const int64_t K = size.keys, V = size.values;
+    const R mask = live_lanes<T, P>(V);
+    const auto is_first = resets.steps(b);
+    const auto recurrent_query = queries.steps(b, h), cell_before = cells.steps(b, h);
+    const auto grad_y = grad_ys.steps(b, h);
+    InputSteps<const T> in[kGates];
+    InputSteps<T> out[kGates];
+    Steps<const T> error[kGates], recurrent_error[kGates], gates[kGates];
     auto& [memory, recurrent] = workspace<Backward>();
     for (int g = 0; g < kGates; g++) {
+      in[g] = inputs.steps(b, h, g);
+      out[g] = gradients.steps(b, h, g);
+      error[g] = errors.steps(b, h, g);
+      recurrent_error[g] = recurrent_errors.steps(b, h, g);
+      gates[g] = all_gates.steps(b, h, g);
       memory[g].start(final.at(b, h, g), final.stride[3], grad_final.at_or_null(b, h, g),
                       grad_final.stride[3], K, V);
       recurrent[g].start(final_recurrent.at(b, h, g), final_recurrent.stride[3],
@@ -137,44 +152,45 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
     R carried_cell = R::load_or_zero(grad_final_cell.at_or_null(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(3 * P, t - kAhead, b, h, in.q, in.k, in.recurrent_k, error, recurrent_error,
-                    gates, grad_q, grad_k, grad_v, grad_recurrent_k, grad_recurrent_v);
-      R dy = carried + R::load(grad_y.at(t, b, h), V);
-      R query = R::load(recurrent_query.at(t, b, h), V), dquery = R::fill(T(0)), gate[kGates];
-      for (int g = 0; g < kGates; g++) gate[g] = R::load(gates.at(t, b, h, g), V);
-      GateGradients d = through_gates(version, gate, R::load(cell_before.at(t, b, h), V), dy,
-                                      carried_cell, mask);
+      prefetch_rows(kGates * P, t - kAhead, in[0].q, in[0].k, in[0].recurrent_k, error[0],
+                    recurrent_error[0], gates[0]);
+      prefetch_rows(kGates * P, t - kAhead, out[0].q, out[0].k, out[0].v, out[0].recurrent_k,
+                    out[0].recurrent_v);
+      R dy = carried + R::load(grad_y[t], V);
+      R query = R::load(recurrent_query[t], V), dquery = R::fill(T(0)), gate[kGates];
+      for (int g = 0; g < kGates; g++) gate[g] = R::load(gates[g][t], V);
+      GateGradients d =
+          through_gates(version, gate, R::load(cell_before[t], V), dy, carried_cell, mask);
       for (int g = 0; g < kGates; g++) {
         R dforth = version == Version::C && g == kMain ? d.gate[g] + dy : d.gate[g];
-        auto grad = memory[g].step(R::load(in.q.at(t, b, h, g), K), R::load(in.k.at(t, b, h, g), K),
-                                   R::load(error.at(t, b, h, g), V), *in.beta.at(t, b, h, g),
-                                   dforth);
+        auto grad = memory[g].step(R::load(in[g].q[t], K), R::load(in[g].k[t], K),
+                                   R::load(error[g][t], V), *in[g].beta[t], dforth);
         auto recurrent_grad = recurrent[g].step(
-            query, R::load(in.recurrent_k.at(t, b, h, g), V),
-            R::load(recurrent_error.at(t, b, h, g), V), *in.recurrent_beta.at(t, b, h, g),
-            d.gate[g]);
+            query, R::load(in[g].recurrent_k[t], V), R::load(recurrent_error[g][t], V),
+            *in[g].recurrent_beta[t], d.gate[g]);
         dquery = dquery + recurrent_grad.q;
-        grad.q.store(grad_q.at(t, b, h, g), K);
-        grad.k.store(grad_k.at(t, b, h, g), K);
-        grad.v.store(grad_v.at(t, b, h, g), V);
-        *grad_beta.at(t, b, h, g) = grad.beta;
-        recurrent_grad.k.store(grad_recurrent_k.at(t, b, h, g), V);
-        recurrent_grad.v.store(grad_recurrent_v.at(t, b, h, g), V);
-        *grad_recurrent_beta.at(t, b, h, g) = recurrent_grad.beta;
+        grad.q.store(out[g].q[t], K);
+        grad.k.store(out[g].k[t], K);
+        grad.v.store(out[g].v[t], V);
+        *out[g].beta[t] = grad.beta;
+        recurrent_grad.k.store(out[g].recurrent_k[t], V);
+        recurrent_grad.v.store(out[g].recurrent_v[t], V);
+        *out[g].recurrent_beta[t] = recurrent_grad.beta;
       }
       carried = version == Version::A ? dquery : softmax_adjoint(query, dquery);
       carried_cell = d.carried_cell;
-      if (!first(t)) continue;
+      if (!*is_first[t]) continue;
       for (int g = 0; g < kGates; g++) {
-        memory[g].cross_reset(t, first, initial.at(b, h, g), initial.stride[3], [&](int64_t r) {
-          return Written<T, P>{R::load(in.k.at(r, b, h, g), K),
-                               *in.beta.at(r, b, h, g) * R::load(error.at(r, b, h, g), V)};
-        });
+        memory[g].cross_reset(
+            t, is_first, initial.at(b, h, g), initial.stride[3], [&](int64_t r) {
+              return Written<T, P>{R::load(in[g].k[r], K),
+                                   *in[g].beta[r] * R::load(error[g][r], V)};
+            });
         recurrent[g].cross_reset(
-            t, first, initial_recurrent.at(b, h, g), initial_recurrent.stride[3], [&](int64_t r) {
-              return Written<T, P>{R::load(in.recurrent_k.at(r, b, h, g), V),
-                                   *in.recurrent_beta.at(r, b, h, g) *
-                                       R::load(recurrent_error.at(r, b, h, g), V)};
+            t, is_first, initial_recurrent.at(b, h, g), initial_recurrent.stride[3],
+            [&](int64_t r) {
+              return Written<T, P>{R::load(in[g].recurrent_k[r], V),
+                                   *in[g].recurrent_beta[r] * R::load(recurrent_error[g][r], V)};
             });
       }
       carried = carried_cell = R::fill(T(0));

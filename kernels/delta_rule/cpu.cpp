@@ -8,24 +8,27 @@ using R = Row<T, P>;
 FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
-  auto q = call.tensor<const T>(), k = call.tensor<const T>(), v = call.tensor<const T>();
-  auto beta = call.tensor<const T>();
-  auto is_first = call.tensor<const bool>();
+  auto qs = call.tensor<const T>(), ks = call.tensor<const T>(), vs = call.tensor<const T>();
+  auto betas = call.tensor<const T>();
+  auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
-  auto y = call.tensor<T>(), final = call.tensor<T>();
-  auto saved_error = call.tensor<T>();
+  auto ys = call.tensor<T>(), final = call.tensor<T>();
+  auto errors = call.tensor<T>();
 
   size.for_each_head([&](int64_t b, int64_t h) {
+    const int64_t K = size.keys, V = size.values;
+    const auto q = qs.steps(b, h), k = ks.steps(b, h), v = vs.steps(b, h), beta = betas.steps(b, h);
+    const auto is_first = resets.steps(b);
+    const auto y = ys.steps(b, h), saved_error = errors.steps(b, h);
     auto& memory = workspace<DeltaMemory<T, P>>();
-    memory.start(initial.at(b, h), initial.stride[2], size.keys, size.values);
+    memory.start(initial.at(b, h), initial.stride[2], K, V);
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(P, t + kAhead, b, h, q, k, v, y, saved_error);
-      if (*is_first.at(t, b)) memory.forget();
+      prefetch_rows(P, t + kAhead, q, k, v, y, saved_error);
+      if (*is_first[t]) memory.forget();
       R error;
-      R answer = memory.step(R::load(q.at(t, b, h), size.keys), R::load(k.at(t, b, h), size.keys),
-                             R::load(v.at(t, b, h), size.values), *beta.at(t, b, h), error);
-      answer.store(y.at(t, b, h), size.values);
-      if (saved_error) error.store(saved_error.at(t, b, h), size.values);
+      R answer = memory.step(R::load(q[t], K), R::load(k[t], K), R::load(v[t], V), *beta[t], error);
+      answer.store(y[t], V);
+      if (saved_error) error.store(saved_error[t], V);
     }
     memory.finish(final.at(b, h), final.stride[2]);
   });
@@ -34,35 +37,38 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
 FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
-  auto q = call.tensor<const T>(), k = call.tensor<const T>();
+  auto qs = call.tensor<const T>(), ks = call.tensor<const T>();
   call.tensor<const T>();  // v: the error already holds it
-  auto beta = call.tensor<const T>();
-  auto is_first = call.tensor<const bool>();
+  auto betas = call.tensor<const T>();
+  auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
-  auto error = call.tensor<const T>(), final = call.tensor<const T>();
-  auto grad_y = call.tensor<const T>(), grad_final = call.tensor<const T>();
-  auto grad_q = call.tensor<T>(), grad_k = call.tensor<T>(), grad_v = call.tensor<T>();
-  auto grad_beta = call.tensor<T>(), grad_initial = call.tensor<T>();
+  auto errors = call.tensor<const T>(), final = call.tensor<const T>();
+  auto grad_ys = call.tensor<const T>(), grad_final = call.tensor<const T>();
+  auto grad_qs = call.tensor<T>(), grad_ks = call.tensor<T>(), grad_vs = call.tensor<T>();
+  auto grad_betas = call.tensor<T>(), grad_initial = call.tensor<T>();
 
   size.for_each_head([&](int64_t b, int64_t h) {
-    auto first = [&](int64_t t) { return *is_first.at(t, b); };
-    auto write_at = [&](int64_t t) {
-      return Written<T, P>{R::load(k.at(t, b, h), size.keys),
-                           *beta.at(t, b, h) * R::load(error.at(t, b, h), size.values)};
-    };
+    const int64_t K = size.keys, V = size.values;
+    const auto q = qs.steps(b, h), k = ks.steps(b, h), beta = betas.steps(b, h);
+    const auto is_first = resets.steps(b);
+    const auto error = errors.steps(b, h), grad_y = grad_ys.steps(b, h);
+    const auto grad_q = grad_qs.steps(b, h), grad_k = grad_ks.steps(b, h);
+    const auto grad_v = grad_vs.steps(b, h), grad_beta = grad_betas.steps(b, h);
     auto& adjoint = workspace<DeltaAdjoint<T, P>>();
     adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2],
-                  size.keys, size.values);
+                  K, V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(P, t - kAhead, b, h, q, k, error, grad_y, grad_q, grad_k, grad_v);
-      auto grad = adjoint.step(R::load(q.at(t, b, h), size.keys), R::load(k.at(t, b, h), size.keys),
-                               R::load(error.at(t, b, h), size.values), *beta.at(t, b, h),
-                               R::load(grad_y.at(t, b, h), size.values));
-      grad.q.store(grad_q.at(t, b, h), size.keys);
-      grad.k.store(grad_k.at(t, b, h), size.keys);
-      grad.v.store(grad_v.at(t, b, h), size.values);
-      *grad_beta.at(t, b, h) = grad.beta;
-      if (first(t)) adjoint.cross_reset(t, first, initial.at(b, h), initial.stride[2], write_at);
+      prefetch_rows(P, t - kAhead, q, k, error, grad_y, grad_q, grad_k, grad_v);
+      auto grad = adjoint.step(R::load(q[t], K), R::load(k[t], K), R::load(error[t], V), *beta[t],
+                               R::load(grad_y[t], V));
+      grad.q.store(grad_q[t], K);
+      grad.k.store(grad_k[t], K);
+      grad.v.store(grad_v[t], V);
+      *grad_beta[t] = grad.beta;
+      if (!*is_first[t]) continue;
+      adjoint.cross_reset(t, is_first, initial.at(b, h), initial.stride[2], [&](int64_t r) {
+        return Written<T, P>{R::load(k[r], K), *beta[r] * R::load(error[r], V)};
+      });
     }
     adjoint.finish(grad_initial.at(b, h), grad_initial.stride[2]);
   });

@@ -5,8 +5,20 @@
 #include <memory>
 
 #include "bfloat16.h"
+#include "lanes.h"
 
 namespace fastweights {
+
+// The rows of one head of a batch column, a stride apart in time. A copy of its own in each loop over
+// time: strides that are read anew at every step cost a quarter of a step.
+template <class T>
+struct Steps {
+  T* start;
+  int64_t stride;
+
+  explicit operator bool() const { return start != nullptr; }
+  FW_INLINE T* operator[](int64_t t) const { return start + t * stride; }
+};
 
 // A tensor as pointer and strides (in elements). A null tensor is one that nobody asked for.
 template <class T>
@@ -28,22 +40,27 @@ struct Tensor {
   T* at_or_null(Index... index) const {
     return data ? at(index...) : nullptr;
   }
+
+  // All steps of a tensor [T, B, H, ...] at b, h, ...
+  template <class... Index>
+  Steps<T> steps(Index... index) const {
+    return {at_or_null(0, index...), stride[0]};
+  }
 };
 
 // Asks for a later step's rows early: they lie batch * heads rows apart, too far for the hardware
 // to guess. A row of a step that does not exist does no harm.
 constexpr int64_t kAhead = 8;
 
-template <class... Tensors>
-inline void prefetch_rows(int64_t numbers, int64_t t, int64_t b, int64_t h,
-                          const Tensors&... tensors) {
-  auto one = [&](const auto& tensor) {
-    if (!tensor) return;
-    const char* row = reinterpret_cast<const char*>(tensor.at(t, b, h));
-    for (int64_t byte = 0; byte < numbers * int64_t(sizeof(*tensor.data)); byte += 64)
+template <class... Rows>
+FW_INLINE void prefetch_rows(int64_t numbers, int64_t t, const Steps<Rows>&... rows) {
+  auto one = [&](const auto& steps) __attribute__((always_inline)) {
+    if (!steps) return;
+    const char* row = reinterpret_cast<const char*>(steps[t]);
+    for (int64_t byte = 0; byte < numbers * int64_t(sizeof(*steps.start)); byte += 64)
       __builtin_prefetch(row + byte);
   };
-  (one(tensors), ...);
+  (one(rows), ...);
 }
 
 class Call {

@@ -5,6 +5,7 @@
 //
 // Derivation of the adjoint: kernels/delta_rule/backward.md.
 #pragma once
+#include "call.h"
 #include "elementwise.h"
 #include "matrix.h"
 
@@ -62,10 +63,9 @@ struct Written {  // what one step added: key value^T
 };
 
 // The first row of the segment that ends before `end`: the last reset before it, or 0.
-template <class IsFirst>
-int64_t segment_start(int64_t end, IsFirst is_first) {
+inline int64_t segment_start(int64_t end, Steps<const bool> is_first) {
   int64_t begin = end - 1;
-  while (begin > 0 && !is_first(begin)) begin--;
+  while (begin > 0 && !*is_first[begin]) begin--;
   return begin;
 }
 
@@ -96,14 +96,14 @@ struct DeltaAdjoint {
 
   // Going back over the reset before row t: nothing before it has a gradient from after it, and the
   // weights are again what the earlier segment left: its first weights and its writes, one by one.
-  template <class IsFirst, class WriteAt>
-  void cross_reset(int64_t t, IsFirst is_first, const T* initial, int64_t row_stride,
+  template <class WriteAt>
+  void cross_reset(int64_t t, Steps<const bool> is_first, const T* initial, int64_t row_stride,
                    WriteAt write_at) {
     grad.clear(keys);
     pending_key = pending_value = R::fill(T(0));
     if (t == 0) return;
     int64_t begin = segment_start(t, is_first);
-    if (is_first(begin))
+    if (*is_first[begin])
       weights.clear(values);
     else
       weights.load_transposed(initial, values, keys, row_stride);

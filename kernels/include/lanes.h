@@ -31,6 +31,15 @@ struct Row {
 
   Part part[kParts];
 
+  // Copied part by part. A compiler that moves the whole row does it in pieces smaller than a
+  // register, and a register loaded from freshly stored pieces waits for the cache.
+  Row() = default;
+  FW_INLINE Row(const Row& other) { *this = other; }
+  FW_INLINE Row& operator=(const Row& other) {
+    for (int i = 0; i < kParts; i++) part[i] = other.part[i];
+    return *this;
+  }
+
   T* data() { return reinterpret_cast<T*>(part); }
   const T* data() const { return reinterpret_cast<const T*>(part); }
   T operator[](int lane) const { return data()[lane]; }
@@ -42,11 +51,13 @@ struct Row {
   }
 
   static FW_INLINE Row load(const T* from, int64_t live) {
-    Row row = fill(T(0));
-    if (live == P)
-      std::memcpy(&row, from, sizeof(Row));
-    else
+    Row row;
+    if (live == P) {
+      for (int i = 0; i < kParts; i++) std::memcpy(&row.part[i], from + i * kWidth, sizeof(Part));
+    } else {
+      row = fill(T(0));
       std::memcpy(row.part, from, live * sizeof(T));
+    }
     return row;
   }
 
@@ -56,7 +67,7 @@ struct Row {
 
   FW_INLINE void store(T* to, int64_t live) const {
     if (live == P)
-      std::memcpy(to, part, sizeof(Row));
+      for (int i = 0; i < kParts; i++) std::memcpy(to + i * kWidth, &part[i], sizeof(Part));
     else
       std::memcpy(to, part, live * sizeof(T));
   }
@@ -83,9 +94,7 @@ FW_INLINE Row<T, P> operator*(T scale, const Row<T, P>& a) {
 // Sums and maxima by halves: the same order of additions on every machine, and log2(P) deep.
 template <class T, int P>
 FW_INLINE Row<T, P / 2> half(const Row<T, P>& row, int which) {
-  Row<T, P / 2> result;
-  std::memcpy(&result, row.data() + which * (P / 2), sizeof(result));
-  return result;
+  return Row<T, P / 2>::load(row.data() + which * (P / 2), P / 2);
 }
 
 template <class T, int P>

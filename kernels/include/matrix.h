@@ -27,8 +27,9 @@ FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
                      const std::array<Read<T, P>, R>& reads) {
   using Part = typename Row<T, P>::Part;
   constexpr int kAll = Row<T, P>::kParts;
-  // Parts handled at once: as many as leave the sums and the written rows in registers.
-  constexpr int kBlock = kAll < kRegisters / 8 ? kAll : kRegisters / 8;
+  // Parts handled at once: their sums and written rows stay in registers, and they share the loads
+  // of `along`.
+  constexpr int kBlock = kAll < 4 ? kAll : 4;
   // Independent sums per read, which hide the latency of a multiply-add.
   constexpr int kChains = kBlock * int(R) <= 2 ? 4 : (kBlock * int(R) <= 4 ? 2 : 1);
 

@@ -6,13 +6,29 @@
 
 namespace fastweights {
 
+// Of one head, or of one gate of a head.
+template <class E>
+struct InputSteps {
+  Steps<E> q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta;
+};
+
+// The inputs (E = const T), or their gradients (E = T).
+template <class E>
 struct Inputs {
-  Tensor<const T> q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta;
+  Tensor<E> q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta;
 
   explicit Inputs(Call& call)
-      : q(call.tensor<const T>()), k(call.tensor<const T>()), v(call.tensor<const T>()),
-        beta(call.tensor<const T>()), recurrent_k(call.tensor<const T>()),
-        recurrent_v(call.tensor<const T>()), recurrent_beta(call.tensor<const T>()) {}
+      : q(call.tensor<E>()), k(call.tensor<E>()), v(call.tensor<E>()), beta(call.tensor<E>()),
+        recurrent_k(call.tensor<E>()), recurrent_v(call.tensor<E>()),
+        recurrent_beta(call.tensor<E>()) {}
+
+  template <class... Index>
+  InputSteps<E> steps(Index... index) const {
+    return {q.steps(index...),          k.steps(index...),
+            v.steps(index...),          beta.steps(index...),
+            recurrent_k.steps(index...), recurrent_v.steps(index...),
+            recurrent_beta.steps(index...)};
+  }
 };
 
 }  // namespace fastweights

@@ -8,20 +8,23 @@ using R = Row<T, P>;
 FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
-  auto q = call.tensor<const T>(), k = call.tensor<const T>(), v = call.tensor<const T>();
-  auto is_first = call.tensor<const bool>();
+  auto qs = call.tensor<const T>(), ks = call.tensor<const T>(), vs = call.tensor<const T>();
+  auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
-  auto y = call.tensor<T>(), final = call.tensor<T>();
+  auto ys = call.tensor<T>(), final = call.tensor<T>();
 
   size.for_each_head([&](int64_t b, int64_t h) {
+    const int64_t K = size.keys, V = size.values;
+    const auto q = qs.steps(b, h), k = ks.steps(b, h), v = vs.steps(b, h);
+    const auto is_first = resets.steps(b);
+    const auto y = ys.steps(b, h);
     auto& memory = workspace<DeltaMemory<T, P>>();
-    memory.start(initial.at(b, h), initial.stride[2], size.keys, size.values);
+    memory.start(initial.at(b, h), initial.stride[2], K, V);
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(P, t + kAhead, b, h, q, k, v, y);
-      if (*is_first.at(t, b)) memory.forget();
-      R answer = memory.add(R::load(q.at(t, b, h), size.keys), R::load(k.at(t, b, h), size.keys),
-                            R::load(v.at(t, b, h), size.values));
-      answer.store(y.at(t, b, h), size.values);
+      prefetch_rows(P, t + kAhead, q, k, v, y);
+      if (*is_first[t]) memory.forget();
+      R answer = memory.add(R::load(q[t], K), R::load(k[t], K), R::load(v[t], V));
+      answer.store(y[t], V);
     }
     memory.finish(final.at(b, h), final.stride[2]);
   });
@@ -30,30 +33,35 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
 FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
-  auto q = call.tensor<const T>(), k = call.tensor<const T>(), v = call.tensor<const T>();
-  auto is_first = call.tensor<const bool>();
+  auto qs = call.tensor<const T>(), ks = call.tensor<const T>(), vs = call.tensor<const T>();
+  auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>(), final = call.tensor<const T>();
-  auto grad_y = call.tensor<const T>(), grad_final = call.tensor<const T>();
-  auto grad_q = call.tensor<T>(), grad_k = call.tensor<T>(), grad_v = call.tensor<T>();
+  auto grad_ys = call.tensor<const T>(), grad_final = call.tensor<const T>();
+  auto grad_qs = call.tensor<T>(), grad_ks = call.tensor<T>(), grad_vs = call.tensor<T>();
   auto grad_initial = call.tensor<T>();
 
   size.for_each_head([&](int64_t b, int64_t h) {
-    auto first = [&](int64_t t) { return *is_first.at(t, b); };
+    const int64_t K = size.keys, V = size.values;
+    const auto q = qs.steps(b, h), k = ks.steps(b, h), v = vs.steps(b, h);
+    const auto is_first = resets.steps(b);
+    const auto grad_y = grad_ys.steps(b, h);
+    const auto grad_q = grad_qs.steps(b, h), grad_k = grad_ks.steps(b, h);
+    const auto grad_v = grad_vs.steps(b, h);
     auto write_at = [&](int64_t t) {
-      return Written<T, P>{R::load(k.at(t, b, h), size.keys), R::load(v.at(t, b, h), size.values)};
+      return Written<T, P>{R::load(k[t], K), R::load(v[t], V)};
     };
     auto& adjoint = workspace<DeltaAdjoint<T, P>>();
     adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2],
-                  size.keys, size.values);
+                  K, V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(P, t - kAhead, b, h, q, k, v, grad_y, grad_q, grad_k, grad_v);
+      prefetch_rows(P, t - kAhead, q, k, v, grad_y, grad_q, grad_k, grad_v);
       auto [key, value] = write_at(t);
-      auto grad = adjoint.add(R::load(q.at(t, b, h), size.keys), key, value,
-                              R::load(grad_y.at(t, b, h), size.values));
-      grad.q.store(grad_q.at(t, b, h), size.keys);
-      grad.k.store(grad_k.at(t, b, h), size.keys);
-      grad.v.store(grad_v.at(t, b, h), size.values);
-      if (first(t)) adjoint.cross_reset(t, first, initial.at(b, h), initial.stride[2], write_at);
+      auto grad = adjoint.add(R::load(q[t], K), key, value, R::load(grad_y[t], V));
+      grad.q.store(grad_q[t], K);
+      grad.k.store(grad_k[t], K);
+      grad.v.store(grad_v[t], V);
+      if (*is_first[t])
+        adjoint.cross_reset(t, is_first, initial.at(b, h), initial.stride[2], write_at);
     }
     adjoint.finish(grad_initial.at(b, h), grad_initial.stride[2]);
   });

@@ -60,44 +60,50 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
   auto map = FeatureMap(call.integer());
-  auto q = call.tensor<const T>(), k = call.tensor<const T>(), v = call.tensor<const T>();
-  auto beta = call.tensor<const T>();
+  auto qs = call.tensor<const T>(), ks = call.tensor<const T>(), vs = call.tensor<const T>();
+  auto betas = call.tensor<const T>();
   Weights weights(call);
-  auto is_first = call.tensor<const bool>();
+  auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>(), initial_output = call.tensor<const T>();
-  auto y = call.tensor<T>(), final = call.tensor<T>(), final_output = call.tensor<T>();
-  auto saved_h = call.tensor<T>(), saved_q = call.tensor<T>(), saved_k = call.tensor<T>();
-  auto saved_beta = call.tensor<T>(), saved_error = call.tensor<T>();
-  R mask = live_lanes<T, P>(size.keys);
+  auto ys = call.tensor<T>(), final = call.tensor<T>(), final_output = call.tensor<T>();
+  auto heards = call.tensor<T>(), activated_qs = call.tensor<T>(), activated_ks = call.tensor<T>();
+  auto strengths = call.tensor<T>(), errors = call.tensor<T>();
 
   size.for_each_head([&](int64_t b, int64_t h) {
+    const int64_t K = size.keys, V = size.values;
+    const R mask = live_lanes<T, P>(K);
+    const auto q = qs.steps(b, h), k = ks.steps(b, h), v = vs.steps(b, h), beta = betas.steps(b, h);
+    const auto is_first = resets.steps(b);
+    const auto y = ys.steps(b, h), saved_h = heards.steps(b, h);
+    const auto saved_q = activated_qs.steps(b, h), saved_k = activated_ks.steps(b, h);
+    const auto saved_beta = strengths.steps(b, h), saved_error = errors.steps(b, h);
     auto& [memory, net] = workspace<Forward>();
-    memory.start(initial.at(b, h), initial.stride[2], size.keys, size.values);
+    memory.start(initial.at(b, h), initial.stride[2], K, V);
     weights.load(net, h, size, false);
-    R answer = R::load(initial_output.at(b, h), size.values);
+    R answer = R::load(initial_output.at(b, h), V);
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(P, t + kAhead, b, h, q, k, v, y, saved_h, saved_q, saved_k, saved_error);
-      if (*is_first.at(t, b)) {
+      prefetch_rows(P, t + kAhead, q, k, v, y, saved_h, saved_q, saved_k, saved_error);
+      if (*is_first[t]) {
         memory.forget();
         answer = R::fill(T(0));
       }
       R heard = tanh(answer), error;
-      R query = R::load(q.at(t, b, h), size.keys) + net.query.read(size.values, heard);
-      R key = R::load(k.at(t, b, h), size.keys) + net.key.read(size.values, heard);
-      R value = R::load(v.at(t, b, h), size.values) + net.value.read(size.values, heard);
-      T strength = sigmoid(*beta.at(t, b, h) + dot(net.strength, heard));
+      R query = R::load(q[t], K) + net.query.read(V, heard);
+      R key = R::load(k[t], K) + net.key.read(V, heard);
+      R value = R::load(v[t], V) + net.value.read(V, heard);
+      T strength = sigmoid(*beta[t] + dot(net.strength, heard));
       query = activate(map, query, mask);
       key = activate(map, key, mask);
       answer = memory.step(normalise(map, query), normalise(map, key), value, strength, error);
-      answer.store(y.at(t, b, h), size.values);
+      answer.store(y[t], V);
       if (!saved_h) continue;
-      heard.store(saved_h.at(t, b, h), size.values);
-      query.store(saved_q.at(t, b, h), size.keys);
-      key.store(saved_k.at(t, b, h), size.keys);
-      error.store(saved_error.at(t, b, h), size.values);
-      *saved_beta.at(t, b, h) = strength;
+      heard.store(saved_h[t], V);
+      query.store(saved_q[t], K);
+      key.store(saved_k[t], K);
+      error.store(saved_error[t], V);
+      *saved_beta[t] = strength;
     }
-    answer.store(final_output.at(b, h), size.values);
+    answer.store(final_output.at(b, h), V);
     memory.finish(final.at(b, h), final.stride[2]);
   });
 }
@@ -108,15 +114,15 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
   auto map = FeatureMap(call.integer());
   for (int input = 0; input < 4; input++) call.tensor<const T>();  // what is saved says it all
   Weights weights(call);
-  auto is_first = call.tensor<const bool>();
+  auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
   call.tensor<const T>();
-  auto heard_at = call.tensor<const T>(), q = call.tensor<const T>(), k = call.tensor<const T>();
-  auto beta = call.tensor<const T>(), error = call.tensor<const T>(), final = call.tensor<const T>();
-  auto grad_y = call.tensor<const T>();
+  auto heards = call.tensor<const T>(), qs = call.tensor<const T>(), ks = call.tensor<const T>();
+  auto betas = call.tensor<const T>(), errors = call.tensor<const T>();
+  auto final = call.tensor<const T>(), grad_ys = call.tensor<const T>();
   auto grad_final = call.tensor<const T>(), grad_final_output = call.tensor<const T>();
-  auto grad_q = call.tensor<T>(), grad_k = call.tensor<T>(), grad_v = call.tensor<T>();
-  auto grad_beta = call.tensor<T>();
+  auto grad_qs = call.tensor<T>(), grad_ks = call.tensor<T>(), grad_vs = call.tensor<T>();
+  auto grad_betas = call.tensor<T>();
   auto grad_query = call.tensor<T>(), grad_key = call.tensor<T>(), grad_value = call.tensor<T>();
   auto grad_strength = call.tensor<T>();
   auto grad_initial = call.tensor<T>(), grad_initial_output = call.tensor<T>();
@@ -128,33 +134,35 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
                             size.heads * V * (2 * K + V), size.heads * per_head};
 
   size.for_each_head([&](int64_t b, int64_t h) {
-    auto first = [&](int64_t t) { return *is_first.at(t, b); };
-    auto write_at = [&](int64_t t) {
-      return Written<T, P>{normalise(map, R::load(k.at(t, b, h), K)),
-                           *beta.at(t, b, h) * R::load(error.at(t, b, h), V)};
-    };
+    const auto saved_h = heards.steps(b, h), q = qs.steps(b, h), k = ks.steps(b, h);
+    const auto beta = betas.steps(b, h), error = errors.steps(b, h), grad_y = grad_ys.steps(b, h);
+    const auto is_first = resets.steps(b);
+    const auto grad_q = grad_qs.steps(b, h), grad_k = grad_ks.steps(b, h);
+    const auto grad_v = grad_vs.steps(b, h), grad_beta = grad_betas.steps(b, h);
     auto& [adjoint, net, left] = workspace<Backward>();
     left.resize(size.time);
     adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2], K, V);
     weights.load(net, h, size, true);
     R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(P, t - kAhead, b, h, heard_at, q, k, error, grad_y, grad_q, grad_k, grad_v);
-      R query = R::load(q.at(t, b, h), K), key = R::load(k.at(t, b, h), K);
-      T strength = *beta.at(t, b, h);
-      auto grad = adjoint.step(normalise(map, query), normalise(map, key),
-                               R::load(error.at(t, b, h), V), strength,
-                               carried + R::load(grad_y.at(t, b, h), V));
+      prefetch_rows(P, t - kAhead, saved_h, q, k, error, grad_y, grad_q, grad_k, grad_v);
+      R query = R::load(q[t], K), key = R::load(k[t], K);
+      T strength = *beta[t];
+      auto grad = adjoint.step(normalise(map, query), normalise(map, key), R::load(error[t], V),
+                               strength, carried + R::load(grad_y[t], V));
       R dq = feature_adjoint(map, query, grad.q), dk = feature_adjoint(map, key, grad.k);
       T dbeta = grad.beta * strength * (T(1) - strength);
-      dq.store(grad_q.at(t, b, h), K);
-      dk.store(grad_k.at(t, b, h), K);
-      grad.v.store(grad_v.at(t, b, h), V);
-      *grad_beta.at(t, b, h) = dbeta;
-      R heard = R::load(heard_at.at(t, b, h), V);
+      dq.store(grad_q[t], K);
+      dk.store(grad_k[t], K);
+      grad.v.store(grad_v[t], V);
+      *grad_beta[t] = dbeta;
+      R heard = R::load(saved_h[t], V);
       left[t] = {heard, dq, dk, grad.v, dbeta};
-      if (first(t)) {
-        adjoint.cross_reset(t, first, initial.at(b, h), initial.stride[2], write_at);
+      if (*is_first[t]) {
+        adjoint.cross_reset(t, is_first, initial.at(b, h), initial.stride[2], [&](int64_t r) {
+          return Written<T, P>{normalise(map, R::load(k[r], K)),
+                               *beta[r] * R::load(error[r], V)};
+        });
         carried = R::fill(T(0));
         continue;
       }

@@ -124,34 +124,39 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   SrwmSizes size(call);
   auto map = FeatureMap(call.integer());
-  auto x = call.tensor<const T>(), base = call.tensor<const T>();
-  auto is_first = call.tensor<const bool>();
+  auto xs = call.tensor<const T>(), base = call.tensor<const T>();
+  auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
-  auto y = call.tensor<T>(), final = call.tensor<T>();
-  auto saved_query = call.tensor<T>(), saved_key = call.tensor<T>();
-  auto saved_strengths = call.tensor<T>(), saved_difference = call.tensor<T>();
+  auto ys = call.tensor<T>(), final = call.tensor<T>();
+  auto queries = call.tensor<T>(), keys = call.tensor<T>();
+  auto all_strengths = call.tensor<T>(), differences = call.tensor<T>();
   auto saved_final = call.tensor<T>();
-  const int64_t D = size.head;
-  R mask = live_lanes<T, P>(D);
 
   parallel_for(size.batch * size.heads, size.threads, [&](int64_t n) {
     int64_t b = n / size.heads, h = n % size.heads;
+    const int64_t D = size.head;
+    const R mask = live_lanes<T, P>(D);
+    const auto x = xs.steps(b, h);
+    const auto is_first = resets.steps(b);
+    const auto y = ys.steps(b, h), saved_query = queries.steps(b, h), saved_key = keys.steps(b, h);
+    const auto saved_strengths = all_strengths.steps(b, h);
+    const auto saved_difference = differences.steps(b, h);
     Upright& weights = workspace<Upright>();
     weights.load(base.at(h), base.stride[1], D);
     weights.add(initial.at(b, h), initial.stride[2], D, T(1));
     R pending_key = R::fill(T(0));
     Wide pending = Wide::zero();
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(D, t + kAhead, b, h, x, y, saved_query, saved_key);
-      prefetch_rows(3 * D + 4, t + kAhead, b, h, saved_difference);
-      if (*is_first.at(t, b)) {
+      prefetch_rows(D, t + kAhead, x, y, saved_query, saved_key);
+      prefetch_rows(size.columns(), t + kAhead, saved_difference);
+      if (*is_first[t]) {
         weights.load(base.at(h), base.stride[1], D);
         pending_key = R::fill(T(0));
         pending = Wide::zero();
       }
-      R input = R::load(x.at(t, b, h), D);
+      R input = R::load(x[t], D);
       Wide answer = sweep_wide<1>(weights, D, {&pending_key}, {&pending}, &input);
-      answer.block[kY].store(y.at(t, b, h), D);
+      answer.block[kY].store(y[t], D);
       R query = activate(map, answer.block[kQuery], mask);
       R key = activate(map, answer.block[kKey], mask);
       Four strengths = sigmoid(answer.strengths);
@@ -159,10 +164,10 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
       Wide difference = ask(weights, D, normalise(map, query) - pending_key);
       pending = difference.scaled(strengths);
       if (!saved_query) continue;
-      query.store(saved_query.at(t, b, h), D);
-      key.store(saved_key.at(t, b, h), D);
-      strengths.store(saved_strengths.at(t, b, h), 4);
-      difference.store(saved_difference.at(t, b, h), D);
+      query.store(saved_query[t], D);
+      key.store(saved_key[t], D);
+      strengths.store(saved_strengths[t], 4);
+      difference.store(saved_difference[t], D);
     }
     R nothing = R::fill(T(0));
     sweep_wide<1>(weights, D, {&pending_key}, {&pending}, &nothing);
@@ -208,19 +213,24 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   SrwmSizes size(call);
   auto map = FeatureMap(call.integer());
-  auto x = call.tensor<const T>(), base = call.tensor<const T>();
-  auto is_first = call.tensor<const bool>();
+  auto xs = call.tensor<const T>(), base = call.tensor<const T>();
+  auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
-  auto saved_query = call.tensor<const T>(), saved_key = call.tensor<const T>();
-  auto saved_strengths = call.tensor<const T>(), saved_difference = call.tensor<const T>();
+  auto queries = call.tensor<const T>(), keys = call.tensor<const T>();
+  auto all_strengths = call.tensor<const T>(), differences = call.tensor<const T>();
   auto final = call.tensor<const T>();
-  auto grad_y = call.tensor<const T>(), grad_final = call.tensor<const T>();
-  auto grad_x = call.tensor<T>(), grad_base = call.tensor<T>(), grad_initial = call.tensor<T>();
+  auto grad_ys = call.tensor<const T>(), grad_final = call.tensor<const T>();
+  auto grad_xs = call.tensor<T>(), grad_base = call.tensor<T>(), grad_initial = call.tensor<T>();
   const int64_t D = size.head, columns = size.columns();
   std::unique_ptr<T[]> partial(new T[size.batch * size.heads * D * columns]);
 
   parallel_for(size.batch * size.heads, size.threads, [&](int64_t n) {
     int64_t b = n / size.heads, h = n % size.heads;
+    const auto x = xs.steps(b, h), saved_query = queries.steps(b, h), saved_key = keys.steps(b, h);
+    const auto saved_strengths = all_strengths.steps(b, h);
+    const auto saved_difference = differences.steps(b, h), grad_y = grad_ys.steps(b, h);
+    const auto grad_x = grad_xs.steps(b, h);
+    const auto is_first = resets.steps(b);
     T* mine = partial.get() + n * D * columns;
     Adjoint& a = workspace<Adjoint>();
     a.weights.clear(columns);
@@ -246,12 +256,12 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     };
 
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(D, t - kAhead, b, h, x, saved_query, saved_key, grad_y, grad_x);
-      prefetch_rows(columns, t - kAhead, b, h, saved_difference);
-      R query = R::load(saved_query.at(t, b, h), D), key = R::load(saved_key.at(t, b, h), D);
+      prefetch_rows(D, t - kAhead, x, saved_query, saved_key, grad_y, grad_x);
+      prefetch_rows(columns, t - kAhead, saved_difference);
+      R query = R::load(saved_query[t], D), key = R::load(saved_key[t], D);
       R mapped_key = normalise(map, key), difference = normalise(map, query) - mapped_key;
-      Four strengths = Four::load(saved_strengths.at(t, b, h), 4);
-      Wide change = Wide::load(saved_difference.at(t, b, h), D);
+      Four strengths = Four::load(saved_strengths[t], 4);
+      Wide change = Wide::load(saved_difference[t], D);
       change.scaled(strengths).store(a.update, D);
       for (int64_t i = 0; i < columns; i++) a.undo[i] = -a.update[i];
 
@@ -271,7 +281,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
                         {{{a.dchange, &ddifference}}});
 
       Wide danswer;
-      danswer.block[kY] = R::load(grad_y.at(t, b, h), D);
+      danswer.block[kY] = R::load(grad_y[t], D);
       danswer.block[kQuery] = feature_adjoint(map, query, ddifference);
       danswer.block[kKey] = feature_adjoint(map, key, dkey - ddifference);
       Four one = Four::fill(T(1)), dstrengths;
@@ -282,15 +292,15 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
       danswer.store(a.danswer, D);
       R dx;
       sweep<T, P, 0, 1>(a.weights.row, columns, {}, {{{a.danswer, &dx}}});
-      dx.store(grad_x.at(t, b, h), D);
+      dx.store(grad_x[t], D);
 
       a.pending_difference = difference;
-      a.pending_input = R::load(x.at(t, b, h), D);
+      a.pending_input = R::load(x[t], D);
       a.pending_dchange = dchange;
       a.pending_danswer = danswer;
       std::memcpy(a.pending_change, a.dchange, columns * sizeof(T));
       std::memcpy(a.pending_answer, a.danswer, columns * sizeof(T));
-      if (!*is_first.at(t, b)) continue;
+      if (!*is_first[t]) continue;
 
       // The segment's weights began as W_0; those before it are built up again write by write.
       settle();
@@ -299,15 +309,15 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
       a.grad.clear(D);
       if (t == 0) break;
       int64_t begin = t - 1;
-      while (begin > 0 && !*is_first.at(begin, b)) begin--;
+      while (begin > 0 && !*is_first[begin]) begin--;
       a.weights.clear(columns);
       a.weights.add(base.at(h), base.stride[1], D, columns);
-      if (!*is_first.at(begin, b))
+      if (!*is_first[begin])
         a.weights.add(initial.at(b, h), initial.stride[2], D, columns);
       for (int64_t r = begin; r < t; r++) {
-        R written = normalise(map, R::load(saved_key.at(r, b, h), D));
-        Wide::load(saved_difference.at(r, b, h), D)
-            .scaled(Four::load(saved_strengths.at(r, b, h), 4))
+        R written = normalise(map, R::load(saved_key[r], D));
+        Wide::load(saved_difference[r], D)
+            .scaled(Four::load(saved_strengths[r], 4))
             .store(a.update, D);
         sweep<T, P, 1, 0>(a.weights.row, columns, {{{a.update, written}}}, {});
       }
