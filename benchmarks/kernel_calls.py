@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 import kernels
 from benchmarks.timing import Run
+from kernels.dispatch import BACKENDS
 from kernels.example import Example, make
 from kernels.registry import OPERATIONS
 
@@ -73,16 +75,13 @@ def timed(law: Callable[..., Any], case: Example, mode: str) -> Run:
     return MODES[mode](law, call, [t for t in case.tensors if t.is_floating_point()])
 
 
-def in_backend(backend: str, law: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*given: Any) -> Any:
-        with kernels.backend(backend):
-            return law(*given)
-
-    return call
+def in_backend(name: str) -> AbstractContextManager[None]:
+    """Where a contender's samples are taken; those that are no backend need nothing forced."""
+    return kernels.backend(name) if name in BACKENDS else nullcontext()
 
 
 def contenders(name: str, call: str, mode: str, device: str) -> tuple[dict[str, Run], list[Row]]:
-    """What can do the call, by backend, and a row with the reason for each that cannot."""
+    """What can do the call, by backend (to be run `in_backend`), and why each other cannot."""
     runs: dict[str, Run] = {}
     absent: list[Row] = []
     for backend, implementation in OPERATIONS[name].backends.items():
@@ -93,7 +92,7 @@ def contenders(name: str, call: str, mode: str, device: str) -> tuple[dict[str, 
         if backend == "reference" and mode != "forward":
             reason = too_much_memory(case, device)
         if reason is None:
-            runs[backend] = timed(in_backend(backend, case.operation), case, mode)
+            runs[backend] = timed(case.operation, case, mode)
         elif backend in ("reference", device):
             absent.append({"backend": backend, "absent": reason})
     return runs, absent

@@ -21,7 +21,16 @@ from rich.console import Console
 
 from benchmarks.gpu_peers import against_foretold, peers
 from benchmarks.json_file import write_json
-from benchmarks.kernel_calls import CALLS, COMPILED, MODES, SIZES, Row, compiled, contenders
+from benchmarks.kernel_calls import (
+    CALLS,
+    COMPILED,
+    MODES,
+    SIZES,
+    Row,
+    compiled,
+    contenders,
+    in_backend,
+)
 from benchmarks.kernel_tables import foretold, ratios, reasons
 from benchmarks.timing import add_options, take_turns, use_options
 from kernels.registry import OPERATIONS
@@ -40,7 +49,7 @@ def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> lis
     if device == "cuda":
         others, missing = peers(name, call, mode, device)
         runs, rows = runs | others, rows + missing
-    samples = take_turns(runs, options.rounds, options.seconds, device)
+    samples = take_turns(runs, options.rounds, options.seconds, device, in_backend)
     medians = {backend: statistics.median(times) for backend, times in samples.items()}
     known = {row["backend"]: row for row in rows}
     for backend, median in medians.items():

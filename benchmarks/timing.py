@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,21 @@ def _seconds_on_gpu(run: Run, repeats: int) -> float:
 
 
 def take_turns(
-    runs: Mapping[str, Run], rounds: int, seconds: float, device: str
+    runs: Mapping[str, Run],
+    rounds: int,
+    seconds: float,
+    device: str,
+    within: Callable[[str], AbstractContextManager[None]] = lambda name: nullcontext(),
 ) -> dict[str, list[float]]:
     """Seconds a call of each, in every round: `rounds` of them, or fewer in about `seconds`.
 
-    Slow calls get a single round; all are warm.
+    Slow calls get a single round; all are warm. A name's samples are taken inside `within(name)`,
+    which is not timed.
     """
-    began = time.perf_counter()
-    once = {name: min(seconds_of(run, 1, device) for _ in "12") for name, run in runs.items()}
+    began, once = time.perf_counter(), {}
+    for name, run in runs.items():
+        with within(name):
+            once[name] = min(seconds_of(run, 1, device) for _ in "12")
     repeats = {
         name: max(1, round(SHORTEST_SAMPLE / max(1e-9, each))) for name, each in once.items()
     }
@@ -53,8 +61,9 @@ def take_turns(
     samples: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(max(1, min(rounds, int(left / max(1e-9, a_round))))):
         for name, run in runs.items():
-            run()  # the one before it left its own memory in the caches and the heap
-            samples[name].append(seconds_of(run, repeats[name], device))
+            with within(name):
+                run()  # the one before it left its own memory in the caches and the heap
+                samples[name].append(seconds_of(run, repeats[name], device))
     return samples
 
 

@@ -26,7 +26,7 @@ class Cpu:
     """The C++ kernel as a backend: straight to C where no gradient is wanted, as in acting."""
 
     kernel: CpuKernel
-    operator: Callable[..., Sequence[Tensor]]
+    differentiable: library.Function
 
     def why_not(self, request: Request) -> str | None:
         return self.kernel.why_not(request)
@@ -35,8 +35,7 @@ class Cpu:
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
         if torch.compiler.is_compiling() or library.wants_gradient(tensors):
-            results = self.operator(*tensors, *options)
-            return results[: 1 + len(self.kernel.signature.state)]
+            return self.differentiable(*tensors, *options)
         return self._infer(tensors, options, sizes).run(tensors)
 
     def prepare(
@@ -66,8 +65,8 @@ def build_operation(
     signature = Signature(name, law)
     folder = Path(__file__).parent / name
     kernel = CpuKernel(signature, folder / "cpu.cpp", saved, head_axes, options or {}, final)
-    operator = library.register(signature, "cpu", kernel.forward, kernel.backward, saved, final)
-    backends = {"reference": PyTorch(signature, law), "cpu": Cpu(kernel, operator)}
+    recorded = library.register(signature, "cpu", kernel.forward, kernel.backward, saved, final)
+    backends = {"reference": PyTorch(signature, law), "cpu": Cpu(kernel, recorded)}
     if chunked:
         backends["chunked"] = PyTorch(signature, chunked)
     if on_cuda:

@@ -1,6 +1,6 @@
 """The CUDA kernels of an operation as one of its backends."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -20,7 +20,7 @@ class Cuda:
     """Where no gradient is wanted, nothing is saved."""
 
     kernel: CudaKernel
-    operator: Callable[..., Sequence[Tensor]]
+    differentiable: library.Function
 
     def why_not(self, request: Request) -> str | None:
         source = self.kernel.source
@@ -31,7 +31,7 @@ class Cuda:
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
         if torch.compiler.is_compiling() or library.wants_gradient(tensors):
-            return self.operator(*tensors, *options)[: 1 + len(self.kernel.signature.state)]
+            return self.differentiable(*tensors, *options)
         return self.kernel.forward(*tensors, *options, save=False)
 
 
@@ -39,5 +39,5 @@ def build(signature: Signature) -> Cuda:
     """Defines the operators; once for each operation. Neither compiles nor asks for a GPU."""
     source = import_module(f"kernels.{signature.name}.cuda").SOURCE
     kernel = CudaKernel(signature, source)
-    operator = library.register(signature, "cuda", kernel.forward, kernel.backward, source.saved)
-    return Cuda(kernel, operator)
+    forward, backward = kernel.forward, kernel.backward
+    return Cuda(kernel, library.register(signature, "cuda", forward, backward, source.saved))

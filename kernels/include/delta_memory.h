@@ -50,10 +50,8 @@ struct DeltaMemory {
     return answer + dot(k, q) * v;
   }
 
-  void finish(T* to, int64_t row_stride) {
-    weights.write(keys, pending_key, pending_value);
-    pending_key = pending_value = R::fill(T(0));
-    weights.store(to, keys, values, row_stride);
+  void finish(T* to, int64_t row_stride) const {
+    weights.store_written(to, keys, values, row_stride, pending_key, pending_value);
   }
 };
 
@@ -140,9 +138,8 @@ struct DeltaAdjoint {
     return d;
   }
 
-  void finish(T* to, int64_t row_stride) {
-    grad.write(keys, pending_key, pending_value);
-    grad.store(to, keys, values, row_stride);
+  void finish(T* to, int64_t row_stride) const {
+    grad.store_written(to, keys, values, row_stride, pending_key, pending_value);
   }
 
  private:

@@ -110,8 +110,10 @@ struct Matrix {
     for (int64_t j = 0; j < rows; j++) row[j] = Row<T, P>::load(from + j * stride, columns);
   }
 
-  void store(T* to, int64_t rows, int64_t columns, int64_t stride) const {
-    for (int64_t j = 0; j < rows; j++) row[j].store(to + j * stride, columns);
+  // Stores M + along values^T, and leaves M as it is.
+  void store_written(T* to, int64_t rows, int64_t columns, int64_t stride,
+                     const Row<T, P>& along, const Row<T, P>& values) const {
+    for (int64_t j = 0; j < rows; j++) (row[j] + along[j] * values).store(to + j * stride, columns);
   }
 
   // Loads the transpose of what lies in memory: `rows` and `columns` are those of this matrix.
