@@ -11,6 +11,7 @@ import torch
 from benchmarks import kernel_calls
 from benchmarks.kernels import main
 from benchmarks.timing import SHORTEST_SAMPLE, take_turns
+from kernels.dispatch import requested_backend
 
 TINY = {
     "rl": {"T": 3, "B": 2, "H": 2, "D": 4},
@@ -88,6 +89,14 @@ def test_turns_are_taken_and_time_is_bounded():
     assert "".join(played) == "aabb" + "aabb" * 2  # warm-up; then a warm call and a sample each
     assert all(len(times) == 2 and min(times) >= SHORTEST_SAMPLE for times in samples.values())
     assert [len(times) for times in take_turns(runs, 5, 0.01, "cpu").values()] == [1, 1]
+
+
+def test_samples_are_taken_within_their_own_surroundings():
+    """Each contender's backend is forced around its samples, for every call of it and no other."""
+    seen: dict[str, set[str]] = {"reference": set(), "torch.compile": set()}
+    runs = {name: partial(lambda n: seen[n].add(requested_backend()), name) for name in seen}
+    take_turns(runs, 2, 0.1, "cpu", kernel_calls.in_backend)
+    assert seen == {"reference": {"reference"}, "torch.compile": {"auto"}}
 
 
 @pytest.mark.parametrize(
