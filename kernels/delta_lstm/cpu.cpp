@@ -33,7 +33,8 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     const int64_t K = size.keys, V = size.values;
     const R mask = live_lanes<T, P>(V);
     const auto is_first = resets.steps(b);
-    const auto y = ys.steps(b, h), saved_query = queries.steps(b, h), saved_cell = cells.steps(b, h);
+    const auto y = ys.steps(b, h);
+    const auto saved_query = queries.steps(b, h), saved_cell = cells.steps(b, h);
     InputSteps<const T> in[kGates];
     Steps<T> saved_error[kGates], saved_recurrent_error[kGates], saved_gate[kGates];
     auto& [memory, recurrent] = workspace<Forward>();
@@ -49,7 +50,8 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     for (int64_t t = 0; t < size.time; t++) {
       prefetch_rows(kGates * P, t + kAhead, in[0].q, in[0].k, in[0].v, in[0].recurrent_k,
                     in[0].recurrent_v);
-      prefetch_rows(kGates * P, t + kAhead, saved_error[0], saved_recurrent_error[0], saved_gate[0]);
+      prefetch_rows(kGates * P, t + kAhead, saved_error[0], saved_recurrent_error[0],
+                    saved_gate[0]);
       if (*is_first[t]) {
         for (auto& each : memory) each.forget();
         for (auto& each : recurrent) each.forget();

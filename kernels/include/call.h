@@ -9,8 +9,8 @@
 
 namespace fastweights {
 
-// The rows of one head of a batch column, a stride apart in time. A copy of its own in each loop over
-// time: strides that are read anew at every step cost a quarter of a step.
+// The rows of one head of a batch column, a stride apart in time. Each loop over time has a copy of
+// its own: strides that are read anew at every step cost a quarter of a step.
 template <class T>
 struct Steps {
   T* start;
