@@ -34,6 +34,9 @@ VECTOR_FLAGS = {
 class BuildError(RuntimeError):
     """This machine cannot build the kernel; the message is one line that says why."""
 
+# Of AMD's cores a fused multiply-add and a store hinder each other (kernels/include/lanes.h).
+SPLIT_WRITES = "-DFASTWEIGHTS_SPLIT_WRITES"
+
 
 @cache
 def compiler() -> str:
@@ -56,7 +59,17 @@ def vector_flags(capability: str | None = None) -> tuple[str, ...]:
     """The flags for this processor, as torch sees it (ATEN_CPU_CAPABILITY lowers it)."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return ()
-    return VECTOR_FLAGS.get(capability or torch.backends.cpu.get_cpu_capability(), ())
+    flags = VECTOR_FLAGS.get(capability or torch.backends.cpu.get_cpu_capability(), ())
+    return (*flags, SPLIT_WRITES) if flags and made_by_amd() else flags
+
+
+@cache
+def made_by_amd() -> bool:
+    """Whether Linux says so; elsewhere nobody runs on such a processor, or it costs a little speed."""
+    try:
+        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
 
 
 @cache

@@ -93,10 +93,12 @@ struct DeltaAdjoint {
   }
 
   // Going back over the reset before row t: nothing before it has a gradient from after it, and the
-  // weights are again what the earlier segment left: its first weights and its writes, one by one.
+  // weights are again what the earlier segment left: its first weights and its writes, a few at a
+  // time.
   template <class WriteAt>
-  void cross_reset(int64_t t, Steps<const bool> is_first, const T* initial, int64_t row_stride,
-                   WriteAt write_at) {
+  __attribute__((noinline)) void cross_reset(int64_t t, Steps<const bool> is_first,
+                                             const T* initial, int64_t row_stride,
+                                             WriteAt write_at) {
     grad.clear(keys);
     pending_key = pending_value = R::fill(T(0));
     if (t == 0) return;
@@ -105,9 +107,17 @@ struct DeltaAdjoint {
       weights.clear(values);
     else
       weights.load_transposed(initial, values, keys, row_stride);
-    for (; begin < t; begin++) {
-      Written<T, P> written = write_at(begin);
-      weights.write(values, written.value, written.key);
+    constexpr size_t kWrites = 4;
+    for (; begin < t; begin += kWrites) {
+      std::array<Row<T, P>, kWrites> along;
+      std::array<Write<T, P>, kWrites> writes;
+      for (size_t w = 0; w < kWrites; w++) {
+        Written<T, P> written = {R::fill(T(0)), R::fill(T(0))};
+        if (begin + int64_t(w) < t) written = write_at(begin + w);
+        along[w] = written.value;
+        writes[w] = {along[w].data(), written.key};
+      }
+      weights.write(values, writes);
     }
   }
 

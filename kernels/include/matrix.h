@@ -19,26 +19,41 @@ struct Read {  // sum = M^T along
   Row<T, P>* sum;
 };
 
-// Applies every write, then answers every read, in one pass over the matrix. A kernel that holds
-// back the write of step t until the reads of step t + 1 touches its matrix once a step.
+// How many parts of a row one pass handles: what divides them and leaves `rows` rows of that many
+// parts in registers, beside the matrix and the numbers along it.
+constexpr int parts_at_once(int all, int rows) {
+  int parts = all;
+  while (parts > 1 && (all % parts || parts * rows > kRegisters - 4)) parts--;
+  return parts;
+}
+
+// Independent sums for each of `reads`, at most 8 in all, which hide the latency of a multiply-add;
+// fewer where they and the rows of the writes would not fit into the registers.
+constexpr int chains(int parts, int writes, int reads) {
+  int count = 4;
+  while (count > 1 && (parts * reads * count > 8 ||
+                       parts * (writes + reads * count) > kRegisters - 4))
+    count /= 2;
+  return count;
+}
+
+// The body of `sweep`, below.
 template <class T, int P, size_t W, size_t R>
-FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
-                     const std::array<Write<T, P>, W>& writes,
-                     const std::array<Read<T, P>, R>& reads) {
+FW_INLINE void sweep_inline(Row<T, P>* __restrict matrix, int64_t rows,
+                            const std::array<Write<T, P>, W>& writes,
+                            const std::array<Read<T, P>, R>& reads) {
   using Part = typename Row<T, P>::Part;
   constexpr int kAll = Row<T, P>::kParts;
-  // Parts handled at once: their sums and written rows stay in registers, and they share the loads
-  // of `along`.
-  constexpr int kBlock = kAll < 4 ? kAll : 4;
-  // Independent sums per read, which hide the latency of a multiply-add.
-  constexpr int kChains = kBlock * int(R) <= 2 ? 4 : (kBlock * int(R) <= 4 ? 2 : 1);
+  constexpr int kBlock = parts_at_once(kAll, int(W + R));
+  constexpr int kChains = chains(kBlock, int(W), int(R));
 
   for (int first = 0; first < kAll; first += kBlock) {
     Part sums[R ? R : 1][kChains][kBlock] = {};
     auto visit = [&](int64_t j, int chain) __attribute__((always_inline)) {
       for (int i = 0; i < kBlock; i++) {
         Part m = matrix[j].part[first + i];
-        for (size_t w = 0; w < W; w++) m += writes[w].row.part[first + i] * writes[w].along[j];
+        for (size_t w = 0; w < W; w++)
+          m = add_product(m, writes[w].row.part[first + i], writes[w].along[j]);
         if (W) matrix[j].part[first + i] = m;
         for (size_t r = 0; r < R; r++) sums[r][chain][i] += m * reads[r].along[j];
       }
@@ -56,46 +71,60 @@ FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
   }
 }
 
+template <class T, int P, size_t W, size_t R>
+__attribute__((noinline)) void sweep_apart(Row<T, P>* __restrict matrix, int64_t rows,
+                                           const std::array<Write<T, P>, W>& writes,
+                                           const std::array<Read<T, P>, R>& reads) {
+  sweep_inline(matrix, rows, writes, reads);
+}
+
+// Applies every write, then answers every read, in one pass over the matrix. A kernel that holds
+// back the write of step t until the reads of step t + 1 touches its matrix once a step.
+//
+// Rows of several registers are swept by a function of their own, where the sums get all registers
+// there are: inside a long loop the compiler keeps some of them in memory, twice as slow.
+template <class T, int P, size_t W, size_t R>
+FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
+                     const std::array<Write<T, P>, W>& writes,
+                     const std::array<Read<T, P>, R>& reads) {
+  if constexpr (Row<T, P>::kParts > 2)
+    sweep_apart(matrix, rows, writes, reads);
+  else
+    sweep_inline(matrix, rows, writes, reads);
+}
+
+// M along, for a row `along`: each row's sum of products.
+template <class T, int P>
+FW_INLINE Row<T, P> read_across(const Row<T, P>* matrix, int64_t rows, const Row<T, P>& along) {
+  using Part = typename Row<T, P>::Part;
+  constexpr int kParts = Row<T, P>::kParts, kWidth = Row<T, P>::kWidth;
+  Row<T, P> answer = Row<T, P>::fill(T(0));
+  for (int group = 0; group < kParts; group++) {
+    const int64_t start = group * kWidth;
+    if (start >= rows) break;
+    Part products[kWidth];
+#pragma GCC unroll 16
+    for (int lane = 0; lane < kWidth; lane++) {
+      if (start + lane >= rows) {
+        products[lane] = Part{};
+        continue;
+      }
+      Part product = matrix[start + lane].part[0] * along.part[0];
+      for (int i = 1; i < kParts; i++) product += matrix[start + lane].part[i] * along.part[i];
+      products[lane] = product;
+    }
+    answer.part[group] = sum_each<kWidth>(products);
+  }
+  return answer;
+}
+
 // As `sweep` with one read; returns M across too, so that no transposed copy of M is needed.
 template <class T, int P, size_t W>
 FW_INLINE Row<T, P> sweep_across(Row<T, P>* __restrict matrix, int64_t rows,
                                  const std::array<Write<T, P>, W>& writes, const Read<T, P>& read,
                                  const Row<T, P>& across) {
-  using Part = typename Row<T, P>::Part;
-  constexpr int kParts = Row<T, P>::kParts, kWidth = Row<T, P>::kWidth;
-  constexpr int kChains = kParts <= 2 ? 2 : 1;
-  Part sums[kChains][kParts] = {};
-  Row<T, P> answer = Row<T, P>::fill(T(0));
-  for (int block = 0; block < kParts; block++) {
-    Part products[kWidth];
-    auto visit = [&](int lane) __attribute__((always_inline)) {
-      const int64_t j = block * kWidth + lane;
-      Part product{};
-      for (int i = 0; i < kParts; i++) {
-        Part m = matrix[j].part[i];
-        for (size_t w = 0; w < W; w++) m += writes[w].row.part[i] * writes[w].along[j];
-        matrix[j].part[i] = m;
-        sums[lane % kChains][i] += m * read.along[j];
-        product += m * across.part[i];
-      }
-      products[lane] = product;
-    };
-    const int64_t live = rows - block * kWidth;
-    if (live <= 0) break;
-#pragma GCC unroll 16
-    for (int lane = 0; lane < kWidth; lane++) {
-      if (lane < live)
-        visit(lane);
-      else
-        products[lane] = Part{};
-    }
-    answer.part[block] = sum_each<kWidth>(products);
-  }
-  for (int i = 0; i < kParts; i++) {
-    read.sum->part[i] = sums[0][i];
-    for (int chain = 1; chain < kChains; chain++) read.sum->part[i] += sums[chain][i];
-  }
-  return answer;
+  sweep<T, P, W, 1>(matrix, rows, writes, {read});
+  return read_across<T, P>(matrix, rows, across);
 }
 
 template <class T, int P>
@@ -129,8 +158,9 @@ struct Matrix {
     return answer;
   }
 
-  FW_INLINE void write(int64_t rows, const Row<T, P>& along, const Row<T, P>& values) {
-    sweep<T, P, 1, 0>(row, rows, {{{along.data(), values}}}, {});
+  template <size_t W>
+  FW_INLINE void write(int64_t rows, const std::array<Write<T, P>, W>& writes) {
+    sweep<T, P, W, 0>(row, rows, writes, {});
   }
 };
 

@@ -5,10 +5,12 @@
 
 namespace fastweights {
 
-// to[r][c] = sum over t of along(t)[r] * row(t)[c], four rows at a time in registers.
+// to[r][c] = sum over t of along(t)[r] * row(t)[c], as many rows at a time as registers hold.
 template <class T, int P, class Along, class RowAt>
-void outer_sum(int64_t time, int64_t rows, int64_t columns, Along along, RowAt row_at, T* to) {
-  constexpr int kRows = 4;
+__attribute__((noinline)) void outer_sum(int64_t time, int64_t rows, int64_t columns, Along along,
+                                         RowAt row_at, T* to) {
+  constexpr int kFit = (kRegisters - 4) / Row<T, P>::kParts;
+  constexpr int kRows = kFit > 4 ? 4 : (kFit > 1 ? 2 : 1);
   for (int64_t r = 0; r < rows; r += kRows) {
     int64_t live = rows - r < kRows ? rows - r : kRows;  // beyond it `along` has zeros
     Row<T, P> sums[kRows];

@@ -55,15 +55,18 @@ def test_double_is_exact():
     torch.testing.assert_close(call("exponential", x, "DEFAULT"), x.exp(), rtol=1e-15, atol=0)
 
 
+@pytest.mark.parametrize("amd", [False, True])
 @pytest.mark.parametrize("capability", SETS)
-def test_kernels_agree_on_every_instruction_set(capability):
-    """One source, several builds: SSE, AVX2 and AVX-512 answer alike."""
+def test_kernels_agree_on_every_instruction_set(capability, amd, monkeypatch):
+    """One source, several builds: SSE, AVX2 and AVX-512, fused writes and split ones answer alike."""
     from kernel_cases import assert_agree, example, truth
 
     import kernels
 
     case = example("recurrent_delta_rule", 17)
     original = cpu_build.vector_flags
+    monkeypatch.setattr(cpu_build, "made_by_amd", lambda: amd)
+    assert (cpu_build.SPLIT_WRITES in original("AVX2")) == (amd and bool(original("AVX2")))
     try:
         cpu_build.library.cache_clear()
         cpu_build.vector_flags = lambda _=None: original(capability)
