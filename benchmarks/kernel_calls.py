@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ CALLS = {
 }
 SIZES = {"rl": ("rl",), "code": ("code",), "lm": ("lm",), "act": ("acting1", "acting32")}
 RESETS = {"rl": 0.02}
-COMPILED = "torch.compile"
+COMPILED, COMPILED_STEP = "torch.compile", "torch.compile, a step"
 # A step of the loop keeps what it computes for its backward: about three times its state.
 KEPT_STATES = 3
 Row = dict[str, Any]
@@ -41,14 +42,8 @@ def example(name: str, call: str, device: str) -> Example:
 
 
 def forward(law: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]) -> Run:
-    """A call without gradients."""
-    without_gradients = torch.no_grad()
-
-    def run() -> None:
-        with without_gradients:
-            law(*call)
-
-    return run
+    """A call; its `surroundings` turn gradients off, as a model does once for all its layers."""
+    return partial(law, *call)
 
 
 def forward_backward(law: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]) -> Run:
@@ -75,13 +70,16 @@ def timed(law: Callable[..., Any], case: Example, mode: str) -> Run:
     return MODES[mode](law, call, [t for t in case.tensors if t.is_floating_point()])
 
 
-def in_backend(name: str) -> AbstractContextManager[None]:
-    """Where a contender's samples are taken; those that are no backend need nothing forced."""
-    return kernels.backend(name) if name in BACKENDS else nullcontext()
+@contextmanager
+def surroundings(name: str, mode: str) -> Iterator[None]:
+    """Where a contender is timed: its backend forced, if it is one, and gradients on or off."""
+    forced = kernels.backend(name) if name in BACKENDS else nullcontext()
+    with forced, torch.set_grad_enabled(mode != "forward"):
+        yield
 
 
 def contenders(name: str, call: str, mode: str, device: str) -> tuple[dict[str, Run], list[Row]]:
-    """What can do the call, by backend (to be run `in_backend`), and why each other cannot."""
+    """What can do the call, by backend (in its `surroundings`), and why each other cannot."""
     runs: dict[str, Run] = {}
     absent: list[Row] = []
     for backend, implementation in OPERATIONS[name].backends.items():
@@ -114,18 +112,52 @@ def too_much_memory(case: Example, device: str) -> str | None:
     )
 
 
-def compiled(name: str, call: str, mode: str, device: str, most_steps: int) -> tuple[Run, Row]:
-    """The reference under torch.compile, and its row so far: seconds to compile, or why not."""
-    case = example(name, call, device)
-    steps = CALLS[call]["T"]
-    if steps > most_steps:
+def compiled(
+    name: str, call: str, mode: str, device: str, most_steps: int
+) -> tuple[dict[str, Run], list[Row]]:
+    """The reference under torch.compile, whole and a step at a time.
+
+    Rows say how many seconds compiling took, or why there is nothing to measure.
+    """
+    case, steps = example(name, call, device), CALLS[call]["T"]
+    law = case.operation.signature.law
+    ways: dict[str, Callable[..., Any]] = {}
+    rows: list[Row] = []
+    if steps <= most_steps:
+        ways[COMPILED] = torch.compile(law)
+    else:
         reason = f"the compiler unrolls {steps} steps: minutes, see --compile-steps"
-        return None, {"backend": COMPILED, "absent": reason}
+        rows.append({"backend": COMPILED, "absent": reason})
+    if steps > 1:
+        ways[COMPILED_STEP] = _loop(torch.compile(law), len(case.operation.signature.inputs))
+    runs: dict[str, Run] = {}
+    for way, chosen in ways.items():
+        run, row = _compile(way, timed(chosen, example(name, call, device), mode), mode)
+        rows.append(row)
+        runs |= {way: run} if run else {}
+    return runs, rows
+
+
+def _loop(step: Callable[..., Any], inputs: int) -> Callable[..., Any]:
+    """A law of many steps, from one that is called with a single row at a time."""
+
+    def law(*call: Any) -> tuple[Tensor, Any]:
+        rows, (state, *weights) = call[: inputs + 1], call[inputs + 1 :]
+        outputs = []
+        for t in range(len(rows[0])):
+            y, state = step(*(row[t : t + 1] for row in rows), state, *weights)
+            outputs.append(y)
+        return torch.cat(outputs), state
+
+    return law
+
+
+def _compile(way: str, run: Run, mode: str) -> tuple[Run | None, Row]:
     began = time.perf_counter()
     try:
-        run = timed(torch.compile(case.operation.signature.law), case, mode)
-        run()
+        with surroundings(way, mode):
+            run()
     except Exception as error:  # whatever goes wrong inside the compiler belongs into the table
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return None, {"backend": COMPILED, "absent": f"does not compile: {first_line[:90]}"}
-    return run, {"backend": COMPILED, "compile_s": time.perf_counter() - began}
+        return None, {"backend": way, "absent": f"does not compile: {first_line[:90]}"}
+    return run, {"backend": way, "compile_s": time.perf_counter() - began}

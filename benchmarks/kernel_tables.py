@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.gpu_peers import CAPTURED, STEP_BY_STEP
-from benchmarks.kernel_calls import COMPILED, Row
+from benchmarks.kernel_calls import COMPILED, COMPILED_STEP, Row
 
 CALL = ("operation", "size", "mode")
 
@@ -18,9 +18,13 @@ def ratios(rows: Sequence[Row], described: Mapping[str, Any], device: str) -> Ta
         cells.setdefault(tuple(row[name] for name in CALL), {})[row["backend"]] = row
     with_times = {row["backend"]: None for row in rows if "median_ms" in row}
     measured = sorted(with_times, key=lambda backend: backend != "reference")  # which comes first
-    shown = [b for b in ("reference", COMPILED, "chunked", device, CAPTURED) if b in measured]
+    shown = [
+        b
+        for b in ("reference", COMPILED, COMPILED_STEP, "chunked", device, CAPTURED)
+        if b in measured
+    ]
     slower = [b for b in measured if b not in (device, CAPTURED, "chunked")]
-    compile_time = [COMPILED] if COMPILED in measured else []
+    compile_time = [b for b in (COMPILED, COMPILED_STEP) if b in measured]
     title = ", ".join(f"{key} {value}" for key, value in described.items() if value)
     table = _table(
         f"{title}\nmilliseconds",

@@ -13,6 +13,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])  # else `kernels` would be this very file
@@ -23,13 +24,12 @@ from benchmarks.gpu_peers import against_foretold, peers
 from benchmarks.json_file import write_json
 from benchmarks.kernel_calls import (
     CALLS,
-    COMPILED,
     MODES,
     SIZES,
     Row,
     compiled,
     contenders,
-    in_backend,
+    surroundings,
 )
 from benchmarks.kernel_tables import foretold, ratios, reasons
 from benchmarks.timing import add_options, take_turns, use_options
@@ -43,13 +43,14 @@ def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> lis
     device = options.device
     runs, rows = contenders(name, call, mode, device)
     if options.compile:
-        run, row = compiled(name, call, mode, device, options.compile_steps)
-        rows.append(row)
-        runs |= {COMPILED: run} if run else {}
+        more, further = compiled(name, call, mode, device, options.compile_steps)
+        runs, rows = runs | more, rows + further
     if device == "cuda":
         others, missing = peers(name, call, mode, device)
         runs, rows = runs | others, rows + missing
-    samples = take_turns(runs, options.rounds, options.seconds, device, in_backend)
+    samples = take_turns(
+        runs, options.rounds, options.seconds, device, partial(surroundings, mode=mode)
+    )
     medians = {backend: statistics.median(times) for backend, times in samples.items()}
     known = {row["backend"]: row for row in rows}
     for backend, median in medians.items():
@@ -75,10 +76,15 @@ def parser() -> argparse.ArgumentParser:
         "--gigahertz", type=float, default=1.98, help="the GPU's clock (default: an H100's 1.98)"
     )
     parser.add_argument(
-        "--compile", action="store_true", help="torch.compile of the loop too: a minute or two"
+        "--compile",
+        action="store_true",
+        help="torch.compile too, of one step called in a loop and of whole loops: a minute or two",
     )
     parser.add_argument(
-        "--compile-steps", type=int, default=64, help="longest loop to compile: 64 steps"
+        "--compile-steps",
+        type=int,
+        default=8,
+        help="longest loop to compile whole: 8 steps (50 take minutes)",
     )
     return parser
 

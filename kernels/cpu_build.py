@@ -65,7 +65,7 @@ def vector_flags(capability: str | None = None) -> tuple[str, ...]:
 
 @cache
 def made_by_amd() -> bool:
-    """Whether Linux says so; elsewhere nobody runs on such a processor, or it costs a little speed."""
+    """Whether Linux says so; where it is not told, the kernels are a little slower."""
     try:
         return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
     except OSError:

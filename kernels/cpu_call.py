@@ -23,7 +23,7 @@ from kernels.signature import REMEMBERED_SHAPES, Axes, Signature, Sizes, shape
 LANES = (8, 16, 32, 64)
 SCALARS = {torch.float32: "float", torch.float64: "double"}
 # Below this many multiply-adds, waking a second thread costs more than it saves.
-WORK_FOR_THREADS = 200_000
+WORK_FOR_THREADS = 100_000
 
 
 # Memory that the kernel must fill completely; tests replace both to fill it with NaN. The twin of a

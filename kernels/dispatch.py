@@ -185,10 +185,8 @@ class Operation:
         tensors, chosen = self.signature.flatten(args, options)
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._dispatch(tensors, chosen)
-        key = (
-            *(requested_backend(), torch.get_num_threads(), *chosen, *map(_kind, tensors)),
-            *map(_strides, tensors),
-        )
+        backend, threads = requested_backend(), torch.get_num_threads()
+        key = (backend, threads, *chosen, *map(_kind, tensors), *map(_strides, tensors))
         prepared = self.prepared.get(key, _UNKNOWN)
         if prepared is _UNKNOWN:
             prepared = self._prepare(key, tensors, chosen)

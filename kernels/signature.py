@@ -139,13 +139,13 @@ class Signature:
     def flatten(self, args: Sequence[Any], options: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """A call's tensors and the values of its options, both in order."""
         count, expected, defaults = self._call_shape
-        if len(args) != expected or not options.keys() <= self.options.keys():
+        if len(args) != expected or (options and not options.keys() <= self.options.keys()):
             bound = inspect.signature(self.law).bind(*args, **options)
             bound.apply_defaults()
             args, options = list(bound.arguments.values())[:expected], bound.arguments
         chosen = [options.get(name, default) for name, default in defaults] if defaults else []
         if expected == count + 2:
-            return [*args[:count], args[count], *args[count + 1]], chosen
+            return [*args[:-1], *args[-1]], chosen
         weights: list[Any] = []
         for group in args[count + 2 :]:
             weights.extend((group,) if isinstance(group, Tensor) else group)

@@ -57,8 +57,9 @@ FW_INLINE void prefetch_rows(int64_t numbers, int64_t t, const Steps<Rows>&... r
   auto one = [&](const auto& steps) __attribute__((always_inline)) {
     if (!steps) return;
     const char* row = reinterpret_cast<const char*>(steps[t]);
-    for (int64_t byte = 0; byte < numbers * int64_t(sizeof(*steps.start)); byte += 64)
-      __builtin_prefetch(row + byte);
+    const int64_t bytes = numbers * int64_t(sizeof(*steps.start));
+    for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte);
+    __builtin_prefetch(row + bytes - 1);  // a row that starts inside a cache line ends in one more
   };
   (one(rows), ...);
 }

@@ -73,8 +73,34 @@ def test_what_does_not_compile_says_so(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "compile", lambda law: broken)
     words = ("--ops", "delta_rule", "--sizes", "rl", "--modes", "forward", "--compile")
-    (row,) = (r for r in rows_of(tmp_path, *words) if r["backend"] == "torch.compile")
-    assert row["absent"] == "does not compile: not on this machine"
+    found = {r["backend"]: r.get("absent") for r in rows_of(tmp_path, *words)}
+    assert found["torch.compile"] == "does not compile: not on this machine"
+    assert found["torch.compile, a step"] == "does not compile: not on this machine"
+
+
+@pytest.mark.parametrize("mode", ["forward", "forward+backward"])
+def test_a_step_at_a_time_is_the_same_call(mode, monkeypatch):
+    """With torch.compile left out: what is timed as compiled answers as the operation does."""
+    monkeypatch.setattr(torch, "compile", lambda law: law)
+    found: list[torch.Tensor] = []
+    timed = kernel_calls.timed
+
+    def kept(law, case, mode):
+        def recorded(*call):
+            y, state = law(*call)
+            found.append(y.detach())
+            return y, state
+
+        return timed(recorded, case, mode)
+
+    monkeypatch.setattr(kernel_calls, "timed", kept)
+    for name in ("delta_rule", "recurrent_delta_rule"):
+        found.clear()
+        kernel_calls.compiled(name, "rl", mode, "cpu", most_steps=64)
+        expected = kernel_calls.example(name, "rl", "cpu").run()[0]
+        assert len(found) >= 2
+        for y in found:
+            torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_turns_are_taken_and_time_is_bounded():
@@ -93,10 +119,18 @@ def test_turns_are_taken_and_time_is_bounded():
 
 def test_samples_are_taken_within_their_own_surroundings():
     """Each contender's backend is forced around its samples, for every call of it and no other."""
-    seen: dict[str, set[str]] = {"reference": set(), "torch.compile": set()}
-    runs = {name: partial(lambda n: seen[n].add(requested_backend()), name) for name in seen}
-    take_turns(runs, 2, 0.1, "cpu", kernel_calls.in_backend)
-    assert seen == {"reference": {"reference"}, "torch.compile": {"auto"}}
+    for mode, gradients in (("forward", False), ("forward+backward", True)):
+        seen: dict[str, set] = {"reference": set(), "torch.compile": set()}
+
+        def look(name: str, seen=seen) -> None:
+            seen[name].add((requested_backend(), torch.is_grad_enabled()))
+
+        runs = {name: partial(look, name) for name in seen}
+        take_turns(runs, 2, 0.1, "cpu", partial(kernel_calls.surroundings, mode=mode))
+        assert seen == {
+            "reference": {("reference", gradients)},
+            "torch.compile": {("auto", gradients)},
+        }
 
 
 @pytest.mark.parametrize(
