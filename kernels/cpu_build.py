@@ -34,6 +34,7 @@ VECTOR_FLAGS = {
 class BuildError(RuntimeError):
     """This machine cannot build the kernel; the message is one line that says why."""
 
+
 # Of AMD's cores a fused multiply-add and a store hinder each other (kernels/include/lanes.h).
 SPLIT_WRITES = "-DFASTWEIGHTS_SPLIT_WRITES"
 

@@ -26,10 +26,8 @@ SCALARS = {torch.float32: "float", torch.float64: "double"}
 WORK_FOR_THREADS = 100_000
 
 
-# Memory that the kernel must fill completely; tests replace both to fill it with NaN. The twin of a
-# contiguous tensor takes half the time.
-allocate = Tensor.new_empty
-allocate_twin = torch.empty_like
+# Memory that the kernel must fill completely; tests replace this to fill it with NaN.
+allocate_like = torch.empty_like
 
 
 Ready = Callable[[Sequence[Tensor]], list[Tensor]]
@@ -67,16 +65,13 @@ class Plan:
         layout = self._layout([*_without_gaps(tensors, gaps)])
         null_pointers = 8 * len(self.absent)
         pack = struct.Struct(f"{len(tensors) + len(self.outputs)}q{null_pointers}x").pack
-        function, recipes = self.function, [(size, _twin(size, tensors)) for size in self.outputs]
+        function, patterns = self.function, [_pattern(tensors[0], size) for size in self.outputs]
 
         def ready(tensors: Sequence[Tensor]) -> list[Tensor]:
             if gaps:
                 tensors = _without_gaps(tensors, gaps)
-            outputs = [
-                allocate(tensors[0], size) if twin is None else allocate_twin(tensors[twin])
-                for size, twin in recipes
-            ]
-            function(layout, pack(*map(_address, (*tensors, *outputs))))
+            outputs = [*map(allocate_like, patterns)]
+            function(layout, pack(*map(_address, tensors), *map(_address, outputs)))
             return outputs
 
         return ready
@@ -96,12 +91,11 @@ def _without_gaps(tensors: Sequence[Tensor], gaps: Sequence[int]) -> list[Tensor
     return [t.contiguous() if i in gaps else t for i, t in enumerate(tensors)]
 
 
-def _twin(size: list[int], tensors: Sequence[Tensor]) -> int | None:
-    """The position of a contiguous tensor of this size."""
-    for position, tensor in enumerate(tensors):
-        if [*tensor.shape] == size and tensor.is_contiguous() and tensor.is_floating_point():
-            return position
-    return None
+def _pattern(like: Tensor, size: list[int]) -> Tensor:
+    """A tensor without memory of its own: allocating another like it takes half the time."""
+    pattern = like.new_empty(size)
+    pattern.untyped_storage().resize_(0)
+    return pattern
 
 
 _strides, _address = Tensor.stride, Tensor.data_ptr

@@ -15,8 +15,7 @@ def _outputs_start_as_nan(monkeypatch):
     def poisoned(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.fill_(float("nan"))
 
-    monkeypatch.setattr(cpu_call, "allocate", lambda like, size: poisoned(like.new_empty(size)))
-    monkeypatch.setattr(cpu_call, "allocate_twin", lambda twin: poisoned(torch.empty_like(twin)))
+    monkeypatch.setattr(cpu_call, "allocate_like", lambda like: poisoned(torch.empty_like(like)))
 
 
 @pytest.mark.parametrize("size", [1, 16, 17, 64])  # of 8, 16, 32 and 64 lanes, live or padding
