@@ -161,6 +161,21 @@ FW_INLINE Part halves(Part a, Part b, std::index_sequence<lane...>) {
 #endif
 }
 
+// Transposes as many rows as there are lanes, by halves: blocks of blocks, down to single numbers.
+template <int kLanes, int kGroup = kLanes / 2, class Part>
+FW_INLINE void transpose(Part* rows) {
+  if constexpr (kGroup > 0) {
+    constexpr std::make_index_sequence<kLanes> lanes;
+    for (int i = 0; i < kLanes; i++) {
+      if (i & kGroup) continue;
+      Part upper = rows[i], lower = rows[i + kGroup];
+      rows[i] = halves<kGroup, 0>(upper, lower, lanes);
+      rows[i + kGroup] = halves<kGroup, kGroup>(upper, lower, lanes);
+    }
+    transpose<kLanes, kGroup / 2>(rows);
+  }
+}
+
 // Lane j of the result is the sum of rows[j], of which there are as many as lanes: a transposition
 // that adds on its way, two shuffles for each addition. Overwrites the rows.
 template <int kLanes, int kGroup = kLanes / 2, class Part>

@@ -147,9 +147,21 @@ struct Matrix {
 
   // Loads the transpose of what lies in memory: `rows` and `columns` are those of this matrix.
   void load_transposed(const T* from, int64_t rows, int64_t columns, int64_t stride) {
-    clear(rows);
-    for (int64_t i = 0; i < columns; i++)
-      for (int64_t j = 0; j < rows; j++) row[j].data()[i] = from[i * stride + j];
+    using R = Row<T, P>;
+    constexpr int kWidth = R::kWidth;
+    for (int block = 0; block < R::kParts; block++) {
+      const int64_t first = block * kWidth;
+      R lines[kWidth];
+      for (int i = 0; i < kWidth; i++)
+        lines[i] = first + i < columns ? R::load(from + (first + i) * stride, rows)
+                                       : R::fill(T(0));
+      for (int part = 0; part < R::kParts; part++) {
+        typename R::Part square[kWidth];
+        for (int i = 0; i < kWidth; i++) square[i] = lines[i].part[part];
+        transpose<kWidth>(square);
+        for (int i = 0; i < kWidth; i++) row[part * kWidth + i].part[block] = square[i];
+      }
+    }
   }
 
   FW_INLINE Row<T, P> read(int64_t rows, const Row<T, P>& along) {

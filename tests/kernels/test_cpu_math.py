@@ -58,7 +58,7 @@ def test_double_is_exact():
 @pytest.mark.parametrize("amd", [False, True])
 @pytest.mark.parametrize("capability", SETS)
 def test_kernels_agree_on_every_instruction_set(capability, amd, monkeypatch):
-    """One source, several builds: SSE, AVX2 and AVX-512, fused writes and split ones answer alike."""
+    """One source, several builds: SSE, AVX2, AVX-512, fused and split writes agree."""
     from kernel_cases import assert_agree, example, truth
 
     import kernels
