@@ -25,7 +25,7 @@ struct DeltaMemory {
   }
 
   void forget() {
-    weights.clear(keys);
+    weights.clear();
     pending_key = pending_value = R::fill(T(0));
   }
 
@@ -88,7 +88,7 @@ struct DeltaAdjoint {
     if (final_grad)
       grad.load(final_grad, keys, values, grad_stride);
     else
-      grad.clear(keys);
+      grad.clear();
     pending_key = pending_value = R::fill(T(0));
   }
 
@@ -99,12 +99,12 @@ struct DeltaAdjoint {
   __attribute__((noinline)) void cross_reset(int64_t t, Steps<const bool> is_first,
                                              const T* initial, int64_t row_stride,
                                              WriteAt write_at) {
-    grad.clear(keys);
+    grad.clear();
     pending_key = pending_value = R::fill(T(0));
     if (t == 0) return;
     int64_t begin = segment_start(t, is_first);
     if (*is_first[begin])
-      weights.clear(values);
+      weights.clear();
     else
       weights.load_transposed(initial, values, keys, row_stride);
     constexpr size_t kWrites = 4;

@@ -93,24 +93,19 @@ FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
     sweep_inline(matrix, rows, writes, reads);
 }
 
-// M along, for a row `along`: each row's sum of products.
+// M along, for a row `along`: each row's sum of products. Reads all P rows.
 template <class T, int P>
-FW_INLINE Row<T, P> read_across(const Row<T, P>* matrix, int64_t rows, const Row<T, P>& along) {
+FW_INLINE Row<T, P> read_across(const Row<T, P>* matrix, const Row<T, P>& along) {
   using Part = typename Row<T, P>::Part;
   constexpr int kParts = Row<T, P>::kParts, kWidth = Row<T, P>::kWidth;
-  Row<T, P> answer = Row<T, P>::fill(T(0));
+  Row<T, P> answer;
   for (int group = 0; group < kParts; group++) {
-    const int64_t start = group * kWidth;
-    if (start >= rows) break;
+    const Row<T, P>* rows = matrix + group * kWidth;
     Part products[kWidth];
 #pragma GCC unroll 16
     for (int lane = 0; lane < kWidth; lane++) {
-      if (start + lane >= rows) {
-        products[lane] = Part{};
-        continue;
-      }
-      Part product = matrix[start + lane].part[0] * along.part[0];
-      for (int i = 1; i < kParts; i++) product += matrix[start + lane].part[i] * along.part[i];
+      Part product = rows[lane].part[0] * along.part[0];
+      for (int i = 1; i < kParts; i++) product += rows[lane].part[i] * along.part[i];
       products[lane] = product;
     }
     answer.part[group] = sum_each<kWidth>(products);
@@ -124,19 +119,22 @@ FW_INLINE Row<T, P> sweep_across(Row<T, P>* __restrict matrix, int64_t rows,
                                  const std::array<Write<T, P>, W>& writes, const Read<T, P>& read,
                                  const Row<T, P>& across) {
   sweep<T, P, W, 1>(matrix, rows, writes, {read});
-  return read_across<T, P>(matrix, rows, across);
+  return read_across<T, P>(matrix, across);
 }
 
 template <class T, int P>
 struct Matrix {
-  Row<T, P> row[P];
+  Row<T, P> row[P];  // zero beyond the live rows
 
-  void clear(int64_t rows) {
-    for (int64_t j = 0; j < rows; j++) row[j] = Row<T, P>::fill(T(0));
+  void clear() { clear_from(0); }
+
+  void clear_from(int64_t first) {
+    for (int64_t j = first; j < P; j++) row[j] = Row<T, P>::fill(T(0));
   }
 
   void load(const T* from, int64_t rows, int64_t columns, int64_t stride) {
     for (int64_t j = 0; j < rows; j++) row[j] = Row<T, P>::load(from + j * stride, columns);
+    clear_from(rows);
   }
 
   // Stores M + along values^T, and leaves M as it is.
