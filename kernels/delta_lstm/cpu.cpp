@@ -46,12 +46,14 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
       memory[g].start(initial.at(b, h, g), initial.stride[3], K, V);
       recurrent[g].start(initial_recurrent.at(b, h, g), initial_recurrent.stride[3], V, V);
     }
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(kGates * P, t, in[0].q, in[0].k, in[0].v, in[0].recurrent_k, in[0].recurrent_v);
+      prefetch_rows(kGates * P, t, saved_error[0], saved_recurrent_error[0], saved_gate[0]);
+    };
+    prefetch_first(size.time, prefetch);
     R cell = R::load(initial_cell.at(b, h), V), output = R::load(initial_output.at(b, h), V);
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(kGates * P, t + kAhead, in[0].q, in[0].k, in[0].v, in[0].recurrent_k,
-                    in[0].recurrent_v);
-      prefetch_rows(kGates * P, t + kAhead, saved_error[0], saved_recurrent_error[0],
-                    saved_gate[0]);
+      prefetch(t + kAhead);
       if (*is_first[t]) {
         for (auto& each : memory) each.forget();
         for (auto& each : recurrent) each.forget();
@@ -151,13 +153,17 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
       recurrent[g].start(final_recurrent.at(b, h, g), final_recurrent.stride[3],
                          grad_final_recurrent.at_or_null(b, h, g), grad_final_recurrent.stride[3], V, V);
     }
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(kGates * P, t, in[0].q, in[0].k, in[0].recurrent_k, error[0],
+                    recurrent_error[0], gates[0]);
+      prefetch_rows(kGates * P, t, out[0].q, out[0].k, out[0].v, out[0].recurrent_k,
+                    out[0].recurrent_v);
+    };
+    prefetch_last(size.time, prefetch);
     R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
     R carried_cell = R::load_or_zero(grad_final_cell.at_or_null(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(kGates * P, t - kAhead, in[0].q, in[0].k, in[0].recurrent_k, error[0],
-                    recurrent_error[0], gates[0]);
-      prefetch_rows(kGates * P, t - kAhead, out[0].q, out[0].k, out[0].v, out[0].recurrent_k,
-                    out[0].recurrent_v);
+      prefetch(t - kAhead);
       R dy = carried + R::load(grad_y[t], V);
       R query = R::load(recurrent_query[t], V), dquery = R::fill(T(0)), gate[kGates];
       for (int g = 0; g < kGates; g++) gate[g] = R::load(gates[g][t], V);

@@ -35,13 +35,17 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     const auto y = ys.steps(b, h), saved_error = errors.steps(b, h);
     const auto saved_recurrent_error = recurrent_errors.steps(b, h);
     const auto saved_query = queries.steps(b, h), saved_output = outputs.steps(b, h);
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, in.q, in.k, in.v, in.recurrent_k, in.recurrent_v, y, saved_error,
+                    saved_recurrent_error, saved_query, saved_output);
+    };
+    prefetch_first(size.time, prefetch);
     auto& [memory, recurrent] = workspace<Forward>();
     memory.start(initial.at(b, h), initial.stride[2], K, V);
     recurrent.start(initial_recurrent.at(b, h), initial_recurrent.stride[2], V, V);
     R output = R::load(initial_output.at(b, h), V);
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(P, t + kAhead, in.q, in.k, in.v, in.recurrent_k, in.recurrent_v, y, saved_error,
-                    saved_recurrent_error, saved_query, saved_output);
+      prefetch(t + kAhead);
       if (*is_first[t]) {
         memory.forget();
         recurrent.forget();
@@ -92,15 +96,19 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     const auto recurrent_query = queries.steps(b, h), output = outputs.steps(b, h);
     const auto grad_y = grad_ys.steps(b, h);
     const auto out = gradients.steps(b, h);
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, in.q, in.k, in.recurrent_k, error, recurrent_error, recurrent_query,
+                    grad_y);
+      prefetch_rows(P, t, out.q, out.k, out.v, out.recurrent_k, out.recurrent_v);
+    };
+    prefetch_last(size.time, prefetch);
     auto& [memory, recurrent] = workspace<Backward>();
     memory.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2], K, V);
     recurrent.start(final_recurrent.at(b, h), final_recurrent.stride[2],
                     grad_final_recurrent.at_or_null(b, h), grad_final_recurrent.stride[2], V, V);
     R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(P, t - kAhead, in.q, in.k, in.recurrent_k, error, recurrent_error,
-                    recurrent_query, grad_y);
-      prefetch_rows(P, t - kAhead, out.q, out.k, out.v, out.recurrent_k, out.recurrent_v);
+      prefetch(t - kAhead);
       R dy = carried + R::load(grad_y[t], V);
       R query = R::load(recurrent_query[t], V);
       if (version == Version::A) dy = softmax_adjoint(R::load(output[t], V), dy);

@@ -20,10 +20,14 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     const auto q = qs.steps(b, h), k = ks.steps(b, h), v = vs.steps(b, h), beta = betas.steps(b, h);
     const auto is_first = resets.steps(b);
     const auto y = ys.steps(b, h), saved_error = errors.steps(b, h);
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, q, k, v, y, saved_error);
+    };
+    prefetch_first(size.time, prefetch);
     auto& memory = workspace<DeltaMemory<T, P>>();
     memory.start(initial.at(b, h), initial.stride[2], K, V);
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(P, t + kAhead, q, k, v, y, saved_error);
+      prefetch(t + kAhead);
       if (*is_first[t]) memory.forget();
       R error;
       R answer = memory.step(R::load(q[t], K), R::load(k[t], K), R::load(v[t], V), *beta[t], error);
@@ -54,11 +58,15 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     const auto error = errors.steps(b, h), grad_y = grad_ys.steps(b, h);
     const auto grad_q = grad_qs.steps(b, h), grad_k = grad_ks.steps(b, h);
     const auto grad_v = grad_vs.steps(b, h), grad_beta = grad_betas.steps(b, h);
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, q, k, error, grad_y, grad_q, grad_k, grad_v);
+    };
+    prefetch_last(size.time, prefetch);
     auto& adjoint = workspace<DeltaAdjoint<T, P>>();
     adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2],
                   K, V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(P, t - kAhead, q, k, error, grad_y, grad_q, grad_k, grad_v);
+      prefetch(t - kAhead);
       auto grad = adjoint.step(R::load(q[t], K), R::load(k[t], K), R::load(error[t], V), *beta[t],
                                R::load(grad_y[t], V));
       grad.q.store(grad_q[t], K);

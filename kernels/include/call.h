@@ -49,8 +49,10 @@ struct Tensor {
 };
 
 // Asks for a later step's rows early: they lie batch * heads rows apart, too far for the hardware
-// to guess. A row of a step that does not exist does no harm.
-constexpr int64_t kAhead = 8;
+// to guess. A row of a step that does not exist does no harm. Rows a power of two apart share the
+// eight places of one set of the first-level cache: with more steps ahead they would push each
+// other out before they are read.
+constexpr int64_t kAhead = 6;
 
 template <class... Rows>
 FW_INLINE void prefetch_rows(int64_t numbers, int64_t t, const Steps<Rows>&... rows) {
@@ -62,6 +64,18 @@ FW_INLINE void prefetch_rows(int64_t numbers, int64_t t, const Steps<Rows>&... r
     __builtin_prefetch(row + bytes - 1);  // a row that starts inside a cache line ends in one more
   };
   (one(rows), ...);
+}
+
+// What a loop over time begins with: `prefetch(t)` asks for the rows of step t.
+template <class Prefetch>
+FW_INLINE void prefetch_first(int64_t time, Prefetch prefetch) {
+  for (int64_t t = 0; t < kAhead && t < time; t++) prefetch(t);
+}
+
+// As that, for a loop that goes back in time.
+template <class Prefetch>
+FW_INLINE void prefetch_last(int64_t time, Prefetch prefetch) {
+  for (int64_t t = time - 1; t >= time - kAhead && t >= 0; t--) prefetch(t);
 }
 
 class Call {

@@ -18,10 +18,14 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     const auto q = qs.steps(b, h), k = ks.steps(b, h), v = vs.steps(b, h);
     const auto is_first = resets.steps(b);
     const auto y = ys.steps(b, h);
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, q, k, v, y);
+    };
+    prefetch_first(size.time, prefetch);
     auto& memory = workspace<DeltaMemory<T, P>>();
     memory.start(initial.at(b, h), initial.stride[2], K, V);
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(P, t + kAhead, q, k, v, y);
+      prefetch(t + kAhead);
       if (*is_first[t]) memory.forget();
       R answer = memory.add(R::load(q[t], K), R::load(k[t], K), R::load(v[t], V));
       answer.store(y[t], V);
@@ -50,11 +54,15 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     auto write_at = [&](int64_t t) {
       return Written<T, P>{R::load(k[t], K), R::load(v[t], V)};
     };
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, q, k, v, grad_y, grad_q, grad_k, grad_v);
+    };
+    prefetch_last(size.time, prefetch);
     auto& adjoint = workspace<DeltaAdjoint<T, P>>();
     adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2],
                   K, V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(P, t - kAhead, q, k, v, grad_y, grad_q, grad_k, grad_v);
+      prefetch(t - kAhead);
       auto [key, value] = write_at(t);
       auto grad = adjoint.add(R::load(q[t], K), key, value, R::load(grad_y[t], V));
       grad.q.store(grad_q[t], K);

@@ -77,12 +77,16 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     const auto y = ys.steps(b, h), saved_h = heards.steps(b, h);
     const auto saved_q = activated_qs.steps(b, h), saved_k = activated_ks.steps(b, h);
     const auto saved_beta = strengths.steps(b, h), saved_error = errors.steps(b, h);
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, q, k, v, y, saved_h, saved_q, saved_k, saved_error);
+    };
+    prefetch_first(size.time, prefetch);
     auto& [memory, net] = workspace<Forward>();
     memory.start(initial.at(b, h), initial.stride[2], K, V);
     weights.load(net, h, size, false);
     R answer = R::load(initial_output.at(b, h), V);
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(P, t + kAhead, q, k, v, y, saved_h, saved_q, saved_k, saved_error);
+      prefetch(t + kAhead);
       if (*is_first[t]) {
         memory.forget();
         answer = R::fill(T(0));
@@ -139,13 +143,17 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     const auto is_first = resets.steps(b);
     const auto grad_q = grad_qs.steps(b, h), grad_k = grad_ks.steps(b, h);
     const auto grad_v = grad_vs.steps(b, h), grad_beta = grad_betas.steps(b, h);
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, saved_h, q, k, error, grad_y, grad_q, grad_k, grad_v);
+    };
+    prefetch_last(size.time, prefetch);
     auto& [adjoint, net, left] = workspace<Backward>();
     left.resize(size.time);
     adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2], K, V);
     weights.load(net, h, size, true);
     R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(P, t - kAhead, saved_h, q, k, error, grad_y, grad_q, grad_k, grad_v);
+      prefetch(t - kAhead);
       R query = R::load(q[t], K), key = R::load(k[t], K);
       T strength = *beta[t];
       auto grad = adjoint.step(normalise(map, query), normalise(map, key), R::load(error[t], V),

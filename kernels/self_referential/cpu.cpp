@@ -141,14 +141,18 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     const auto y = ys.steps(b, h), saved_query = queries.steps(b, h), saved_key = keys.steps(b, h);
     const auto saved_strengths = all_strengths.steps(b, h);
     const auto saved_difference = differences.steps(b, h);
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(D, t, x, y, saved_query, saved_key);
+      prefetch_rows(size.columns(), t, saved_difference);
+    };
+    prefetch_first(size.time, prefetch);
     Upright& weights = workspace<Upright>();
     weights.load(base.at(h), base.stride[1], D);
     weights.add(initial.at(b, h), initial.stride[2], D, T(1));
     R pending_key = R::fill(T(0));
     Wide pending = Wide::zero();
     for (int64_t t = 0; t < size.time; t++) {
-      prefetch_rows(D, t + kAhead, x, y, saved_query, saved_key);
-      prefetch_rows(size.columns(), t + kAhead, saved_difference);
+      prefetch(t + kAhead);
       if (*is_first[t]) {
         weights.load(base.at(h), base.stride[1], D);
         pending_key = R::fill(T(0));
@@ -232,6 +236,11 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     const auto grad_x = grad_xs.steps(b, h);
     const auto is_first = resets.steps(b);
     T* mine = partial.get() + n * D * columns;
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(D, t, x, saved_query, saved_key, grad_y, grad_x);
+      prefetch_rows(columns, t, saved_difference);
+    };
+    prefetch_last(size.time, prefetch);
     Adjoint& a = workspace<Adjoint>();
     a.weights.clear(columns);
     a.weights.add(final.at(b, h), final.stride[2], D, columns);
@@ -256,8 +265,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     };
 
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch_rows(D, t - kAhead, x, saved_query, saved_key, grad_y, grad_x);
-      prefetch_rows(columns, t - kAhead, saved_difference);
+      prefetch(t - kAhead);
       R query = R::load(saved_query[t], D), key = R::load(saved_key[t], D);
       R mapped_key = normalise(map, key), difference = normalise(map, query) - mapped_key;
       Four strengths = Four::load(saved_strengths[t], 4);
