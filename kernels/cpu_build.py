@@ -35,7 +35,7 @@ class BuildError(RuntimeError):
     """This machine cannot build the kernel; the message is one line that says why."""
 
 
-# Of AMD's cores a fused multiply-add and a store hinder each other (kernels/include/lanes.h).
+# On AMD's cores a fused multiply-add and a store hinder each other (kernels/include/lanes.h).
 SPLIT_WRITES = "-DFASTWEIGHTS_SPLIT_WRITES"
 
 
