@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
@@ -220,6 +221,7 @@ def test_watch_refuses(arguments, says, trained, capsys):
 
 
 @pytest.mark.skipif(shutil.which("xvfb-run") is None, reason="no virtual display on this machine")
+@pytest.mark.skipif(find_spec("tkinter") is None, reason="this Python has no tkinter")
 def test_a_window_shows_the_film_until_it_is_closed():
     """On a virtual display: the picture fills the window, and closing that is noticed."""
     code = (
