@@ -28,7 +28,7 @@ constexpr int kRegisterBytes = 16, kRegisters = 16;
 template <class Part, class T>
 FW_INLINE Part add_product(Part m, Part a, T b) {
   Part product = a * b;
-#ifdef FASTWEIGHTS_SPLIT_WRITES
+#if defined(FASTWEIGHTS_SPLIT_WRITES) && defined(__x86_64__)
   asm("" : "+v"(product));
 #endif
   return m + product;
