@@ -13,7 +13,6 @@ The tensors have one dtype and are on one device: `dispatch` casts before it cal
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -63,19 +62,17 @@ def register(
     operator = getattr(torch.ops.fastweights, name)
     reverse = getattr(torch.ops.fastweights, f"{name}_backward")
 
-    def remember(ctx: Any, call: Sequence[Any], results: Sequence[Tensor]) -> None:
-        ctx.save_for_backward(*call[:count], *results[outputs:], *(results[i] for i in finals))
-        ctx.options = call[count:]
-        ctx.shapes = [result.shape for result in results[:outputs]]
+    def setup(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
+        ctx.save_for_backward(*inputs[:count], *output[outputs:], *(output[i] for i in finals))
+        ctx.options = inputs[count:]
+        ctx.shapes = [result.shape for result in output[:outputs]]
         ctx.set_materialize_grads(False)
 
-    def differentiate(
-        ctx: Any, go_back: Function, nothing: Callable[[Tensor, int], Tensor], *grads: Any
-    ) -> tuple[Tensor | None, ...]:
+    def differentiate(ctx: Any, go_back: Function, *grads: Any) -> tuple[Tensor | None, ...]:
         like, (grad_y, *grad_states) = ctx.saved_tensors[0], grads[:outputs]
         given = [like.new_zeros(ctx.shapes[0]) if grad_y is None else grad_y]
         for grad, size in zip(grad_states, ctx.shapes[1:], strict=True):
-            given.append(nothing(like, len(size)) if grad is None else grad)
+            given.append(like.new_empty([0] * len(size)) if grad is None else grad)
         found = go_back(*ctx.saved_tensors, *given, *ctx.options)
         gradients: list[Tensor | None] = [None] * (count + len(ctx.options))
         for position, gradient in zip(signature.differentiable, found, strict=True):
@@ -84,8 +81,8 @@ def register(
 
     torch.library.register_autograd(
         f"fastweights::{name}",
-        lambda ctx, *grads: differentiate(ctx, reverse, _new_nothing, *grads),
-        setup_context=lambda ctx, inputs, output: remember(ctx, inputs, output),
+        lambda ctx, *grads: differentiate(ctx, reverse, *grads),
+        setup_context=setup,
         lib=LIBRARY,
     )
     _once_differentiable(f"{name}_backward", signature.name)
@@ -94,15 +91,13 @@ def register(
         @staticmethod
         def forward(ctx: Any, *call: Any) -> tuple[Tensor, ...]:
             results = forward(*call)
-            remember(ctx, call, results)
+            setup(ctx, call, results)
             return tuple(results[:outputs])
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
             # With a graph of the backward pass (create_graph), the operator says what it cannot.
-            if torch.is_grad_enabled():
-                return differentiate(ctx, reverse, _new_nothing, *grads)
-            return differentiate(ctx, backward, _nothing, *grads)
+            return differentiate(ctx, reverse if torch.is_grad_enabled() else backward, *grads)
 
     def run(*call: Any) -> Sequence[Tensor]:
         if torch.compiler.is_compiling():
@@ -110,20 +105,6 @@ def register(
         return Eager.apply(*call)
 
     return run
-
-
-def _new_nothing(like: Tensor, rank: int) -> Tensor:
-    return like.new_empty([0] * rank)
-
-
-def _nothing(like: Tensor, rank: int) -> Tensor:
-    """The same, made once: none of it is ever read or written."""
-    return _kept_nothing(like.dtype, like.device, rank)
-
-
-@cache
-def _kept_nothing(dtype: torch.dtype, device: torch.device, rank: int) -> Tensor:
-    return torch.empty([0] * rank, dtype=dtype, device=device)
 
 
 def _define(

@@ -156,9 +156,9 @@ struct DeltaAdjoint {
   // dW += q dy^T, after what the later step left pending; then dW^T k and dW u.
   FW_INLINE R accumulate(const R& q, const R& k, const R& update, const R& dy, R& dk) {
     R du;
-    dk = sweep_across<T, P, 2>(grad.row, keys,
-                               {{{pending_key.data(), pending_value}, {q.data(), dy}}},
-                               {k.data(), &du}, update);
+    sweep<T, P, 2, 1>(grad.row, keys, {{{pending_key.data(), pending_value}, {q.data(), dy}}},
+                      {{{k.data(), &du}}});
+    dk = read_across<T, P>(grad.row, update);
     return du;
   }
 };

@@ -93,7 +93,8 @@ FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
     sweep_inline(matrix, rows, writes, reads);
 }
 
-// M along, for a row `along`: each row's sum of products. Reads all P rows.
+// M along, for a row `along`: each row's sum of products, without a transposed copy of M. Reads all
+// P rows.
 template <class T, int P>
 FW_INLINE Row<T, P> read_across(const Row<T, P>* matrix, const Row<T, P>& along) {
   using Part = typename Row<T, P>::Part;
@@ -111,15 +112,6 @@ FW_INLINE Row<T, P> read_across(const Row<T, P>* matrix, const Row<T, P>& along)
     answer.part[group] = sum_each<kWidth>(products);
   }
   return answer;
-}
-
-// As `sweep` with one read; returns M across too, so that no transposed copy of M is needed.
-template <class T, int P, size_t W>
-FW_INLINE Row<T, P> sweep_across(Row<T, P>* __restrict matrix, int64_t rows,
-                                 const std::array<Write<T, P>, W>& writes, const Read<T, P>& read,
-                                 const Row<T, P>& across) {
-  sweep<T, P, W, 1>(matrix, rows, writes, {read});
-  return read_across<T, P>(matrix, across);
 }
 
 template <class T, int P>
