@@ -1,5 +1,10 @@
 """Games for actors in other processes: `--env ray_games:StampedCatch-v0`."""
 
+import contextlib
+import os
+import signal
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
@@ -17,15 +22,17 @@ class Broken(Exception):
 class StampedCatch(Catch):
     """Catch whose frames also say which seed a stream has, and how many steps it has made.
 
-    Its `breaks_at`-th step raises; 0: none does.
+    Its `breaks_at`-th step raises; at the `stops_at`-th, the first process that can make the file
+    `stops_as`, with its number in it, stops. 0: none does.
     """
 
-    def __init__(self, num_envs=1, render_mode=None, breaks_at=0):
+    def __init__(self, num_envs=1, render_mode=None, breaks_at=0, stops_at=0, stops_as=""):
         super().__init__(num_envs, render_mode)
         (size,) = self.single_observation_space.shape
         self.single_observation_space = Box(0.0, 1.0, (size + 2,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.breaks_at, self.steps, self.seeds = breaks_at, 0, np.zeros(num_envs)
+        self.stops_at, self.stops_as = stops_at, Path(stops_as)
 
     def reset(self, *, seed=None, options=None):
         self.steps, self.seeds = 0, (seed + np.arange(self.num_envs)) % 2**14
@@ -35,6 +42,12 @@ class StampedCatch(Catch):
         self.steps += 1
         if self.steps == self.breaks_at:
             raise Broken(f"at step {self.steps}")
+        if self.steps == self.stops_at and not self.stops_as.exists():
+            number = self.stops_as.with_suffix(f".{os.getpid()}")
+            number.write_text(str(os.getpid()))
+            with contextlib.suppress(FileExistsError):
+                os.link(number, self.stops_as)
+                os.kill(os.getpid(), signal.SIGSTOP)
         return super().step(actions)
 
     def _observe(self):

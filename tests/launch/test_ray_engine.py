@@ -327,18 +327,17 @@ def test_an_environment_that_raises(breaks_at, code, address, tmp_path, capsys):
 
 
 class StoppingActors(Display):
-    """Stops an actor at the tenth update, for a minute; a while later somebody presses Ctrl-C."""
+    """Lets an actor that has stopped go on after a minute; a while later comes a Ctrl-C."""
 
-    stopped, since, again = None, 0.0, 0
+    file, since, stopped, again = None, 0.0, 0, 0  # `stopped` and `again`: updates
 
     def update(self, step, row):
         super().update(step, row)
         cls = StoppingActors
-        if row["updates"] == 10:
-            cls.stopped, cls.since = ray_processes.actors(os.getpid())[0], time.monotonic()
-            os.kill(self.stopped, signal.SIGSTOP)
+        if not self.stopped and cls.file.exists():
+            cls.since, cls.stopped = time.monotonic(), row["updates"]
         elif self.stopped and not self.again and time.monotonic() - self.since > MINUTE:
-            os.kill(self.stopped, signal.SIGCONT)
+            os.kill(int(cls.file.read_text()), signal.SIGCONT)
             cls.again = row["updates"]
         elif self.again and row["updates"] == self.again + 30:
             signal.raise_signal(signal.SIGINT)
@@ -347,13 +346,16 @@ class StoppingActors(Display):
 @pytest.mark.faults
 def test_an_actor_that_is_stopped_for_a_minute_holds_up_nobody(address, tmp_path, monkeypatch):
     monkeypatch.setattr("launch.atari.Display", StoppingActors)
-    options = (*STAMPED, "--ray-address", address, "--total-steps", 10**9)
+    StoppingActors.file = tmp_path / "stopped"
+    amid_its_tenth_rollout = f"stops_at={10 * 22 - 11}"
+    games = ("--env-options", amid_its_tenth_rollout, f"stops_as={StoppingActors.file}")
+    options = (*STAMPED, *games, "--ray-address", address, "--total-steps", 10**9)
     assert train(tmp_path, "run", *options) == 128 + signal.SIGINT
-    logs, again = logged(tmp_path / "run"), StoppingActors.again
+    logs, stopped, again = logged(tmp_path / "run"), StoppingActors.stopped, StoppingActors.again
     assert logs["actor_restarts"][-1] == logs["lost_rollouts"][-1] == 0
     assert logs["step"] == [24 * 22 * update for update in logs["updates"]]
-    assert again > 30, "the other went on alone"
-    assert max(logs["policy_lag"][again:]) >= again - 10, "what the stopped one had begun came"
+    assert again > stopped + 20, "the other went on alone"
+    assert max(logs["policy_lag"][again:]) >= again - stopped, "what the stopped one had begun came"
 
 
 class GrowingCluster(Display):
