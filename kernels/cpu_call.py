@@ -47,16 +47,19 @@ class Plan:
     ready: dict[Any, Ready] = field(default_factory=dict)
 
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return self.prepare(tensors)(tensors)
+
+    def prepare(self, tensors: Sequence[Tensor]) -> Ready:
+        """All but the addresses, for tensors with these strides and torch's number of threads."""
         key = torch.get_num_threads(), *map(_strides, tensors)
         ready = self.ready.get(key)
         if ready is None:
             if len(self.ready) >= REMEMBERED_SHAPES:
                 self.ready.clear()
-            ready = self.ready[key] = self.prepare(tensors)
-        return ready(tensors)
+            ready = self.ready[key] = self._prepare(tensors)
+        return ready
 
-    def prepare(self, tensors: Sequence[Tensor]) -> Ready:
-        """All but the addresses, for tensors with these strides and torch's number of threads."""
+    def _prepare(self, tensors: Sequence[Tensor]) -> Ready:
         gaps = [
             position
             for position, tensor in enumerate(tensors)

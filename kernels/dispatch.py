@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from kernels.library import Prepared, wants_gradient
 from kernels.request import Request
 from kernels.signature import REMEMBERED_SHAPES, Signature, Sizes
 
@@ -29,7 +30,6 @@ ENVIRONMENT_VARIABLE = "FASTWEIGHTS_BACKEND"
 SHORTEST_CHUNKED_UNROLL = 8
 
 log = logging.getLogger("fastweights")
-Prepared = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 _UNKNOWN: Any = object()
 _kind = operator.attrgetter("shape", "dtype", "is_cpu")
 _strides = Tensor.stride
@@ -87,8 +87,10 @@ class Backend(Protocol):
 class Preparing(Protocol):
     """A backend of CPU tensors that can prepare a call, for others just like its tensors."""
 
-    def prepare(self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes) -> Prepared:
-        """What `run` does without gradients, for the same shapes, strides, dtypes and device."""
+    def prepare(
+        self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes, gradient: bool
+    ) -> Prepared:
+        """What `run` does, for the same shapes, strides, dtypes and device."""
 
 
 @dataclass(frozen=True)
@@ -183,10 +185,11 @@ class Operation:
 
     def __call__(self, *args: Any, **options: Any) -> tuple[Tensor, Any]:
         tensors, chosen = self.signature.flatten(args, options)
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
             return self._dispatch(tensors, chosen)
         backend, threads = requested_backend(), torch.get_num_threads()
-        key = (backend, threads, *chosen, *map(_kind, tensors), *map(_strides, tensors))
+        call = backend, threads, wants_gradient(tensors), *chosen
+        key = (*call, *map(_kind, tensors), *map(_strides, tensors))
         prepared = self.prepared.get(key, _UNKNOWN)
         if prepared is _UNKNOWN:
             prepared = self._prepare(key, tensors, chosen)
@@ -196,14 +199,15 @@ class Operation:
         return y, self.signature.make_state(state)
 
     def _prepare(self, key: Any, tensors: list[Tensor], options: list[Any]) -> Prepared | None:
-        """Keeps the short way for a call that needs neither gradients nor casts, as in acting."""
+        """Keeps the short way for a call that needs no casts."""
         sizes, given = self.signature.check(tensors), list(tensors)
         cast = any(a is not b for a, b in zip(self.signature.cast(given), tensors, strict=True))
         backend = self.backends[self._choose_once(given[-1], sizes, options)]
         can_prepare = not cast and isinstance(backend, Preparing)
         if len(self.prepared) >= REMEMBERED_SHAPES:
             self.prepared.clear()
-        prepared = backend.prepare(tensors, options, sizes) if can_prepare else None
+        gradient = wants_gradient(tensors)
+        prepared = backend.prepare(tensors, options, sizes, gradient) if can_prepare else None
         self.prepared[key] = prepared
         return prepared
 

@@ -7,13 +7,15 @@
 The gradient of a final state that nobody used has no elements (and a null pointer): no zeros.
 
 Both become `torch.library` operators with fakes, so `torch.compile` keeps them whole, forward and
-backward. Called from Python they are an autograd function: operators written in Python take a
-quarter of a millisecond longer forward and backward, a tenth of what an unroll of DeltaNet takes.
+backward. Called from Python they are an autograd function, which also takes functions that are
+prepared for one kind of call: operators written in Python take a quarter of a millisecond longer
+forward and backward, a tenth of what an unroll of DeltaNet takes.
 The tensors have one dtype and are on one device: `dispatch` casts before it calls.
 """
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,11 +24,23 @@ from kernels.signature import Argument, Signature, shape
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
 Function = Callable[..., Sequence[Tensor]]
+Prepared = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # a `Function` whose options are chosen
+_requires_grad = operator.attrgetter("requires_grad")
 
 
 def wants_gradient(tensors: Sequence[Tensor]) -> bool:
-    """Whether a call must be recorded; where not, as in acting, an operator is not needed."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    """Whether a call must be recorded; where not, as in acting, nothing is saved."""
+    return torch.is_grad_enabled() and any(map(_requires_grad, tensors))
+
+
+class Differentiable(NamedTuple):
+    """Both ways to (y, *final_state): for torch.compile, and for calls from Python.
+
+    `traced(tensors, options)`; `recorded(forward, backward, options, *tensors)`.
+    """
+
+    traced: Callable[[Sequence[Tensor], Sequence[Any]], Sequence[Tensor]]
+    recorded: Callable[..., Sequence[Tensor]]
 
 
 def register(
@@ -36,10 +50,8 @@ def register(
     backward: Function,
     saved: Mapping[str, str],
     final: Sequence[str] = (),
-) -> Function:
-    """Defines fastweights::<op>_<backend> and its backward; returns the differentiable function.
-
-    It takes the arguments and options, and returns (y, *final_state).
+) -> Differentiable:
+    """Defines fastweights::<op>_<backend> and its backward.
 
     `backend` is "cpu" or "cuda"; `saved` gives name -> axes of what `forward` returns last, `final`
     names the states whose final value `backward` wants too, after what is saved.
@@ -59,52 +71,64 @@ def register(
     _fake(name, signature, results)
     _fake(f"{name}_backward", signature, gradients)
 
-    operator = getattr(torch.ops.fastweights, name)
-    reverse = getattr(torch.ops.fastweights, f"{name}_backward")
+    whole = getattr(torch.ops.fastweights, name).default
+    reverse = getattr(torch.ops.fastweights, f"{name}_backward").default
 
-    def setup(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
-        ctx.save_for_backward(*inputs[:count], *output[outputs:], *(output[i] for i in finals))
-        ctx.options = inputs[count:]
-        ctx.shapes = [result.shape for result in output[:outputs]]
+    def remember(ctx: Any, tensors: Sequence[Tensor], found: Sequence[Tensor]) -> None:
+        ctx.save_for_backward(*tensors, *found[outputs:], *(found[i] for i in finals))
+        ctx.shapes = [result.shape for result in found[:outputs]]
         ctx.set_materialize_grads(False)
 
-    def differentiate(ctx: Any, go_back: Function, *grads: Any) -> tuple[Tensor | None, ...]:
-        like, (grad_y, *grad_states) = ctx.saved_tensors[0], grads[:outputs]
-        given = [like.new_zeros(ctx.shapes[0]) if grad_y is None else grad_y]
+    def all_tensors(ctx: Any, grads: Sequence[Tensor | None]) -> list[Tensor]:
+        """What `backward` takes."""
+        tensors, (grad_y, *grad_states) = [*ctx.saved_tensors], grads[:outputs]
+        like = tensors[0]
+        tensors.append(like.new_zeros(ctx.shapes[0]) if grad_y is None else grad_y)
         for grad, size in zip(grad_states, ctx.shapes[1:], strict=True):
-            given.append(like.new_empty([0] * len(size)) if grad is None else grad)
-        found = go_back(*ctx.saved_tensors, *given, *ctx.options)
-        gradients: list[Tensor | None] = [None] * (count + len(ctx.options))
+            tensors.append(like.new_empty([0] * len(size)) if grad is None else grad)
+        return tensors
+
+    def in_place(found: Sequence[Tensor]) -> list[Tensor | None]:
+        """The gradient of each argument."""
+        gradients: list[Tensor | None] = [None] * count
         for position, gradient in zip(signature.differentiable, found, strict=True):
             gradients[position] = gradient
-        return tuple(gradients)
+        return gradients
+
+    def setup(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
+        remember(ctx, inputs[:count], output)
+        ctx.options = inputs[count:]
+
+    def differentiate(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        found = reverse(*all_tensors(ctx, grads), *ctx.options)
+        return *in_place(found), *(None for _ in ctx.options)
 
     torch.library.register_autograd(
-        f"fastweights::{name}",
-        lambda ctx, *grads: differentiate(ctx, reverse, *grads),
-        setup_context=setup,
-        lib=LIBRARY,
+        f"fastweights::{name}", differentiate, setup_context=setup, lib=LIBRARY
     )
     _once_differentiable(f"{name}_backward", signature.name)
 
-    class Eager(torch.autograd.Function):
+    class Recorded(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, *call: Any) -> tuple[Tensor, ...]:
-            results = forward(*call)
-            setup(ctx, call, results)
-            return tuple(results[:outputs])
+        def forward(
+            ctx: Any, go: Prepared, go_back: Prepared, options: Sequence[Any], *tensors: Tensor
+        ) -> tuple[Tensor, ...]:
+            found = go(tensors)
+            remember(ctx, tensors, found)
+            ctx.options, ctx.go_back = options, go_back
+            return tuple(found[:outputs])
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+            tensors = all_tensors(ctx, grads)
             # With a graph of the backward pass (create_graph), the operator says what it cannot.
-            return differentiate(ctx, reverse if torch.is_grad_enabled() else backward, *grads)
+            again = torch.is_grad_enabled()
+            found = reverse(*tensors, *ctx.options) if again else ctx.go_back(tensors)
+            return None, None, None, *in_place(found)
 
-    def run(*call: Any) -> Sequence[Tensor]:
-        if torch.compiler.is_compiling():
-            return operator.default(*call)[:outputs]
-        return Eager.apply(*call)
-
-    return run
+    return Differentiable(
+        lambda tensors, options: whole(*tensors, *options)[:outputs], Recorded.apply
+    )
 
 
 def _define(

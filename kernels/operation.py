@@ -26,7 +26,7 @@ class Cpu:
     """The C++ kernel as a backend: straight to C where no gradient is wanted, as in acting."""
 
     kernel: CpuKernel
-    differentiable: library.Function
+    differentiable: library.Differentiable
 
     def why_not(self, request: Request) -> str | None:
         return self.kernel.why_not(request)
@@ -34,17 +34,21 @@ class Cpu:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
-        if torch.compiler.is_compiling() or library.wants_gradient(tensors):
-            return self.differentiable(*tensors, *options)
-        return self._infer(tensors, options, sizes).run(tensors)
+        if torch.compiler.is_compiling():
+            return self.differentiable.traced(tensors, options)
+        return self.prepare(tensors, options, sizes, library.wants_gradient(tensors))(tensors)
 
     def prepare(
-        self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
-    ) -> Callable[[Sequence[Tensor]], Sequence[Tensor]]:
-        return self._infer(tensors, options, sizes).prepare(tensors)
+        self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes, gradient: bool
+    ) -> library.Prepared:
+        def plan(function: str) -> Plan:
+            return self.kernel.plan(function, tensors[0].dtype, sizes, options)
 
-    def _infer(self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes) -> Plan:
-        return self.kernel.plan("infer", tensors[0].dtype, sizes, options)
+        if not gradient:
+            return plan("infer").prepare(tensors)
+        forward, backward = plan("forward").prepare(tensors), plan("backward").run
+        recorded = self.differentiable.recorded
+        return lambda given: recorded(forward, backward, options, *given)
 
 
 def build_operation(

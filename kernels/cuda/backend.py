@@ -20,7 +20,7 @@ class Cuda:
     """Where no gradient is wanted, nothing is saved."""
 
     kernel: CudaKernel
-    differentiable: library.Function
+    differentiable: library.Differentiable
 
     def why_not(self, request: Request) -> str | None:
         source = self.kernel.source
@@ -30,9 +30,16 @@ class Cuda:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
-        if torch.compiler.is_compiling() or library.wants_gradient(tensors):
-            return self.differentiable(*tensors, *options)
-        return self.kernel.forward(*tensors, *options, save=False)
+        if torch.compiler.is_compiling():
+            return self.differentiable.traced(tensors, options)
+        if not library.wants_gradient(tensors):
+            return self.kernel.forward(*tensors, *options, save=False)
+        return self.differentiable.recorded(
+            lambda given: self.kernel.forward(*given, *options),
+            lambda given: self.kernel.backward(*given, *options),
+            options,
+            *tensors,
+        )
 
 
 def build(signature: Signature) -> Cuda:

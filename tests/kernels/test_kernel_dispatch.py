@@ -186,3 +186,15 @@ def test_a_call_prepared_for_some_strides_is_not_taken_for_others():
         expected = operation(*signature.unflatten(call, []))[0]
         for other in (apart, sliced, q.transpose(0, 1).contiguous().transpose(0, 1), q):
             assert torch.equal(operation(*signature.unflatten([other, *call[1:]], []))[0], expected)
+
+
+@pytest.mark.compiler
+def test_a_call_prepared_without_gradients_is_not_taken_for_one_with_them():
+    case = example("delta_rule", 4).to(torch.float32)
+    q, *others = [tensor.detach() for tensor in case.tensors]
+    with torch.no_grad():
+        expected = Example(case.operation, [q, *others], {}).run()[0]
+    for wants in (False, True, False):
+        y = Example(case.operation, [q.clone().requires_grad_(wants), *others], {}).run()[0]
+        assert y.requires_grad is wants
+        assert torch.equal(y, expected)
