@@ -154,9 +154,14 @@ def differing(runs: Sequence[Run]) -> list[str]:
     return [n for n in names if len({repr(options.get(n)) for options in everything}) > 1]
 
 
+def shown(value: Any) -> str:
+    """An option's value as one would type it."""
+    return (" ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
+
+
 def _label(run: Run, firsts: list[Run]) -> str:
     rivals = [one for one in firsts if one.core == run.core]
-    changes = [f"{n} {run.options.get(n)}" for n in differing(rivals) if n != "env"]
+    changes = [f"{n} {shown(run.options.get(n))}" for n in differing(rivals) if n != "env"]
     return ", ".join([run.core, *changes])
 
 

@@ -12,7 +12,7 @@ from launch.reports.cells import INTERVALS, count, interval, machine, number, re
 from launch.reports.comparisons import comparisons
 from launch.reports.curves import RETURN, hours, numbers
 from launch.reports.document import Block, Figure, Heading, Links, Table, Text
-from launch.reports.runs import Group, Run, differing
+from launch.reports.runs import Group, Run, differing, shown
 from launch.reports.scores import (
     PAPER_STEPS,
     Score,
@@ -110,10 +110,10 @@ def configurations(runs: Sequence[Run]) -> list[Block]:
     shared = {n: v for n, v in sorted(runs[0].computed().items()) if n not in names}
     blocks: list[Block] = [Heading("Options")]
     if names:
-        rows = [[name, *(str(run.computed().get(name)) for run in runs)] for name in names]
+        rows = [[name, *(shown(run.computed().get(name)) for run in runs)] for name in names]
         caption = "Options that differ (besides the seed)."
         blocks.append(Table(caption, ["option", *(run.name for run in runs)], rows))
-    rows = [[name, str(value)] for name, value in shared.items()]
+    rows = [[name, shown(value)] for name, value in shared.items()]
     return [*blocks, Table("Options that all runs share.", ["option", "value"], rows)]
 
 

@@ -271,6 +271,18 @@ def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):
     }
 
 
+def test_an_environment_s_options_are_named_as_they_are_typed(runs, tmp_path):
+    shutil.copytree(runs / "rdn-1", tmp_path / "sticky")
+    path = tmp_path / "sticky" / "meta.json"
+    changed = '"env_options": ["sticky=0.25", "frame_skip=2"]'
+    path.write_text(path.read_text().replace('"env_options": []', changed))
+    found = grouped(open_runs([runs / "rdn-1", tmp_path / "sticky"]))
+    assert [group.label for group in found] == [
+        "rdn, env_options none",
+        "rdn, env_options sticky=0.25 frame_skip=2",
+    ]
+
+
 def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
     many = evaluation("rdn", [2.0] * 10)
     few = evaluation("rdn", [9.0] * 9)
