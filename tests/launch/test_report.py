@@ -272,11 +272,12 @@ def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):
 
 
 def test_an_environment_s_options_are_named_as_they_are_typed(runs, tmp_path):
-    shutil.copytree(runs / "rdn-1", tmp_path / "sticky")
-    path = tmp_path / "sticky" / "meta.json"
-    changed = '"env_options": ["sticky=0.25", "frame_skip=2"]'
-    path.write_text(path.read_text().replace('"env_options": []', changed))
-    found = grouped(open_runs([runs / "rdn-1", tmp_path / "sticky"]))
+    for name, changes in {"none": [], "two": ["sticky=0.25", "frame_skip=2"]}.items():
+        shutil.copytree(runs / "rdn-1", tmp_path / name)
+        meta = json.loads((tmp_path / name / "meta.json").read_text())
+        meta["args"]["env_options"] = changes
+        (tmp_path / name / "meta.json").write_text(json.dumps(meta))
+    found = grouped(open_runs([tmp_path / "none", tmp_path / "two"]))
     assert [group.label for group in found] == [
         "rdn, env_options none",
         "rdn, env_options sticky=0.25 frame_skip=2",
