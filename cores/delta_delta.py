@@ -5,7 +5,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from kernels.delta_delta_rule import DeltaDeltaState, delta_delta_rule
 from kernels.delta_delta_rule.reference import program, step
 from kernels.fast_weights import read
@@ -25,7 +25,7 @@ class DeltaDelta(FastWeightCore):
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
         size = self.head_size
-        self.slow_net = SlowNet(width, heads, (size, size, 3 * size + 1, 1))
+        self.slow_net = SlowNet(width, heads, (size, size, 3 * size + 1, SCALAR))
 
     def initial_state(self, batch_size: int) -> DeltaDeltaState:
         size = self.head_size

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from cores.stack import chosen
 from kernels.delta_mlp import DeltaMLPState, delta_mlp
 from kernels.delta_mlp.reference import queries, step
@@ -28,7 +28,7 @@ class DeltaMLP(FastWeightCore):
         super().__init__(width, heads, feature_map)
         self.pairs = PAIRS[chosen("version", version, tuple(PAIRS))]
         size, hidden = self.head_size, HIDDEN * self.head_size
-        pair = (size, hidden, 1, hidden, size, 1)
+        pair = (size, hidden, SCALAR, hidden, size, SCALAR)
         self.slow_net = SlowNet(width, heads, (size, *pair * self.pairs))
 
     def initial_state(self, batch_size: int) -> DeltaMLPState:

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from kernels.delta_rule import DeltaRuleState, delta_rule
 from kernels.delta_rule.reference import step
 
@@ -18,7 +18,7 @@ class DeltaNet(FastWeightCore):
 
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
-        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3 + (1,))
+        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3 + (SCALAR,))
 
     def initial_state(self, batch_size: int) -> DeltaRuleState:
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))

@@ -5,7 +5,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from cores.stack import chosen
 from kernels.delta_rnn import DeltaRNNState, delta_rnn
 from kernels.delta_rnn.reference import step
@@ -29,7 +29,7 @@ class DeltaRNN(FastWeightCore):
         super().__init__(width, heads, feature_map)
         self.version = chosen("version", version, ("A", "B"))
         size = self.head_size
-        self.slow_net = SlowNet(width, heads, (size, size, size, 1, size, size, 1))
+        self.slow_net = SlowNet(width, heads, (size, size, size, SCALAR, size, size, SCALAR))
 
     def initial_state(self, batch_size: int) -> DeltaRNNState:
         size = self.head_size

@@ -14,24 +14,26 @@ from cores.core import Core
 from kernels.feature_maps import feature_map
 from kernels.recurrence import State
 
+SCALAR = None  # the size of what has no axis of its own, unlike a vector of one number
+
 
 class SlowNet(nn.Module):
-    """Projects x to several vectors per head, without bias.
+    """Projects x to several vectors and scalars per head, without bias.
 
-    `sizes` names the length of each; a length of 1 is a scalar and loses its axis. The results
-    are views of one tensor [..., H, sum of sizes]: nothing is copied.
+    `sizes` names the length of each vector, or `SCALAR`. The results are views of one tensor
+    [..., H, all numbers]: nothing is copied.
     """
 
-    def __init__(self, width: int, heads: int, sizes: tuple[int, ...]):
+    def __init__(self, width: int, heads: int, sizes: tuple[int | None, ...]):
         super().__init__()
         self.heads, self.sizes = heads, sizes
-        self.project = nn.Linear(width, heads * sum(sizes), bias=False)
+        self.lengths = [1 if size is SCALAR else size for size in sizes]
+        self.project = nn.Linear(width, heads * sum(self.lengths), bias=False)
 
     def forward(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        programs = self.project(x).unflatten(-1, (self.heads, sum(self.sizes)))
-        parts = programs.split(self.sizes, -1)
-        vectors = zip(parts, self.sizes, strict=True)
-        return tuple(part.squeeze(-1) if size == 1 else part for part, size in vectors)
+        programs = self.project(x).unflatten(-1, (self.heads, sum(self.lengths)))
+        parts = zip(programs.split(self.lengths, -1), self.sizes, strict=True)
+        return tuple(part.squeeze(-1) if size is SCALAR else part for part, size in parts)
 
 
 class FastWeightCore(Core):

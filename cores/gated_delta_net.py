@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
 from kernels.gated_delta_rule.reference import step
 
@@ -25,7 +25,7 @@ class GatedDeltaNet(FastWeightCore):
 
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
-        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3 + (1, 1))
+        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3 + (SCALAR, SCALAR))
         self.log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
         fading = torch.empty(heads).uniform_(-3, -1).mul(torch.tensor(10.0).log()).exp()
         self.decay_bias = nn.Parameter(fading.expm1().log())  # the inverse of softplus

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from cores.stack import BlocksConfig, chosen
 from kernels.mlstm import MLSTMState
 from kernels.mlstm.reference import step, unroll
@@ -41,7 +41,7 @@ class MatrixLSTM(FastWeightCore):
         super().__init__(width, heads, "identity")
         self.log_forget = LOG_FORGET[chosen("forget_gate", forget_gate, tuple(LOG_FORGET))]
         size = self.head_size
-        self.slow_net = SlowNet(width, heads, (size, size, size, 1, 1, size))
+        self.slow_net = SlowNet(width, heads, (size, size, size, SCALAR, SCALAR, size))
         kept = torch.linspace(3, 6, heads) if forget_gate == "sigmoid" else torch.zeros(heads)
         self.input_bias = nn.Parameter(0.1 * torch.randn(heads))
         self.forget_bias = nn.Parameter(kept)

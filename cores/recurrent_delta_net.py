@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from kernels.recurrent_delta_rule import (
     RecurrentDeltaRuleState,
     RecurrentWeights,
@@ -26,7 +26,7 @@ class RecurrentDeltaNet(FastWeightCore):
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
         size, std = self.head_size, self.head_size**-0.5
-        self.slow_net = SlowNet(width, heads, (size, size, size, 1))
+        self.slow_net = SlowNet(width, heads, (size, size, size, SCALAR))
         self.recurrent_query = nn.Parameter(torch.randn(heads, size, size) * std)
         self.recurrent_key = nn.Parameter(torch.randn(heads, size, size) * std)
         self.recurrent_value = nn.Parameter(torch.randn(heads, size, size) * std)

@@ -95,6 +95,15 @@ def test_unroll_is_a_loop_of_forget_and_step(name):
     assert_same(final, expected_final, 1e-10)
 
 
+@every_core_and_variant
+def test_heads_may_have_a_single_number(name):
+    core, x, is_first = build(name, width=2), inputs(), resets()
+    y, final = core.unroll(x, core.initial_state(B), is_first)
+    expected, expected_final = unroll_by_steps(core, x, core.initial_state(B), is_first)
+    assert_same(y, expected, 1e-10)
+    assert_same(final, expected_final, 1e-10)
+
+
 @every_core
 def test_unroll_is_a_loop_at_the_published_sizes(name):
     """Without kernels: those have tests of their own at these sizes."""
