@@ -95,7 +95,7 @@ def test_unroll_is_a_loop_of_forget_and_step(name):
     assert_same(final, expected_final, 1e-10)
 
 
-@every_core_and_variant
+@pytest.mark.parametrize("name", [name for name in CORES if "heads" in CORES[name].options()])
 def test_heads_may_have_a_single_number(name):
     core, x, is_first = build(name, width=2), inputs(), resets()
     y, final = core.unroll(x, core.initial_state(B), is_first)
