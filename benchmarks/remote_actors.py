@@ -143,7 +143,7 @@ def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
     plan, found = Plan(options), []
     environments = plan.environments(0)
     network = Network(options.network(environments[0].frame_shape, environments[0].num_actions))
-    source = plan.source(network, environments, 0, Stages("learner"), lambda: None)
+    source = plan.source(network, environments, 0, Stages("learner"))
     source.publish(0)
     with source:
         rollouts, crew = source.rollouts(), source.crew

@@ -9,7 +9,7 @@ import copy
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Self
 
@@ -23,6 +23,8 @@ from launch.experience import Experience
 from launch.rollout_queue import Closed, QueuedSource
 from launch.stages import Stages
 
+STUCK_AFTER = 60.0  # seconds in one stage, after which that is said
+_BRIEF = {"emulation", "inference", "transfer"}  # the stages that wait for nobody
 _PATIENCE = 1.5  # seconds for all threads to stop; what is stuck in an emulator is left behind
 
 
@@ -46,14 +48,15 @@ class Asynchronous(QueuedSource):
         actor_device: torch.device,
         learner_device: torch.device,
         stages: Stages,
-        check: Callable[[], None],
     ):
-        super().__init__(slots, stages, check)
+        super().__init__(slots, stages)
         self._network, self._length = network, length
         self._actor_device, self._learner_device = actor_device, learner_device
         self._store = WeightStore()
         acting = [Stages(f"actor {i}", self.queue.check) for i in range(len(groups))]
         self.threads = (stages, *acting)
+        self._stuck: set[str] = set()
+        stages.checks.append(self._say_who_is_stuck)
         # Copied here, by the only thread that changes the network.
         copies = [copy.deepcopy(network).to(actor_device) for _ in groups]
         self._threads = [
@@ -83,6 +86,15 @@ class Asynchronous(QueuedSource):
     def columns(self) -> dict[str, float]:
         """See `Source.columns`: none."""
         return {}
+
+    def _say_who_is_stuck(self) -> None:
+        """Once for each thread: the others go on without it, or everybody waits for it."""
+        for thread in self.threads[1:]:
+            stage, seconds = thread.going_on
+            if stage in _BRIEF and seconds > STUCK_AFTER and thread.name not in self._stuck:
+                self._stuck.add(thread.name)
+                line = f"{thread.name} has been in {stage} for {seconds:.0f} s; Ctrl-C ends the run"
+                print(f"warning: {line}", file=sys.stderr)
 
     def _run(self, group: Group, network: Network, stages: Stages) -> None:
         try:

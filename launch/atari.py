@@ -72,7 +72,7 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     stop = StopRequests(together=replicas.count > 1)
     records = Kept(options, saved) if replicas.is_first else NotKept()
     stages = Stages("learner", stop.check)
-    source = plan.source(network, environments, step, stages, stop.check)
+    source = plan.source(network, environments, step, stages)
     can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
     record = recorder(records.path, plan.learner) if can_replay else record_nothing
     training = Training(options, network, source, records.metrics, stages, replicas, stop, record)

@@ -64,8 +64,7 @@ class RolloutQueue:
             while not (self._ready or self._closed):
                 self._changed.wait(_POLL)
                 check()
-            if self._error is not None:
-                raise self._error
+            self.check_error()
             self.check()
             return self._ready.popleft()
 
@@ -82,6 +81,11 @@ class RolloutQueue:
             self._error = error if self._error is None else self._error
             self._changed.notify_all()
 
+    def check_error(self) -> None:
+        """Raises the error that the queue was closed with."""
+        if self._error is not None:
+            raise self._error
+
     def check(self) -> None:
         """Raises `Closed` once the queue is closed."""
         if self._closed:
@@ -91,13 +95,13 @@ class RolloutQueue:
 class QueuedSource:
     """What any `Source` does whose threads put rollouts into a queue.
 
-    `slots`: rollouts that may be begun and not yet learned from. `stages` are the learner's, whose
-    `check` also ends its wait for rollouts.
+    `slots`: rollouts that may be begun and not yet learned from. `stages` are the learner's: what
+    they check also ends its wait for rollouts, and what goes wrong with a rollout ends its stages.
     """
 
-    def __init__(self, slots: int, stages: Stages, check: Callable[[], None]):
-        self.queue = RolloutQueue(slots)
-        self.stages, self._check = stages, check
+    def __init__(self, slots: int, stages: Stages):
+        self.queue, self.stages = RolloutQueue(slots), stages
+        stages.checks.append(self.queue.check_error)
 
     @property
     def waiting(self) -> int:
@@ -107,7 +111,7 @@ class QueuedSource:
         """See `Source.rollouts`: whichever is ready first."""
         while True:
             with self.stages("wait_for_rollouts"):
-                experience = self.queue.take(self._check)
+                experience = self.queue.take(self.stages.check)
             yield experience
 
     def release(self, count: int) -> None:

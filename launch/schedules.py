@@ -1,6 +1,6 @@
 """Which schedule a run has, and its source of rollouts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -77,15 +77,14 @@ class Plan:
         environments: Sequence[Environments],
         step: int,
         stages: Stages,
-        check: Callable[[], None],
     ) -> Source:
         """Rollouts by `network` on what `environments(step)` gave.
 
-        `stages` are the main thread's, and `check` raises where it is to stop.
+        `stages` are the main thread's.
         """
         if self._ray:
             environments[0].close()
-            return self._ray.source(network, step, self.batch_size, self.learner, stages, check)
+            return self._ray.source(network, step, self.batch_size, self.learner, stages)
         seed, length = self.options.seed, self.options.unroll_length
         if self.schedule == "lockstep":
             return Lockstep(
@@ -114,7 +113,6 @@ class Plan:
             actor_device=self.actor,
             learner_device=self.learner,
             stages=stages,
-            check=check,
         )
 
     def _generator(self, seed: int) -> torch.Generator:

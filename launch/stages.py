@@ -38,17 +38,17 @@ class Total(NamedTuple):
 class Stages:
     """The stages of one thread, called `name`: `with stages("emulation"): ...`.
 
-    They do not nest, so a thread's stages add up to its time. `check` raises where the thread is to
-    stop. One thread enters stages; any may call `totals`. `annotate(stage)` is entered too, for a
-    profiler.
+    They do not nest, so a thread's stages add up to its time. `checks` raise where the thread is to
+    stop; more can be added. One thread enters stages; any may ask for `totals` and `going_on`.
+    `annotate(stage)` is entered too, for a profiler.
     """
 
-    def __init__(self, name: str, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, name: str, *checks: Callable[[], None]) -> None:
         self.name = name
         self.annotate: Callable[[str], AbstractContextManager[object]] = nullcontext
         self.current: str | None = None
         self._entered = 0.0  # when `current` was
-        self._check = check
+        self.checks = [*checks]
         self._lock = threading.Lock()
         self._totals = dict.fromkeys(STAGES, Total(0.0, 0))
 
@@ -56,7 +56,7 @@ class Stages:
     def __call__(self, stage: str) -> Iterator[None]:
         """Times the block as part of `stage`, one of `STAGES`."""
         if stage not in _NEVER_STOPPED:
-            self._check()
+            self.check()
         with self._lock:
             self.current, self._entered = stage, time.perf_counter()
         try:
@@ -66,6 +66,17 @@ class Stages:
             with self._lock:
                 self._totals[stage] = self._so_far()
                 self.current = None
+
+    def check(self) -> None:
+        """Raises what any of `checks` raises."""
+        for check in self.checks:
+            check()
+
+    @property
+    def going_on(self) -> tuple[str | None, float]:
+        """The stage that the thread is in, and for how many seconds."""
+        with self._lock:
+            return self.current, time.perf_counter() - self._entered
 
     def add(self, elsewhere: Mapping[str, tuple[float, int]]) -> None:
         """Enters seconds and calls of stages that were timed in another process."""

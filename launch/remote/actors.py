@@ -55,9 +55,8 @@ class RayActors(QueuedSource):
         slots: int,
         learner_device: torch.device,
         stages: Stages,
-        check: Callable[[], None],
     ):
-        super().__init__(slots, stages, check)
+        super().__init__(slots, stages)
         self._network, self.session, self._form = network, session, form
         self._device = learner_device
         self.crew = Crew(partial(self._start, job, cpus, gpus), size, self.queue.release)

@@ -1,7 +1,6 @@
 """How a run is spread over Ray: how many actors, what each of them gets, and who plays what."""
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -44,7 +43,6 @@ class RayPlan:
         batch_size: int,
         learner_device: torch.device,
         stages: Stages,
-        check: Callable[[], None],
     ):
         """See `Plan.source`."""
         from launch.remote.actors import RayActors
@@ -75,7 +73,6 @@ class RayPlan:
             slots=slots([self.each], batch_size, self.size if ahead is None else ahead),
             learner_device=learner_device,
             stages=stages,
-            check=check,
         )
 
     def _size(self, cpus: int) -> int:

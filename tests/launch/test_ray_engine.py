@@ -159,7 +159,6 @@ def test_what_no_actor_sends_is_a_lost_rollout_and_a_line(connected, monkeypatch
         slots=2,
         learner_device=torch.device("cpu"),
         stages=Stages("learner"),
-        check=lambda: None,
     )
     actors.publish(7)
     with actors:

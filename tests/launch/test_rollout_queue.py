@@ -9,7 +9,8 @@ import torch
 from agents.actor import Collected
 from agents.rollout import Rollout
 from launch.experience import Experience, batches
-from launch.rollout_queue import Closed, RolloutQueue
+from launch.rollout_queue import Closed, QueuedSource, RolloutQueue
+from launch.stages import Stages
 
 
 def numbered(first: int, columns: int, version: int = 0) -> Experience:
@@ -117,3 +118,14 @@ def test_batches_hold_every_column_once_and_in_order(sizes, batch_size):
         outer, (inner,) = rollout.initial_state
         assert torch.equal(outer[:, 0], numbers.float()) and torch.equal(inner, outer)
         assert batch.version == max(j for j, first in enumerate(firsts) if first <= numbers[0])
+
+
+def test_what_goes_wrong_with_a_rollout_ends_the_learner_s_next_stage():
+    stages = Stages("learner")
+    source = QueuedSource(2, stages)
+    with stages("gradient"):
+        source.queue.close(KeyError("actor"))
+    with stages("log"):  # of an update that has been made
+        pass
+    with pytest.raises(KeyError, match="actor"), stages("gradient"):
+        pytest.fail("a stage of a run that has ended")
