@@ -7,6 +7,5 @@ delta_rule = build_operation(
     "delta_rule",
     reference.unroll,
     saved={"error": "T B H V"},
-    final=("state.fast_weights",),
     chunked=chunked.unroll,
 )

@@ -67,40 +67,113 @@ inline int64_t segment_start(int64_t end, Steps<const bool> is_first) {
   return begin;
 }
 
+// dL/dW on the way back in time. Lanes are values, rows are keys; it lacks the pending write.
+template <class T, int P>
+struct MemoryGradient {
+  using R = Row<T, P>;
+  Matrix<T, P> matrix;
+  R pending_key, pending_value;
+  int64_t keys, values;
+
+  void start(const T* final, int64_t row_stride, int64_t key_size, int64_t value_size) {
+    keys = key_size, values = value_size;
+    forget();
+    if (final) matrix.load(final, keys, values, row_stride);
+  }
+
+  // Before a reset nothing has a gradient from after it.
+  void forget() {
+    matrix.clear();
+    pending_key = pending_value = R::fill(T(0));
+  }
+
+  // Going back over y = W^T q and W += k u^T, after what the later step left pending: dW += q dy^T;
+  // then du = dW^T k, which is returned, and dk = dW u.
+  FW_INLINE R step(const R& q, const R& k, const R& u, const R& dy, R& dk) {
+    R du;
+    sweep<T, P, 2, 1>(matrix.row, keys, {{{pending_key.data(), pending_value}, {q.data(), dy}}},
+                      {{{k.data(), &du}}});
+    dk = read_across<T, P>(matrix.row, u);
+    return du;
+  }
+
+  // Going back over the error v - W^T k, before the write: leaves dW -= k dv^T pending.
+  FW_INLINE void leave(const R& k, const R& dv) {
+    pending_key = k;
+    pending_value = T(-1) * dv;
+  }
+
+  // As `step`, where nothing is ever left pending: the sum rule.
+  FW_INLINE R add(const R& q, const R& k, const R& v, const R& dy, R& dk) {
+    R dv;
+    sweep<T, P, 1, 1>(matrix.row, keys, {{{q.data(), dy}}}, {{{k.data(), &dv}}});
+    dk = read_across<T, P>(matrix.row, v);
+    return dv;
+  }
+
+  void finish(T* to, int64_t row_stride) const {
+    matrix.store_written(to, keys, values, row_stride, pending_key, pending_value);
+  }
+};
+
+// W once more forward in time, for the gradients of the vectors that read it. Transposed: lanes are
+// keys, rows are values. It lacks the pending write.
+template <class T, int P>
+struct MemoryReplay {
+  using R = Row<T, P>;
+  Matrix<T, P> matrix;
+  R pending_key, pending_value;
+  int64_t keys, values;
+
+  void start(const T* from, int64_t row_stride, int64_t key_size, int64_t value_size) {
+    keys = key_size, values = value_size;
+    matrix.load_transposed(from, values, keys, row_stride);
+    pending_key = pending_value = R::fill(T(0));
+  }
+
+  void forget() {
+    matrix.clear();
+    pending_key = pending_value = R::fill(T(0));
+  }
+
+  // W_{t-1} times the numbers along its values, of each read; then W_t = W_{t-1} + k u^T.
+  template <size_t N>
+  FW_INLINE void step(const std::array<Read<T, P>, N>& reads, const R& k, const R& u) {
+    sweep<T, P, 1, N>(matrix.row, values, {{{pending_value.data(), pending_key}}}, reads);
+    pending_key = k;
+    pending_value = u;
+  }
+};
+
 template <class T, int P>
 struct DeltaGradients {
   Row<T, P> q, k, v;
   T beta;
 };
 
+// Both going back together, where the gradient of one step needs W and dW at once: W is taken back
+// from its final value, write by write.
 template <class T, int P>
 struct DeltaAdjoint {
   using R = Row<T, P>;
   Matrix<T, P> weights;  // W_t transposed: lanes are keys, rows are values
-  Matrix<T, P> grad;     // dW: lanes are values, rows are keys; lacks the pending write
-  R pending_key, pending_value;
+  MemoryGradient<T, P> gradient;
   int64_t keys, values;
 
   void start(const T* final_weights, int64_t row_stride, const T* final_grad, int64_t grad_stride,
              int64_t key_size, int64_t value_size) {
     keys = key_size, values = value_size;
     weights.load_transposed(final_weights, values, keys, row_stride);
-    if (final_grad)
-      grad.load(final_grad, keys, values, grad_stride);
-    else
-      grad.clear();
-    pending_key = pending_value = R::fill(T(0));
+    gradient.start(final_grad, grad_stride, keys, values);
   }
 
-  // Going back over the reset before row t: nothing before it has a gradient from after it, and the
-  // weights are again what the earlier segment left: its first weights and its writes, a few at a
-  // time.
+  // Going back over the reset before row t: the weights are again what the earlier segment left,
+  // its first weights and its writes, a few at a time.
   template <class WriteAt>
   __attribute__((noinline)) void cross_reset(int64_t t, Steps<const bool> is_first,
                                              const T* initial, int64_t row_stride,
                                              WriteAt write_at) {
-    grad.clear();
-    pending_key = pending_value = R::fill(T(0));
+    gradient.forget();
     if (t == 0) return;
     int64_t begin = segment_start(t, is_first);
     if (*is_first[begin])
@@ -125,7 +198,7 @@ struct DeltaAdjoint {
   FW_INLINE DeltaGradients<T, P> step(const R& q, const R& k, const R& error, T beta, const R& dy) {
     DeltaGradients<T, P> d;
     R update = beta * error, undo = T(-1) * update;
-    R du = accumulate(q, k, update, dy, d.k);
+    R du = gradient.step(q, k, update, dy, d.k);
     d.v = beta * du;
     d.beta = dot(du, error);
     R from_output, from_error;
@@ -133,34 +206,11 @@ struct DeltaAdjoint {
                       {{{dy.data(), &from_output}, {d.v.data(), &from_error}}});
     d.q = from_output + dot(update, dy) * k;
     d.k = d.k - from_error;
-    pending_key = k;
-    pending_value = T(-1) * d.v;
+    gradient.leave(k, d.v);
     return d;
   }
 
-  // The sum rule's step back: nothing was read before the write.
-  FW_INLINE DeltaGradients<T, P> add(const R& q, const R& k, const R& v, const R& dy) {
-    DeltaGradients<T, P> d;
-    R undo = T(-1) * v;
-    d.v = accumulate(q, k, v, dy, d.k);
-    sweep<T, P, 1, 1>(weights.row, values, {{{undo.data(), k}}}, {{{dy.data(), &d.q}}});
-    d.q = d.q + dot(v, dy) * k;
-    return d;
-  }
-
-  void finish(T* to, int64_t row_stride) const {
-    grad.store_written(to, keys, values, row_stride, pending_key, pending_value);
-  }
-
- private:
-  // dW += q dy^T, after what the later step left pending; then dW^T k and dW u.
-  FW_INLINE R accumulate(const R& q, const R& k, const R& update, const R& dy, R& dk) {
-    R du;
-    sweep<T, P, 2, 1>(grad.row, keys, {{{pending_key.data(), pending_value}, {q.data(), dy}}},
-                      {{{k.data(), &du}}});
-    dk = read_across<T, P>(grad.row, update);
-    return du;
-  }
+  void finish(T* to, int64_t row_stride) const { gradient.finish(to, row_stride); }
 };
 
 }  // namespace fastweights

@@ -39,7 +39,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
   Sizes size(call);
   auto qs = call.tensor<const T>(), ks = call.tensor<const T>(), vs = call.tensor<const T>();
   auto resets = call.tensor<const bool>();
-  auto initial = call.tensor<const T>(), final = call.tensor<const T>();
+  auto initial = call.tensor<const T>();
   auto grad_ys = call.tensor<const T>(), grad_final = call.tensor<const T>();
   auto grad_qs = call.tensor<T>(), grad_ks = call.tensor<T>(), grad_vs = call.tensor<T>();
   auto grad_initial = call.tensor<T>();
@@ -51,26 +51,39 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     const auto grad_y = grad_ys.steps(b, h);
     const auto grad_q = grad_qs.steps(b, h), grad_k = grad_ks.steps(b, h);
     const auto grad_v = grad_vs.steps(b, h);
-    auto write_at = [&](int64_t t) {
-      return Written<T, P>{R::load(k[t], K), R::load(v[t], V)};
+
+    // Back in time: dk and dv.
+    const auto prefetch_back = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, q, k, v, grad_y, grad_k, grad_v);
     };
-    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
-      prefetch_rows(P, t, q, k, v, grad_y, grad_q, grad_k, grad_v);
-    };
-    prefetch_last(size.time, prefetch);
-    auto& adjoint = workspace<DeltaAdjoint<T, P>>();
-    adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2],
-                  K, V);
+    prefetch_last(size.time, prefetch_back);
+    auto& gradient = workspace<MemoryGradient<T, P>>();
+    gradient.start(grad_final.at_or_null(b, h), grad_final.stride[2], K, V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch(t - kAhead);
-      auto [key, value] = write_at(t);
-      auto grad = adjoint.add(R::load(q[t], K), key, value, R::load(grad_y[t], V));
-      grad.q.store(grad_q[t], K);
-      grad.k.store(grad_k[t], K);
-      grad.v.store(grad_v[t], V);
-      if (*is_first[t])
-        adjoint.cross_reset(t, is_first, initial.at(b, h), initial.stride[2], write_at);
+      prefetch_back(t - kAhead);
+      R dk;
+      const R dv = gradient.add(R::load(q[t], K), R::load(k[t], K), R::load(v[t], V),
+                                R::load(grad_y[t], V), dk);
+      dk.store(grad_k[t], K);
+      dv.store(grad_v[t], V);
+      if (*is_first[t]) gradient.forget();
     }
-    adjoint.finish(grad_initial.at(b, h), grad_initial.stride[2]);
+    gradient.finish(grad_initial.at(b, h), grad_initial.stride[2]);
+
+    // Forward again: dq.
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, k, v, grad_y, grad_q);
+    };
+    prefetch_first(size.time, prefetch);
+    auto& weights = workspace<MemoryReplay<T, P>>();
+    weights.start(initial.at(b, h), initial.stride[2], K, V);
+    for (int64_t t = 0; t < size.time; t++) {
+      prefetch(t + kAhead);
+      if (*is_first[t]) weights.forget();
+      const R key = R::load(k[t], K), value = R::load(v[t], V), dy = R::load(grad_y[t], V);
+      R dq;
+      weights.template step<1>({{{dy.data(), &dq}}}, key, value);
+      (dq + dot(value, dy) * key).store(grad_q[t], K);
+    }
   });
 }

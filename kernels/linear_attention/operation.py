@@ -7,6 +7,5 @@ linear_attention = build_operation(
     "linear_attention",
     reference.unroll,
     saved={},
-    final=("state.fast_weights",),
     chunked=chunked.unroll,
 )
