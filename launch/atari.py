@@ -85,7 +85,13 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     rows, test = training.rows(), _no_test
     if isinstance(records, Kept):
         if options.evaluate_episodes and training.steps == 0:
-            before_training(network, options, records.path, plan.learner)
+            records.save(training)
+            try:
+                before_training(network, options, records.path, plan.learner)
+            except KeyboardInterrupt:
+                records.finish(successful=False)
+                _say_how_to_go_on(options, records.path, training.steps)
+                raise
         if options.profile:
             rows = profiled(rows, source.threads, records.path)
         _say_what(options, network, plan, records.path)

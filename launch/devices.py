@@ -22,6 +22,8 @@ def choose_device(name: str, option: str = "--device") -> torch.device:
             f"{option} {name}: torch sees {torch.cuda.device_count()} CUDA devices here; "
             f"use {option} cpu"
         )
+    if device.type == "cpu":
+        return torch.device("cpu")  # cpu:0 is no other device
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise ValueError(f"{option} mps: no Apple GPU here; use {option} cpu")
     return device

@@ -159,7 +159,7 @@ class Display:
         return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines), bar)
 
     def _progress(self) -> list[str]:
-        share = 100 * self._step / self._total_steps if self._total_steps else 100
+        share = min(100, 100 * self._step / self._total_steps) if self._total_steps else 100
         parts = [f"{share:.0f} %", f"{self._step:,} of {self._total_steps:,} {self._unit}"]
         rate = self.steps_per_second
         if rate:

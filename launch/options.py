@@ -144,6 +144,8 @@ CHANGEABLE_ON_RESUME = (
     "device",
     "num_threads",
     "tune_memory",
+    "precision",
+    "micro_batch",
     "schedule",
     "engine",
     "ray_address",
@@ -231,13 +233,21 @@ def check(options: RunOptions) -> None:
 
 
 def _check_learner(learner: LearnerConfig) -> None:
-    least_zero = ("learning_rate", "alpha", "epsilon", "momentum", "grad_norm_clipping")
+    clips = ("grad_norm_clipping", "rho_clip", "c_clip", "pg_rho_clip")  # inf: none
+    least_zero = ("learning_rate", "alpha", "epsilon", "momentum", *clips[1:])
     for name, value in asdict(learner).items():
         flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, float) and math.isnan(value):
+        endless = name not in clips and value in (math.inf, -math.inf)
+        if isinstance(value, float) and (math.isnan(value) or endless):
             raise ValueError(f"{flag} must be a number, not {value}")
-        if name in (*least_zero, "rho_clip", "c_clip", "pg_rho_clip") and value < 0:
+        if name in least_zero and value < 0:
             raise ValueError(f"{flag} must be at least 0, not {value}")
+        if name in ("alpha", "momentum") and value > 1:
+            raise ValueError(f"{flag} must be at most 1, not {value}")
+    if learner.grad_norm_clipping <= 0:
+        raise ValueError(
+            f"--grad-norm-clipping must be above 0 (inf: none), not {learner.grad_norm_clipping}"
+        )
 
 
 def _check_ray(options: RunOptions) -> None:

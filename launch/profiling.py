@@ -30,7 +30,8 @@ def profiled(
     The table leaves out what came before the trace's end, where the run went on after it.
     """
     table = _StageTable(threads)
-    operators = f"no trace: the run ended before update {WARM_UP + TRACED}"
+    operators = f"no trace: the run ended before update {WARM_UP + 1}"
+    trace: profile | None = None
     with closing(rows):
         try:
             for count, row in enumerate(rows, start=1):
@@ -38,9 +39,11 @@ def profiled(
                 if count == WARM_UP:
                     trace = _start(threads)
                 elif count == WARM_UP + TRACED:
-                    operators = _stop(trace, threads, folder / "trace.json")
+                    operators, trace = _stop(trace, threads, folder / "trace.json"), None
                     table = _StageTable(threads)
         finally:
+            if trace is not None:  # of fewer updates than were to be traced
+                operators = _stop(trace, threads, folder / "trace.json")
             stages, path = str(table), folder / "profile.txt"
             write_bytes(path, f"{stages}\n\n{operators}\n".encode())
             print(f"{stages}\nprofile: {path}", flush=True)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.utils import get_total_norm
 
 from agents.learner import Learner
 from agents.network import Network
@@ -28,6 +30,10 @@ _GAME, _LIFE, _LAG, _STOP = range(4)  # what a report is about; three numbers fo
 
 class Diverged(UserError):
     """Training that makes no progress any more: its losses or gradients are not finite."""
+
+
+class WeightsLost(UserError):
+    """An update has left weights that are not finite: these are not to be saved."""
 
 
 class Training:
@@ -140,7 +146,14 @@ class Training:
         return largest[_LAG]
 
     def check_progress(self) -> None:
-        """Raises `Diverged` where batch after batch was refused."""
+        """Raises `Diverged` where batch after batch was refused, or `WeightsLost`."""
+        norm = get_total_norm([p.detach() for p in self.learner.network.parameters()])
+        if not torch.isfinite(norm):
+            raise WeightsLost(
+                f"the update at {self.steps:,} agent steps left weights that are not finite; "
+                "checkpoints hold those of before. Try a smaller --learning-rate, or a larger "
+                "--epsilon"
+            )
         limit = self.options.max_refused_updates
         if self.learner.refused_in_a_row >= limit:
             raise Diverged(

@@ -81,6 +81,13 @@ def test_profile_leaves_a_table_and_a_trace(schedule, tmp_path, capsys):
     assert (stages["emulation"] == stages["gradient"]) == ("lockstep" in schedule)
 
 
+def test_a_run_that_ends_within_the_trace_has_what_there_was(tmp_path):
+    assert train(tmp_path, "run", "--profile", "--total-steps", 20 * (WARM_UP + 1)) == 0
+    events = json.loads((tmp_path / "run" / "trace.json").read_text())["traceEvents"]
+    assert events
+    assert "no trace" not in (tmp_path / "run" / "profile.txt").read_text()
+
+
 def test_a_run_too_short_for_a_trace_says_so(tmp_path):
     assert train(tmp_path, "run", "--profile", "--total-steps", 40) == 0
     assert "no trace" in (tmp_path / "run" / "profile.txt").read_text()

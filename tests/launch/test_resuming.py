@@ -11,6 +11,7 @@ import small_runs
 import torch
 from small_runs import assert_same_run, logged, train
 
+from agents.learner import Learner
 from envs.catch import Catch
 from launch.checkpoints import load
 from launch.stopping import Interrupted, StopRequests
@@ -104,6 +105,38 @@ def test_a_run_that_diverges_keeps_its_weights_and_ends_with_one_line(tmp_path, 
     assert all(weight.isfinite().all() for weight in payload["model_state_dict"].values())
     resumed = torch.load(tmp_path / "spoilt" / "model.tar", weights_only=True)
     assert resumed["scheduler_state_dict"]["refused"] == 4
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch, capsys):
+    step = Learner._step
+
+    def spoil(self, is_finite):
+        step(self, is_finite)
+        if self.updates == 4:
+            next(self.network.parameters()).data[0] = float("inf")
+
+    monkeypatch.setattr(Learner, "_step", spoil)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "run", "--total-steps", 200, "--checkpoint-minutes", 1e-6)
+    assert "weights that are not finite" in capsys.readouterr().err
+    payload = load(tmp_path / "run" / "model.tar")
+    assert payload["step"] == 60
+    assert all(weight.isfinite().all() for weight in payload["model_state_dict"].values())
+
+
+def test_a_run_stopped_in_its_first_test_games_goes_on(tmp_path, monkeypatch, capsys):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    options = ("--total-steps", 200, "--evaluate-episodes", 2)
+    with monkeypatch.context() as patch, pytest.raises(SystemExit, match="130"):
+        patch.setattr("launch.atari.before_training", interrupt)
+        train(tmp_path, "run", *options)
+    assert f"--resume {tmp_path / 'run'}" in capsys.readouterr().out
+    assert small_runs.atari.main(["--resume", str(tmp_path / "run")]) == 0
+    assert train(tmp_path, "whole", *options) == 0
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    assert "before training" in capsys.readouterr().out
 
 
 @contextmanager
