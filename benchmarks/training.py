@@ -1,8 +1,8 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
 """How fast training is: its parts alone, the bound that follows from them, and the whole.
 
-    python benchmarks/training.py                                    everything: about ten minutes
-    python benchmarks/training.py --cores rdn lstm --rounds 1        a first look
+    python benchmarks/training.py                                all: an hour on two cores
+    python benchmarks/training.py --cores rdn lstm --rounds 1    a first look
     python benchmarks/training.py --json training.json
 
 Every measurement is a process of its own, and all take turns round by round, so that a busy moment
@@ -40,7 +40,7 @@ from launch.devices import choose_precision, use_threads
 from launch.failures import one_line_errors
 from launch.log_table import read_logs
 from launch.options import RunOptions, preset
-from launch.schedules import Plan
+from launch.schedules import Plan, Schedule
 
 PARTS = ("environments", "inference", "update")
 WARM_UP = 2  # updates (or as many steps as in one): kernels are built, the heap finds its size
@@ -70,12 +70,13 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
     def update() -> None:
         float(learner.update(rollout)["gradient_norm"])  # on a GPU: waits for the whole update
 
-    steps = options.num_envs
-    return {
+    steps = environments.num_envs  # of one group: each step of it is one call
+    parts = {
         "environments": _rate(lambda: environments.step(action), steps, seconds),
         "inference": _rate(infer, steps, seconds),
         "update": _rate(update, steps * options.unroll_length, seconds),
     }
+    return parts | {"bound": bound(parts, plan.schedule)}
 
 
 def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
@@ -125,9 +126,13 @@ def measure_parts_elsewhere(name: str, core: str, env: str, seconds: float) -> d
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def bound(parts: dict[str, float]) -> float:
-    """The rate at which the parts, one after the other, would run with nothing between them."""
-    return 1 / sum(1 / parts[part] for part in PARTS)
+def bound(parts: dict[str, float], schedule: Schedule) -> float:
+    """The rate at which the parts would run with nothing between them.
+
+    In lockstep one after the other; otherwise all at once, which the slowest of them bounds.
+    """
+    rates = [parts[part] for part in PARTS]
+    return 1 / sum(1 / rate for rate in rates) if schedule == "lockstep" else min(rates)
 
 
 def measure(
@@ -138,15 +143,15 @@ def measure(
     for turn in range(rounds):
         for case in cases:
             parts = measure_parts_elsewhere(*case, env, seconds / 3)
-            whole = measure_whole(*case, env, seconds, bound(parts))
+            whole = measure_whole(*case, env, seconds, parts["bound"])
             found[case].append(parts | whole)
             print(f"round {turn + 1}: {' '.join(case)} {whole['whole']:.0f}", file=sys.stderr)
     rows = []
     for (name, core), samples in found.items():
         row = {key: statistics.median(s[key] for s in samples) for key in samples[0]}
-        shares = [sample["whole"] / bound(sample) for sample in samples]
+        shares = [sample["whole"] / sample["bound"] for sample in samples]
         extra = {"preset": name, "core": core, "share_of_bound": statistics.median(shares)}
-        rows.append(extra | row | {"all": [sample["whole"] for sample in samples]})
+        rows.append(extra | row | {"rounds": samples})
     return rows
 
 
@@ -162,7 +167,7 @@ def show(rows: list[dict], described: dict) -> None:
         table.add_row(
             *(row["preset"], row["core"]),
             *(f"{row[part]:,.0f}" for part in PARTS),
-            *(f"{bound(row):,.0f}", f"{row['whole']:,.0f}", f"{row['share_of_bound']:.0%}"),
+            *(f"{row['bound']:,.0f}", f"{row['whole']:,.0f}", f"{row['share_of_bound']:.0%}"),
             f"{row['whole'] / against - 1:+.1%}" if against else "",
             f"{row['gigabytes']:.2f}",
         )
@@ -203,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     described = describe()
     rows = measure(cases, options.env, options.rounds, options.seconds)
     show(rows, described)
-    write_json(options.json, {"machine": described, "rows": rows})
+    write_json(options.json, {"machine": described, "command": sys.argv[1:], "rows": rows})
 
 
 if __name__ == "__main__":
