@@ -3,18 +3,28 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Generic
+from typing import Annotated, Any, Generic
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
 from launch.failures import UserError, one_line_errors, user_input
+from launch.sequence_cells import OF_CELLS
 from launch.sequence_data import sequences
-from launch.sequence_options import PRESETS, Question, SequenceOptions, check, differences, preset
+from launch.sequence_options import (
+    PRESETS,
+    Question,
+    SequenceOptions,
+    changes,
+    check,
+    differences,
+    flat,
+    preset,
+)
 from launch.sequence_run import RESULT, run, saved_options
 from launch.sequence_table import TableOptions, make_table
 from tasks import Task
@@ -81,10 +91,12 @@ def _command(task: type[Task], text: str, arguments: Sequence[str] | None = None
             description=text,
         )
         check(asked.run)
+    if asked.table is not None:
+        of_cells = _of_cells(asked, known, preset(name, "delta_net", task()))
+        return make_table(task, asked.table, name, asked.of_table, of_cells)
+    _check_no_table(asked.of_table)
     if asked.statistics:
         return _show_statistics(asked.run)
-    if asked.table is not None:
-        return make_table(task, asked.table, name, asked.of_table)
     if saved:
         _check_same(asked.resume, saved, asked.run)
     return run(asked.run, asked.resume)
@@ -100,6 +112,36 @@ def _peek(arguments: Sequence[str]) -> argparse.Namespace:
         return early.parse_known_args(arguments)[0]
     except argparse.ArgumentError:  # a flag without its value: tyro says it better
         return early.parse_args([])
+
+
+def _of_cells(
+    asked: SequenceCommand, known: argparse.Namespace, default: SequenceOptions
+) -> dict[str, Any]:
+    """What a table's cells take from the command line. Refuses what they do not."""
+    given = changes(default, replace(asked.run, core=default.core) if known.core else asked.run)
+    others = {"core": known.core, "resume": known.resume, "statistics": asked.statistics}
+    refused = [name for name, value in others.items() if value]
+    if not refused:
+        refused = [name for name in given if name not in OF_CELLS]
+    if refused:
+        taken = _flags([name for name in OF_CELLS if name in flat(default)])
+        raise UserError(
+            f"{_flags(refused)} cannot go with --table, whose runs have the preset's options; "
+            f"they take {taken}, and --only, --settings, --seeds and --runs say which and where"
+        )
+    if "data" in given:
+        given["data"] = Path(given["data"]).expanduser().resolve()
+    return given
+
+
+def _check_no_table(of_table: TableOptions) -> None:
+    given = [f.name for f in fields(of_table) if getattr(of_table, f.name) != f.default]
+    if given:
+        raise UserError(f"{_flags(given)} chooses what --table runs: add --table, or leave it out")
+
+
+def _flags(names: Sequence[str]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
 def _check_same(path: Path, saved: SequenceOptions, asked: SequenceOptions) -> None:

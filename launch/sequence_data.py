@@ -10,9 +10,10 @@ from rich.progress import Progress
 from torch import Tensor
 
 from launch.checkpoints import CheckpointError, load, save
-from launch.failures import UserError
+from launch.failures import UserError, describe_os_error
 from launch.folder_lock import FolderLock
 from launch.sequence_options import SequenceOptions
+from tasks import UNASKED, Task
 from tasks.sequences import SPLITS, Sequences, draw
 
 FILE = "sequences.pt"
@@ -29,8 +30,14 @@ def sequences(options: SequenceOptions) -> dict[str, Sequences]:
             too few different sequences.
     """
     folder = (options.data or default_folder(options)).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = _wait_for(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _wait_for(folder)
+    except OSError as error:
+        flag = "--data" if options.data else "--savedir"
+        raise UserError(
+            f"cannot keep sequences in {folder} ({describe_os_error(error)}): choose a {flag}"
+        ) from error
     try:
         if not (folder / FILE).exists():
             _make(options, folder / FILE)
@@ -76,16 +83,41 @@ def _read(path: Path, options: SequenceOptions) -> dict[str, Sequences]:
         if not all(isinstance(part, Tensor) for split in splits.values() for part in split):
             raise TypeError("sequences are tensors")
     except (CheckpointError, AttributeError, LookupError, TypeError) as error:
-        raise UserError(
-            f"{path} holds no sequences that can be read: delete it, and they are drawn again"
-        ) from error
+        raise _unreadable(path) from error
     wanted = {"task": options.task.name, "settings": settings(options)}
     if found != wanted:
         raise UserError(
             f"{path} holds sequences of other settings: {described}, and asked for are "
             f"{_described(wanted)}; name another --data, or leave it out"
         )
+    if not all(_whole(splits[name], size, options.task) for name, size in options.sizes.items()):
+        raise _unreadable(path)
     return splits
+
+
+def _unreadable(path: Path) -> UserError:
+    return UserError(
+        f"{path} holds no sequences that can be read: delete it, and they are drawn again"
+    )
+
+
+def _whole(split: Sequences, size: int, task: Task) -> bool:
+    """Whether these are `size` sequences of the task's words and answers, all of them there."""
+    if any(part.ndim != 1 or part.is_floating_point() or not len(part) for part in split):
+        return False
+    tokens, targets, lengths = split
+    positions = int(lengths.sum())
+    answered = targets[targets != UNASKED]
+    return (
+        (len(lengths), len(tokens), len(targets)) == (size, positions, positions)
+        and int(lengths.min()) > 0
+        and _below(tokens, len(task.words))
+        and _below(answered, len(task.answers))
+    )
+
+
+def _below(numbers: Tensor, count: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < count)).all())
 
 
 def _described(what: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """The options of training on a sequence task, and the presets behind the paper's tables."""
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -123,27 +124,43 @@ def check(options: SequenceOptions) -> None:
     for split, size in options.sizes.items():
         if size < 1:
             raise ValueError(f"--{split}-size must be at least 1, not {size}")
-    for name in ("seed", "data_seed"):
-        if not 0 <= getattr(options, name) < 2**31:
-            flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag} must lie in [0, 2^31), not {getattr(options, name)}")
-    if options.checkpoint_minutes <= 0:
+    check_seed("--seed", options.seed)
+    check_seed("--data-seed", options.data_seed)
+    if options.core_dropout is not None and not 0 <= options.core_dropout < 1:
+        raise ValueError(f"--core-dropout must lie in [0, 1), not {options.core_dropout}")
+    if options.core_forget_bias is not None and not math.isfinite(options.core_forget_bias):
+        raise ValueError(f"--core-forget-bias must be a number, not {options.core_forget_bias}")
+    if not options.checkpoint_minutes > 0:
         raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
 
 
+def check_seed(flag: str, seed: int) -> None:
+    """Raises a one-line `ValueError` for what is no seed."""
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"{flag} must lie in [0, 2^31), not {seed}")
+
+
 def differences(saved: SequenceOptions, asked: SequenceOptions) -> list[str]:
-    """What a resumed run may not change and `asked` would: `core lstm (was rdn)`."""
-    old, new = _flat(saved), _flat(asked)
+    """What a resumed run may not change and `asked` would: `--core lstm (was rdn)`."""
+    old = flat(saved)
     return [
-        f"--{name.replace('_', '-')} {new[name]} (was {old[name]})"
-        for name in old
-        if name not in CHANGEABLE_ON_RESUME and old[name] != new[name]
+        f"--{name.replace('_', '-')} {value} (was {old.get(name)})"
+        for name, value in changes(saved, asked).items()
+        if name not in CHANGEABLE_ON_RESUME
     ]
 
 
-def _flat(options: SequenceOptions) -> dict[str, Any]:
+def changes(before: SequenceOptions, after: SequenceOptions) -> dict[str, Any]:
+    """The options of `after`, as plain values, that `before` has not or has otherwise."""
+    old, new = flat(before), flat(after)
+    return {name: new[name] for name in new if name not in old or old[name] != new[name]}
+
+
+def flat(options: SequenceOptions) -> dict[str, Any]:
+    """Plain values by the names of their flags, and `task_name`."""
     plain = options.to_dict()
-    return plain | plain.pop("task") | plain.pop("trainer")
+    nested = plain.pop("task") | plain.pop("trainer")
+    return plain | nested
 
 
 def paper(core: str, task: Question) -> SequenceOptions[Question]:

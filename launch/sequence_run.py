@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from kernels import use_backend
+from kernels.dispatch import SHORTEST_CHUNKED_UNROLL
 from launch.allocator import tune_allocator
 from launch.atomic_files import write_bytes
 from launch.board import Board
@@ -19,10 +20,12 @@ from launch.checkpoints import CheckpointError, load, save_or_warn
 from launch.devices import choose_device, use_threads
 from launch.display import Display
 from launch.failures import UserError, user_input
+from launch.log_table import read_logs
+from launch.provenance import git_revision
 from launch.run_folder import RunFolder, default_xpid, read_meta
 from launch.saved_agent import fitting
 from launch.sequence_data import sequences
-from launch.sequence_options import SequenceOptions, check
+from launch.sequence_options import SequenceOptions, check, differences
 from launch.stopping import Interrupted, StopRequests
 from tasks.train import Trainer, evaluate
 
@@ -61,7 +64,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
         device = choose_device(options.device)
         if options.kernels != "auto":
             use_backend(options.kernels)
-        options.build()  # what cannot be built is said before anything is drawn
+        _try(options, device)  # what cannot be is said before anything is drawn
     splits = sequences(options)
     options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
     torch.manual_seed(options.seed)
@@ -77,7 +80,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     )
     checkpoints = CheckpointFolder(folder.path, milestones=())
     if resume:
-        _restore(trainer, checkpoints, folder, device)
+        _restore(trainer, options, checkpoints, folder, device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(
         f"training {options.core} ({parameters:,} parameters) on {options.task}, seed "
@@ -94,11 +97,20 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
         return 128 + interrupted.signal_number
     finally:
         board.close()
-    result = _measure(trainer, options, splits, checkpoints) | {"parameters": parameters}
+    measured = _measure(trainer, options, splits, checkpoints)
+    result = measured | {"parameters": parameters, "seconds": _seconds(folder.path)}
     write_bytes(folder.path / RESULT, (json.dumps(result, indent=1) + "\n").encode())
     folder.finish()
     _say(result)
     return 0
+
+
+def _try(options: SequenceOptions, device: torch.device) -> None:
+    """A few words through the model. Raises a one-line `ValueError` where it cannot compute."""
+    model = options.build().to(device).eval()
+    words = torch.zeros(SHORTEST_CHUNKED_UNROLL, 1, dtype=torch.long, device=device)
+    with torch.no_grad():
+        model(words, torch.ones_like(words, dtype=torch.bool))
 
 
 def _train(
@@ -108,14 +120,14 @@ def _train(
     checkpoints: CheckpointFolder,
     board: Board,
 ) -> None:
-    stop, last_save, held_out = StopRequests(), time.monotonic(), {}
+    stop, last_save, held_out, git = StopRequests(), time.monotonic(), {}, git_revision()
     total = options.trainer.epochs * trainer.updates_an_epoch
     display = Display(total, trainer.updates, unit="updates")
 
     def save(score: float | None = None) -> None:
         nonlocal last_save
         last_save = time.monotonic()
-        checkpoints.save(_packed(trainer, options), trainer.updates, score)
+        checkpoints.save(_packed(trainer, options) | {"git": git}, trainer.updates, score)
 
     with stop, display:
         for row in _timed(trainer.rows()):
@@ -147,6 +159,13 @@ def _timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         start = time.monotonic()
 
 
+def _seconds(path: Path) -> float:
+    """What the updates and the held-out split took, by the log: over all of a run's parts."""
+    logs = read_logs(path)
+    rates = zip(logs["positions"], logs["positions_per_second"], strict=True)
+    return round(sum(positions / rate for positions, rate in rates if rate), 3)
+
+
 def _packed(trainer: Trainer, options: SequenceOptions) -> dict[str, Any]:
     return {
         "model_state_dict": trainer.model.state_dict(),
@@ -157,7 +176,11 @@ def _packed(trainer: Trainer, options: SequenceOptions) -> dict[str, Any]:
 
 
 def _restore(
-    trainer: Trainer, checkpoints: CheckpointFolder, folder: RunFolder, device: torch.device
+    trainer: Trainer,
+    options: SequenceOptions,
+    checkpoints: CheckpointFolder,
+    folder: RunFolder,
+    device: torch.device,
 ) -> None:
     try:
         found = checkpoints.latest(device)
@@ -166,6 +189,7 @@ def _restore(
             raise
         folder.rewind(0)  # stopped before its first checkpoint
         return
+    _check_own(found.payload, options, found.path)
     with fitting(found.path):
         trainer.model.load_state_dict(found.payload["model_state_dict"])
         trainer.load_state_dict(found.payload["trainer"])
@@ -173,11 +197,27 @@ def _restore(
     folder.rewind(found.payload["step"])
 
 
+def _check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) -> None:
+    """Raises a one-line `CheckpointError` where a checkpoint is of other options than the run's."""
+    with fitting(path):
+        plain = payload["flags"]
+        if plain.get("task_name") != options.task.name:
+            other = plain.get("task_name") or "an agent"
+            raise CheckpointError(f"{path} is a checkpoint of {other}, not of {options.task.name}")
+        saved = SequenceOptions.from_dict(plain).reaching(options.core_window)
+    if different := differences(saved, options):
+        raise CheckpointError(
+            f"{path} is a checkpoint of another run than meta.json says, which has "
+            f"{', '.join(different)}: put the run's own back"
+        )
+
+
 def _measure(
     trainer: Trainer, options: SequenceOptions, splits: dict, checkpoints: CheckpointFolder
 ) -> dict[str, Any]:
     """The best epoch on the held-out split and on the one that is reported."""
     best = load(checkpoints.best_path, next(trainer.model.parameters()).device)
+    _check_own(best, options, checkpoints.best_path)
     with fitting(checkpoints.best_path):
         trainer.model.load_state_dict(best["model_state_dict"])
     size, blank = options.trainer.batch_size, options.task.blank

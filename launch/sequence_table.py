@@ -5,29 +5,27 @@ Each run is one command in a process of its own; those that are there are kept, 
 
 import json
 import os
-import shlex
-import subprocess
 import sys
-from collections.abc import Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from cores import CORES
 from launch.atomic_files import write_bytes
-from launch.failures import UserError
-from launch.published_scores import AlgorithmicScore, algorithmic
-from launch.run_folder import read_meta
-from launch.sequence_options import SequenceOptions, preset, with_sizes
-from launch.sequence_run import RESULT
+from launch.devices import choose_device
+from launch.failures import EXIT_CODE, UserError, describe_os_error, user_input
+from launch.folder_lock import FolderLock
+from launch.sequence_cells import Cell, Run, cells, labelled, without_folders
+from launch.sequence_data import default_folder
+from launch.sequence_jobs import Job, SideBySide
+from launch.sequence_options import check_seed
+from launch.stopping import Interrupted
 from tasks import Task
-
-ROOT = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,170 +43,195 @@ class TableOptions:
     runs: Path = Path("runs/tables")
     """--table: folder of the runs."""
     out: Path | None = None
-    """--table: folder of table.md and results.json (default: --runs)."""
+    """--table: folder of TASK_table_NUMBER.md and .json (default: in --runs, by the preset)."""
 
 
-class Cell(NamedTuple):
-    """One figure of the paper, and what to run for it."""
+def make_table(
+    task: type[Task],
+    number: int,
+    preset_name: str,
+    asked: TableOptions,
+    changes: Mapping[str, Any] | None = None,
+) -> int:
+    """Runs what is missing and writes the table; returns the command's exit code.
 
-    published: AlgorithmicScore
-    options: SequenceOptions
-
-    @property
-    def folder(self) -> str:
-        """What a run's name begins with; cells of one training share it."""
-        setting = self.published.setting.replace("=", "")
-        sizes = self.published.sizes.replace(" ", "-").replace("=", "")
-        return "-".join(filter(None, [self.options.task.name, setting, self.options.core, sizes]))
-
-
-def make_table(task: type[Task], number: int, preset_name: str, asked: TableOptions) -> int:
-    """Runs what is missing and writes the table; returns the command's exit code."""
-    everything = cells(task, number, preset_name, asked.epochs_at_most)
-    _check(asked, {cell.published.setting for cell in everything})
-    if asked.settings:
-        everything = [cell for cell in everything if cell.published.setting in asked.settings]
+    `changes`: what all cells have besides the preset, as in `cells`. Runs that fail are gaps in
+    the table.
+    """
+    _check(asked)
     shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
-    runs_folder = asked.runs.expanduser() / f"{preset_name}{shortened}"
-    trained = [cell for cell in everything if cell.options.core in CORES]
-    if asked.only:
-        trained = [cell for cell in trained if cell.options.core in asked.only]
-    wanted = list(
-        dict.fromkeys((cell.folder, cell.options, seed) for seed in asked.seeds for cell in trained)
-    )
-    missing = [one for one in wanted if not (runs_folder / _name(*one) / RESULT).exists()]
-    console = Console()
-    console.print(f"table {number}: {len(wanted)} runs, {len(missing)} of them to do")
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress, ThreadPoolExecutor(asked.jobs or _processors()) as pool:
-        bar = progress.add_task("runs", total=len(missing))
-        for _ in pool.map(lambda one: _run(*one, runs_folder), missing):
-            progress.advance(bar)
-    results = {one: _result(runs_folder / _name(*one)) for one in wanted}
-    out = (asked.out or runs_folder).expanduser()
-    out.mkdir(parents=True, exist_ok=True)
-    stem = f"{task.name}_table_{number}"
-    rows = [_row(cell, asked.seeds, results) for cell in everything]
-    text = f"# {task.name}, table {number}, preset {preset_name}\n\n{markdown(rows)}"
-    write_bytes(out / f"{stem}.md", text.encode())
-    write_bytes(out / f"{stem}.json", (json.dumps(rows, indent=1) + "\n").encode())
-    console.print(text, markup=False)
-    return 0
-
-
-def cells(task: type[Task], number: int, preset_name: str, epochs: int | None) -> list[Cell]:
-    """The table's figures in the paper's order. Raises `UserError` for a table there is not."""
-    scores = [score for score in algorithmic() if score.task == task.name]
-    if number not in {score.table for score in scores}:
-        known = ", ".join(map(str, sorted({score.table for score in scores})))
-        raise UserError(f"--table {number} has no {task.name}; tables that have: {known}")
-    return [
-        Cell(score, _options(task, score, preset_name, epochs))
-        for score in scores
-        if score.table == number
-    ]
+    # Once: a run may be started from another folder than this one.
+    folder = asked.runs.expanduser().resolve() / f"{preset_name}{shortened}"
+    changes = {**(changes or {}), "savedir": folder}
+    of_table = cells(task, number, preset_name, asked.epochs_at_most, changes)
+    everything = _wanted_cells(of_table, asked)
+    runs = _runs(everything, asked)
+    title = f"{labelled(everything[0].options.task)}, table {number}, preset {preset_name}"
+    out = (asked.out or folder).expanduser().resolve()
+    _make_folder(folder, "--runs")
+    _make_folder(out, "--out")
+    with _locked(folder):
+        for run in runs:
+            run.check()
+        try:
+            failures = _train(title, runs, asked.jobs or _processors(), folder)
+        except Interrupted as interrupted:
+            print("stopped; its runs are saved, and the same command goes on with them")
+            return 128 + interrupted.signal_number
+        rows = [_row(cell, asked.seeds, set(runs), failures) for cell in everything]
+        stem = f"{labelled(everything[0].options.task).replace('-', '_')}_table_{number}"
+        _write(title, rows, out / stem)
+    for name, reason in failures.items():
+        print(f"failed: {name}: {reason} (all it said: {folder / name}.out)", file=sys.stderr)
+    return EXIT_CODE if failures else 0
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """One line a figure: ours, each seed, and the paper's, in percent."""
+    """One line a figure: ours, each seed, and the paper's, in percent; below, what ± is."""
     head = ["setting", "model", "core", "measure", "here", "seeds", "paper"]
     lines = [head, ["---"] * len(head)]
     for row in rows:
-        values = row["percent"]
-        here = f"{fmean(values):.1f} ± {pstdev(values):.1f}" if values else ""
-        seeds = ", ".join(f"{value:.1f}" for value in values)
         paper = f"{row['paper_mean']:.1f} ± {row['paper_std']:.1f}"
-        lines.append(
-            [row["setting"], row["row"], f"`{row['core']}`", row["measure"], here, seeds, paper]
-        )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+        shown = (_mean(row), ", ".join(_each_seed(row)), paper)
+        lines.append([row["setting"], row["row"], f"`{row['core']}`", row["measure"], *shown])
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{table}\n\n{_note(rows)}\n"
 
 
-def _check(asked: TableOptions, settings: Set[str]) -> None:
-    for flag, given, known in (
-        ("--only", asked.only, CORES),
-        ("--settings", asked.settings, sorted(settings)),
-    ):
-        if unknown := set(given) - set(known):
-            given = " ".join(sorted(unknown))
-            raise UserError(f"{flag} {given}: unknown; known: {', '.join(known)}")
-    if not asked.seeds:
-        raise UserError("--seeds needs at least one")
+def _mean(row: dict[str, Any]) -> str:
+    values = row["percent"]
+    if len(values) > 1:
+        return f"{fmean(values):.1f} ± {pstdev(values):.1f}"
+    return f"{values[0]:.1f}" if values else "failed" * bool(row["failed"])
+
+
+def _each_seed(row: dict[str, Any]) -> list[str]:
+    if not row["percent"] and not row["failed"]:
+        return []
+    values = iter(row["percent"])
+    failed = row["failed"]
+    return ["failed" if seed in failed else f"{next(values):.1f}" for seed in row["seeds"]]
+
+
+def _note(rows: Sequence[dict[str, Any]]) -> str:
+    seeds = rows[0]["seeds"]
+    named = ", ".join(map(str, seeds))
+    note = f"Here: seed {named} alone; ± is the paper's."
+    if len(seeds) > 1:
+        note = f"± here is the population standard deviation over {len(seeds)} seeds ({named})"
+        failed = any(row["failed"] for row in rows)
+        note += ", those that failed left out." if failed else "."
+    return note
+
+
+def _check(asked: TableOptions) -> None:
+    """What no table can have. Raises a one-line `UserError`."""
+    if unknown := sorted(set(asked.only) - set(CORES)):
+        raise UserError(f"--only {' '.join(unknown)}: unknown; known: {', '.join(CORES)}")
+    if not asked.seeds or len(set(asked.seeds)) < len(asked.seeds):
+        raise UserError("--seeds needs at least one, and each of them once")
+    with user_input():
+        for seed in asked.seeds:
+            check_seed("--seeds", seed)
     if asked.jobs < 0:
         raise UserError(f"--jobs must be at least 0, not {asked.jobs}")
+    if asked.epochs_at_most is not None and asked.epochs_at_most < 1:
+        raise UserError(f"--epochs-at-most must be at least 1, not {asked.epochs_at_most}")
 
 
-def _options(
-    task: type[Task], score: AlgorithmicScore, preset_name: str, epochs: int | None
-) -> SequenceOptions:
-    name, value = score.setting.split("=")
-    asked = task(**{name: int(value)})
-    if score.core not in CORES:  # the paper's figure stands alone
-        return replace(preset(preset_name, "lstm", asked), core=score.core)
-    options = preset(preset_name, score.core, asked)
-    sizes = dict(pair.split("=") for pair in score.sizes.split())
-    options = with_sizes(options, {name: int(size) for name, size in sizes.items()})
-    if epochs is None:
-        return options
-    return replace(options, trainer=replace(options.trainer, epochs=epochs))
+def _wanted_cells(everything: list[Cell], asked: TableOptions) -> list[Cell]:
+    known: Set[str] = {cell.published.setting for cell in everything}
+    if unknown := sorted(set(asked.settings) - known):
+        known_ones = ", ".join(sorted(known))
+        raise UserError(f"--settings {' '.join(unknown)}: unknown; known: {known_ones}")
+    wanted = [c for c in everything if c.published.setting in (asked.settings or known)]
+    options = wanted[0].options
+    with user_input():
+        choose_device(options.device)
+    if options.data and len({default_folder(cell.options) for cell in wanted}) > 1:
+        raise UserError(
+            f"--data holds the sequences of one setting: name one of {', '.join(sorted(known))} "
+            "by --settings, or leave --data out"
+        )
+    return wanted
 
 
-def _name(folder: str, options: SequenceOptions, seed: int) -> str:
-    return f"{folder}-seed{seed}"
+def _runs(everything: list[Cell], asked: TableOptions) -> list[Run]:
+    """All that the table needs, each once."""
+    trained = [cell for cell in everything if cell.options.core in (asked.only or CORES)]
+    trained = [cell for cell in trained if cell.options.core in CORES]
+    return list(dict.fromkeys(cell.run(seed) for seed in asked.seeds for cell in trained))
 
 
-def _result(run: Path) -> dict[str, Any]:
-    """What the run came to, and the commit that it ran at."""
-    git = read_meta(run).get("git") or {}
-    return json.loads((run / RESULT).read_text()) | {"commit": git.get("commit")}
+def _make_folder(folder: Path, flag: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{flag} cannot be made: {describe_os_error(error)}") from error
 
 
-def _run(folder: str, options: SequenceOptions, seed: int, runs: Path) -> None:
-    path = runs / _name(folder, options, seed)
-    script = ROOT / "launch" / f"{options.task.name}.py"
-    command = [sys.executable, str(script)]
-    if (path / "meta.json").exists():
-        command += ["--resume", str(path), "--num-threads", "1"]
-    else:
-        where = replace(options, seed=seed, num_threads=1, savedir=runs, xpid=path.name)
-        command += flags(where)
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        raise UserError(f"{shlex.join(command)}: {done.stderr or done.stdout}")
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        lock = FolderLock(folder)
+    except BlockingIOError as error:
+        raise UserError(
+            f"{folder} is being filled by another table (process {error.strerror}): wait for it, "
+            "or name another --runs"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
-def flags(options: SequenceOptions) -> list[str]:
-    """The command line that gives these options, whatever the preset."""
-    plain = options.to_dict()
-    plain |= plain.pop("task") | plain.pop("trainer")
-    del plain["task_name"]
-    given = []
-    for name, value in plain.items():
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            given.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            given += [f"--{flag}", str(value)]
-    return given
+def _train(title: str, runs: list[Run], at_once: int, folder: Path) -> dict[str, str]:
+    """Runs what is missing; returns why some failed, by their names."""
+    missing, console = [run for run in runs if not run.finished], Console()
+    said = f"{title}: {len(runs)} runs, {len(missing)} of them to do"
+    names = ", ".join(run.name for run in missing)
+    console.print(f"{said}: {names}" if names else said, markup=False, soft_wrap=True)
+    side_by_side = SideBySide(at_once, folder, console)
+    side_by_side.run([Job(run.name, run.command) for run in missing])
+    unmeasured = {run.name: "it has no result" for run in missing if not run.finished}
+    return unmeasured | side_by_side.failures
 
 
-def _row(cell: Cell, seeds: Sequence[int], results: dict) -> dict[str, Any]:
+def _row(
+    cell: Cell, seeds: Sequence[int], runs: Set[Run], failures: Mapping[str, str]
+) -> dict[str, Any]:
     score = cell.published
-    split, measure = score.measure.split()
-    found = [results.get((cell.folder, cell.options, seed)) for seed in seeds]
-    options = cell.options.to_dict()
+    wanted = [run for run in map(cell.run, seeds) if run in runs]
+    found = {run: run.result() for run in wanted if run.name not in failures}
     return {
         "setting": f"{score.setting} ({cell.options.task})",
         "row": score.row,
         "core": score.core,
         "measure": score.measure.replace("_", " "),
-        "percent": [100 * result[split][measure] for result in found if result],
-        "results": [result for result in found if result],
+        "percent": [_percent(run, result, score.measure) for run, result in found.items()],
+        "results": list(found.values()),
         "seeds": list(seeds),
-        "options": {name: options[name] for name in options if name not in ("savedir", "data")},
+        "failed": [run.options.seed for run in wanted if run.name in failures],
+        "options": without_folders(cell.options.to_dict()),
         "paper_mean": score.mean,
         "paper_std": score.std,
     }
+
+
+def _percent(run: Run, result: dict[str, Any], where: str) -> float:
+    split, measure = where.split()
+    try:
+        return 100 * float(result[split][measure])
+    except (LookupError, TypeError, ValueError) as error:
+        raise run.damaged(error) from error
+
+
+def _write(title: str, rows: list[dict[str, Any]], path: Path) -> None:
+    """The table at `path`.md and its runs at `path`.json."""
+    text = f"# {title}\n\n{markdown(rows)}"
+    write_bytes(path.with_name(f"{path.name}.md"), text.encode())
+    write_bytes(path.with_name(f"{path.name}.json"), (json.dumps(rows, indent=1) + "\n").encode())
+    Console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _processors() -> int:

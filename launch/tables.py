@@ -84,9 +84,8 @@ def core_table() -> Table:
     table = Table(title=f"Cores (parameters: whole agent, large ResNet, {_ATARI_ACTIONS} actions)")
     table.add_column("--core", style="bold", no_wrap=True)
     table.add_column("parameters", justify="right", no_wrap=True)
-    table.add_column("slow net/update rule, fast net")
-    table.add_column("equation")
-    table.add_column("source")
+    for column in ("slow net/update rule, fast net", "equation", "source"):
+        table.add_column(column, overflow="fold")  # a name cut short is no name
     for name, kind in CORES.items():
         with torch.device("meta"):  # shapes only: nothing is allocated
             agent = Network(

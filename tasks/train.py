@@ -17,6 +17,8 @@ from tasks.sequence_model import SequenceModel
 from tasks.sequences import Batch, Sequences, shuffled_batches, sorted_batches
 from tasks.task import UNASKED
 
+LARGEST_BATCH = 2**20  # sequences
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerConfig:
@@ -37,10 +39,12 @@ class TrainerConfig:
             if getattr(self, name) < 1:
                 flag = f"--{name.replace('_', '-')}"
                 raise ValueError(f"{flag} must be at least 1, not {getattr(self, name)}")
-        if self.learning_rate <= 0:
+        if self.batch_size > LARGEST_BATCH:
+            raise ValueError(f"--batch-size must be at most {LARGEST_BATCH}")
+        if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
         for name in ("clip", "patience"):
-            if getattr(self, name) < 0:
+            if not getattr(self, name) >= 0:
                 raise ValueError(f"--{name} must be at least 0, not {getattr(self, name)}")
 
 

@@ -2,14 +2,16 @@
 
 import json
 import multiprocessing
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from small_runs import StoppingDisplay
 
+from kernels import use_backend
 from launch import code_execution, list_ops
-from launch.checkpoints import load
+from launch.checkpoints import load, save
 from launch.log_table import read_logs
 from launch.run_folder import read_meta
 from launch.sequence_data import FILE, sequences
@@ -42,7 +44,9 @@ def test_a_run_keeps_its_best_epoch_and_reports_the_test_split(tmp_path, capsys)
     assert result["best_epoch"] == scores.index(max(scores)) + 1
     assert result["valid"]["sequence_accuracy"] == max(scores)  # ListOps: both accuracies are one
     assert "% of sequences" in capsys.readouterr().out
-    assert json.loads((run / "meta.json").read_text())["successful"]
+    meta = json.loads((run / "meta.json").read_text())
+    assert meta["successful"]
+    assert load(run / "model.tar")["git"] == meta["git"]
 
 
 def test_code_execution_with_a_fast_weight_core(tmp_path):
@@ -74,7 +78,8 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, monkeypatch):
     for name, tensor in whole["model_state_dict"].items():
         assert torch.equal(tensor, cut["model_state_dict"][name]), name
     assert read_logs(tmp_path / "cut")["total_loss"] == read_logs(tmp_path / "whole")["total_loss"]
-    results = [(tmp_path / name / RESULT).read_text() for name in ("whole", "cut")]
+    results = [json.loads((tmp_path / name / RESULT).read_text()) for name in ("whole", "cut")]
+    assert all(0 < result.pop("seconds") < 100 for result in results)
     assert results[0] == results[1]
 
 
@@ -119,15 +124,62 @@ def error_of(main, arguments, capsys) -> str:
         (code_execution.main, ["--train-size", "0"], "--train-size must be at least 1"),
         (code_execution.main, ["--seed", "-1"], "--seed must lie in"),
         (code_execution.main, ["--device", "gpu"], "auto, cpu, cuda"),
-        (code_execution.main, ["--table", "7"], "tables that have: 2, 5, 6"),
-        (list_ops.main, ["--table", "2", "--only", "rnd"], "--only rnd: unknown"),
-        (list_ops.main, ["--table", "2", "--settings", "depth=5"], "known: depth=10, depth=15"),
+        (code_execution.main, ["--learning-rate", "nan"], "--learning-rate must be above 0"),
+        (code_execution.main, ["--clip", "nan"], "--clip must be at least 0"),
+        (code_execution.main, ["--core-dropout", "nan"], "--core-dropout must lie in [0, 1)"),
+        (code_execution.main, ["--core-dropout", "1"], "--core-dropout must lie in [0, 1)"),
+        (code_execution.main, ["--checkpoint-minutes", "nan"], "--checkpoint-minutes must be"),
+        (code_execution.main, ["--batch-size", str(10**18)], "--batch-size must be at most"),
+        (code_execution.main, ["--data", __file__], "choose a --data"),
+        (code_execution.main, ["--data", "/proc/nowhere"], "choose a --data"),
+        (code_execution.main, ["--seeds", "4"], "--seeds chooses what --table runs"),
         (list_ops.main, ["--resume", "nowhere"], "nowhere holds no run"),
         (list_ops.main, ["--resume", "nowhere", "--preset", "small"], "contradict"),
     ],
 )
 def test_bad_input_is_one_line(main, arguments, says, tmp_path, capsys):
     assert says in error_of(main, [*arguments, "--savedir", tmp_path], capsys)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--kernels", "cuda"], "delta_rule cannot run on the cuda backend"),
+        (["--kernels", "chunked", "--core", "lstm"], "lstm has no backend 'chunked'"),
+    ],
+)
+def test_kernels_that_cannot_be_are_one_line(arguments, says, tmp_path, capsys):
+    try:
+        given = [*arguments, "--device", "cpu", "--savedir", tmp_path]
+        assert says in error_of(code_execution.main, given, capsys)
+    finally:
+        use_backend("auto")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("main", "arguments", "says"),
+    [
+        (code_execution.main, ["--table", "7"], "tables that have: 2, 5, 6"),
+        (list_ops.main, ["--only", "rnd"], "--only rnd: unknown"),
+        (list_ops.main, ["--settings", "depth=5"], "known: depth=10, depth=15"),
+        (list_ops.main, ["--seeds", "-1"], "--seeds must lie in [0, 2^31), not -1"),
+        (list_ops.main, ["--seeds", "1", "1"], "each of them once"),
+        (list_ops.main, ["--epochs-at-most", "0"], "--epochs-at-most must be at least 1"),
+        (list_ops.main, ["--device", "cuda:99"], "CUDA devices here"),
+        (list_ops.main, ["--data", "x"], "--data holds the sequences of one setting"),
+        (list_ops.main, ["--core", "delta_net"], "--core cannot go with --table"),
+        (list_ops.main, ["--train-size", "9", "--seed", "2"], "--train-size, --seed cannot go"),
+        (list_ops.main, ["--clip", "1"], "they take --device, --kernels, --data, and --only"),
+        (code_execution.main, ["--variables", "5"], "--data, --legacy-conditional-assign, and"),
+        (list_ops.main, ["--savedir", "x"], "--savedir cannot go with --table"),
+        (list_ops.main, ["--statistics"], "--statistics cannot go with --table"),
+    ],
+)
+def test_what_no_table_can_have_is_one_line(main, arguments, says, tmp_path, capsys):
+    given = ["--table", "2", "--runs", tmp_path, *arguments]
+    assert says in error_of(main, given, capsys)
     assert not list(tmp_path.iterdir())
 
 
@@ -158,6 +210,29 @@ def test_a_finished_run_is_not_resumed(finished, capsys):
     assert "has finished" in error_of(list_ops.main, ["--resume", finished], capsys)
 
 
+def test_a_table_is_no_resumed_run(finished, capsys):
+    line = error_of(list_ops.main, ["--table", "2", "--resume", finished], capsys)
+    assert "--resume cannot go with --table" in line
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"core_width": 32}, "--core-width 16 (was 32)"),
+        ({"task_name": "code_execution"}, "is a checkpoint of code_execution, not of list_ops"),
+        ({"task_name": None}, "is a checkpoint of an agent, not of list_ops"),
+    ],
+)
+def test_a_checkpoint_of_another_model(finished, change, says, tmp_path, capsys):
+    run = tmp_path / "runs" / "a"
+    shutil.copytree(finished, run)
+    (run / RESULT).unlink()
+    for path in (run / "checkpoints").glob("*.pt"):
+        payload = load(path)
+        save(payload | {"flags": payload["flags"] | change}, path)
+    assert says in error_of(list_ops.main, ["--resume", run, "--num-threads", "1"], capsys)
+
+
 def test_data_of_other_settings(finished, capsys):
     data = finished.parent / "data"
     (folder,) = data.iterdir()
@@ -168,6 +243,26 @@ def test_data_of_other_settings(finished, capsys):
 
 def test_damaged_data(tmp_path, capsys):
     (tmp_path / FILE).write_bytes(b"not sequences")
+    line = error_of(list_ops.main, [*LISTS, "--savedir", tmp_path, "--data", tmp_path], capsys)
+    assert "delete it" in line
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda split: split | {"tokens": split["tokens"][:-1]},
+        lambda split: split | {"targets": split["targets"][:-1]},
+        lambda split: split | {"tokens": split["tokens"] + 99},
+        lambda split: split | {"targets": split["targets"] - 1},
+        lambda split: split | {"tokens": split["tokens"].float()},
+        lambda split: split | {"lengths": split["lengths"][:0]},
+        lambda split: {name: part[:0] for name, part in split.items()},
+    ],
+)
+def test_data_cut_short(finished, damage, tmp_path, capsys):
+    (drawn,) = (finished.parent / "data").glob(f"*/{FILE}")
+    contents = load(drawn)
+    save(contents | {"train": damage(contents["train"])}, tmp_path / FILE)
     line = error_of(list_ops.main, [*LISTS, "--savedir", tmp_path, "--data", tmp_path], capsys)
     assert "delete it" in line
 

@@ -138,6 +138,10 @@ def test_clipping_bounds_the_step_of_the_gradient():
         ({"learning_rate": 0.0}, "--learning-rate must be above 0"),
         ({"clip": -1.0}, "--clip must be at least 0"),
         ({"patience": -1}, "--patience must be at least 0"),
+        ({"learning_rate": float("nan")}, "--learning-rate must be above 0"),
+        ({"learning_rate": float("inf")}, "--learning-rate must be above 0"),
+        ({"clip": float("nan")}, "--clip must be at least 0"),
+        ({"batch_size": 10**18}, "--batch-size must be at most 1048576"),
     ],
 )
 def test_impossible_settings(config, says):

@@ -1,0 +1,141 @@
+"""Commands side by side, each in a process of its own, of which none is left behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from launch.failures import one_line
+from launch.stopping import Interrupted
+
+_POLL = 0.1  # seconds
+_STOPPED = {128 + signal.SIGINT, 128 + signal.SIGTERM}
+
+
+class Job(NamedTuple):
+    """A command, asked for when its turn comes: None where nothing is left to do by then."""
+
+    name: str
+    command: Callable[[], Sequence[str] | None]
+
+
+class SideBySide:
+    """Runs jobs, `at_once` of them at a time, and shows which ones are running.
+
+    What a job says is in `folder`/NAME.out, which is kept only where the job failed.
+    """
+
+    def __init__(self, at_once: int, folder: Path, console: Console) -> None:
+        self.failures: dict[str, str] = {}  # why, by the name of the job
+        self._at_once, self._folder = at_once, folder
+        self._running: dict[str, subprocess.Popen] = {}
+        self._signals: list[int] = []
+        columns = (TextColumn("{task.description}"), TimeElapsedColumn())
+        self._shown: dict[str, TaskID] = {}
+        self._progress = Progress(*columns, console=console, transient=True)
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Runs all, those after a failure too; for the main thread.
+
+        SIGINT and SIGTERM go on to every running job, and nothing more is started. Raises
+        `Interrupted` once they have ended.
+        """
+        waiting, first = deque(jobs), 0
+        with self._noting_signals(), self._progress, self._nothing_left_behind():
+            self._progress.add_task(f"{len(jobs)} runs")
+            while self._running or (waiting and not first):
+                while waiting and len(self._running) < self._at_once and not self._signals:
+                    self._start(waiting.popleft())
+                first = first or next(iter(self._signals), 0)
+                self._pass_signals_on()
+                self._collect([job.name for job in waiting], stopping=bool(first))
+                time.sleep(_POLL)
+        if first:
+            raise Interrupted(first)
+
+    @contextlib.contextmanager
+    def _noting_signals(self) -> Iterator[None]:
+        def note(number: int, frame: FrameType | None) -> None:
+            self._signals.append(number)
+
+        before = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def _nothing_left_behind(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for process in self._running.values():
+                process.terminate()
+            for process in self._running.values():
+                process.wait()
+
+    def _start(self, job: Job) -> None:
+        command = job.command()
+        if command is None:
+            return
+        # Unbuffered: what it says stands in the order it was said, the error last.
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        with self._said(job.name).open("wb") as out:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
+            self._running[job.name] = subprocess.Popen(command, env=environment, **streams)
+        self._shown[job.name] = self._progress.add_task(f"  {job.name}")
+        self._say(f"started {job.name}")
+
+    def _pass_signals_on(self) -> None:
+        while self._signals:
+            number = self._signals.pop(0)
+            for process in self._running.values():
+                process.send_signal(number)
+
+    def _collect(self, waiting: Sequence[str], stopping: bool) -> None:
+        for name, process in list(self._running.items()):
+            if process.poll() is None:
+                continue
+            del self._running[name]
+            self._progress.remove_task(self._shown.pop(name))
+            line = self._ended(name, process.returncode, stopping)
+            self._say(f"{line}; running: {_names(self._running)}; left: {_names(waiting)}")
+
+    def _ended(self, name: str, code: int, stopping: bool) -> str:
+        said = self._said(name)
+        if code and not stopping:
+            self.failures[name] = _why(code, said)
+            return f"failed {name}: {self.failures[name]}"
+        said.unlink(missing_ok=True)
+        return f"{'stopped' if code else 'finished'} {name}"
+
+    def _said(self, name: str) -> Path:
+        return self._folder / f"{name}.out"
+
+    def _say(self, line: str) -> None:
+        self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _names(jobs: Iterable[str]) -> str:
+    return ", ".join(jobs) or "none"
+
+
+def _why(code: int, said: Path) -> str:
+    """In one line: the last one that a command said, or the signal that ended it."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    if code in _STOPPED:
+        return "somebody stopped it"
+    lines = said.read_text(errors="replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
+    return one_line(last).removeprefix("error: ")
