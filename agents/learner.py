@@ -37,7 +37,7 @@ class LearnerConfig:
     rho_clip: float = 1.0  # V-trace: of importance weights in the value targets' differences.
     c_clip: float = 1.0  # V-trace: of importance weights carried back in time.
     pg_rho_clip: float = 1.0  # V-trace: of importance weights in the policy gradient.
-    micro_batch: int = 8  # Streams a backward pass, 0: all. The same gradient with less memory.
+    micro_batch: int = 4  # Streams a backward pass, 0: all. The same gradient with less memory.
 
 
 class Learner:
