@@ -20,7 +20,7 @@ from launch.options import RunOptions
 from launch.profiling import profiled
 from launch.records import Kept, NotKept
 from launch.replicas import Replicas
-from launch.resuming import check_same, has_finished, saved_run
+from launch.resuming import check_same, check_unfinished, has_finished, saved_run
 from launch.saved_agent import SavedAgent, fitting
 from launch.schedules import Plan
 from launch.showcase import before_training, showcase
@@ -39,11 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with user_input():
         saved = saved_run(peek(arguments))
         command = parse(arguments, saved.options if saved else None)
-        if saved and command.run.auto_resume and has_finished(saved):
-            print(f"{saved.run} has finished its {saved.step:,} agent steps")
-            return 0
         if saved:
             check_same(saved, command.run)
+            if command.run.auto_resume and has_finished(saved):
+                print(f"{saved.run} has finished its {saved.step:,} agent steps")
+                return 0
+            check_unfinished(saved)
     if command.list_cores or command.list_envs:
         return _show_lists(command)
     for flag in ignored:
@@ -69,6 +70,7 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     replicas, step = plan.replicas, saved.step if saved else 0
     with user_input():
         environments, network = build(options, plan, step)
+    frames_per_step = environments[0].frames_per_step
     stop = StopRequests(together=replicas.count > 1)
     records = Kept(options, saved) if replicas.is_first else NotKept()
     stages = Stages("learner", stop.check)
@@ -107,7 +109,7 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     records.finish(successful=True)
     if isinstance(records, Kept):
         if options.evaluate_episodes and not options.disable_checkpoint:
-            showcase(records.path, options)
+            showcase(records.path, options, frames_per_step)
         else:
             _say_how_to_evaluate(options, records.path)
     return 0
@@ -146,6 +148,9 @@ def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:
 
 
 def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
+    if options.disable_checkpoint:
+        print(f"nothing was saved to evaluate (--disable-checkpoint); the log: {path / 'logs.csv'}")
+        return
     print(f"to evaluate:\n  python launch/evaluate.py {path}{_module(options)}")
 
 

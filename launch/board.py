@@ -30,7 +30,6 @@ TAGS = {
     "pg_loss": "loss/policy_gradient",
     "baseline_loss": "loss/baseline",
     "entropy_loss": "loss/entropy",
-    "entropy": "policy/entropy",
     "policy_lag": "policy/lag_updates",
     "learning_rate": "optimiser/learning_rate",
     "gradient_norm": "optimiser/gradient_norm",

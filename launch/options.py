@@ -223,6 +223,8 @@ def check(options: RunOptions) -> None:
             raise ValueError(f"{flag} must be at least 0, not {getattr(options, name)}")
     if options.evaluate_every and not options.evaluate_episodes:
         raise ValueError("--evaluate-every needs --evaluate-episodes: how many games each time")
+    if options.xpid is not None and not options.xpid.strip():
+        raise ValueError("--xpid needs a name, not an empty one")
     if options.auto_resume and options.xpid is None:
         raise ValueError("--auto-resume needs --xpid: the name of the run to go on with")
     if options.checkpoint_minutes <= 0:
@@ -333,8 +335,13 @@ def maze(core: str) -> RunOptions:
         learner=learner,
         num_threads=1,  # for networks this small, more cost more than they bring
         evaluate_episodes=200,
-        **{"feedforward": {}, "lstm": lstm}.get(core, small),
+        **(lstm if core == "lstm" else _known_to(core, small)),
     )
+
+
+def _known_to(core: str, sizes: dict[str, int]) -> dict[str, int]:
+    known = core_kind(core).options()
+    return {flag: size for flag, size in sizes.items() if flag.removeprefix("core_") in known}
 
 
 PRESETS = {"paper": paper, "published": published, "quick": quick, "plain": plain, "maze": maze}

@@ -23,7 +23,7 @@ def learning_curve(
     path: Path,
     *,
     title: str = "Learning curve",
-    frames_per_step: int = 4,
+    frames_per_step: int,
     references: Mapping[str, float] | None = None,
 ) -> None:
     """Draws returns over agent steps into the PNG `path`; emulator frames on the upper axis.

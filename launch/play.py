@@ -47,7 +47,7 @@ class GamePlan:
     """full-game, published (a score is a life's), machado, noop30, or trained (as in training)."""
     max_frames: int | None = None
     """Cut games after so many emulator frames, 108000 is half an hour (default: never, except that
-    noop30 has this cap by definition)."""
+    noop30 has this cap by definition, and trained what training had)."""
     seed: int = 1_000_000
     """Game i, counted through all repeats, has seed + i."""
     num_threads: int = 0

@@ -35,7 +35,7 @@ def has_finished(saved: SavedAgent) -> bool:
 
 
 def check_same(saved: SavedAgent, asked: RunOptions) -> None:
-    """Raises `ValueError`, one line, where `asked` contradicts the run or nothing is left to do."""
+    """Raises `ValueError`, one line, where `asked` contradicts the run."""
     names = differences(saved.options, asked)
     if names:
         old, new = saved.options.to_dict(), asked.to_dict()
@@ -46,6 +46,10 @@ def check_same(saved: SavedAgent, asked: RunOptions) -> None:
             f"a resumed run keeps what it computes, so these contradict --resume: {changes}; "
             "leave them out, or start a new run"
         )
+
+
+def check_unfinished(saved: SavedAgent) -> None:
+    """Raises `ValueError`, one line, where nothing is left to do."""
     if has_finished(saved):
         raise ValueError(
             f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "

@@ -102,6 +102,8 @@ def open_agent(
     """
     found = _find(Path(path).expanduser(), device, env)
     with fitting(found.path):
+        if task := found.payload["flags"].get("task_name"):
+            raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")
         options = RunOptions.from_dict(found.payload["flags"])
         network = _network(options, found.payload).to(device)
         network.load_state_dict(found.payload["model_state_dict"])

@@ -39,12 +39,10 @@ def saved_options(path: Path, task_name: str) -> SequenceOptions:
     """
     path = path.expanduser()
     plain = read_meta(path).get("args", {})
-    kind = plain.get("task_name", "an agent's")
+    kind = plain.get("task_name")
     if kind != task_name:
-        script = "atari" if kind == "an agent's" else kind
-        raise UserError(
-            f"{path} is {kind} run: go on with python launch/{script}.py --resume {path}"
-        )
+        whose, script = (f"a run of {kind}", kind) if kind else ("an agent's run", "atari")
+        raise UserError(f"{path} is {whose}: go on with python launch/{script}.py --resume {path}")
     try:
         # Where files go is the command line's to say: beside the run, unless it does.
         return replace(SequenceOptions.from_dict(plain), savedir=path.resolve().parent, data=None)

@@ -29,8 +29,11 @@ def before_training(network: Network, options: RunOptions, run: Path, device: to
         play_and_keep(network, options, 0, run, device, report)
 
 
-def showcase(run: Path, options: RunOptions) -> None:
-    """Plays, films and draws the trained agent; prints the table and where the pictures are."""
+def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
+    """Plays, films and draws the trained agent; prints the table and where the pictures are.
+
+    `frames_per_step`: emulator frames an agent step.
+    """
     device = choose_device(options.learner_device or options.device)
     agent = open_agent(run, device, options.env)
     with progress_bar(options.evaluate_episodes, "test games after training") as report:
@@ -42,6 +45,7 @@ def showcase(run: Path, options: RunOptions) -> None:
         read_logs(run / "logs.csv"),
         curve,
         title=f"{options.core} on {options.env}, seed {options.seed}",
+        frames_per_step=frames_per_step,
         references={"before training": before.summary()["full_game_mean"]} if before else None,
     )
     pictures = {"curve": curve}

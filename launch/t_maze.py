@@ -29,6 +29,7 @@ from launch.palette import COLOURS
 from launch.run_folder import read_meta
 
 ROOT = Path(__file__).parent.parent
+DASHES = ("-", "--", ":")  # for more cores than colours
 FIXED_SIZE = ("rdn_large",)  # the maze's preset would make it the small one
 
 
@@ -41,8 +42,9 @@ def main() -> None:
     cores = [name for name in CORES if name not in FIXED_SIZE]
     parser.add_argument("--cores", nargs="+", default=cores, choices=cores)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "t_maze")
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "t_maze", help="run folders")
+    runs = ROOT / "runs" / "t_maze"
+    parser.add_argument("--out", type=Path, default=runs, help="table, results and picture go here")
+    parser.add_argument("--runs", type=Path, default=runs, help="run folders")
     arguments = parser.parse_args()
 
     wanted = [(core, seed) for core in arguments.cores for seed in arguments.seeds]
@@ -111,7 +113,8 @@ def draw(results: list[dict], runs: Path, path: Path) -> None:
     by_core: dict[str, list[dict]] = {}
     for result in results:
         by_core.setdefault(result["core"], []).append(result)
-    for colour, (core, seeds) in zip(COLOURS, by_core.items(), strict=False):
+    for number, (core, seeds) in enumerate(by_core.items()):
+        colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS)]
         logs = [read_logs(runs / f"{core}-{result['seed']}") for result in seeds]
         curves = [
             [
@@ -127,7 +130,7 @@ def draw(results: list[dict], runs: Path, path: Path) -> None:
         axes.fill_between(
             steps, list(map(min, rows)), list(map(max, rows)), color=colour, alpha=0.15
         )
-        axes.plot(steps, list(map(fmean, rows)), color=colour, label=core)
+        axes.plot(steps, list(map(fmean, rows)), color=colour, linestyle=dashes, label=core)
     axes.set_title("T-maze, corridor of 10: 1 is a memory, 0 is chance")
     axes.set_xlabel("agent steps")
     axes.set_ylabel("return, mean of the last 100 training games")

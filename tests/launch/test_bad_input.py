@@ -59,6 +59,7 @@ def half_trained(tmp_path, monkeypatch):
         (["--micro-batch", "-1"], "--micro-batch must be at least 0"),
         (["--bptt", "0"], "--bptt must be at least 1"),
         (["--discounting", "1.5"], "[0, 1]"),
+        (["--auto-resume", "--xpid", ""], "--xpid needs a name"),
         (["--alpha", "2"], "--alpha must be at most 1"),
         (["--learning-rate", "inf"], "--learning-rate must be a number"),
         (["--grad-norm-clipping", "0"], "--grad-norm-clipping must be above 0"),

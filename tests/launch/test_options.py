@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agents.learner import LearnerConfig
+from cores import CORES
 from launch.command_line import parse, peek
 from launch.options import PRESETS, RunOptions, check, differences, preset
 from launch.torchbeast_flags import translate
@@ -180,3 +181,11 @@ def test_a_resumed_run_may_move_but_not_change():
     assert differences(saved, moved) == []
     changed = parse(["--seed", "5", "--learning-rate", "0.1"], saved).run
     assert sorted(differences(saved, changed)) == ["learning_rate", "seed"]
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_the_maze_preset_fits_every_core(core):
+    options = preset("maze", core)
+    check(options)
+    known = CORES[core].options()
+    assert {name for name, _ in options.core_options()} <= set(known)

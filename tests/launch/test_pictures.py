@@ -40,7 +40,9 @@ def colours(path) -> set[tuple[int, ...]]:
 
 def test_a_learning_curve_shows_games_lives_and_references(tmp_path):
     path = tmp_path / "curve.png"
-    learning_curve(logs(tmp_path), path, title="Qbert", references={"random play": 163.9})
+    learning_curve(
+        logs(tmp_path), path, title="Qbert", frames_per_step=4, references={"random play": 163.9}
+    )
     assert Image.open(path).size == (960, 600)
     # Full game, life, reference: each line is there in its own colour.
     assert {(0, 114, 178), (213, 94, 0), (0, 158, 115)} <= colours(path)
@@ -50,7 +52,7 @@ def test_a_learning_curve_shows_games_lives_and_references(tmp_path):
 def test_a_curve_without_games_or_columns_is_drawn(tmp_path):
     for index, empty in enumerate([{}, {"step": [1, 2], "recent_full_game_return": [None, None]}]):
         path = tmp_path / f"{index}.png"
-        learning_curve(empty, path)
+        learning_curve(empty, path, frames_per_step=4)
         assert len(colours(path)) > 10  # axes and the words that there is nothing yet
         assert (0, 114, 178) not in colours(path)
 
@@ -138,5 +140,5 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        learning_curve({}, path)
+        learning_curve({}, path, frames_per_step=1)
     assert path.read_bytes() == old and len(list(tmp_path.iterdir())) == 1

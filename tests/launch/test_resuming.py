@@ -38,6 +38,13 @@ def test_the_same_command_begins_goes_on_and_finds_nothing_left_to_do(
     assert len(json.loads((tmp_path / "job" / "meta.json").read_text())["resumed"]) == 1
 
 
+def test_a_finished_run_of_other_options_is_not_this_one(tmp_path, capsys):
+    assert train(tmp_path, "job", *AGAIN) == 0
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "job", *AGAIN, "--seed", 7)
+    assert "--seed 7 (was 1)" in capsys.readouterr().err
+
+
 def test_it_goes_on_as_resume_does(tmp_path, monkeypatch):
     for xpid in ("one", "two"):
         interrupted(tmp_path, xpid, monkeypatch, "--total-steps", 200)
