@@ -1,8 +1,10 @@
 """`python -m kernels`: what this machine has, why, and a self-test of every operation.
 
-Builds what is not built yet; exits with 1 if an available backend gives wrong numbers.
+Builds what is not built yet; exits with 1 if an available backend gives wrong numbers, with 2 if
+the environment names a backend that does not exist.
 """
 
+import math
 import platform
 import sys
 import time
@@ -29,12 +31,16 @@ def describe_machine() -> list[str]:
         compiler = f"{path} ({cpu_build.compiler_version(path).splitlines()[0]})"
     except (cpu_build.BuildError, IndexError) as error:
         compiler = f"none: {error}"
+    try:
+        cache = str(cache_folder())
+    except OSError as error:
+        cache = f"none: {error}"
     cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can see"
     return [
         f"processor  {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, "
         f"{torch.get_num_threads()} threads",
         f"compiler   {compiler}",
-        f"cache      {cache_folder()}",
+        f"cache      {cache}",
         f"GPU        {cuda}",
         f"backend    {kernels.requested_backend()} ({ENVIRONMENT_VARIABLE})",
     ]
@@ -61,7 +67,8 @@ def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
         name: float((found[name].cpu() - right).abs().max() / right.abs().max().clamp_min(1.0))
         for name, right in expected.items()
     }
-    worst = max(errors, key=lambda name: errors[name])
+    # NaN, which `max` would pass over, is worse than any number.
+    worst = max(errors, key=lambda name: (math.isnan(errors[name]), errors[name]))
     seconds = time.perf_counter() - began
     good = errors[worst] <= TOLERANCE
     verdict = "ok" if good else "WRONG"
@@ -81,6 +88,11 @@ def self_test_pooling() -> tuple[bool, str]:
 
 
 def main() -> int:
+    try:
+        kernels.requested_backend()
+    except ValueError as error:
+        print(f"{ENVIRONMENT_VARIABLE}: {error}", file=sys.stderr)
+        return 2
     print("\n".join(describe_machine()))
     good, line = self_test_pooling()
     print(f"{'max_pool':22s} {'cpu':8s} {line}", flush=True)

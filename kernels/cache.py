@@ -8,10 +8,19 @@ VARIABLE = "FASTWEIGHTS_CACHE"
 
 
 def cache_folder() -> Path:
-    """FASTWEIGHTS_CACHE, else `fastweights` in the user's cache folder."""
+    """FASTWEIGHTS_CACHE, else `fastweights` in the user's cache folder.
+
+    Raises `OSError`, with one line, where the user has no home, as in some containers.
+    """
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastweights"
+    try:
+        folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise FileNotFoundError(
+            f"this user has no home folder: set {VARIABLE} to a folder of yours"
+        ) from error
+    return Path(folder) / "fastweights"
 
 
 def private_cache_folder() -> Path:

@@ -106,4 +106,4 @@ def loop_over_chunks(
         y, weights = step(chunk, *(x[chunk.rows].movedim(0, 2) for x in inputs), weights)
         outputs.append(y.masked_fill(spoilt.rows(chunk), torch.nan).movedim(2, 0))
         weights = weights.masked_fill(spoilt.weights(chunk), torch.nan)
-    return (torch.cat(outputs) if outputs else empty.clone()), weights
+    return (torch.cat(outputs), weights) if outputs else (empty.clone(), weights.clone())

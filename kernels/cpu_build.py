@@ -8,6 +8,7 @@ compiled at import; nothing needs Python's or torch's headers.
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
 import shutil
@@ -35,19 +36,27 @@ class BuildError(RuntimeError):
     """This machine cannot build the kernel; the message is one line that says why."""
 
 
+log = logging.getLogger("fastweights")
+_failed: dict[Path, str] = {}  # a build that failed would fail again, at every new shape
+
 # On AMD's cores a fused multiply-add and a store hinder each other (kernels/include/lanes.h).
 SPLIT_WRITES = "-DFASTWEIGHTS_SPLIT_WRITES"
 
 
 @cache
 def compiler() -> str:
-    """The path of the C++ compiler: $CXX, or the first of the usual names."""
+    """The path of the C++ compiler: $CXX, or the first of the usual names.
+
+    Raises `BuildError` where there is none, or where $CXX is more than a program: no options.
+    """
     chosen = os.environ.get("CXX")
     for name in (chosen,) if chosen else COMPILERS:
         path = shutil.which(name)
         if path:
             return path
-    wanted = f"$CXX ({chosen})" if chosen else ", ".join(COMPILERS)
+    wanted = ", ".join(COMPILERS)
+    if chosen:
+        wanted = f"$CXX, which must be one program without options: {chosen}"
     raise BuildError(f"no C++ compiler found (looked for {wanted})")
 
 
@@ -86,11 +95,34 @@ def library(source: Path, scalar: str, lanes: int, capability: str | None = None
         built = private_cache_folder() / name
     except OSError as error:
         raise BuildError(f"cannot use the kernel cache: {error}") from error
+    if built in _failed:
+        raise BuildError(_failed[built])
+    try:
+        return _load(source, flags, built)
+    except BuildError as error:
+        _failed[built] = str(error)
+        raise
+
+
+def _load(source: Path, flags: list[str], built: Path) -> ctypes.CDLL:
+    """The library, from the cache if it is there; a file that cannot be loaded is built again."""
+    _build_in_turn(source, flags, built)
+    try:
+        return ctypes.CDLL(str(built))
+    except OSError:  # a full disk may have cut it short
+        try:
+            built.unlink(missing_ok=True)
+            _build_in_turn(source, flags, built)
+            return ctypes.CDLL(str(built))
+        except OSError as error:
+            raise BuildError(f"cannot load the kernel {built}: {error}") from error
+
+
+def _build_in_turn(source: Path, flags: list[str], built: Path) -> None:
     if not built.exists():
         with turn(built):
             if not built.exists():
                 _build(source, flags, built)
-    return ctypes.CDLL(str(built))
 
 
 @contextmanager
@@ -131,12 +163,19 @@ def _build(source: Path, flags: list[str], built: Path) -> None:
     try:
         command = [compiler(), *flags, f"-I{HEADERS}", str(source), "-o", name]
         # clang on macOS has no OpenMP: then the kernel runs on one thread.
-        attempts = [_run([*command, "-fopenmp"]), ""]
-        if attempts[0] and (problem := _run(command)):
-            raise BuildError(f"{Path(command[0]).name} failed on {source.name}: {problem}")
+        if without_threads := _run([*command, "-fopenmp"]):
+            if problem := _run(command):
+                raise BuildError(f"{Path(command[0]).name} failed on {source.name}: {problem}")
+            _say_that_kernels_use_one_thread(without_threads)
+        Path(name).chmod(0o755)  # others may run what an administrator built
         Path(name).replace(built)
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+@cache
+def _say_that_kernels_use_one_thread(problem: str) -> None:
+    log.warning("C++ kernels run on one thread: no build with -fopenmp: %s", problem)
 
 
 def _run(command: list[str]) -> str:

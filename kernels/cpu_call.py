@@ -63,7 +63,8 @@ class Plan:
         gaps = [
             position
             for position, tensor in enumerate(tensors)
-            if position not in self.scattered and tensor.shape[-1] > 1 and tensor.stride(-1) != 1
+            if tensor.is_neg()  # `z.conj().imag`; hardly any other tensor has its strides
+            or (position not in self.scattered and tensor.shape[-1] > 1 and tensor.stride(-1) != 1)
         ]
         layout = self._layout([*_without_gaps(tensors, gaps)])
         null_pointers = 8 * len(self.absent)
@@ -91,7 +92,7 @@ class Plan:
 
 
 def _without_gaps(tensors: Sequence[Tensor], gaps: Sequence[int]) -> list[Tensor]:
-    return [t.contiguous() if i in gaps else t for i, t in enumerate(tensors)]
+    return [t.resolve_neg().contiguous() if i in gaps else t for i, t in enumerate(tensors)]
 
 
 def _pattern(like: Tensor, size: list[int]) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from kernels.library import Prepared, wants_gradient
 from kernels.request import Request
-from kernels.signature import REMEMBERED_SHAPES, Signature, Sizes
+from kernels.signature import REMEMBERED_SHAPES, Signature, Sizes, is_traced
 
 BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
 FASTEST_FIRST = ("cuda", "cpu", "chunked", "reference")
@@ -185,7 +185,7 @@ class Operation:
 
     def __call__(self, *args: Any, **options: Any) -> tuple[Tensor, Any]:
         tensors, chosen = self.signature.flatten(args, options)
-        if torch.compiler.is_compiling():
+        if is_traced():
             return self._dispatch(tensors, chosen)
         backend, threads = requested_backend(), torch.get_num_threads()
         call = backend, threads, wants_gradient(tensors), *chosen
@@ -226,8 +226,9 @@ class Operation:
         return y, self.signature.make_state(state)
 
     def _choose_once(self, state: Tensor, sizes: Sizes, options: Sequence[Any]) -> str:
-        if torch.compiler.is_compiling():
-            heads = [(axis, int(size)) for axis, size in sizes.items() if axis in "KVD"]
+        if is_traced():
+            # `index`, not `int`: of a symbol it makes a number, and compiled graphs are for that.
+            heads = [(a, operator.index(size)) for a, size in sizes.items() if a in "KVD"]
             call = state.device.type, state.dtype, tuple(options)
             return _choose_while_tracing(self.name, *call, *heads)
         key = requested_backend(), state.dtype, state.is_cpu, *options

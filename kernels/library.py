@@ -6,21 +6,23 @@
 
 The gradient of a final state that nobody used has no elements (and a null pointer): no zeros.
 
-Both become `torch.library` operators with fakes, so `torch.compile` keeps them whole, forward and
-backward. Called from Python they are an autograd function, which also takes functions that are
-prepared for one kind of call: operators written in Python take a quarter of a millisecond longer
-forward and backward, a tenth of what an unroll of DeltaNet takes.
+Both become `torch.library` operators with fakes, so `torch.compile` and all else that traces keep
+them whole, forward and backward. Called from Python they are an autograd function, which also takes
+functions that are prepared for one kind of call: operators written in Python take a quarter of a
+millisecond longer forward and backward, a tenth of what an unroll of DeltaNet takes.
 The tensors have one dtype and are on one device: `dispatch` casts before it calls.
 """
 
 import operator
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from kernels.signature import Argument, Signature, shape
+from kernels.signature import Argument, Signature, in_functorch, is_traced, shape
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
 Function = Callable[..., Sequence[Tensor]]
@@ -34,9 +36,10 @@ def wants_gradient(tensors: Sequence[Tensor]) -> bool:
 
 
 class Differentiable(NamedTuple):
-    """Both ways to (y, *final_state): for torch.compile, and for calls from Python.
+    """Both ways to (y, *final_state): for what traces, and for calls from Python.
 
-    `traced(tensors, options)`; `recorded(forward, backward, options, *tensors)`.
+    `traced(tensors, options)`, a `RuntimeError` for forward-mode derivatives;
+    `recorded(forward, backward, options, *tensors)`.
     """
 
     traced: Callable[[Sequence[Tensor], Sequence[Any]], Sequence[Tensor]]
@@ -71,8 +74,8 @@ def register(
     _fake(name, signature, results)
     _fake(f"{name}_backward", signature, gradients)
 
-    whole = getattr(torch.ops.fastweights, name).default
-    reverse = getattr(torch.ops.fastweights, f"{name}_backward").default
+    refuse = _refuse_to_differentiate(signature.name)
+    reverse = _differentiable(f"{name}_backward", _keep_nothing, refuse)
 
     def remember(ctx: Any, tensors: Sequence[Tensor], found: Sequence[Tensor]) -> None:
         ctx.save_for_backward(*tensors, *found[outputs:], *(found[i] for i in finals))
@@ -103,10 +106,7 @@ def register(
         found = reverse(*all_tensors(ctx, grads), *ctx.options)
         return *in_place(found), *(None for _ in ctx.options)
 
-    torch.library.register_autograd(
-        f"fastweights::{name}", differentiate, setup_context=setup, lib=LIBRARY
-    )
-    _once_differentiable(f"{name}_backward", signature.name)
+    whole = _differentiable(name, setup, differentiate)
 
     class Recorded(torch.autograd.Function):
         @staticmethod
@@ -122,13 +122,15 @@ def register(
         def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
             tensors = all_tensors(ctx, grads)
             # With a graph of the backward pass (create_graph), the operator says what it cannot.
-            again = torch.is_grad_enabled()
-            found = reverse(*tensors, *ctx.options) if again else ctx.go_back(tensors)
+            watched = torch.is_grad_enabled() or is_traced()
+            found = reverse(*tensors, *ctx.options) if watched else ctx.go_back(tensors)
             return None, None, None, *in_place(found)
 
-    return Differentiable(
-        lambda tensors, options: whole(*tensors, *options)[:outputs], Recorded.apply
-    )
+    def traced(tensors: Sequence[Tensor], options: Sequence[Any]) -> Sequence[Tensor]:
+        _refuse_tangents(signature.name, tensors)
+        return whole(*tensors, *options)[:outputs]
+
+    return Differentiable(traced, Recorded.apply)
 
 
 def _define(
@@ -157,11 +159,52 @@ def _fake(name: str, signature: Signature, results: Sequence[Argument]) -> None:
     torch.library.register_fake(f"fastweights::{name}", fake, lib=LIBRARY)
 
 
-def _once_differentiable(name: str, operation: str) -> None:
-    def refuse(ctx: Any, *grads: Any) -> None:
+def _refuse_tangents(operation: str, tensors: Sequence[Tensor]) -> None:
+    """torch would drop the tangents of an operator's inputs without a word."""
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
+        return
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+        raise RuntimeError(
+            f"{operation}: the compiled kernels have no forward-mode derivatives; "
+            f'use the reference backend: `with kernels.backend("reference"):`'
+        )
+
+
+def _differentiable(
+    name: str, setup: Callable[..., None], differentiate: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Gives an operator its derivative; returns how to call it, under `torch.func` too.
+
+    The transforms of `torch.func` do not know an operator's formula, only an autograd function's.
+    """
+    called = getattr(torch.ops.fastweights, name).default
+    torch.library.register_autograd(
+        f"fastweights::{name}", differentiate, setup_context=setup, lib=LIBRARY
+    )
+
+    class Transformed(torch.autograd.Function):
+        generate_vmap_rule = True
+        forward = staticmethod(lambda *call: called(*call))
+        setup_context = staticmethod(setup)
+        backward = staticmethod(differentiate)
+
+    def call(*arguments: Any) -> Any:
+        if torch.compiler.is_compiling() or not in_functorch():
+            return called(*arguments)
+        return Transformed.apply(*arguments)
+
+    return call
+
+
+def _keep_nothing(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
+    """What a function that is not differentiated remembers."""
+
+
+def _refuse_to_differentiate(operation: str) -> Callable[..., typing.NoReturn]:
+    def refuse(ctx: Any, *grads: Any) -> typing.NoReturn:
         raise RuntimeError(
             f"{operation}: the compiled kernels can be differentiated once; for second "
             f'derivatives use the reference backend: `with kernels.backend("reference"):`'
         )
 
-    torch.library.register_autograd(f"fastweights::{name}", refuse, lib=LIBRARY)
+    return refuse

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from kernels import library
@@ -16,7 +15,7 @@ from kernels.cpu_call import CpuKernel, Plan
 from kernels.cuda import backend as cuda_backend
 from kernels.dispatch import Operation, PyTorch
 from kernels.request import Request
-from kernels.signature import Signature, Sizes
+from kernels.signature import Signature, Sizes, is_traced
 
 Law = Callable[..., tuple[Tensor, Any]]
 
@@ -34,7 +33,7 @@ class Cpu:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
-        if torch.compiler.is_compiling():
+        if is_traced():
             return self.differentiable.traced(tensors, options)
         return self.prepare(tensors, options, sizes, library.wants_gradient(tensors))(tensors)
 

@@ -44,11 +44,12 @@ def loop_over_time(
 ) -> tuple[Tensor, State]:
     """Applies `step(*inputs[t], state) -> (y[t], state)` along the first axis of `inputs`.
 
-    `is_first` [T, B] forgets before row t. `empty` is what y looks like where T = 0.
+    `is_first` [T, B] forgets before row t. `empty` is what y looks like where T = 0; the state is
+    a copy then: what is returned never is the caller's own memory.
     Arithmetic is in the state's dtype, whatever the inputs' (float32 state under bfloat16 inputs).
     """
     if is_first.shape[0] == 0:
-        return empty, state
+        return empty.clone(), map_state(torch.clone, state)
     dtype = state[0].dtype
     rows = zip(*(tensor.to(dtype) for tensor in inputs), strict=True)
     outputs = []

@@ -15,12 +15,34 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 Axes = tuple[str, ...]
 REMEMBERED_SHAPES = 1024
 # "D4" for 4 * D: for annotations that jaxtyping reads before it knows D.
 _MULTIPLE = re.compile(r"^([A-Z])(\d+)$")
 _shape_of = operator.attrgetter("shape")
+
+
+def is_traced() -> bool:
+    """Whether something other than plain eager autograd watches this call.
+
+    A call of a C function is invisible to `torch.compile`, `torch.jit.trace`, dispatch modes (as of
+    `make_fx` and fake tensors), `torch.func` and forward-mode derivatives: they need an operator.
+    """
+    return (
+        torch.compiler.is_compiling()  # first: dynamo knows it, and looks no further
+        or _is_tracing()
+        or _dispatch_modes() > 0
+        or in_functorch()
+        or forward_ad._current_level >= 0
+    )
+
+
+# Each is asked in every call while acting: the functions around them take longer than they do.
+_is_tracing = torch._C._is_tracing
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+in_functorch = torch._C._are_functorch_transforms_active
 
 
 class Sizes(dict[str, Any]):
@@ -178,7 +200,7 @@ class Signature:
 
     def check(self, tensors: Sequence[Tensor]) -> Sizes:
         """The size of each axis letter; a `ValueError` that names the first argument in the way."""
-        if torch.compiler.is_compiling():
+        if is_traced():
             return self.sizes(tensors)
         key = (*map(_shape_of, tensors),)
         sizes = self._seen.get(key)

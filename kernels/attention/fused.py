@@ -17,6 +17,7 @@ from torch import Tensor
 from kernels.attention import reference
 from kernels.attention.reference import Window, in_use
 from kernels.chunks import keep, without_spoilt
+from kernels.signature import is_traced
 
 
 def unroll(
@@ -61,7 +62,7 @@ def _is_plain(is_first: Bool[Tensor, "T B"], state: Window) -> bool:
 
 def _may_not_wait(tensor: Tensor) -> bool:
     """While a graph is traced or captured, nobody knows yet what a tensor holds."""
-    if torch.compiler.is_compiling():
+    if is_traced():
         return True
     return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from kernels import library
 from kernels.cuda.kernel import CudaKernel
 from kernels.cuda.support import why_not, without_kernel
 from kernels.request import Request
-from kernels.signature import Signature, Sizes
+from kernels.signature import Signature, Sizes, is_traced
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Cuda:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
-        if torch.compiler.is_compiling():
+        if is_traced():
             return self.differentiable.traced(tensors, options)
         if not library.wants_gradient(tensors):
             return self.kernel.forward(*tensors, *options, save=False)

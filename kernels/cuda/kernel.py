@@ -110,9 +110,12 @@ def _or_zeros(gradient: Tensor, argument: Argument, sizes: Sizes) -> Tensor:
 def views_of(
     arguments: Sequence[Argument], tensors: Sequence[Tensor], sizes: Sizes
 ) -> list[Tensor]:
-    """What a kernel sees of the caller's tensors, in the order of its struct's fields."""
+    """What a kernel sees of the caller's tensors, in the order of its struct's fields.
+
+    A negation that torch has put off, of `z.conj().imag`, is done first: an address has no sign.
+    """
     pairs = zip(arguments, tensors, strict=True)
-    return [view for a, tensor in pairs for view in views(a.axes, tensor, sizes["B"])]
+    return [v for a, tensor in pairs for v in views(a.axes, tensor.resolve_neg(), sizes["B"])]
 
 
 def sum_of_outer(left: Tensor, right: Tensor) -> Tensor:

@@ -29,10 +29,29 @@ def normalised_linear_attention(
     is_first: Bool[Tensor, "T B"],
     state: NormalisedState,
 ) -> tuple[Float[Tensor, "T B H V"], NormalisedState]:
-    """As `linear_attention`; meant for positive feature maps, whose sums cannot vanish."""
+    """As `linear_attention`; meant for positive feature maps, whose sums cannot vanish.
+
+    Raises `ValueError` for a key sum that does not fit the fast weights.
+    """
+    _check_key_sum(state)
     weighted, fast = linear_attention(q, k, v, is_first, LinearAttentionState(state.fast_weights))
     ones = torch.ones_like(v[..., :1])
     sums = LinearAttentionState(state.key_sum.unsqueeze(-1))
     total, sums = linear_attention(q, k, ones, is_first, sums)
     y = weighted / (total + EPSILON)
     return y, NormalisedState(fast.fast_weights, sums.fast_weights.squeeze(-1))
+
+
+def _check_key_sum(state: NormalisedState) -> None:
+    """Raises a `ValueError` that names it; the fast weights are `linear_attention`'s to check."""
+    expected, found = list(state.fast_weights.shape[:-1]), list(state.key_sum.shape)
+    if found != expected:
+        raise ValueError(
+            f"normalised_linear_attention: state.key_sum has shape {found}, expected [B, H, K] "
+            f"of state.fast_weights, {expected}"
+        )
+    if not state.key_sum.is_floating_point():
+        raise ValueError(
+            f"normalised_linear_attention: state.key_sum has dtype {state.key_sum.dtype}, "
+            "expected a floating dtype"
+        )

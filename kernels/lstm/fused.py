@@ -3,17 +3,58 @@
 That kernel knows no forgetting, so an unroll is cut at the rows where any stream forgets; to find
 them the host waits for `is_first` once. It multiplies its input by weights, which are the identity
 here: z is the gates' input already, and a product with ones and zeros is exact.
+
+TF32, which cuDNN takes unless told otherwise, is off in both passes. That switch is the process's:
+convolutions in other threads lose it for as long.
 """
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.backends import cudnn
 
 from kernels.lstm import reference
 from kernels.lstm.reference import LSTMState
 from kernels.recurrence import forget
+from kernels.signature import is_traced
+
+
+@dataclass
+class Exactness:
+    """Keeps TF32 off from the first `begin` to the last `end`, whichever threads they are in."""
+
+    depth: int = 0
+    allowed: bool = True
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, *_: object) -> None:
+        with self.lock:
+            if self.depth == 0:
+                self.allowed, cudnn.allow_tf32 = cudnn.allow_tf32, False
+            self.depth += 1
+
+    def end(self, *_: object) -> None:
+        with self.lock:
+            self.depth -= 1
+            if self.depth == 0:
+                cudnn.allow_tf32 = self.allowed
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end()
+
+
+exact = Exactness()
 
 
 def unroll(
@@ -39,13 +80,16 @@ def _whole(
 ) -> tuple[Float[Tensor, "T B D"], LSTMState]:
     learning = torch.is_grad_enabled()
     before = [part[None] for part in state]  # a layer's
-    with torch.backends.cudnn.flags(allow_tf32=False):
+    with exact():
         y, hidden, cell = torch.lstm(z, before, weights, False, 1, 0.0, learning, False, False)
+    if y.grad_fn is not None:  # around cuDNN's backward pass, which is one node of the graph
+        y.grad_fn.register_prehook(exact.begin)
+        y.grad_fn.register_hook(exact.end)
     return y, LSTMState(hidden[0], cell[0])
 
 
 def _may_not_wait(z: Tensor) -> bool:
     """While a graph is traced or captured, nobody knows yet what is_first holds."""
-    if torch.compiler.is_compiling():
+    if is_traced():
         return True
     return z.is_cuda and torch.cuda.is_current_stream_capturing()

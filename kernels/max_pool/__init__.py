@@ -17,6 +17,7 @@ from torch import Tensor
 from kernels import cpu_build
 from kernels.dispatch import requested_backend, say_once
 from kernels.library import LIBRARY, wants_gradient
+from kernels.signature import is_traced
 
 Picture = Float[Tensor, "N C Y X"]
 SOURCE = Path(__file__).parent / "cpu.cpp"
@@ -32,7 +33,7 @@ def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
     """
     if not has_kernel(x):
         return F.max_pool2d(x, 3, stride=2, padding=1)
-    if torch.compiler.is_compiling() or wants_gradient((x,)):
+    if is_traced() or wants_gradient((x,)):
         return torch.ops.fastweights.max_pool(x)[0]
     return _pool(x, keep_places=False)[0]
 

@@ -87,6 +87,76 @@ def test_odd_strides(name, options, backend):
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize(("name", "options", "backend"), BACKEND_CASES)
+def test_gradients_of_one_step(name, options, backend):
+    case = example(name, 5, time=1, **options)
+    with kernels.backend(backend):
+        found = case.to(torch.float32).run_with_gradients()
+    assert_agree(found, truth(case), 1e-5)
+
+
+def turned(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers, its axes the other way round in memory."""
+    axes = list(range(tensor.ndim))[::-1]
+    return tensor.permute(axes).contiguous().permute(axes)
+
+
+def within(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers, as a part of a larger tensor, of NaN elsewhere."""
+    wide = torch.full((*tensor.shape[:-1], tensor.shape[-1] + 3), float("nan")).to(tensor)
+    wide[..., 1:-2] = tensor
+    return wide[..., 1:-2]
+
+
+def apart(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers, with a NaN after each."""
+    return torch.stack([tensor, torch.full_like(tensor, float("nan"))], -1)[..., 0]
+
+
+def negated(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers, as torch shows those whose negation it has put off."""
+    return torch.complex(torch.zeros_like(tensor), -tensor).conj().imag
+
+
+@pytest.mark.parametrize("laid_out", [turned, within, apart, negated])
+@pytest.mark.parametrize(("name", "options", "backend"), BACKEND_CASES)
+def test_gradients_with_odd_strides(name, options, backend, laid_out):
+    """Of the call's tensors and of the incoming gradients.
+
+    The negated have a size of their own: a call is prepared for strides, and looks for the sign
+    only then (docs/kernels.md).
+    """
+    case = example(name, 6 if laid_out is negated else 5, **options).to(torch.float32)
+    strange = [
+        laid_out(t) if t.is_floating_point() else t.t().contiguous().t() for t in case.tensors
+    ]
+
+    def gradients(tensors: list[torch.Tensor], layout) -> dict[str, torch.Tensor]:
+        leaves = [t.detach().requires_grad_(t.is_floating_point()) for t in tensors]
+        with kernels.backend(backend):
+            outputs = case.run(leaves)
+        incoming = [layout((output.detach() * 3).cos()) for output in outputs]
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        return dict(enumerate(torch.autograd.grad(outputs, wanted, incoming)))
+
+    assert_agree(gradients(strange, laid_out), gradients(case.tensors, torch.clone), 1e-5)
+
+
+@pytest.mark.parametrize("time", [1, 7])
+@pytest.mark.parametrize(("name", "options", "backend"), BACKEND_CASES)
+def test_a_negation_that_was_put_off_is_seen(name, options, backend, time):
+    """Of each tensor in turn."""
+    case = example(name, 1, time=time, **options).to(torch.float32)
+    with kernels.backend(backend), torch.no_grad():
+        expected = case.run()
+        for place in case.operation.signature.differentiable:
+            tensors = list(case.tensors)
+            tensors[place] = negated(case.tensors[place])
+            assert tensors[place].is_neg()
+            for found, right in zip(case.run(tensors), expected, strict=True):
+                torch.testing.assert_close(found, right)
+
+
 @pytest.mark.compiler
 @pytest.mark.parametrize("used", ["y", "one state"])
 @pytest.mark.parametrize(("name", "options"), CASES)

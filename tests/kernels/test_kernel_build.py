@@ -72,6 +72,65 @@ def forget() -> None:
     OPERATIONS["delta_rule"].signature._seen.clear()
 
 
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch, caplog):
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("FASTWEIGHTS_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with pytest.raises(OSError, match="no home folder: set FASTWEIGHTS_CACHE"):
+        cache_folder()
+    case = make(OPERATIONS["delta_rule"], {"T": 9, "B": 2, "H": 1, "K": 3, "V": 3})
+    forget()
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        case.run()
+    forget()
+    assert "no home folder: set FASTWEIGHTS_CACHE" in caplog.text
+
+
+@pytest.mark.compiler
+def test_a_compiler_that_fails_is_run_once(tmp_path, monkeypatch):
+    """At every new shape the choice of a backend asks again."""
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
+    commands: list[list[str]] = []
+    monkeypatch.setattr(cpu_build, "_run", lambda command: commands.append(command) or "an error")
+    cpu_build.library.cache_clear()
+    for _ in range(3):
+        with pytest.raises(cpu_build.BuildError, match=r"failed on cpu\.cpp: an error"):
+            cpu_build.library(SOURCE, "float", 8)
+        assert len(commands) == 2  # with OpenMP and without
+    cpu_build.library.cache_clear()
+
+
+@pytest.mark.compiler
+def test_a_build_without_openmp_is_said_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
+    run = cpu_build._run
+    monkeypatch.setattr(
+        cpu_build, "_run", lambda command: "no libgomp" if "-fopenmp" in command else run(command)
+    )
+    cpu_build.library.cache_clear()
+    cpu_build._say_that_kernels_use_one_thread.cache_clear()
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        for lanes in (8, 16):
+            assert cpu_build.library(SOURCE, "float", lanes).forward
+    cpu_build.library.cache_clear()
+    assert [record.message for record in caplog.records] == [
+        "C++ kernels run on one thread: no build with -fopenmp: no libgomp"
+    ]
+
+
+def test_options_in_cxx_are_refused_by_name(monkeypatch):
+    monkeypatch.setenv("CXX", "g++ -O2")
+    cpu_build.compiler.cache_clear()
+    with pytest.raises(
+        cpu_build.BuildError, match=r"\$CXX, which must be one program .*: g\+\+ -O2"
+    ):
+        cpu_build.compiler()
+    cpu_build.compiler.cache_clear()
+
+
 IMPORT = """
 import sys, torch
 
@@ -113,6 +172,45 @@ def filled(tmp_path_factory) -> Path:
         cpu_build.library(SOURCE, "float", 8)
         cpu_build.library.cache_clear()
     return folder
+
+
+@pytest.mark.compiler
+def test_other_users_can_load_what_was_built(filled):
+    (built,) = filled.glob("*.so")
+    assert stat.S_IMODE(built.stat().st_mode) == 0o755
+
+
+@pytest.mark.compiler
+def test_a_damaged_file_is_built_again(filled, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(filled, tmp_path / "cache")
+    (built,) = (tmp_path / "cache").glob("*.so")
+    built.write_bytes(b"half a file")
+    cpu_build.library.cache_clear()
+    assert cpu_build.library(SOURCE, "float", 8).forward
+    cpu_build.library.cache_clear()
+
+
+@pytest.mark.compiler
+def test_a_file_that_cannot_be_loaded_is_built_again_only_once(filled, tmp_path, monkeypatch):
+    """As on a file system that forbids running what is on it."""
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(filled, tmp_path / "cache")
+    builds: list[Path] = []
+
+    def build(source: Path, flags: list[str], built: Path) -> None:
+        builds.append(built)
+        built.write_bytes(b"no library")
+
+    monkeypatch.setattr(cpu_build, "_build", build)
+    (built,) = (tmp_path / "cache").glob("*.so")
+    built.write_bytes(b"half a file")
+    cpu_build.library.cache_clear()
+    for _ in range(2):
+        with pytest.raises(cpu_build.BuildError, match="cannot load the kernel"):
+            cpu_build.library(SOURCE, "float", 8)
+    cpu_build.library.cache_clear()
+    assert builds == [built]
 
 
 @pytest.mark.compiler

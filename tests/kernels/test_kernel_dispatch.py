@@ -10,6 +10,7 @@ from kernel_cases import CASES, example
 from kernels import cpu_build, dispatch
 from kernels.dispatch import backend, requested_backend, use_backend
 from kernels.example import Example, make
+from kernels.linear_attention import NormalisedState, normalised_linear_attention
 from kernels.registry import OPERATIONS
 from kernels.signature import Sizes
 
@@ -130,6 +131,30 @@ def test_a_wrong_size_says_what_is_expected():
     )
     with pytest.raises(ValueError, match=message):
         case.run()
+
+
+@pytest.mark.parametrize("wrong", ["shape", "dtype"])
+def test_a_wrong_key_sum_is_named(shapes_unchecked, wrong):
+    q, k, v = torch.rand(3, 4, 2, 1, 3)
+    weights, is_first = torch.zeros(2, 1, 3, 3), torch.zeros(4, 2, dtype=torch.bool)
+    key_sum = torch.zeros(2, 1, 4) if wrong == "shape" else torch.zeros(2, 1, 3).int()
+    with pytest.raises(ValueError, match=f"normalised_linear_attention: state.key_sum has {wrong}"):
+        normalised_linear_attention(q, k, v, is_first, NormalisedState(weights, key_sum))
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_without_a_step_the_state_is_a_copy(name, options):
+    """The caller may write into what it gets."""
+    case = example(name, 3, **options)
+    case.tensors[:] = [
+        tensor[:0] if "T" in argument.axes else tensor
+        for tensor, argument in zip(case.tensors, case.operation.signature.arguments, strict=True)
+    ]
+    given = case.tensors[-len(case.operation.signature.state) :]
+    with backend("reference"):
+        _, *state = case.run()
+    for found, tensor in zip(state, given, strict=True):
+        assert torch.equal(found, tensor) and found.data_ptr() != tensor.data_ptr()
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)

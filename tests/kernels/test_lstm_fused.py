@@ -3,6 +3,7 @@
 import pytest
 import torch
 from kernel_cases import assert_agree, example, truth
+from torch.backends import cudnn
 
 from kernels import dispatch
 from kernels.example import Example
@@ -41,6 +42,38 @@ def test_one_call_for_each_stretch_without_resets(monkeypatch, resets, calls):
     weights, _, hidden, cell = case.tensors[1:]
     fused.unroll(z, is_first, fused.LSTMState(hidden, cell), weights)
     assert len(counted) == calls
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_cudnn_is_used_without_tf32_in_both_passes(through_pytorch, monkeypatch, allowed):
+    """And the process's flags are its own again afterwards."""
+    lstm, seen = torch.lstm, []
+
+    def flags() -> tuple[bool, ...]:
+        return cudnn.enabled, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            return y.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append(flags())
+            return grad
+
+    def watched(*call):
+        seen.append(flags())
+        y, hidden, cell = lstm(*call)
+        return Watched.apply(y), hidden, cell
+
+    monkeypatch.setattr(torch, "lstm", watched)
+    monkeypatch.setattr(cudnn, "allow_tf32", allowed)
+    monkeypatch.setattr(cudnn, "benchmark", True)
+    before = flags()
+    assert_agree(run(example("lstm", 4)), truth(example("lstm", 4)), 1e-12)
+    assert seen == [(True, False, True, False)] * len(seen) and len(seen) > 2
+    assert flags() == before
 
 
 @pytest.mark.parametrize("axis", ["T", "B"])

@@ -1,0 +1,47 @@
+"""`python -m kernels`: what it calls wrong, and how it ends."""
+
+import pytest
+import torch
+
+from kernels import __main__ as program
+from kernels import dispatch
+from kernels.example import Example
+from kernels.registry import OPERATIONS
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 2.0])
+def test_wrong_numbers_are_found_whatever_they_are(monkeypatch, wrong):
+    run = Example.run_with_gradients
+
+    def spoilt(case: Example) -> dict[str, torch.Tensor]:
+        found = run(case)
+        if dispatch.requested_backend() == "cpu":
+            found["grad k"][0] += wrong
+        return found
+
+    monkeypatch.setattr(Example, "run_with_gradients", spoilt)
+    good, line = program.self_test(OPERATIONS["delta_rule"], "cpu")
+    assert not good and line.startswith("WRONG") and "(grad k)" in line
+
+
+def test_a_backend_that_does_not_exist_is_one_line(monkeypatch, capsys):
+    monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "gpu")
+    dispatch._environment.cache_clear()
+    try:
+        assert program.main() == 2
+    finally:
+        monkeypatch.undo()
+        dispatch._environment.cache_clear()
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("FASTWEIGHTS_BACKEND: unknown kernel backend 'gpu'; known: auto")
+    assert said.err.count("\n") == 1
+
+
+def test_a_machine_without_a_home_is_described(monkeypatch):
+    def no_home() -> None:
+        raise FileNotFoundError("this user has no home folder: set FASTWEIGHTS_CACHE")
+
+    monkeypatch.setattr(program, "cache_folder", no_home)
+    assert any("none: this user has no home" in line for line in program.describe_machine())
