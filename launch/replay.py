@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options, plan = plan_for(options)
         environments, network = build(options, plan)
     stages = Stages("learner")
-    source = plan.source(network, environments, 0, stages, lambda: None)
+    source = plan.source(network, environments, 0, stages)
     now = conditions(plan.learner)
     found = []
     with (
