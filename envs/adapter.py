@@ -100,7 +100,8 @@ def make_gymnasium(
         render: ask for its `rgb_array` pictures.
 
     Raises:
-        ValueError: as `GymnasiumEnvironments`; or the constructor does not take `options`.
+        ValueError: as `GymnasiumEnvironments`; or the constructor does not take `options`, or needs
+            what is not installed.
     """
     check_batch(num_envs, seed)
     keywords = {**options, "render_mode": "rgb_array"} if render else dict(options)
@@ -116,6 +117,10 @@ def make_gymnasium(
         )
     except TypeError as error:
         raise ValueError(f"{display} does not take the options {keywords}: {error}") from error
+    except (gymnasium.error.Error, ImportError) as error:
+        raise ValueError(
+            f"{display} cannot be made here: {' '.join(str(error).split())}"
+        ) from error
     try:
         return GymnasiumEnvironments(vector_env, name=display, seed=seed)
     except ValueError:

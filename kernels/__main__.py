@@ -4,6 +4,7 @@ Builds what is not built yet; exits with 1 if an available backend gives wrong n
 the environment names a backend that does not exist.
 """
 
+import argparse
 import math
 import platform
 import sys
@@ -88,6 +89,7 @@ def self_test_pooling() -> tuple[bool, str]:
 
 
 def main() -> int:
+    argparse.ArgumentParser(prog="python -m kernels", description=__doc__).parse_args()
     try:
         kernels.requested_backend()
     except ValueError as error:

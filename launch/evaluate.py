@@ -1,5 +1,6 @@
 """`python launch/evaluate.py RUN...`: scores of trained agents, every episode kept, and a clip."""
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def _check(options: EvaluateOptions) -> None:
         raise ValueError("name at least one run folder or checkpoint; runs/latest is the newest")
     if options.export and len(options.runs) != 1:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
-    if options.clip_seconds <= 0:
+    if not 0 < options.clip_seconds < math.inf:
         raise ValueError(f"--clip-seconds must be above 0, not {options.clip_seconds}")
 
 

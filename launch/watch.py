@@ -1,5 +1,6 @@
 """`python launch/watch.py RUN`: a film of one episode, with the memory at work."""
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def check(options: WatchOptions) -> None:
     """Raises a one-line `ValueError` for what cannot work."""
     if options.frames is not None and options.frames < 1:
         raise ValueError(f"--frames must be at least 1, not {options.frames}")
-    if options.seconds is not None and options.seconds <= 0:
+    if options.seconds is not None and not 0 < options.seconds < math.inf:
         raise ValueError(f"--seconds must be above 0, not {options.seconds}")
     if options.live and options.out is not None:
         raise ValueError("--live shows a window and writes no --out: give one of the two")

@@ -241,3 +241,14 @@ def test_rows_belong_to_the_caller():
         environments.step(np.ones(2, np.int64))
     for array, then in zip(row[:3], kept, strict=True):
         np.testing.assert_array_equal(array, then)
+
+
+@pytest.mark.parametrize("error", [gymnasium.error.DependencyNotInstalled, ImportError])
+def test_what_is_not_installed_is_named_in_one_line(error):
+    class Needy(Show):
+        def __init__(self, **options):
+            raise error("Box3D is not installed,\nget it")
+
+    gymnasium.registry[SHOW].entry_point = Needy
+    with pytest.raises(ValueError, match="cannot be made here: Box3D is not installed, get it"):
+        envs.make(SHOW, 2, seed=0)
