@@ -1,7 +1,7 @@
 """The folder `{savedir}/{xpid}` of one run, as TorchBeast lays it out.
 
     meta.json     options, dates, code, versions, machine        logs.csv, fields.csv   log_table.py
-    out.log       what the run said                              latest -> xpid         beside it
+    latest -> xpid                                               beside it
 
 One process writes a run folder at a time, by a lock that dies with it.
 """
@@ -137,14 +137,6 @@ class RunFolder:
             self._table.rewind(step)
         except OSError as error:
             raise _cannot_write(self.path / "logs.csv", error) from error
-
-    def say(self, line: str) -> None:
-        """Adds a dated line to `out.log`."""
-        try:
-            with (self.path / "out.log").open("a", encoding="utf-8") as file:
-                file.write(f"{_now()} {line}\n")
-        except OSError as error:
-            raise _cannot_write(self.path / "out.log", error) from error
 
     def finish(self, successful: bool = True) -> None:
         """Records the end in `meta.json` and lets the folder go."""
