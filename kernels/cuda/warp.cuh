@@ -91,7 +91,7 @@ struct Place {
     if (own && lane == 0) own[index(t, 1)] = value;
   }
   __device__ long long index(int t, int entries) const {
-    return static_cast<long long>(t * blocks + block) * entries;
+    return (static_cast<long long>(t) * blocks + block) * entries;
   }
 };
 
