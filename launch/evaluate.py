@@ -83,7 +83,7 @@ def _check(options: EvaluateOptions) -> None:
     if options.export and len(options.runs) != 1:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
     if not 0 < options.clip_seconds < math.inf:
-        raise ValueError(f"--clip-seconds must be above 0, not {options.clip_seconds}")
+        raise ValueError(f"--clip-seconds must be above 0 and finite, not {options.clip_seconds}")
 
 
 def _export(agent: SavedAgent, folder: Path) -> None:

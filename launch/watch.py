@@ -89,7 +89,7 @@ def check(options: WatchOptions) -> None:
     if options.frames is not None and options.frames < 1:
         raise ValueError(f"--frames must be at least 1, not {options.frames}")
     if options.seconds is not None and not 0 < options.seconds < math.inf:
-        raise ValueError(f"--seconds must be above 0, not {options.seconds}")
+        raise ValueError(f"--seconds must be above 0 and finite, not {options.seconds}")
     if options.live and options.out is not None:
         raise ValueError("--live shows a window and writes no --out: give one of the two")
     if options.out is not None and not options.out.expanduser().parent.is_dir():

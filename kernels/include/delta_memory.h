@@ -11,28 +11,47 @@
 
 namespace fastweights {
 
+// A matrix that lacks its last write, which the next pass over it brings.
 template <class T, int P>
-struct DeltaMemory {
+struct PendingMatrix {
   using R = Row<T, P>;
-  Matrix<T, P> weights;  // lanes are values, rows are keys; lacks the pending write
+  Matrix<T, P> matrix;
   R pending_key, pending_value;
   int64_t keys, values;
 
-  void start(const T* from, int64_t row_stride, int64_t key_size, int64_t value_size) {
+  // Zero everywhere.
+  void start(int64_t key_size, int64_t value_size) {
     keys = key_size, values = value_size;
-    weights.load(from, keys, values, row_stride);
-    pending_key = pending_value = R::fill(T(0));
+    forget();
   }
 
   void forget() {
-    weights.clear();
+    matrix.clear();
     pending_key = pending_value = R::fill(T(0));
+  }
+
+  // Where rows are keys.
+  void finish(T* to, int64_t row_stride) const {
+    matrix.store_written(to, keys, values, row_stride, pending_key, pending_value);
+  }
+};
+
+// W on the way forward. Lanes are values, rows are keys.
+template <class T, int P>
+struct DeltaMemory : PendingMatrix<T, P> {
+  using Base = PendingMatrix<T, P>;
+  using R = Row<T, P>;
+  using Base::keys, Base::matrix, Base::pending_key, Base::pending_value, Base::values;
+
+  void start(const T* from, int64_t row_stride, int64_t key_size, int64_t value_size) {
+    Base::start(key_size, value_size);
+    matrix.load(from, keys, values, row_stride);
   }
 
   // W_t^T q, the pass over the matrix taken before W_t is written: W_{t-1}^T q + u (k . q).
   FW_INLINE R step(const R& q, const R& k, const R& v, T beta, R& error) {
     R old, answer;
-    sweep<T, P, 1, 2>(weights.row, keys, {{{pending_key.data(), pending_value}}},
+    sweep<T, P, 1, 2>(matrix.row, keys, {{{pending_key.data(), pending_value}}},
                       {{{k.data(), &old}, {q.data(), &answer}}});
     error = v - old;
     pending_key = k;
@@ -43,15 +62,11 @@ struct DeltaMemory {
   // The sum rule: as above with u = v.
   FW_INLINE R add(const R& q, const R& k, const R& v) {
     R answer;
-    sweep<T, P, 1, 1>(weights.row, keys, {{{pending_key.data(), pending_value}}},
+    sweep<T, P, 1, 1>(matrix.row, keys, {{{pending_key.data(), pending_value}}},
                       {{{q.data(), &answer}}});
     pending_key = k;
     pending_value = v;
     return answer + dot(k, q) * v;
-  }
-
-  void finish(T* to, int64_t row_stride) const {
-    weights.store_written(to, keys, values, row_stride, pending_key, pending_value);
   }
 };
 
@@ -67,24 +82,16 @@ inline int64_t segment_start(int64_t end, Steps<const bool> is_first) {
   return begin;
 }
 
-// dL/dW on the way back in time. Lanes are values, rows are keys; it lacks the pending write.
+// dL/dW on the way back in time; at a reset it is forgotten. Lanes are values, rows are keys.
 template <class T, int P>
-struct MemoryGradient {
+struct MemoryGradient : PendingMatrix<T, P> {
+  using Base = PendingMatrix<T, P>;
   using R = Row<T, P>;
-  Matrix<T, P> matrix;
-  R pending_key, pending_value;
-  int64_t keys, values;
+  using Base::keys, Base::matrix, Base::pending_key, Base::pending_value, Base::values;
 
   void start(const T* final, int64_t row_stride, int64_t key_size, int64_t value_size) {
-    keys = key_size, values = value_size;
-    forget();
+    Base::start(key_size, value_size);
     if (final) matrix.load(final, keys, values, row_stride);
-  }
-
-  // Before a reset nothing has a gradient from after it.
-  void forget() {
-    matrix.clear();
-    pending_key = pending_value = R::fill(T(0));
   }
 
   // Going back over y = W^T q and W += k u^T, after what the later step left pending: dW += q dy^T;
@@ -110,30 +117,19 @@ struct MemoryGradient {
     dk = read_across<T, P>(matrix.row, v);
     return dv;
   }
-
-  void finish(T* to, int64_t row_stride) const {
-    matrix.store_written(to, keys, values, row_stride, pending_key, pending_value);
-  }
 };
 
 // W once more forward in time, for the gradients of the vectors that read it. Transposed: lanes are
-// keys, rows are values. It lacks the pending write.
+// keys, rows are values.
 template <class T, int P>
-struct MemoryReplay {
+struct MemoryReplay : PendingMatrix<T, P> {
+  using Base = PendingMatrix<T, P>;
   using R = Row<T, P>;
-  Matrix<T, P> matrix;
-  R pending_key, pending_value;
-  int64_t keys, values;
+  using Base::keys, Base::matrix, Base::pending_key, Base::pending_value, Base::values;
 
   void start(const T* from, int64_t row_stride, int64_t key_size, int64_t value_size) {
-    keys = key_size, values = value_size;
+    Base::start(key_size, value_size);
     matrix.load_transposed(from, values, keys, row_stride);
-    pending_key = pending_value = R::fill(T(0));
-  }
-
-  void forget() {
-    matrix.clear();
-    pending_key = pending_value = R::fill(T(0));
   }
 
   // W_{t-1} times the numbers along its values, of each read; then W_t = W_{t-1} + k u^T.
