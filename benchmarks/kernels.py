@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> None:
     """The command."""
     options = parser().parse_args(words)
-    described, rows = use_options(options, "gigahertz"), []
+    described, rows = use_options(options, "gigahertz", "compile_steps"), []
     tune_allocator()  # as every training run does
     todo = [
         (name, call, mode)

@@ -52,7 +52,7 @@ int main() {
     answer.store(answers[i], P);
   });
   time_of("a read across", [&](int i) {
-    read_across<T, P>(matrix.row, R::load(queries[i], P)).store(answers[i], P);
+    read_across<T, P, P>(matrix.row, R::load(queries[i], P)).store(answers[i], P);
   });
   time_of("a write", [&](int i) {
     sweep<T, P, 1, 0>(matrix.row, rows, {{{keys[i], R::load(values[i], P)}}}, {});

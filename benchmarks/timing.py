@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.arguments import check_above_zero
 from benchmarks.json_file import check_folder
 from benchmarks.machine import describe
 from launch.failures import UserError
@@ -81,12 +82,9 @@ def add_options(parser: argparse.ArgumentParser, rounds: str, seconds: str, defa
 def use_options(options: argparse.Namespace, *above_zero: str) -> dict[str, Any]:
     """Checks them, and those named, sets torch's threads; returns the machine's description."""
     check_folder(options.json)
-    names = ("rounds", "seconds", *above_zero)
-    if min(getattr(options, name) for name in names) <= 0:
-        *most, last = (f"--{name}" for name in names)
-        raise UserError(f"{', '.join(most)} and {last} must be above 0")
+    check_above_zero(options, "rounds", "seconds", "threads", *above_zero)
     if options.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no CUDA device")
-    if options.threads:
+    if options.threads is not None:
         torch.set_num_threads(options.threads)
     return describe(options.device)

@@ -9,6 +9,7 @@ import math
 import platform
 import sys
 import time
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -88,8 +89,8 @@ def self_test_pooling() -> tuple[bool, str]:
     return good, "ok" if good else "WRONG"
 
 
-def main() -> int:
-    argparse.ArgumentParser(prog="python -m kernels", description=__doc__).parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    argparse.ArgumentParser(prog="python -m kernels", description=__doc__).parse_args(arguments)
     try:
         kernels.requested_backend()
     except ValueError as error:

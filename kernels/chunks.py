@@ -63,6 +63,21 @@ def read_live(
     return keep(live, keep(live, queries) @ weights)
 
 
+def left_since_start(log_decay: Float[Tensor, "B H C"]) -> Float[Tensor, "B H C 1"]:
+    """How much is left in each row of what the chunk began with, in a memory that fades."""
+    return log_decay.cumsum(-1).exp().unsqueeze(-1)
+
+
+def left_between(log_decay: Float[Tensor, "B H C"]) -> Float[Tensor, "B H C C"]:
+    """How much is left in row i of what row j <= i wrote; 1 above the diagonal.
+
+    The sums are added up pair by pair: nothing cancels.
+    """
+    rows = log_decay.shape[-1]
+    later = torch.ones(rows, rows, dtype=torch.bool, device=log_decay.device).tril(-1)
+    return keep(later, log_decay.unsqueeze(-1).expand(*log_decay.shape, rows)).cumsum(-2).exp()
+
+
 class Spoilt(NamedTuple):
     """Where the caller's rows hold a NaN or an infinity."""
 

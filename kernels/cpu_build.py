@@ -1,27 +1,31 @@
 """Compiles a kernel's `cpu.cpp` on first use with the system's compiler, and keeps the result.
 
-One build is one operation, one scalar type and one padded head size: about a second. It is cached
-under FASTWEIGHTS_CACHE (or the user's cache folder) by everything that it depends on: sources,
-compiler, flags. Where the sources are does not matter: checkouts share their builds. Nothing is
-compiled at import; nothing needs Python's or torch's headers.
+One build is one operation, scalar type and padded head size; its two functions are compiled side by
+side, one to two seconds each, into a file of their own each. These are cached under
+FASTWEIGHTS_CACHE (or the user's cache folder) by everything that they depend on: sources, compiler,
+flags. Where the sources are does not matter: checkouts share their builds. Nothing is compiled at
+import; nothing needs Python's or torch's headers.
 """
 
 import ctypes
 import hashlib
-import logging
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from kernels.cache import private_cache_folder
+from kernels.dispatch import say_once
 
 KERNELS = Path(__file__).parent
 HEADERS = KERNELS / "include"
@@ -36,7 +40,7 @@ class BuildError(RuntimeError):
     """This machine cannot build the kernel; the message is one line that says why."""
 
 
-log = logging.getLogger("fastweights")
+_saying = threading.Lock()
 _failed: dict[Path, str] = {}  # a build that failed would fail again, at every new shape
 
 # On AMD's cores a fused multiply-add and a store hinder each other (kernels/include/lanes.h).
@@ -82,19 +86,42 @@ def made_by_amd() -> bool:
         return False
 
 
+class Library(NamedTuple):
+    """A kernel's two functions, as C has them (include/call.h)."""
+
+    forward: Callable[[bytes, bytes], None]
+    backward: Callable[[bytes, bytes], None]
+
+
+Lanes = tuple[int, int]  # what the keys and the values of a head are padded to
+
+
 @cache
-def library(source: Path, scalar: str, lanes: int, capability: str | None = None) -> ctypes.CDLL:
+def library(source: Path, scalar: str, lanes: Lanes) -> Library:
     """The kernel, built if it is not in the cache yet; raises `BuildError`."""
+    with ThreadPoolExecutor(len(Library._fields)) as builders:
+        builds = [
+            builders.submit(shared_object, source, scalar, lanes, only=name)
+            for name in Library._fields
+        ]
+        built = [build.result() for build in builds]
+    return Library(*map(getattr, built, Library._fields))
+
+
+def shared_object(
+    source: Path, scalar: str, lanes: Lanes, only: str = "", capability: str | None = None
+) -> ctypes.CDLL:
+    """All of a source's functions, or one; raises `BuildError`."""
+    unwanted = [name for name in Library._fields if only not in ("", name)]
     flags = [
         *("-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
         *vector_flags(capability),
-        *(f"-DFASTWEIGHTS_SCALAR={scalar}", f"-DFASTWEIGHTS_LANES={lanes}"),
+        f"-DFASTWEIGHTS_SCALAR={scalar}",
+        *(f"-DFASTWEIGHTS_KEYS={lanes[0]}", f"-DFASTWEIGHTS_VALUES={lanes[1]}"),
+        *(f"-DFASTWEIGHTS_{name.upper()}=static" for name in unwanted),
     ]
-    name = f"{source.parent.name}-{scalar}-{lanes}-{_key(source, flags)}.so"
-    try:
-        built = private_cache_folder() / name
-    except OSError as error:
-        raise BuildError(f"cannot use the kernel cache: {error}") from error
+    name = [source.parent.name, only or "all", scalar, f"{lanes[0]}x{lanes[1]}"]
+    built = private_cache() / f"{'-'.join(name)}-{_key(source, flags)}.so"
     if built in _failed:
         raise BuildError(_failed[built])
     try:
@@ -102,6 +129,14 @@ def library(source: Path, scalar: str, lanes: int, capability: str | None = None
     except BuildError as error:
         _failed[built] = str(error)
         raise
+
+
+def private_cache() -> Path:
+    """The folder of what is built; raises `BuildError`."""
+    try:
+        return private_cache_folder()
+    except OSError as error:
+        raise BuildError(f"cannot use the kernel cache: {error}") from error
 
 
 def _load(source: Path, flags: list[str], built: Path) -> ctypes.CDLL:
@@ -173,9 +208,9 @@ def _build(source: Path, flags: list[str], built: Path) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-@cache
 def _say_that_kernels_use_one_thread(problem: str) -> None:
-    log.warning("C++ kernels run on one thread: no build with -fopenmp: %s", problem)
+    with _saying:
+        say_once(f"C++ kernels run on one thread: no build with -fopenmp: {problem}")
 
 
 def _run(command: list[str]) -> str:

@@ -20,7 +20,9 @@ from kernels import cpu_build
 from kernels.request import Request
 from kernels.signature import REMEMBERED_SHAPES, Axes, Signature, Sizes, shape
 
-LANES = (8, 16, 32, 64)
+LANES = (8, 16, 32, 64, 128)
+WIDEST_SQUARE = 64  # several matrices a head fill the first-level cache sooner
+NARROWEST_OBLONG = 16  # fills a register everywhere: keys and values lie in equally wide ones
 SCALARS = {torch.float32: "float", torch.float64: "double"}
 # Below this many multiply-adds, waking a second thread costs more than it saves.
 WORK_FOR_THREADS = 100_000
@@ -116,8 +118,9 @@ class CpuKernel:
 
     `saved`: what the forward pass keeps for the backward pass, name -> axes; `final`: the states
     whose final value it wants, too.
-    `head_axes`: the axes that must fit into the kernel's rows (at most 64); none for a kernel
-    that takes any size. `options`: for each option its values in the order of the C++ enum.
+    `head_axes`: the axes that must fit into the kernel's rows; none for a kernel that takes any
+    size. `oblong`: keys and values are padded to sizes of their own (at most 128), not to one for
+    both (at most 64). `options`: for each option its values in the order of the C++ enum.
     """
 
     signature: Signature
@@ -126,24 +129,31 @@ class CpuKernel:
     head_axes: tuple[str, ...] = ("K", "V")
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     final: Sequence[str] = ()
+    oblong: bool = False
 
     @cached_property
     def saved_axes(self) -> list[Axes]:
         return [tuple(axes.split()) for axes in self.saved.values()]
 
-    def library(self, dtype: torch.dtype, sizes: Sizes) -> Any:
+    @property
+    def widest(self) -> int:
+        return LANES[-1] if self.oblong else WIDEST_SQUARE
+
+    def library(self, dtype: torch.dtype, sizes: Sizes) -> cpu_build.Library:
         """The compiled kernel for this dtype and head size; raises `BuildError`."""
-        head = max((sizes[axis] for axis in self.head_axes), default=LANES[0])
-        lanes = next(lanes for lanes in LANES if lanes >= head)
-        return cpu_build.library(self.source, SCALARS[dtype], lanes)
+        lanes = [next(n for n in LANES if n >= sizes[axis]) for axis in self.head_axes]
+        keys, values = lanes if self.oblong else [max(lanes, default=LANES[0])] * 2
+        if keys != values:
+            keys, values = max(keys, NARROWEST_OBLONG), max(values, NARROWEST_OBLONG)
+        return cpu_build.library(self.source, SCALARS[dtype], (keys, values))
 
     def why_not(self, request: Request) -> str | None:
         """Why this kernel cannot take such a call; None if it can (then it is built)."""
         if request.device.type != "cpu":
             return f"the tensors are on {request.device}"
         for axis in self.head_axes:
-            if request.sizes[axis] > LANES[-1]:
-                return f"head size {axis} = {request.sizes[axis]} is above {LANES[-1]}"
+            if request.sizes[axis] > self.widest:
+                return f"head size {axis} = {request.sizes[axis]} is above {self.widest}"
         try:
             self.library(request.dtype, request.sizes)
         except (cpu_build.BuildError, OSError) as error:

@@ -1,6 +1,7 @@
 """Random calls of an operation, as a trained model would make them: for tests and benchmarks.
 
-Keys and queries are positive and sum to one, strengths lie in (0, 1), shared weights are small.
+Keys and queries are positive and sum to one, strengths and decays lie in (0, 1), shared weights are
+small.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,6 +87,8 @@ def _tensor(argument: Argument, sizes: dict[str, int], generator: torch.Generato
         return tensor.softmax(-1)
     if argument.name in STRENGTHS:
         return tensor.sigmoid()
+    if argument.name == "log_decay":
+        return -tensor.exp() / 4
     if "T" not in argument.axes and "B" not in argument.axes:
         return tensor / max(1, tensor.shape[-1]) ** 0.5
     return tensor

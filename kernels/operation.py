@@ -58,6 +58,7 @@ def build_operation(
     final: tuple[str, ...] = (),
     head_axes: tuple[str, ...] = ("K", "V"),
     options: dict[str, Sequence[str]] | None = None,
+    oblong: bool = False,
     chunked: Law | None = None,
     on_cuda: Law | None = None,
 ) -> Operation:
@@ -67,7 +68,9 @@ def build_operation(
     """
     signature = Signature(name, law)
     folder = Path(__file__).parent / name
-    kernel = CpuKernel(signature, folder / "cpu.cpp", saved, head_axes, options or {}, final)
+    kernel = CpuKernel(
+        signature, folder / "cpu.cpp", saved, head_axes, options or {}, final, oblong
+    )
     recorded = library.register(signature, "cpu", kernel.forward, kernel.backward, saved, final)
     backends = {"reference": PyTorch(signature, law), "cpu": Cpu(kernel, recorded)}
     if chunked:

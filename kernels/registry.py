@@ -4,6 +4,8 @@ from kernels.delta_lstm import delta_lstm
 from kernels.delta_rnn import delta_rnn
 from kernels.delta_rule import delta_rule
 from kernels.dispatch import Operation
+from kernels.gated_delta_rule import gated_delta_rule
+from kernels.gated_linear_attention import gated_linear_attention
 from kernels.linear_attention import linear_attention
 from kernels.lstm import lstm
 from kernels.recurrent_delta_rule import recurrent_delta_rule
@@ -14,6 +16,8 @@ OPERATIONS: dict[str, Operation] = {
     for operation in (
         linear_attention,
         delta_rule,
+        gated_linear_attention,
+        gated_delta_rule,
         recurrent_delta_rule,
         delta_rnn,
         delta_lstm,

@@ -4,7 +4,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from kernels.delta_delta_rule.reference import DeltaDeltaState, program
-from kernels.delta_rule import DeltaRuleState, delta_rule, wide_delta_rule
+from kernels.delta_rule import DeltaRuleState, delta_rule
 
 
 def unroll(
@@ -18,7 +18,7 @@ def unroll(
 ) -> tuple[Float[Tensor, "T B H D"], DeltaDeltaState]:
     """As a loop of `reference.step`."""
     outer = DeltaRuleState(state.outer_fast_weights)
-    answer, outer = wide_delta_rule(q, k, v, beta, is_first, outer)
+    answer, outer = delta_rule(q, k, v, beta, is_first, outer)
     inner = DeltaRuleState(state.fast_weights)
     y, inner = delta_rule(*program(answer, feature_map), is_first, inner)
     return y, DeltaDeltaState(outer.fast_weights, inner.fast_weights)

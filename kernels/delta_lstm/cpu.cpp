@@ -15,7 +15,7 @@ struct Backward {
   DeltaAdjoint<T, P> memory[kGates], recurrent[kGates];
 };
 
-FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
   auto version = Version(call.integer());
@@ -113,7 +113,7 @@ static GateGradients through_gates(Version version, const R (&gate)[kGates], con
   return d;
 }
 
-FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
   auto version = Version(call.integer());

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from kernels.delta_mlp.reference import DeltaMLPState
-from kernels.delta_rule import DeltaRuleState, delta_rule, wide_delta_rule
+from kernels.delta_rule import DeltaRuleState, delta_rule
 
 
 def unroll(
@@ -28,7 +28,7 @@ def unroll(
     weights = [part.split(q.shape[2], 1) for part in state]
     ups, downs = [], []
     for k, v, beta, hidden_k, hidden_v, hidden_beta, up, down in zip(*rows, *weights, strict=True):
-        hidden, up = wide_delta_rule(q, k, v, beta, is_first, DeltaRuleState(up))
+        hidden, up = delta_rule(q, k, v, beta, is_first, DeltaRuleState(up))
         asked = hidden.softmax(-1), hidden_k, hidden_v, hidden_beta
         y, down = delta_rule(*asked, is_first, DeltaRuleState(down))
         ups.append(up.fast_weights)

@@ -14,7 +14,7 @@ struct Backward {
   DeltaAdjoint<T, P> memory, recurrent;
 };
 
-FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
   auto version = Version(call.integer());
@@ -71,7 +71,7 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   });
 }
 
-FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
   auto version = Version(call.integer());

@@ -1,5 +1,13 @@
-from kernels.delta_rule.columns import wide_delta_rule
-from kernels.delta_rule.operation import delta_rule
+from kernels.delta_rule import chunked, reference
 from kernels.delta_rule.reference import DeltaRuleState
+from kernels.operation import build_operation
 
-__all__ = ["DeltaRuleState", "delta_rule", "wide_delta_rule"]
+delta_rule = build_operation(
+    "delta_rule",
+    reference.unroll,
+    saved={"error": "T B H V"},
+    oblong=True,
+    chunked=chunked.unroll,
+)
+
+__all__ = ["DeltaRuleState", "delta_rule"]

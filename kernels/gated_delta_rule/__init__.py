@@ -1,15 +1,13 @@
 from kernels.delta_rule.reference import DeltaRuleState
-from kernels.dispatch import Operation, PyTorch
 from kernels.gated_delta_rule import chunked, reference
-from kernels.signature import Signature
+from kernels.operation import build_operation
 
-_signature = Signature("gated_delta_rule", reference.unroll)
-gated_delta_rule = Operation(
-    _signature,
-    {
-        "reference": PyTorch(_signature, reference.unroll),
-        "chunked": PyTorch(_signature, chunked.unroll),
-    },
+gated_delta_rule = build_operation(
+    "gated_delta_rule",
+    reference.unroll,
+    saved={"error": "T B H V"},
+    oblong=True,
+    chunked=chunked.unroll,
 )
 
 __all__ = ["DeltaRuleState", "gated_delta_rule"]

@@ -6,15 +6,21 @@ what the chunk began with by d_i = exp(sum over all rows up to i):
     (I + tril(diag(beta) (K K^T * d), -1)) U = diag(beta) (V - d_i K S)
     Y = d_i Q S + tril(Q K^T * d) U,        S <- d_C S + (d_C. K)^T U
 
-All exponents are sums of what is never positive, added up pair by pair: nothing overflows, nothing
-cancels. Source: Yang et al. 2025, section 3.3; masks: kernels/chunks.py.
+Source: Yang et al. 2025, section 3.3; masks and fading: kernels/chunks.py.
 """
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.chunks import Chunk, keep, loop_over_chunks, read_live
+from kernels.chunks import (
+    Chunk,
+    keep,
+    left_between,
+    left_since_start,
+    loop_over_chunks,
+    read_live,
+)
 from kernels.delta_rule.chunked import solve
 from kernels.delta_rule.reference import DeltaRuleState
 
@@ -28,8 +34,8 @@ def step(
     log_decay: Tensor,
     weights: Tensor,
 ) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
-    beta, since_start = beta.unsqueeze(-1), log_decay.cumsum(-1).exp().unsqueeze(-1)
-    between = _between(log_decay)
+    beta, since_start = beta.unsqueeze(-1), left_since_start(log_decay)
+    between = left_between(log_decay)
     wanted = beta * (v - since_start * read_live(chunk.live, k, weights))
     system = beta * (k @ k.mT) * between
     old = solve(system, wanted, chunk.live, chunk.before)
@@ -39,15 +45,8 @@ def step(
     y = y + since_start * read_live(chunk.live, q, weights)
     update = keep(chunk.last, torch.where(chunk.live, old, new))
     to_end = between[..., -1, :].unsqueeze(-1)
-    carried = keep(chunk.carries, since_start[..., -1:, :] * weights)
+    carried = since_start[..., -1:, :] * keep(chunk.carries, weights)
     return y, carried + (to_end * k).mT @ update
-
-
-def _between(log_decay: Float[Tensor, "B H C"]) -> Float[Tensor, "B H C C"]:
-    """How much is left in row i of what row j <= i wrote; 1 above the diagonal."""
-    rows = log_decay.shape[-1]
-    later = torch.ones(rows, rows, dtype=torch.bool, device=log_decay.device).tril(-1)
-    return keep(later, log_decay.unsqueeze(-1).expand(*log_decay.shape, rows)).cumsum(-2).exp()
 
 
 def unroll(

@@ -3,7 +3,7 @@
     W_t = a_t W_{t-1} + k_t (beta_t (v_t - a_t W_{t-1}^T k_t))^T,  y_t = W_t^T q_t
 
 The decay a_t in (0, 1), given by its logarithm, lets all of a head's memory fade before the delta
-rule writes. No compiled kernel so far.
+rule writes.
 Source: Yang, Kautz & Hatamizadeh 2025 (Gated Delta Networks).
 """
 

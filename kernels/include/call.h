@@ -2,7 +2,6 @@
 // read in order (kernels/cpu_call.py).
 #pragma once
 #include <cstdint>
-#include <memory>
 
 #include "bfloat16.h"
 #include "lanes.h"
@@ -109,24 +108,64 @@ void parallel_for(int64_t count, int64_t threads, Body body) {
   for (int64_t n = 0; n < count; n++) body(n);
 }
 
+// Memory of a size that only the call knows. (The standard library's own takes a quarter of a second
+// to compile.)
+template <class Item>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(int64_t count) { at_least(count); }
+  Buffer(const Buffer&) = delete;
+  ~Buffer() { delete[] items_; }
+
+  Item& operator[](int64_t i) { return items_[i]; }
+  Item* data() { return items_; }
+
+  // Room for so many, with nothing in it.
+  Item* at_least(int64_t count) {
+    if (count > room_) {
+      Item* larger = new Item[count];
+      delete[] items_;
+      items_ = larger, room_ = count;
+    }
+    return items_;
+  }
+
+ private:
+  Item* items_ = nullptr;
+  int64_t room_ = 0;
+};
+
 // A thread's working memory, kept between calls.
 template <class Space>
 Space& workspace() {
-  static thread_local std::unique_ptr<Space> space(new Space);
-  return *space;
+  static thread_local Buffer<Space> space(1);
+  return space[0];
 }
 
-// A build is for one scalar type and one padded head size: what nobody calls is not compiled.
+// A build is for one scalar type, one padded head size (its keys' and its values') and one of a
+// kernel's functions; the other is defined to be static, and so dropped: what nobody calls is not
+// compiled.
 #ifndef FASTWEIGHTS_SCALAR
 #define FASTWEIGHTS_SCALAR float
 #endif
-#ifndef FASTWEIGHTS_LANES
-#define FASTWEIGHTS_LANES 32
+#ifndef FASTWEIGHTS_KEYS
+#define FASTWEIGHTS_KEYS 32
+#endif
+#ifndef FASTWEIGHTS_VALUES
+#define FASTWEIGHTS_VALUES 32
 #endif
 using T = FASTWEIGHTS_SCALAR;
-constexpr int P = FASTWEIGHTS_LANES;
+constexpr int PK = FASTWEIGHTS_KEYS, PV = FASTWEIGHTS_VALUES;
+constexpr int P = PK > PV ? PK : PV;
 
 #define FW_EXPORT extern "C" __attribute__((visibility("default")))
+#ifndef FASTWEIGHTS_FORWARD
+#define FASTWEIGHTS_FORWARD FW_EXPORT
+#endif
+#ifndef FASTWEIGHTS_BACKWARD
+#define FASTWEIGHTS_BACKWARD FW_EXPORT
+#endif
 
 // The sizes that most kernels are called with, and how many threads they may use.
 struct Sizes {

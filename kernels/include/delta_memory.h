@@ -11,61 +11,74 @@
 
 namespace fastweights {
 
-// A matrix that lacks its last write, which the next pass over it brings.
-template <class T, int P>
+// A matrix that lacks its last write, which the next pass over it brings. Lanes are P, rows are Rows.
+template <class T, int P, int Rows = P>
 struct PendingMatrix {
-  using R = Row<T, P>;
-  Matrix<T, P> matrix;
-  R pending_key, pending_value;
-  int64_t keys, values;
+  Matrix<T, P, Rows> matrix;
+  Row<T, Rows> pending_along;
+  Row<T, P> pending_row;
+  int64_t rows, lanes;
 
-  // Zero everywhere.
-  void start(int64_t key_size, int64_t value_size) {
-    keys = key_size, values = value_size;
-    forget();
+  // Nothing is pending; the matrix is the caller's to fill.
+  void start(int64_t live_rows, int64_t live_lanes) {
+    rows = live_rows, lanes = live_lanes;
+    leave(Row<T, Rows>::fill(T(0)), Row<T, P>::fill(T(0)));
   }
 
   void forget() {
     matrix.clear();
-    pending_key = pending_value = R::fill(T(0));
+    leave(Row<T, Rows>::fill(T(0)), Row<T, P>::fill(T(0)));
   }
 
-  // Where rows are keys.
-  void finish(T* to, int64_t row_stride) const {
-    matrix.store_written(to, keys, values, row_stride, pending_key, pending_value);
+  void leave(const Row<T, Rows>& along, const Row<T, P>& row) {
+    pending_along = along;
+    pending_row = row;
+  }
+
+  // The pending write, where the matrix fades before it is passed over.
+  template <class Keep>
+  FW_INLINE Write<T, P> pending(Keep keep) const {
+    return {pending_along.data(), faded(pending_row, keep)};
+  }
+
+  template <class Keep = Whole>
+  void finish(T* to, int64_t row_stride, Keep keep = {}) const {
+    matrix.store_written(to, rows, lanes, row_stride, pending_along, pending_row, keep);
   }
 };
 
-// W on the way forward. Lanes are values, rows are keys.
-template <class T, int P>
-struct DeltaMemory : PendingMatrix<T, P> {
-  using Base = PendingMatrix<T, P>;
-  using R = Row<T, P>;
-  using Base::keys, Base::matrix, Base::pending_key, Base::pending_value, Base::values;
+// W on the way forward. Lanes are values (at most PV), rows are keys (at most PK).
+template <class T, int PV, int PK = PV>
+struct DeltaMemory : PendingMatrix<T, PV, PK> {
+  using Base = PendingMatrix<T, PV, PK>;
+  using Value = Row<T, PV>;
+  using Key = Row<T, PK>;
 
-  void start(const T* from, int64_t row_stride, int64_t key_size, int64_t value_size) {
-    Base::start(key_size, value_size);
-    matrix.load(from, keys, values, row_stride);
+  void start(const T* from, int64_t row_stride, int64_t keys, int64_t values) {
+    Base::start(keys, values);
+    this->matrix.load(from, keys, values, row_stride);
   }
 
-  // W_t^T q, the pass over the matrix taken before W_t is written: W_{t-1}^T q + u (k . q).
-  FW_INLINE R step(const R& q, const R& k, const R& v, T beta, R& error) {
-    R old, answer;
-    sweep<T, P, 1, 2>(matrix.row, keys, {{{pending_key.data(), pending_value}}},
-                      {{{k.data(), &old}, {q.data(), &answer}}});
+  // W_t^T q, the pass over the matrix taken before W_t is written: W_{t-1}^T q + u (k . q). Where
+  // the memory fades, W_{t-1} is what is left of it.
+  template <class Keep = Whole>
+  FW_INLINE Value step(const Key& q, const Key& k, const Value& v, T beta, Value& error,
+                       Keep keep = {}) {
+    Value old, answer;
+    sweep<T, PV, 1, 2>(this->matrix.row, this->rows, {{this->pending(keep)}},
+                       {{{k.data(), &old}, {q.data(), &answer}}}, keep);
     error = v - old;
-    pending_key = k;
-    pending_value = beta * error;
-    return answer + dot(k, q) * pending_value;
+    this->leave(k, beta * error);
+    return answer + dot(k, q) * this->pending_row;
   }
 
   // The sum rule: as above with u = v.
-  FW_INLINE R add(const R& q, const R& k, const R& v) {
-    R answer;
-    sweep<T, P, 1, 1>(matrix.row, keys, {{{pending_key.data(), pending_value}}},
-                      {{{q.data(), &answer}}});
-    pending_key = k;
-    pending_value = v;
+  template <class Keep = Whole>
+  FW_INLINE Value add(const Key& q, const Key& k, const Value& v, Keep keep = {}) {
+    Value answer;
+    sweep<T, PV, 1, 1>(this->matrix.row, this->rows, {{this->pending(keep)}},
+                       {{{q.data(), &answer}}}, keep);
+    this->leave(k, v);
     return answer + dot(k, q) * v;
   }
 };
@@ -83,61 +96,77 @@ inline int64_t segment_start(int64_t end, Steps<const bool> is_first) {
 }
 
 // dL/dW on the way back in time; at a reset it is forgotten. Lanes are values, rows are keys.
-template <class T, int P>
-struct MemoryGradient : PendingMatrix<T, P> {
-  using Base = PendingMatrix<T, P>;
-  using R = Row<T, P>;
-  using Base::keys, Base::matrix, Base::pending_key, Base::pending_value, Base::values;
+template <class T, int PV, int PK = PV>
+struct MemoryGradient : PendingMatrix<T, PV, PK> {
+  using Base = PendingMatrix<T, PV, PK>;
+  using Value = Row<T, PV>;
+  using Key = Row<T, PK>;
 
-  void start(const T* final, int64_t row_stride, int64_t key_size, int64_t value_size) {
-    Base::start(key_size, value_size);
-    if (final) matrix.load(final, keys, values, row_stride);
+  void start(const T* final, int64_t row_stride, int64_t keys, int64_t values) {
+    Base::start(keys, values);
+    if (final)
+      this->matrix.load(final, keys, values, row_stride);
+    else
+      this->matrix.clear();
   }
 
-  // Going back over y = W^T q and W += k u^T, after what the later step left pending: dW += q dy^T;
-  // then du = dW^T k, which is returned, and dk = dW u.
-  FW_INLINE R step(const R& q, const R& k, const R& u, const R& dy, R& dk) {
-    R du;
-    sweep<T, P, 2, 1>(matrix.row, keys, {{{pending_key.data(), pending_value}, {q.data(), dy}}},
-                      {{{k.data(), &du}}});
-    dk = read_across<T, P>(matrix.row, u);
+  // Going back over y = W^T q and W += k u^T, after what the later step left pending and the fading
+  // before it: dW += q dy^T; then du = dW^T k, which is returned, and dk = dW u.
+  template <class Keep = Whole>
+  FW_INLINE Value step(const Key& q, const Key& k, const Value& u, const Value& dy, Key& dk,
+                       Keep keep = {}) {
+    Value du;
+    sweep<T, PV, 2, 1>(this->matrix.row, this->rows, {{this->pending(keep), {q.data(), dy}}},
+                       {{{k.data(), &du}}}, keep);
+    dk = read_across<T, PV, PK>(this->matrix.row, u);
     return du;
   }
 
   // Going back over the error v - W^T k, before the write: leaves dW -= k dv^T pending.
-  FW_INLINE void leave(const R& k, const R& dv) {
-    pending_key = k;
-    pending_value = T(-1) * dv;
-  }
+  FW_INLINE void leave_error(const Key& k, const Value& dv) { this->leave(k, T(-1) * dv); }
 
   // As `step`, where nothing is ever left pending: the sum rule.
-  FW_INLINE R add(const R& q, const R& k, const R& v, const R& dy, R& dk) {
-    R dv;
-    sweep<T, P, 1, 1>(matrix.row, keys, {{{q.data(), dy}}}, {{{k.data(), &dv}}});
-    dk = read_across<T, P>(matrix.row, v);
+  template <class Keep = Whole>
+  FW_INLINE Value add(const Key& q, const Key& k, const Value& v, const Value& dy, Key& dk,
+                      Keep keep = {}) {
+    Value dv;
+    sweep<T, PV, 1, 1>(this->matrix.row, this->rows, {{{q.data(), dy}}}, {{{k.data(), &dv}}},
+                       keep);
+    dk = read_across<T, PV, PK>(this->matrix.row, v);
     return dv;
   }
 };
 
 // W once more forward in time, for the gradients of the vectors that read it. Transposed: lanes are
 // keys, rows are values.
-template <class T, int P>
-struct MemoryReplay : PendingMatrix<T, P> {
-  using Base = PendingMatrix<T, P>;
-  using R = Row<T, P>;
-  using Base::keys, Base::matrix, Base::pending_key, Base::pending_value, Base::values;
+template <class T, int PV, int PK = PV>
+struct MemoryReplay : PendingMatrix<T, PK, PV> {
+  using Base = PendingMatrix<T, PK, PV>;
+  using Value = Row<T, PV>;
+  using Key = Row<T, PK>;
 
-  void start(const T* from, int64_t row_stride, int64_t key_size, int64_t value_size) {
-    Base::start(key_size, value_size);
-    matrix.load_transposed(from, values, keys, row_stride);
+  void start(const T* from, int64_t row_stride, int64_t keys, int64_t values) {
+    Base::start(values, keys);
+    this->matrix.load_transposed(from, values, keys, row_stride);
   }
 
-  // W_{t-1} times the numbers along its values, of each read; then W_t = W_{t-1} + k u^T.
-  template <size_t N>
-  FW_INLINE void step(const std::array<Read<T, P>, N>& reads, const R& k, const R& u) {
-    sweep<T, P, 1, N>(matrix.row, values, {{{pending_value.data(), pending_key}}}, reads);
-    pending_key = k;
-    pending_value = u;
+  // What is left of W_{t-1} times the numbers along its values, of each read; then
+  // W_t = W_{t-1} + k u^T.
+  template <size_t N, class Keep = Whole>
+  FW_INLINE void step(const std::array<Read<T, PK>, N>& reads, const Key& k, const Value& u,
+                      Keep keep = {}) {
+    sweep<T, PK, 1, N>(this->matrix.row, this->rows, {{this->pending(keep)}}, reads, keep);
+    this->leave(u, k);
+  }
+
+  // The sum of W's products with another matrix, whose rows are keys.
+  T inner(const T* other, int64_t row_stride) const {
+    T total = T(0);
+    for (int64_t i = 0; i < this->lanes; i++)
+      for (int64_t j = 0; j < this->rows; j++)
+        total += other[i * row_stride + j] *
+                 (this->matrix.row[j][i] + this->pending_along[j] * this->pending_row[i]);
+    return total;
   }
 };
 
@@ -156,8 +185,8 @@ struct DeltaAdjoint {
   MemoryGradient<T, P> gradient;
   int64_t keys, values;
 
-  void start(const T* final_weights, int64_t row_stride, const T* final_grad, int64_t grad_stride,
-             int64_t key_size, int64_t value_size) {
+  FW_APART void start(const T* final_weights, int64_t row_stride, const T* final_grad,
+                      int64_t grad_stride, int64_t key_size, int64_t value_size) {
     keys = key_size, values = value_size;
     weights.load_transposed(final_weights, values, keys, row_stride);
     gradient.start(final_grad, grad_stride, keys, values);
@@ -166,7 +195,7 @@ struct DeltaAdjoint {
   // Going back over the reset before row t: the weights are again what the earlier segment left,
   // its first weights and its writes, a few at a time.
   template <class WriteAt>
-  __attribute__((noinline)) void cross_reset(int64_t t, Steps<const bool> is_first,
+  FW_APART void cross_reset(int64_t t, Steps<const bool> is_first,
                                              const T* initial, int64_t row_stride,
                                              WriteAt write_at) {
     gradient.forget();
@@ -190,8 +219,22 @@ struct DeltaAdjoint {
     }
   }
 
-  // One step back in time; `error` and `beta` are those of the forward step.
+  // One step back in time; `error` and `beta` are those of the forward step. A kernel with six large
+  // matrices would otherwise take seconds to compile.
   FW_INLINE DeltaGradients<T, P> step(const R& q, const R& k, const R& error, T beta, const R& dy) {
+    if constexpr (R::kParts > 4)
+      return step_apart(q, k, error, beta, dy);
+    else
+      return step_inline(q, k, error, beta, dy);
+  }
+
+  FW_APART DeltaGradients<T, P> step_apart(const R& q, const R& k, const R& error,
+                                                            T beta, const R& dy) {
+    return step_inline(q, k, error, beta, dy);
+  }
+
+  FW_INLINE DeltaGradients<T, P> step_inline(const R& q, const R& k, const R& error, T beta,
+                                             const R& dy) {
     DeltaGradients<T, P> d;
     R update = beta * error, undo = T(-1) * update;
     R du = gradient.step(q, k, update, dy, d.k);
@@ -202,7 +245,7 @@ struct DeltaAdjoint {
                       {{{dy.data(), &from_output}, {d.v.data(), &from_error}}});
     d.q = from_output + dot(update, dy) * k;
     d.k = d.k - from_error;
-    gradient.leave(k, d.v);
+    gradient.leave_error(k, d.v);
     return d;
   }
 

@@ -3,8 +3,6 @@
 // float: inline polynomials (Cephes), within 3e-7 of the truth (tests/kernels/test_cpu_math.py), two times
 // as fast for a whole recurrence as calls into libm. double: libm, for gradient checks.
 #pragma once
-#include <cmath>
-
 #include "lanes.h"
 
 namespace fastweights {
@@ -32,7 +30,7 @@ FW_INLINE V exp_part(V x, float) {
 
 template <class V>
 FW_INLINE V exp_part(V x, double) {
-  for (int i = 0; i < int(sizeof(V) / sizeof(double)); i++) x[i] = std::exp(x[i]);
+  for (int i = 0; i < int(sizeof(V) / sizeof(double)); i++) x[i] = __builtin_exp(x[i]);
   return x;
 }
 
@@ -51,7 +49,7 @@ FW_INLINE V tanh_part(V x, float tag) {
 
 template <class V>
 FW_INLINE V tanh_part(V x, double) {
-  for (int i = 0; i < int(sizeof(V) / sizeof(double)); i++) x[i] = std::tanh(x[i]);
+  for (int i = 0; i < int(sizeof(V) / sizeof(double)); i++) x[i] = __builtin_tanh(x[i]);
   return x;
 }
 
@@ -89,7 +87,7 @@ FW_INLINE Row<T, P> select(const Row<T, P>& mask, const Row<T, P>& yes, T no) {
 
 template <class T, int P>
 FW_INLINE Row<T, P> softmax(const Row<T, P>& x, const Row<T, P>& mask) {
-  T top = maximum(select(mask, x, T(-INFINITY)));
+  T top = maximum(select(mask, x, T(-__builtin_inf())));
   Row<T, P> e = select(mask, exp(x - Row<T, P>::fill(top)), T(0));
   return (T(1) / sum(e)) * e;
 }

@@ -21,6 +21,8 @@ constexpr int kRegisterBytes = 16, kRegisters = 16;
 #endif
 
 #define FW_INLINE inline __attribute__((always_inline))
+// For what takes little of a step, and inline seconds to compile; or wants the registers to itself.
+#define FW_APART __attribute__((noinline))
 
 // m + a * b, for a sum that is stored next. On AMD's Zen 3 a fused multiply-add occupies what a store
 // needs: a pass that writes a matrix takes 1.4 times as long as with two instructions, which go to

@@ -19,6 +19,22 @@ struct Read {  // sum = M^T along
   Row<T, P>* sum;
 };
 
+// What a matrix is multiplied by before it is written: a number, or nothing at all.
+struct Whole {
+  Whole() = default;
+  explicit Whole(int) {}
+};
+
+template <class Rows>
+FW_INLINE Rows faded(const Rows& rows, Whole) {
+  return rows;
+}
+
+template <class Rows, class T>
+FW_INLINE Rows faded(const Rows& rows, T keep) {
+  return keep * rows;
+}
+
 // How many parts of a row one pass handles: what divides them and leaves `rows` rows of that many
 // parts in registers, beside the matrix and the numbers along it.
 constexpr int parts_at_once(int all, int rows) {
@@ -38,10 +54,10 @@ constexpr int chains(int parts, int writes, int reads) {
 }
 
 // The body of `sweep`, below.
-template <class T, int P, size_t W, size_t R>
+template <class T, int P, size_t W, size_t R, class Keep>
 FW_INLINE void sweep_inline(Row<T, P>* __restrict matrix, int64_t rows,
                             const std::array<Write<T, P>, W>& writes,
-                            const std::array<Read<T, P>, R>& reads) {
+                            const std::array<Read<T, P>, R>& reads, Keep keep) {
   using Part = typename Row<T, P>::Part;
   constexpr int kAll = Row<T, P>::kParts;
   constexpr int kBlock = parts_at_once(kAll, int(W + R));
@@ -51,7 +67,7 @@ FW_INLINE void sweep_inline(Row<T, P>* __restrict matrix, int64_t rows,
     Part sums[R ? R : 1][kChains][kBlock] = {};
     auto visit = [&](int64_t j, int chain) __attribute__((always_inline)) {
       for (int i = 0; i < kBlock; i++) {
-        Part m = matrix[j].part[first + i];
+        Part m = faded(matrix[j].part[first + i], keep);
         for (size_t w = 0; w < W; w++)
           m = add_product(m, writes[w].row.part[first + i], writes[w].along[j]);
         if (W) matrix[j].part[first + i] = m;
@@ -71,36 +87,37 @@ FW_INLINE void sweep_inline(Row<T, P>* __restrict matrix, int64_t rows,
   }
 }
 
-template <class T, int P, size_t W, size_t R>
-__attribute__((noinline)) void sweep_apart(Row<T, P>* __restrict matrix, int64_t rows,
+template <class T, int P, size_t W, size_t R, class Keep>
+FW_APART void sweep_apart(Row<T, P>* __restrict matrix, int64_t rows,
                                            const std::array<Write<T, P>, W>& writes,
-                                           const std::array<Read<T, P>, R>& reads) {
-  sweep_inline(matrix, rows, writes, reads);
+                                           const std::array<Read<T, P>, R>& reads, Keep keep) {
+  sweep_inline(matrix, rows, writes, reads, keep);
 }
 
-// Applies every write, then answers every read, in one pass over the matrix. A kernel that holds
-// back the write of step t until the reads of step t + 1 touches its matrix once a step.
+// Lets the matrix fade, applies every write, then answers every read, in one pass over it. A kernel
+// that holds back the write of step t until the reads of step t + 1 touches its matrix once a step.
 //
 // Rows of several registers are swept by a function of their own, where the sums get all registers
 // there are: inside a long loop the compiler keeps some of them in memory, twice as slow.
-template <class T, int P, size_t W, size_t R>
+template <class T, int P, size_t W, size_t R, class Keep = Whole>
 FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
                      const std::array<Write<T, P>, W>& writes,
-                     const std::array<Read<T, P>, R>& reads) {
+                     const std::array<Read<T, P>, R>& reads, Keep keep = {}) {
   if constexpr (Row<T, P>::kParts > 2)
-    sweep_apart(matrix, rows, writes, reads);
+    sweep_apart(matrix, rows, writes, reads, keep);
   else
-    sweep_inline(matrix, rows, writes, reads);
+    sweep_inline(matrix, rows, writes, reads, keep);
 }
 
 // M along, for a row `along`: each row's sum of products, without a transposed copy of M. Reads all
-// P rows.
-template <class T, int P>
-FW_INLINE Row<T, P> read_across(const Row<T, P>* matrix, const Row<T, P>& along) {
+// the rows there are.
+template <class T, int P, int Rows>
+FW_INLINE Row<T, Rows> read_across(const Row<T, P>* matrix, const Row<T, P>& along) {
   using Part = typename Row<T, P>::Part;
   constexpr int kParts = Row<T, P>::kParts, kWidth = Row<T, P>::kWidth;
-  Row<T, P> answer;
-  for (int group = 0; group < kParts; group++) {
+  static_assert(kWidth == Row<T, Rows>::kWidth, "rows and columns lie in registers of one width");
+  Row<T, Rows> answer;
+  for (int group = 0; group < Row<T, Rows>::kParts; group++) {
     const Row<T, P>* rows = matrix + group * kWidth;
     Part products[kWidth];
 #pragma GCC unroll 16
@@ -114,14 +131,14 @@ FW_INLINE Row<T, P> read_across(const Row<T, P>* matrix, const Row<T, P>& along)
   return answer;
 }
 
-template <class T, int P>
+template <class T, int P, int Rows = P>
 struct Matrix {
-  Row<T, P> row[P];  // zero beyond the live rows
+  Row<T, P> row[Rows];  // zero beyond the live rows
 
   void clear() { clear_from(0); }
 
   void clear_from(int64_t first) {
-    for (int64_t j = first; j < P; j++) row[j] = Row<T, P>::fill(T(0));
+    for (int64_t j = first; j < Rows; j++) row[j] = Row<T, P>::fill(T(0));
   }
 
   void load(const T* from, int64_t rows, int64_t columns, int64_t stride) {
@@ -129,24 +146,27 @@ struct Matrix {
     clear_from(rows);
   }
 
-  // Stores M + along values^T, and leaves M as it is.
+  // Stores M + along values^T, faded, and leaves M as it is.
+  template <class Keep>
   void store_written(T* to, int64_t rows, int64_t columns, int64_t stride,
-                     const Row<T, P>& along, const Row<T, P>& values) const {
-    for (int64_t j = 0; j < rows; j++) (row[j] + along[j] * values).store(to + j * stride, columns);
+                     const Row<T, Rows>& along, const Row<T, P>& values, Keep keep) const {
+    for (int64_t j = 0; j < rows; j++)
+      faded(row[j] + along[j] * values, keep).store(to + j * stride, columns);
   }
 
   // Loads the transpose of what lies in memory: `rows` and `columns` are those of this matrix.
-  void load_transposed(const T* from, int64_t rows, int64_t columns, int64_t stride) {
-    using R = Row<T, P>;
-    constexpr int kWidth = R::kWidth;
-    for (int block = 0; block < R::kParts; block++) {
+  FW_APART void load_transposed(const T* from, int64_t rows, int64_t columns, int64_t stride) {
+    using Line = Row<T, Rows>;
+    constexpr int kWidth = Line::kWidth;
+    static_assert(kWidth == Row<T, P>::kWidth, "rows and columns lie in registers of one width");
+    for (int block = 0; block < Row<T, P>::kParts; block++) {
       const int64_t first = block * kWidth;
-      R lines[kWidth];
+      Line lines[kWidth];
       for (int i = 0; i < kWidth; i++)
-        lines[i] = first + i < columns ? R::load(from + (first + i) * stride, rows)
-                                       : R::fill(T(0));
-      for (int part = 0; part < R::kParts; part++) {
-        typename R::Part square[kWidth];
+        lines[i] = first + i < columns ? Line::load(from + (first + i) * stride, rows)
+                                       : Line::fill(T(0));
+      for (int part = 0; part < Line::kParts; part++) {
+        typename Line::Part square[kWidth];
         for (int i = 0; i < kWidth; i++) square[i] = lines[i].part[part];
         transpose<kWidth>(square);
         for (int i = 0; i < kWidth; i++) row[part * kWidth + i].part[block] = square[i];

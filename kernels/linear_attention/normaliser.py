@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from kernels.fast_weights import add_outer, read
 from kernels.linear_attention.operation import linear_attention
 from kernels.linear_attention.reference import LinearAttentionState
 
@@ -20,6 +21,18 @@ EPSILON = 1e-6
 class NormalisedState(NamedTuple):
     fast_weights: Float[Tensor, "B H K V"]
     key_sum: Float[Tensor, "B H K"]
+
+
+def step(
+    q: Float[Tensor, "B H K"],
+    k: Float[Tensor, "B H K"],
+    v: Float[Tensor, "B H V"],
+    state: NormalisedState,
+) -> tuple[Float[Tensor, "B H V"], NormalisedState]:
+    """The law, one step: write both, then read both."""
+    weights, key_sum = add_outer(state.fast_weights, k, v), state.key_sum + k
+    total = (key_sum * q).sum(-1, keepdim=True)
+    return read(weights, q) / (total + EPSILON), NormalisedState(weights, key_sum)
 
 
 def normalised_linear_attention(

@@ -7,5 +7,6 @@ linear_attention = build_operation(
     "linear_attention",
     reference.unroll,
     saved={},
+    oblong=True,
     chunked=chunked.unroll,
 )

@@ -2,9 +2,6 @@
 // time on its own thread. What is multiplied with the weights is a tile of registers: four columns
 // by some rows of W forward, where W lies, and by some columns of it backward, from a packed copy;
 // every piece of W serves all columns of a block while it is in the cache.
-#include <algorithm>
-#include <vector>
-
 #include "call.h"
 #include "elementwise.h"
 
@@ -20,6 +17,7 @@ using Lane = Row<T, L>;
 
 static int64_t rounded_up(int64_t size, int64_t to) { return (size + to - 1) / to * to; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a < b ? b : a; }
 
 // Calls body(first, N) for tiles of `count` rows; N, their rows, is a compile-time kBatch or 1.
 template <class Body>
@@ -41,7 +39,7 @@ struct LstmSizes {
   template <class Body>
   void for_each_block(Body body) const {
     int64_t share = rounded_up((batch + threads - 1) / threads, kBatch);
-    int64_t width = std::clamp<int64_t>(share, kBatch, kBlock);
+    int64_t width = least(most(share, kBatch), kBlock);
     parallel_for((batch + width - 1) / width, threads,
                  [&](int64_t n) { body(n * width, least(width, batch - n * width)); });
   }
@@ -50,9 +48,8 @@ struct LstmSizes {
 // A thread's memory of `size` numbers for one purpose, kept between calls.
 template <int purpose>
 static T* memory(int64_t size) {
-  static thread_local std::vector<T> numbers;
-  if (int64_t(numbers.size()) < size) numbers.resize(size);
-  return numbers.data();
+  static thread_local Buffer<T> numbers;
+  return numbers.at_least(size);
 }
 
 // to[n][j] += sum over d of h[n][d] W[j][d]; the rows of h are padded with zeros.
@@ -86,7 +83,7 @@ static void pack(const T* rows, int64_t stride, int64_t count, int64_t D, T* str
     for (int64_t j = 0; j < count; j++) {
       T* to = strips + j * kWide;
       std::memcpy(to, rows + j * stride + d, least(kWide, D - d) * sizeof(T));
-      std::fill(to + least(kWide, D - d), to + kWide, T(0));
+      for (int64_t i = least(kWide, D - d); i < kWide; i++) to[i] = T(0);
     }
 }
 
@@ -95,7 +92,7 @@ template <int N, class Scale>
 static void add_products(int64_t count, Scale scale, const T* strip, T* to, int64_t stride,
                          int64_t width) {
   auto tile = [&](auto is_whole) __attribute__((always_inline)) {
-    auto live = [&](int i) { return is_whole() ? L : std::clamp<int64_t>(width - i * L, 0, L); };
+    auto live = [&](int i) { return is_whole() ? L : most(0, least(width - i * L, L)); };
     Lane sums[N][kTile];
     for (int n = 0; n < N; n++)
       for (int i = 0; i < kTile; i++) sums[n][i] = Lane::load(to + n * stride + i * L, live(i));
@@ -111,7 +108,7 @@ static void add_products(int64_t count, Scale scale, const T* strip, T* to, int6
   width >= kWide ? tile(std::true_type()) : tile(std::false_type());
 }
 
-FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   LstmSizes size(call);
   auto z = call.tensor<const T>(), W = call.tensor<const T>();
@@ -125,7 +122,7 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   size.for_each_block([&](int64_t b, int64_t columns) {
     T* hidden = memory<0>(columns * (2 * stride + 4 * D));
     T *cell = hidden + columns * stride, *gates = cell + columns * stride;
-    std::fill(hidden, gates, T(0));
+    std::memset(hidden, 0, (gates - hidden) * sizeof(T));
     for (int64_t n = 0; n < columns; n++) {
       std::memcpy(hidden + n * stride, initial_hidden.at(b + n), D * sizeof(T));
       std::memcpy(cell + n * stride, initial_cell.at(b + n), D * sizeof(T));
@@ -189,10 +186,10 @@ static void copy_or_clear(T* to, const T* from, int64_t count) {
   if (from)
     std::memcpy(to, from, count * sizeof(T));
   else
-    std::fill_n(to, count, T(0));
+    std::memset(to, 0, count * sizeof(T));
 }
 
-FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   LstmSizes size(call);
   call.tensor<const T>();
@@ -224,7 +221,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
         through_gates(gates.at(t, b + n), cell_before.at(t, b + n), cell.at(t, b + n), dh + n * D,
                       dc + n * D, grad_z.at(t, b + n), D);
       }
-      std::fill_n(dh, columns * D, T(0));
+      std::memset(dh, 0, columns * D * sizeof(T));
       for (int64_t d = 0; d < D; d += kWide)
         for (int64_t j = 0; j < 4 * D; j += kChunk)
           in_tiles(columns, [&](int64_t n, auto N) {

@@ -52,8 +52,8 @@ def has_kernel(x: Tensor) -> bool:
     return True
 
 
-def _library(dtype: torch.dtype) -> Any:
-    return cpu_build.library(SOURCE, _SCALARS[dtype], _LANES)
+def _library(dtype: torch.dtype) -> cpu_build.Library:
+    return cpu_build.library(SOURCE, _SCALARS[dtype], (_LANES, _LANES))
 
 
 def _call(function: Any, picture: Tensor, pointers: tuple[int, int, int]) -> None:

@@ -211,7 +211,7 @@ void unpool(const Picture& size, const T* grad_y, const uint8_t* places, T* grad
 
 using namespace fastweights;
 
-FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   const Picture size(call);
   const T* x = call.pointer<const T>();
@@ -223,7 +223,7 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
     pool<false>(size, x, y, places);
 }
 
-FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   const Picture size(call);
   const T* grad_y = call.pointer<const T>();

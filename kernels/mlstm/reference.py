@@ -28,6 +28,15 @@ class MLSTMState(NamedTuple):
     log_scale: Float[Tensor, "B H"]  # C = fast_weights exp(log_scale), n = key_sum exp(log_scale)
 
 
+def divided(
+    answer: Float[Tensor, "*batch H V"],
+    weight: Float[Tensor, "*batch H"],
+    log_scale: Float[Tensor, "*batch H"],
+) -> Float[Tensor, "*batch H V"]:
+    """What the memory answers, over s_t . q_t where that is large enough."""
+    return answer / torch.maximum(weight.abs(), (-log_scale).exp()).unsqueeze(-1)
+
+
 def step(
     q: Float[Tensor, "B H K"],
     k: Float[Tensor, "B H K"],
@@ -40,12 +49,10 @@ def step(
     """One step: fade, write, then read."""
     faded = log_forget + state.log_scale
     log_scale = torch.maximum(faded, log_input).clamp(min=0)
-    kept, added = (faded - log_scale).exp(), (log_input - log_scale).exp()
-    weights = kept[..., None, None] * state.fast_weights
-    weights = add_outer(weights, k, added.unsqueeze(-1) * v)
-    key_sum = kept.unsqueeze(-1) * state.key_sum + added.unsqueeze(-1) * k
-    total = torch.maximum((key_sum * q).sum(-1).abs(), (-log_scale).exp())
-    y = output_gate * read(weights, q) / total.unsqueeze(-1)
+    kept, added = (faded - log_scale).exp(), (log_input - log_scale).exp().unsqueeze(-1)
+    weights = add_outer(kept[..., None, None] * state.fast_weights, k, added * v)
+    key_sum = kept.unsqueeze(-1) * state.key_sum + added * k
+    y = output_gate * divided(read(weights, q), (key_sum * q).sum(-1), log_scale)
     return y, MLSTMState(weights, key_sum, log_scale)
 
 

@@ -1,6 +1,4 @@
 // The recurrent delta rule on CPUs: the delta rule's cell behind a slow net that hears y_{t-1}.
-#include <vector>
-
 #include "call.h"
 #include "delta_memory.h"
 #include "feature_maps.h"
@@ -53,10 +51,10 @@ struct Left {
 struct Backward {
   DeltaAdjoint<T, P> adjoint;
   SlowNet net;
-  std::vector<Left> left;
+  Buffer<Left> left;
 };
 
-FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
   auto map = FeatureMap(call.integer());
@@ -112,7 +110,7 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
   });
 }
 
-FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Sizes size(call);
   auto map = FeatureMap(call.integer());
@@ -132,7 +130,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
   auto grad_initial = call.tensor<T>(), grad_initial_output = call.tensor<T>();
 
   const int64_t V = size.values, K = size.keys, per_head = V * (2 * K + V + 1);
-  std::unique_ptr<T[]> partial(new T[size.batch * size.heads * per_head]);
+  Buffer<T> partial(size.batch * size.heads * per_head);
   // [query | key | value | strength], each for all heads, so that one sum over b finishes them.
   const int64_t offset[] = {0, size.heads * V * K, size.heads * 2 * V * K,
                             size.heads * V * (2 * K + V), size.heads * per_head};
@@ -148,7 +146,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     };
     prefetch_last(size.time, prefetch);
     auto& [adjoint, net, left] = workspace<Backward>();
-    left.resize(size.time);
+    left.at_least(size.time);
     adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2], K, V);
     weights.load(net, h, size, true);
     R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
@@ -181,7 +179,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     adjoint.finish(grad_initial.at(b, h), grad_initial.stride[2]);
     carried.store(grad_initial_output.at(b, h), V);
 
-    T* mine = partial.get() + b * size.heads * per_head;
+    T* mine = partial.data() + b * size.heads * per_head;
     auto heard = [&](int64_t t) -> R& { return left[t].heard; };
     auto sum = [&](R Left::*row, int64_t columns, T* to) {
       auto row_at = [&](int64_t t) -> R& { return left[t].*row; };
@@ -191,11 +189,11 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     sum(&Left::dk, K, mine + offset[1] + h * V * K);
     sum(&Left::dv, V, mine + offset[2] + h * V * V);
     R total = R::fill(T(0));
-    for (const Left& step : left) total = total + step.dbeta * step.heard;
+    for (int64_t t = 0; t < size.time; t++) total = total + left[t].dbeta * left[t].heard;
     total.store(mine + offset[3] + h * V, V);
   });
   const Tensor<T> totals[] = {grad_query, grad_key, grad_value, grad_strength};
   for (int i = 0; i < 4; i++)
     sum_over_batch(size.batch, size.heads * per_head, offset[i + 1] - offset[i],
-                   partial.get() + offset[i], totals[i].data, size.threads);
+                   partial.data() + offset[i], totals[i].data, size.threads);
 }

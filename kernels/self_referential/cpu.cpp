@@ -1,6 +1,4 @@
 // The self-referential matrix on CPUs: its columns as four blocks, y, q, k and the four strengths.
-#include <algorithm>
-
 #include "call.h"
 #include "feature_maps.h"
 #include "matrix.h"
@@ -27,21 +25,21 @@ struct Upright {
   Row<T, P> block[kBlocks][P];
   Row<T, 4> strengths[P];
 
-  void load(const T* from, int64_t stride, int64_t D) {
+  FW_APART void load(const T* from, int64_t stride, int64_t D) {
     for (int64_t j = 0; j < D; j++, from += stride) {
       for (int c = 0; c < kBlocks; c++) block[c][j] = R::load(from + c * D, D);
       strengths[j] = Four::load(from + kBlocks * D, 4);
     }
   }
 
-  void clear(int64_t D) {
+  FW_APART void clear(int64_t D) {
     for (int64_t j = 0; j < D; j++) {
       for (auto& lanes : block) lanes[j] = R::fill(T(0));
       strengths[j] = Four::fill(T(0));
     }
   }
 
-  void add(const T* from, int64_t stride, int64_t D, T sign) {
+  FW_APART void add(const T* from, int64_t stride, int64_t D, T sign) {
     for (int64_t j = 0; j < D; j++, from += stride) {
       for (int c = 0; c < kBlocks; c++)
         block[c][j] = block[c][j] + sign * R::load(from + c * D, D);
@@ -49,7 +47,7 @@ struct Upright {
     }
   }
 
-  void add_to(T* to, int64_t stride, int64_t D) const {
+  FW_APART void add_to(T* to, int64_t stride, int64_t D) const {
     for (int64_t j = 0; j < D; j++, to += stride) {
       for (int c = 0; c < kBlocks; c++)
         (R::load(to + c * D, D) + block[c][j]).store(to + c * D, D);
@@ -57,7 +55,7 @@ struct Upright {
     }
   }
 
-  void store(T* to, int64_t stride, int64_t D) const {
+  FW_APART void store(T* to, int64_t stride, int64_t D) const {
     for (int64_t j = 0; j < D; j++, to += stride) {
       for (int c = 0; c < kBlocks; c++) block[c][j].store(to + c * D, D);
       strengths[j].store(to + kBlocks * D, 4);
@@ -74,18 +72,18 @@ struct Wide {
     return {{R::fill(T(0)), R::fill(T(0)), R::fill(T(0))}, Four::fill(T(0))};
   }
 
-  static Wide load(const T* from, int64_t D) {
+  static FW_APART Wide load(const T* from, int64_t D) {
     return {{R::load(from, D), R::load(from + D, D), R::load(from + 2 * D, D)},
             Four::load(from + 3 * D, 4)};
   }
 
-  void store(T* to, int64_t D) const {
+  FW_APART void store(T* to, int64_t D) const {
     for (int c = 0; c < kBlocks; c++) block[c].store(to + c * D, D);
     strengths.store(to + kBlocks * D, 4);
   }
 
   // Each block times its own strength.
-  Wide scaled(const Four& by) const {
+  FW_APART Wide scaled(const Four& by) const {
     Wide result;
     for (int c = 0; c < kBlocks; c++) result.block[c] = by[c] * block[c];
     result.strengths = by[3] * strengths;
@@ -120,7 +118,7 @@ FW_INLINE Wide ask(Upright& m, int64_t D, const R& x) {
   return answer;
 }
 
-FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   SrwmSizes size(call);
   auto map = FeatureMap(call.integer());
@@ -186,11 +184,11 @@ FW_EXPORT void forward(const int64_t* layout, void* const* addresses) {
 struct Flipped {
   R row[kBlocks * P + 4];
 
-  void clear(int64_t columns) {
+  FW_APART void clear(int64_t columns) {
     for (int64_t i = 0; i < columns; i++) row[i] = R::fill(T(0));
   }
 
-  void add(const T* from, int64_t stride, int64_t D, int64_t columns) {
+  FW_APART void add(const T* from, int64_t stride, int64_t D, int64_t columns) {
     for (int64_t j = 0; j < D; j++)
       for (int64_t i = 0; i < columns; i++) row[i].data()[j] += from[j * stride + i];
   }
@@ -213,7 +211,7 @@ struct Adjoint {
   }
 };
 
-FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
+FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   SrwmSizes size(call);
   auto map = FeatureMap(call.integer());
@@ -226,7 +224,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
   auto grad_ys = call.tensor<const T>(), grad_final = call.tensor<const T>();
   auto grad_xs = call.tensor<T>(), grad_base = call.tensor<T>(), grad_initial = call.tensor<T>();
   const int64_t D = size.head, columns = size.columns();
-  std::unique_ptr<T[]> partial(new T[size.batch * size.heads * D * columns]);
+  Buffer<T> partial(size.batch * size.heads * D * columns);
 
   parallel_for(size.batch * size.heads, size.threads, [&](int64_t n) {
     int64_t b = n / size.heads, h = n % size.heads;
@@ -235,7 +233,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     const auto saved_difference = differences.steps(b, h), grad_y = grad_ys.steps(b, h);
     const auto grad_x = grad_xs.steps(b, h);
     const auto is_first = resets.steps(b);
-    T* mine = partial.get() + n * D * columns;
+    T* mine = partial.data() + n * D * columns;
     const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
       prefetch_rows(D, t, x, saved_query, saved_key, grad_y, grad_x);
       prefetch_rows(columns, t, saved_difference);
@@ -247,7 +245,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     a.grad.clear(D);
     a.grad_flipped.clear(columns);
     a.forget_pending(columns);
-    std::fill_n(mine, D * columns, T(0));
+    std::memset(mine, 0, D * columns * sizeof(T));
     if (grad_final) {
       a.grad.load(grad_final.at(b, h), grad_final.stride[2], D);
       a.grad_flipped.add(grad_final.at(b, h), grad_final.stride[2], D, columns);
@@ -257,7 +255,7 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
           mine[j * columns + i] = -grad_final.at(b, h)[j * grad_final.stride[2] + i];
     }
 
-    auto settle = [&] {
+    auto settle = [&]() FW_APART {
       R nothing = R::fill(T(0));
       sweep_wide<2>(a.grad, D, {&a.pending_difference, &a.pending_input},
                     {&a.pending_dchange, &a.pending_danswer}, &nothing);
@@ -333,6 +331,6 @@ FW_EXPORT void backward(const int64_t* layout, void* const* addresses) {
     settle();
     a.grad.store(grad_initial.at(b, h), grad_initial.stride[2], D);
   });
-  sum_over_batch(size.batch, size.heads * D * columns, size.heads * D * columns, partial.get(),
+  sum_over_batch(size.batch, size.heads * D * columns, size.heads * D * columns, partial.data(),
                  grad_base.data, size.threads);
 }

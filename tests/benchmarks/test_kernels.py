@@ -136,8 +136,8 @@ def test_samples_are_taken_within_their_own_surroundings():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--rounds", "0"), "--rounds, --seconds and --gigahertz must"),
-        (("--seconds", "0"), "--rounds, --seconds and --gigahertz must"),
+        (("--rounds", "0"), "--rounds must be above 0"),
+        (("--seconds", "0"), "--seconds must be above 0"),
         (("--json", "nowhere/kernels.json"), "there is no folder nowhere"),
         pytest.param(
             ("--device", "cuda"),

@@ -17,7 +17,7 @@ SETS = ORDER[: ORDER.index(HERE) + 1] if HERE in ORDER else ["DEFAULT"]
 
 def call(function: str, x: torch.Tensor, capability: str) -> torch.Tensor:
     scalar = {torch.float32: "float", torch.float64: "double"}[x.dtype]
-    library = cpu_build.library(SOURCE, scalar, 16, capability)
+    library = cpu_build.shared_object(SOURCE, scalar, (16, 16), capability=capability)
     result = torch.full_like(x, float("nan"))
     layout = struct.pack("6q", x.numel(), 1, 1, 1, 1, 1)
     addresses = struct.pack("2q", x.data_ptr(), result.data_ptr())

@@ -46,11 +46,3 @@ def test_nan_stays_in_its_episode(where):
     for one, other in ((y[20:], clean[0][20:]), (y[:, [0, 2]], clean[0][:, [0, 2]])):
         torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
     torch.testing.assert_close(after, clean[1], atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize(("length", "expected"), [(9, "chunked"), (1, "reference")])
-def test_auto_takes_chunks_for_long_unrolls_and_the_law_for_acting(length, expected):
-    *rows, weights = inputs(length, 0.3)
-    sizes = gated_delta_rule.signature.check([*rows, torch.zeros(length, B), weights])
-    request = gated_delta_rule.request(torch.device("cpu"), torch.float64, sizes)
-    assert gated_delta_rule.choose(request) == expected

@@ -9,6 +9,8 @@ from kernels import cpu_call
 from kernels.example import Example, make
 from kernels.registry import OPERATIONS
 
+OBLONG = [name for name, each in OPERATIONS.items() if each.backends["cpu"].kernel.oblong]
+
 
 @pytest.fixture(autouse=True)
 def _outputs_start_as_nan(monkeypatch):
@@ -34,6 +36,17 @@ def test_different_key_and_value_sizes(name, options, backend):
         with kernels.backend(backend):
             found = case.to(torch.float32).run_with_gradients()
         assert_agree(found, truth(case), 1e-5)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("sizes", [(128, 32), (32, 97), (65, 1)])
+@pytest.mark.parametrize("name", OBLONG)
+def test_oblong_and_wide_heads(name, sizes):
+    """Keys and values are padded to sizes of their own."""
+    case = example(name, *sizes)
+    with kernels.backend("cpu"):
+        found = case.to(torch.float32).run_with_gradients()
+    assert_agree(found, truth(case), 1e-5)
 
 
 @pytest.mark.parametrize(("name", "options", "backend"), BACKEND_CASES)

@@ -24,7 +24,7 @@ SOURCE = ROOT / "kernels" / "delta_rule" / "cpu.cpp"
 BUILD = f"""
 from pathlib import Path
 from kernels import cpu_build
-assert cpu_build.library(Path({str(SOURCE)!r}), "float", 8).forward
+assert cpu_build.library(Path({str(SOURCE)!r}), "float", (8, 8)).forward
 """
 
 
@@ -44,7 +44,7 @@ def test_processes_that_start_together_do_not_collide(tmp_path):
     for process in running:
         done = process.end()
         assert done.returncode == 0, done.stderr
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".lock", ".so"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [*[".lock"] * 2, *[".so"] * 2]
 
 
 def test_without_a_compiler_one_line_says_so(tmp_path, monkeypatch, caplog):
@@ -98,8 +98,8 @@ def test_a_compiler_that_fails_is_run_once(tmp_path, monkeypatch):
     cpu_build.library.cache_clear()
     for _ in range(3):
         with pytest.raises(cpu_build.BuildError, match=r"failed on cpu\.cpp: an error"):
-            cpu_build.library(SOURCE, "float", 8)
-        assert len(commands) == 2  # with OpenMP and without
+            cpu_build.library(SOURCE, "float", (8, 8))
+        assert len(commands) == 4  # each function, with OpenMP and without
     cpu_build.library.cache_clear()
 
 
@@ -111,10 +111,10 @@ def test_a_build_without_openmp_is_said_once(tmp_path, monkeypatch, caplog):
         cpu_build, "_run", lambda command: "no libgomp" if "-fopenmp" in command else run(command)
     )
     cpu_build.library.cache_clear()
-    cpu_build._say_that_kernels_use_one_thread.cache_clear()
+    dispatch.say_once.cache_clear()
     with caplog.at_level(logging.WARNING, "fastweights"):
         for lanes in (8, 16):
-            assert cpu_build.library(SOURCE, "float", lanes).forward
+            assert cpu_build.library(SOURCE, "float", (lanes, lanes)).forward
     cpu_build.library.cache_clear()
     assert [record.message for record in caplog.records] == [
         "C++ kernels run on one thread: no build with -fopenmp: no libgomp"
@@ -169,25 +169,26 @@ def filled(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FASTWEIGHTS_CACHE", str(folder))
         cpu_build.library.cache_clear()
-        cpu_build.library(SOURCE, "float", 8)
+        cpu_build.library(SOURCE, "float", (8, 8))
         cpu_build.library.cache_clear()
     return folder
 
 
 @pytest.mark.compiler
 def test_other_users_can_load_what_was_built(filled):
-    (built,) = filled.glob("*.so")
-    assert stat.S_IMODE(built.stat().st_mode) == 0o755
+    built = [*filled.glob("*.so")]
+    assert len(built) == 2
+    assert {stat.S_IMODE(file.stat().st_mode) for file in built} == {0o755}
 
 
 @pytest.mark.compiler
 def test_a_damaged_file_is_built_again(filled, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
     shutil.copytree(filled, tmp_path / "cache")
-    (built,) = (tmp_path / "cache").glob("*.so")
-    built.write_bytes(b"half a file")
+    for built in (tmp_path / "cache").glob("*.so"):
+        built.write_bytes(b"half a file")
     cpu_build.library.cache_clear()
-    assert cpu_build.library(SOURCE, "float", 8).forward
+    assert cpu_build.library(SOURCE, "float", (8, 8)).forward
     cpu_build.library.cache_clear()
 
 
@@ -203,14 +204,15 @@ def test_a_file_that_cannot_be_loaded_is_built_again_only_once(filled, tmp_path,
         built.write_bytes(b"no library")
 
     monkeypatch.setattr(cpu_build, "_build", build)
-    (built,) = (tmp_path / "cache").glob("*.so")
-    built.write_bytes(b"half a file")
+    files = sorted((tmp_path / "cache").glob("*.so"))
+    for file in files:
+        file.write_bytes(b"half a file")
     cpu_build.library.cache_clear()
     for _ in range(2):
         with pytest.raises(cpu_build.BuildError, match="cannot load the kernel"):
-            cpu_build.library(SOURCE, "float", 8)
+            cpu_build.library(SOURCE, "float", (8, 8))
     cpu_build.library.cache_clear()
-    assert builds == [built]
+    assert sorted(builds) == files
 
 
 @pytest.mark.compiler
@@ -226,7 +228,7 @@ def test_a_cache_that_others_may_have_filled_is_not_loaded(mode, filled, tmp_pat
         (tmp_path / "cache").chmod(mode)
         says = "others can write to"
     with pytest.raises(cpu_build.BuildError, match=says) as caught:
-        cpu_build.library(SOURCE, "float", 8)
+        cpu_build.library(SOURCE, "float", (8, 8))
     assert "\n" not in str(caught.value)
     with pytest.warns(UserWarning, match=says):
         assert compiler_cache_is_left_alone()
@@ -253,9 +255,9 @@ def test_a_build_is_kept_and_serves_every_checkout(tmp_path, monkeypatch):
     for folder in (ROOT / "kernels", ROOT / "kernels", elsewhere):
         monkeypatch.setattr(cpu_build, "HEADERS", folder / "include")
         cpu_build.library.cache_clear()
-        cpu_build.library(folder / "delta_rule" / "cpu.cpp", "float", 32)
+        cpu_build.library(folder / "delta_rule" / "cpu.cpp", "float", (32, 32))
         builds.append([(p.name, p.stat().st_ino) for p in (tmp_path / "cache").glob("*.so")])
-    assert builds[0] == builds[1] == builds[2] and len(builds[0]) == 1
+    assert builds[0] == builds[1] == builds[2] and len(builds[0]) == 2
     before = cpu_build._key(elsewhere / "delta_rule" / "cpu.cpp", [])
     with (elsewhere / "include" / "call.h").open("a") as header:
         header.write("\n")

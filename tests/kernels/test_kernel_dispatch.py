@@ -50,22 +50,22 @@ def test_auto_takes_the_kernel_of_the_device(name):
 def test_large_heads_say_once_that_they_run_slower(caplog):
     dispatch.say_once.cache_clear()
     with caplog.at_level(logging.WARNING, "fastweights"):
-        assert choose("delta_rule", head=65) == "chunked"
-        assert choose("delta_rule", head=65) == "chunked"
-        assert choose("delta_rule", head=65, time=2) == "reference"
+        assert choose("delta_rule", head=129) == "chunked"
+        assert choose("delta_rule", head=129) == "chunked"
+        assert choose("delta_rule", head=129, time=2) == "reference"
         assert choose("recurrent_delta_rule", head=65) == "reference"
     assert [record.message for record in caplog.records] == [
-        f"{name} runs on the slower {chosen} backend: head size K = 65 is above 64"
-        for name, chosen in (
-            ("delta_rule", "chunked"),
-            ("delta_rule", "reference"),
-            ("recurrent_delta_rule", "reference"),
+        f"{name} runs on the slower {chosen} backend: head size K = {size} is above {widest}"
+        for name, chosen, size, widest in (
+            ("delta_rule", "chunked", 129, 128),
+            ("delta_rule", "reference", 129, 128),
+            ("recurrent_delta_rule", "reference", 65, 64),
         )
     ]
 
 
 def test_a_large_head_gives_the_right_numbers():
-    case = make(OPERATIONS["delta_rule"], {"T": 9, "B": 2, "H": 1, "K": 70, "V": 70})
+    case = make(OPERATIONS["delta_rule"], {"T": 9, "B": 2, "H": 1, "K": 130, "V": 5})
     found = case.run()
     with backend("reference"):
         expected = case.run()
@@ -73,10 +73,10 @@ def test_a_large_head_gives_the_right_numbers():
 
 
 def test_a_forced_backend_refuses_what_it_cannot_do():
-    case = make(OPERATIONS["delta_rule"], {"T": 2, "B": 1, "H": 1, "K": 65, "V": 65})
+    case = make(OPERATIONS["delta_rule"], {"T": 2, "B": 1, "H": 1, "K": 5, "V": 129})
     with (
         backend("cpu"),
-        pytest.raises(ValueError, match=r"cpu backend: head size K = 65 is above 64"),
+        pytest.raises(ValueError, match=r"cpu backend: head size V = 129 is above 128"),
     ):
         case.run()
     with backend("chunked"), pytest.raises(ValueError, match="delta_rnn has no backend 'chunked'"):

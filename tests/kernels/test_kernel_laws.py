@@ -60,6 +60,28 @@ def test_linear_attention():
     check("linear_attention", law)
 
 
+def test_gated_linear_attention():
+    def law(c):
+        def step(t, W):
+            W = c["log_decay"][t].exp() * W + einsum("k,v->kv", c["k"][t], c["v"][t])
+            return einsum("kv,k->v", W, c["q"][t]), (W,)
+
+        return loop(c, lambda c: (c["fast_weights"],), step)
+
+    check("gated_linear_attention", law)
+
+
+def test_gated_delta_rule():
+    def law(c):
+        def step(t, W):
+            W = delta(c["log_decay"][t].exp() * W, c["k"][t], c["v"][t], c["beta"][t])
+            return einsum("kv,k->v", W, c["q"][t]), (W,)
+
+        return loop(c, lambda c: (c["fast_weights"],), step)
+
+    check("gated_delta_rule", law)
+
+
 def test_delta_rule():
     def law(c):
         def step(t, W):

@@ -29,7 +29,7 @@ def test_a_backend_that_does_not_exist_is_one_line(monkeypatch, capsys):
     monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "gpu")
     dispatch._environment.cache_clear()
     try:
-        assert program.main() == 2
+        assert program.main([]) == 2
     finally:
         monkeypatch.undo()
         dispatch._environment.cache_clear()

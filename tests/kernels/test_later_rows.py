@@ -7,7 +7,12 @@ from kernels import backend
 from kernels.example import Example, make
 from kernels.registry import OPERATIONS
 
-TWICE = ("linear_attention", "delta_rule")  # pass over time twice and take no write back
+# These pass over time twice and take no write back. The decay's gradient is a sum of differences
+# (kernels/gated_delta_rule/backward.md).
+TWICE = [
+    f"{gated}{rule}" for rule in ("linear_attention", "delta_rule") for gated in ("", "gated_")
+]
+BUT = "log_decay"
 
 
 def gradients_of_earlier_rows(case: Example, dtype: torch.dtype, name: str) -> list[torch.Tensor]:
@@ -15,7 +20,8 @@ def gradients_of_earlier_rows(case: Example, dtype: torch.dtype, name: str) -> l
     leaves = [tensors[i].requires_grad_() for i in case.operation.signature.differentiable]
     with backend(name):
         y, *_ = case.run(tensors)
-    inputs = leaves[: len(case.operation.signature.inputs)]
+    named = zip(case.operation.signature.inputs, leaves, strict=False)
+    inputs = [leaf for argument, leaf in named if argument.name != BUT]
     return [grad[:-1] for grad in torch.autograd.grad(y[:-1].sum(), inputs)]
 
 

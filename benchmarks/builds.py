@@ -1,0 +1,92 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""How long a machine takes to build a C++ kernel that it has not met before.
+
+    python benchmarks/builds.py                      a table
+    python benchmarks/builds.py --json builds.json   and a file
+
+Forward and backward are compiled side by side, as on first use; each round begins with an empty
+cache. Seconds from the call to both functions loaded, for float32.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).parents[1])
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.arguments import check_above_zero
+from benchmarks.json_file import check_folder, write_json
+from benchmarks.machine import describe
+from kernels import cpu_build
+from kernels.registry import OPERATIONS
+from launch.failures import UserError, one_line_errors
+
+LANES = (16, 32, 64)
+WANTED = 2.0  # seconds, at most
+
+
+def seconds_to_build(source: Path, lanes: int) -> float:
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["FASTWEIGHTS_CACHE"] = str(Path(cache, "kernels"))
+        cpu_build.library.cache_clear()
+        began = time.perf_counter()
+        cpu_build.library(source, "float", (lanes, lanes))
+        return time.perf_counter() - began
+
+
+def measure(rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Kernel -> head size -> seconds of each round; the kernels take turns."""
+    sources = {name: each.backends["cpu"].kernel.source for name, each in OPERATIONS.items()}
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in sources}
+    for _ in range(rounds):
+        for name, source in sources.items():
+            for lanes in LANES:
+                taken = seconds_to_build(source, lanes)
+                found[name].setdefault(str(lanes), []).append(taken)
+    return found
+
+
+def table(found: dict[str, dict[str, list[float]]]) -> Table:
+    shown = Table("kernel", *(f"head size {lanes}" for lanes in LANES), title="Seconds to build")
+    for name, sizes in found.items():
+        shown.add_row(name, *(f"{statistics.median(taken):.2f}" for taken in sizes.values()))
+    return shown
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="builds of each: 3")
+    parser.add_argument("--json", type=Path, help="write machine and seconds to this file")
+    return parser
+
+
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    options = parser().parse_args(arguments)
+    check_folder(options.json)
+    check_above_zero(options, "rounds")
+    try:
+        compiler = cpu_build.compiler_version(cpu_build.compiler()).splitlines()[0]
+    except cpu_build.BuildError as error:
+        raise UserError(str(error)) from error
+    found = measure(options.rounds)
+    Console(width=100).print(table(found))
+    slowest = max(statistics.median(each) for sizes in found.values() for each in sizes.values())
+    print(f"{compiler}: the slowest takes {slowest:.2f} s, at most {WANTED:.0f} are wanted")
+    machine: dict[str, Any] = describe() | {"compiler": compiler}
+    write_json(options.json, {"machine": machine, "seconds": found})
+
+
+if __name__ == "__main__":
+    main()

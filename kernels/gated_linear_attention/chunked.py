@@ -1,0 +1,46 @@
+"""Gated linear attention by chunks: linear attention's products, faded.
+
+Between rows j < i of one episode a memory fades by d_ij = exp(sum of log a over j < l <= i), and
+what the chunk began with by d_i = exp(sum over all rows up to i):
+
+    Y = d_i Q S + tril(Q K^T * d) V,        S <- d_C S + (d_C. K)^T V
+
+Source: Yang et al. 2024 (Gated linear attention), section 4; masks and fading: kernels/chunks.py.
+"""
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from kernels.chunks import (
+    Chunk,
+    keep,
+    left_between,
+    left_since_start,
+    loop_over_chunks,
+    read_live,
+)
+from kernels.linear_attention.reference import LinearAttentionState
+
+
+def step(
+    chunk: Chunk, q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, weights: Tensor
+) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
+    since_start, between = left_since_start(log_decay), left_between(log_decay)
+    scores = keep(chunk.visible, q @ k.mT * between)
+    y = since_start * read_live(chunk.live, q, weights) + scores @ v
+    to_end = between[..., -1, :].unsqueeze(-1)
+    carried = since_start[..., -1:, :] * keep(chunk.carries, weights)
+    return y, carried + keep(chunk.last, to_end * k).mT @ v
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H K"],
+    v: Float[Tensor, "T B H V"],
+    log_decay: Float[Tensor, "T B H"],
+    is_first: Bool[Tensor, "T B"],
+    state: LinearAttentionState,
+) -> tuple[Float[Tensor, "T B H V"], LinearAttentionState]:
+    inputs = (q, k, v, log_decay)
+    y, weights = loop_over_chunks(step, inputs, is_first, state.fast_weights, empty=v)
+    return y, LinearAttentionState(weights)
