@@ -18,12 +18,12 @@ from cores.fast_weight_core import FastWeightCore
 from cores.feedforward import Feedforward, FeedforwardConfig
 from cores.feedforward_gated import FeedforwardGated, GatedConfig
 from cores.gated_delta_net import GatedDeltaNet
-from cores.linear_transformer import LinearTransformer
+from cores.linear_transformer import LinearTransformer, LinearTransformerConfig
 from cores.lstm import LSTM, LSTMConfig
 from cores.matrix_lstm import MatrixLSTM, MatrixLSTMConfig
 from cores.recurrent_delta_net import RecurrentDeltaNet
 from cores.self_referential import SelfReferential
-from cores.stack import BlocksConfig, Stack, StackConfig, VersionedConfig
+from cores.stack import BlocksConfig, FastRecurrentConfig, Stack, StackConfig, VersionedConfig
 from cores.transformer import Transformer, TransformerConfig
 
 
@@ -68,7 +68,12 @@ CORES: dict[str, CoreKind] = {
     ),
     "lstm": _alone(LSTM, "LSTM", LSTMConfig()),
     "transformer": _alone(Transformer, "Softmax attention", TransformerConfig()),
-    "lt": _stacked(LinearTransformer, "Feedforward/Sum fast Linear Net", feature_map="elu_sum"),
+    "lt": _stacked(
+        LinearTransformer,
+        "Feedforward/Sum fast Linear Net",
+        LinearTransformerConfig,
+        feature_map="elu_sum",
+    ),
     "delta_net": _stacked(DeltaNet, "Feedforward/Delta fast Linear Net", feature_map="elu_sum"),
     "delta_mlp": _stacked(DeltaMLP, "Feedforward/Delta fast MLP", VersionedConfig),
     "delta_delta": _stacked(DeltaDelta, "Feedforward/Delta fast Delta Net"),
@@ -76,8 +81,10 @@ CORES: dict[str, CoreKind] = {
     "rdn_large": _stacked(
         RecurrentDeltaNet, "Recurrent/Delta fast Linear Net", layers=4, width=256, heads=8
     ),
-    "delta_rnn": _stacked(DeltaRNN, "Feedforward/Delta fast RNN", VersionedConfig),
-    "delta_lstm": _stacked(DeltaLSTM, "Feedforward/Delta fast LSTM", VersionedConfig, version="D"),
+    "delta_rnn": _stacked(DeltaRNN, "Feedforward/Delta fast RNN", FastRecurrentConfig),
+    "delta_lstm": _stacked(
+        DeltaLSTM, "Feedforward/Delta fast LSTM", FastRecurrentConfig, version="D"
+    ),
     "srwm": _stacked(SelfReferential, "Self-referential/Delta fast Linear Net", heads=8),
     "gated_delta_net": _stacked(
         GatedDeltaNet, "Feedforward/Gated delta fast Linear Net", feature_map="elu_sum"

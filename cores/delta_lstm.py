@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cores.fast_weight_core import FastWeightCore, SlowNet
 from cores.stack import chosen
+from kernels import feature_maps
 from kernels.delta_lstm import DeltaLSTMState, delta_lstm
 from kernels.delta_lstm.reference import step
 
@@ -27,8 +28,11 @@ class DeltaLSTM(FastWeightCore):
         *("recurrent_key", "recurrent_value", "recurrent_strength", "recurrent_query"),
     )
 
-    def __init__(self, width: int, heads: int, feature_map: str, version: str = "D"):
+    def __init__(
+        self, width: int, heads: int, feature_map: str, version: str, recurrent_feature_map: str
+    ):
         super().__init__(width, heads, feature_map)
+        self.recurrent_feature_map = feature_maps.feature_map(recurrent_feature_map)
         self.version = chosen("version", version, ("A", "B", "C", "D"))
         size = GATES * self.head_size
         self.slow_net = SlowNet(width, heads, (size, size, size, GATES, size, size, GATES))
@@ -48,9 +52,9 @@ class DeltaLSTM(FastWeightCore):
             vector.unflatten(-1, (GATES, self.head_size))
             for vector in (q, k, v, recurrent_k, recurrent_v)
         )
-        phi = self.feature_map
+        phi, recurrent_phi = self.feature_map, self.recurrent_feature_map
         written = (phi(q), phi(k), v, beta.sigmoid())
-        return *written, phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()
+        return *written, recurrent_phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaLSTMState) -> tuple[Tensor, ...]:
         asked = state.output if self.version == "A" else state.output.softmax(-1)

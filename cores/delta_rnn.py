@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from cores.stack import chosen
+from kernels import feature_maps
 from kernels.delta_rnn import DeltaRNNState, delta_rnn
 from kernels.delta_rnn.reference import step
 
@@ -25,8 +26,11 @@ class DeltaRNN(FastWeightCore):
         *("recurrent_key", "recurrent_value", "recurrent_strength", "recurrent_query"),
     )
 
-    def __init__(self, width: int, heads: int, feature_map: str, version: str = "B"):
+    def __init__(
+        self, width: int, heads: int, feature_map: str, version: str, recurrent_feature_map: str
+    ):
         super().__init__(width, heads, feature_map)
+        self.recurrent_feature_map = feature_maps.feature_map(recurrent_feature_map)
         self.version = chosen("version", version, ("A", "B"))
         size = self.head_size
         self.slow_net = SlowNet(width, heads, (size, size, size, SCALAR, size, size, SCALAR))
@@ -41,9 +45,9 @@ class DeltaRNN(FastWeightCore):
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
         q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta = self.slow_net(x)
-        phi = self.feature_map
+        phi, recurrent_phi = self.feature_map, self.recurrent_feature_map
         written = (phi(q), phi(k), v, beta.sigmoid())
-        return *written, phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()
+        return *written, recurrent_phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaRNNState) -> tuple[Tensor, ...]:
         asked = state.output if self.version == "A" else state.output.softmax(-1)

@@ -65,13 +65,13 @@ class FastWeightCore(Core):
         return {}
 
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:
-        y, state = type(self).law(*self.program(x), state, **self.constants())
+        y, state = self.law(*self.program(x), state, **self.constants())
         return y.flatten(-2), state
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B D"], State]:
-        y, state = type(self).operation(*self.program(x), is_first, state, **self.constants())
+        y, state = self.operation(*self.program(x), is_first, state, **self.constants())
         return y.flatten(-2), state
 
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:

@@ -15,7 +15,7 @@ class GatedDeltaNet(FastWeightCore):
 
     Left out of the published layer are its short convolutions and its gated output norm. The decay
     is exp(-rate softplus(x + bias)), with the rate in [1, 16] and softplus(bias) in [0.001, 0.1]
-    when weights are drawn, as Dao & Gu 2024 have it. The recurrence has no compiled kernel so far.
+    when weights are drawn, as Dao & Gu 2024 have it.
     """
 
     equation = "W_t = a_t W_(t-1) + k_t (beta_t (v_t - a_t W_(t-1)^T k_t))^T;  y_t = W_t^T q_t"

@@ -1,33 +1,83 @@
 """Linear Transformer (LT): every step adds its value under its key; nothing is ever corrected."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from cores.fast_weight_core import FastWeightCore, SlowNet
-from kernels.linear_attention import LinearAttentionState, linear_attention
+from cores.stack import StackConfig, chosen
+from kernels.linear_attention import (
+    LinearAttentionState,
+    NormalisedState,
+    linear_attention,
+    normalised_linear_attention,
+)
+from kernels.linear_attention.normaliser import step as normalised_step
 from kernels.linear_attention.reference import step
 
 
-class LinearTransformer(FastWeightCore):
-    """Multi-head linear attention that is not divided by the sum of its weights.
+class Recurrence(NamedTuple):
+    operation: Callable[..., tuple[Tensor, Any]]
+    law: Callable[..., tuple[Tensor, Any]]
+    fresh: Callable[[Tensor], Any]  # the state around fast weights of zero
 
-    Normalised are its keys and queries, by `elu_sum` (the agents') or `softmax`; with `elu` nothing
-    is (the paper's sequence tasks).
+
+def _without_keys(fast_weights: Float[Tensor, "B H K V"]) -> NormalisedState:
+    return NormalisedState(fast_weights, torch.zeros_like(fast_weights[..., 0]))
+
+
+NORMALISERS = {
+    "none": Recurrence(linear_attention, step, LinearAttentionState),
+    "key_sum": Recurrence(normalised_linear_attention, normalised_step, _without_keys),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearTransformerConfig(StackConfig):
+    # What outputs are divided by: none is the published agents' and sequence tasks'; key_sum, the
+    # sum of their weights z_t . q_t with z_t = z_(t-1) + k_t, is Katharopoulos et al.'s.
+    normaliser: str = "none"
+
+    def of_memory(self) -> tuple[Any, ...]:
+        return *super().of_memory(), self.normaliser
+
+
+class LinearTransformer(FastWeightCore):
+    """Multi-head linear attention, divided by the sum of its weights or not.
+
+    That is the normaliser's choice. Keys and queries are the feature map's: of sum one by `elu_sum`
+    (the published agents) and `softmax`, of any by `elu` (the published sequence tasks).
     """
 
     equation = "W_t = W_(t-1) + k_t v_t^T;  y_t = W_t^T q_t"
     source = "Katharopoulos et al. 2020; Irie et al. 2021, eqs. 5-7"
-    operation, law = staticmethod(linear_attention), staticmethod(step)
     vectors = ("query", "key", "value")
 
-    def __init__(self, width: int, heads: int, feature_map: str):
+    def __init__(self, width: int, heads: int, feature_map: str, normaliser: str = "none"):
         super().__init__(width, heads, feature_map)
+        self.normaliser = chosen("normaliser", normaliser, tuple(NORMALISERS))
+        if normaliser != "none" and feature_map == "identity":
+            raise ValueError(
+                f"normaliser {normaliser!r} divides by a sum that the feature map 'identity' lets "
+                "vanish; use softmax, elu_sum or elu"
+            )
         self.slow_net = SlowNet(width, heads, (self.head_size,) * 3)
 
-    def initial_state(self, batch_size: int) -> LinearAttentionState:
-        return LinearAttentionState(
-            self.zeros(batch_size, self.heads, self.head_size, self.head_size)
-        )
+    @property
+    def operation(self) -> Callable[..., tuple[Tensor, Any]]:
+        return NORMALISERS[self.normaliser].operation
+
+    @property
+    def law(self) -> Callable[..., tuple[Tensor, Any]]:
+        return NORMALISERS[self.normaliser].law
+
+    def initial_state(self, batch_size: int) -> LinearAttentionState | NormalisedState:
+        weights = self.zeros(batch_size, self.heads, self.head_size, self.head_size)
+        return NORMALISERS[self.normaliser].fresh(weights)
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
         q, k, v = self.slow_net(x)

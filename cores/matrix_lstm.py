@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from cores.stack import BlocksConfig, chosen
-from kernels.mlstm import MLSTMState
-from kernels.mlstm.reference import step, unroll
+from kernels.mlstm import MLSTMState, mlstm
+from kernels.mlstm.reference import step
 
 LOG_FORGET = {"sigmoid": F.logsigmoid, "exponential": lambda gate: gate}
 
@@ -25,7 +25,7 @@ class MatrixLSTMConfig(BlocksConfig):
 
 
 class MatrixLSTM(FastWeightCore):
-    """The published cell in this project's residual block; the recurrence is a loop so far.
+    """The published cell in this project's residual block.
 
     Left out of the published block are its projection to twice the width, its short convolution,
     its learned skip and the norm of its heads. Gates' biases begin as published: the input's near
@@ -34,7 +34,7 @@ class MatrixLSTM(FastWeightCore):
 
     equation = "C_t = f_t C_(t-1) + i_t k_t v_t^T;  y_t = o_t * C_t^T q_t / max(|n_t q_t|, 1)"
     source = "Beck et al. 2024"
-    operation, law = staticmethod(unroll), staticmethod(step)
+    operation, law = staticmethod(mlstm), staticmethod(step)
     vectors = ("query", "key", "value", "log_input", "log_forget", "output_gate")
 
     def __init__(self, width: int, heads: int, forget_gate: str = "sigmoid"):

@@ -54,6 +54,16 @@ class VersionedConfig(StackConfig):
         return *super().of_memory(), self.version
 
 
+@dataclass(frozen=True, kw_only=True)
+class FastRecurrentConfig(VersionedConfig):
+    # Of the recurrent keys; None: as the other keys. The published code has softmax for these,
+    # and for the others the same in its agents, elu_sum in its sequence tasks.
+    recurrent_feature_map: str | None = None
+
+    def of_memory(self) -> tuple[Any, ...]:
+        return *super().of_memory(), self.recurrent_feature_map or self.feature_map
+
+
 class Block(Core):
     """One residual block around a memory."""
 

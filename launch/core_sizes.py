@@ -1,9 +1,13 @@
 """The core's own options, as every command has them: `--core-layers 4`, ..."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from cores import CORES, core_kind
+
 _PREFIX = "core_"
+_SIZES = {"layers", "width", "heads", "feedforward"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +24,10 @@ class CoreSizes:
     """Hidden units of each block's feed-forward network."""
     core_feature_map: str | None = None
     """Of keys and queries: softmax and elu_sum normalise them, elu and identity do not."""
+    core_recurrent_feature_map: str | None = None
+    """Of the recurrent keys of Delta RNN and Delta LSTM (default: as the other keys)."""
+    core_normaliser: str | None = None
+    """The linear Transformer's: none, or key_sum, which divides outputs by their weights' sum."""
     core_version: str | None = None
     """Of the fast network, by the paper's letter: A or B; Delta LSTM: A, B, C or D."""
     core_norm: str | None = None
@@ -38,3 +46,23 @@ class CoreSizes:
         names = [field.name for field in fields(self) if field.name.startswith(_PREFIX)]
         given = {name.removeprefix(_PREFIX): getattr(self, name) for name in names}
         return tuple((name, value) for name, value in given.items() if value is not None)
+
+
+def of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """As options of a command, those that the core has. Raises `ValueError` for an unknown core."""
+    known = core_kind(core).options()
+    return {f"{_PREFIX}{name}": value for name, value in wanted.items() if name in known}
+
+
+def preset_of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """What a preset gives to the core: all that `of_core` does, but no other sizes to one that was
+    asked for by its size, as `rdn_large` is."""
+    sizes = _SIZES if is_named_by_size(core) else set()
+    return of_core(core, {name: value for name, value in wanted.items() if name not in sizes})
+
+
+def is_named_by_size(core: str) -> bool:
+    """Whether the registry has the same memory before it, in other sizes."""
+    kind = core_kind(core)
+    alike = (name for name, k in CORES.items() if k.systematic_name == kind.systematic_name)
+    return next(alike) != core

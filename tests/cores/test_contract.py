@@ -12,19 +12,24 @@ from kernels.recurrence import map_state
 INPUT, T, B = 5, 6, 3
 FORGETFUL = ("feedforward", "feedforward_gated")
 REMEMBER = [name for name in CORES if name not in FORGETFUL]
+TWO_MAPS = {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"}
 VARIANTS = {  # of a core: what its defaults do not show
     "transformer, window": ("transformer", {"window": 3}),
     "transformer, no positions": ("transformer", {"positions": "none"}),
     "transformer, post-norm": ("transformer", {"norm": "post"}),
     "delta_mlp, version A": ("delta_mlp", {"version": "A"}),
+    "lt, normalised": ("lt", {"normaliser": "key_sum"}),
     "delta_rnn, version A": ("delta_rnn", {"version": "A"}),
+    "delta_rnn, two feature maps": ("delta_rnn", TWO_MAPS),
+    "delta_lstm, two feature maps": ("delta_lstm", TWO_MAPS),
     **{f"delta_lstm, version {v}": ("delta_lstm", {"version": v}) for v in "ABC"},
     "mlstm, exponential": ("mlstm", {"forget_gate": "exponential"}),
     "delta_net, post-norm": ("delta_net", {"norm": "post"}),
 }
-every_core = pytest.mark.parametrize("name", CORES)
+OTHER_STATES = ["lt, normalised"]  # variants with a state of their own
+every_core = pytest.mark.parametrize("name", [*CORES, *OTHER_STATES])
 every_core_and_variant = pytest.mark.parametrize("name", [*CORES, *VARIANTS])
-every_memory = pytest.mark.parametrize("name", REMEMBER)
+every_memory = pytest.mark.parametrize("name", [*REMEMBER, *OTHER_STATES])
 
 
 def build(name: str, **changes) -> Core:
@@ -107,7 +112,8 @@ def test_heads_may_have_a_single_number(name):
 @every_core
 def test_unroll_is_a_loop_at_the_published_sizes(name):
     """Without kernels: those have tests of their own at these sizes."""
-    core = build_core(name, INPUT).double()
+    name, variant = VARIANTS.get(name, (name, {}))
+    core = build_core(name, INPUT, **variant).double()
     x, is_first, state = inputs(3, 2), resets(3, 2), core.initial_state(2)
     with kernels.backend("reference"):
         y, final = core.unroll(x, state, is_first)
@@ -294,7 +300,7 @@ def test_a_fresh_state_is_zero_with_the_batch_first(name):
     fresh = core.initial_state(B)
     assert all((tensor == 0).all() for tensor in tensors(fresh))
     assert all(tensor.shape[0] == B for tensor in tensors(fresh))
-    assert bool(tensors(fresh)) == (name in REMEMBER)
+    assert bool(tensors(fresh)) == (name not in FORGETFUL)
 
 
 @every_core

@@ -25,9 +25,11 @@ def layers(state) -> list:
     return [] if not state else [state] if hasattr(state, "_fields") else list(state)
 
 
-@pytest.mark.parametrize("name", CORES)
-def test_the_state_shown_is_the_state_after_the_step(name):
-    core, x, state = used(name)
+@pytest.mark.parametrize(
+    ("name", "changes"), [*((name, {}) for name in CORES), ("lt", {"normaliser": "key_sum"})]
+)
+def test_the_state_shown_is_the_state_after_the_step(name, changes):
+    core, x, state = used(name, **changes)
     _, after = core.step(x, state)
     shown = core.inspect(x, state)
     assert len(shown) == len(layers(after))
@@ -64,6 +66,12 @@ def test_what_is_shown_explains_the_write(name):
     error = shown["strength"].unsqueeze(-1) * (shown["value"] - answer)
     write = torch.einsum("bhk,bhv->bhkv", shown["key"], error)
     torch.testing.assert_close(shown["fast_weights"] - before, write)
+
+
+def test_what_is_shown_explains_the_sum_of_keys():
+    core, x, state = used("lt", normaliser="key_sum")
+    shown = core.inspect(x, state)[0]
+    torch.testing.assert_close(shown["key_sum"], layers(state)[0].key_sum + shown["key"])
 
 
 def test_what_is_shown_explains_the_cell():

@@ -3,6 +3,8 @@
 Here W is [values, keys], as in the papers: y = W q, and k v^T is written v k^T.
 """
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -31,6 +33,10 @@ def softmax(x):
 def elu_sum(x):
     positive = np.where(x > 0, x, np.exp(x) - 1) + 1
     return positive / (positive.sum() + 1e-5)
+
+
+def elu(x):
+    return np.where(x > 0, x + 1, np.exp(x))
 
 
 PHI = {"softmax": softmax, "elu_sum": elu_sum}
@@ -127,14 +133,15 @@ def recurrent_delta_net(memory, phi, x):
     return y
 
 
-def delta_rnn(memory, phi, x):
+def delta_rnn(memory, phi, x, recurrent_phi):
     W, R = np.zeros((H, D, D)), np.zeros((H, D, D))
     y, before = np.zeros((T, H, D)), np.zeros((H, D))
     for t in range(T):
         parts = programs(memory, x[t], [D, D, D, 1, D, D, 1])
         for h, (q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta) in enumerate(parts):
             W[h] = delta(W[h], phi(k), v, sigmoid(beta))
-            R[h] = delta(R[h], phi(recurrent_k), recurrent_v, sigmoid(recurrent_beta))
+            written = recurrent_phi(recurrent_k), recurrent_v, sigmoid(recurrent_beta)
+            R[h] = delta(R[h], *written)
             if memory.version == "B":
                 y[t, h] = W[h] @ phi(q) + R[h] @ softmax(before[h])  # eq. 12
             else:
@@ -143,7 +150,7 @@ def delta_rnn(memory, phi, x):
     return y
 
 
-def delta_lstm(memory, phi, x):
+def delta_lstm(memory, phi, x, recurrent_phi):
     """Rows of three are main, forget and output gate; eqs. 20-40."""
     asks = {"A": lambda y: y}.get(memory.version, softmax)
     main_gate = {"D": lambda u: u}.get(memory.version, sigmoid)
@@ -158,7 +165,7 @@ def delta_lstm(memory, phi, x):
             gates, z = [], []
             for g in range(3):
                 W[h, g] = delta(W[h, g], phi(k[g]), v[g], sigmoid(beta[g]))
-                written = phi(recurrent_k[g]), recurrent_v[g], sigmoid(recurrent_beta[g])
+                written = recurrent_phi(recurrent_k[g]), recurrent_v[g], sigmoid(recurrent_beta[g])
                 R[h, g] = delta(R[h, g], *written)
                 z.append(W[h, g] @ phi(q[g]))
                 gates.append(z[g] + R[h, g] @ asks(before[h]))
@@ -200,28 +207,88 @@ LAWS = {
 
 
 @pytest.mark.parametrize("name", ["elu", "elu_sum"])
-def test_the_linear_transformer_is_there_normalised_and_not(name):
+def test_the_linear_transformers_keys_are_there_normalised_and_not(name):
     memory = LinearTransformer(H * D, H, name).double()
     x = 2 * torch.randn(T, B, H * D, dtype=torch.float64)
     y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
-    phi = {"elu": lambda k: np.where(k > 0, k + 1, np.exp(k)), "elu_sum": elu_sum}[name]
+    phi = {"elu": elu, "elu_sum": elu_sum}[name]
     expected = linear_transformer(memory, phi, x[:, 0].numpy()).reshape(T, H * D)
     torch.testing.assert_close(y[:, 0], torch.from_numpy(expected), atol=1e-10, rtol=0)
 
 
-VERSIONS = {DeltaMLP: "AB", DeltaRNN: "AB", DeltaLSTM: "ABCD"}
-EVERY = [(kind, *version) for kind in LAWS for version in VERSIONS.get(kind, [()])]
+def weighted_means(memory, x, episode, phi):
+    """Katharopoulos et al. 2020, eqs. 8 and 9, over the whole of one stream [T, D], no recurrence:
+
+    row t is the mean of the values of its episode's rows up to t, by their weights phi(q) . phi(k).
+    """
+    rows = memory.slow_net.project.weight.view(H, 3, D, H * D)
+    q, k, v = torch.einsum("hpdn,tn->phtd", rows, x)
+    weights = torch.einsum("htd,hjd->htj", phi(q), phi(k))
+    seen = (episode[:, None] == episode[None, :]).tril()
+    weights = torch.where(seen, weights, 0)
+    y = torch.einsum("htj,hjd->thd", weights, v)
+    return (y / (weights.sum(-1).T[..., None] + 1e-6)).flatten(1)
+
+
+def elu_plus_one(x):
+    return nn.functional.elu(x) + 1
+
+
+POSITIVE = {
+    "elu": elu_plus_one,
+    "elu_sum": lambda x: elu_plus_one(x) / (elu_plus_one(x).sum(-1, keepdim=True) + 1e-5),
+    "softmax": lambda x: x.softmax(-1),
+}
+
+
+@pytest.mark.parametrize("name", POSITIVE)
+@pytest.mark.parametrize("resets", [(), (0,), (3,), (2, 5)])
+@pytest.mark.parametrize("cut", [None, 4])
+def test_a_normalised_linear_transformer_is_a_weighted_mean_with_its_gradient(name, resets, cut):
+    memory = LinearTransformer(H * D, H, name, "key_sum").double()
+    x = (2 * torch.randn(T, B, H * D, dtype=torch.float64)).requires_grad_()
+    is_first = torch.zeros(T, B, dtype=torch.bool)
+    is_first[list(resets), 1] = True
+    y, state = memory.unroll(x[:cut], memory.initial_state(B), is_first[:cut])
+    if cut:
+        y = torch.cat([y, memory.unroll(x[cut:], state, is_first[cut:])[0]])
+    episodes = is_first.cumsum(0)
+    streams = [weighted_means(memory, x[:, b], episodes[:, b], POSITIVE[name]) for b in range(B)]
+    expected = torch.stack(streams, 1)
+    torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
+    wanted = [x, *memory.parameters()]
+    gradients = (torch.autograd.grad(one.square().sum(), wanted) for one in (y, expected))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
+
+
+def test_a_mean_of_one_value_is_that_value():
+    """However often it is written: an unnormalised sum grows with every step."""
+    memory = LinearTransformer(H * D, H, "elu", "key_sum").double()
+    x = torch.randn(1, B, H * D, dtype=torch.float64).expand(T, B, H * D)
+    y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
+    torch.testing.assert_close(y, memory.slow_net(x)[2].flatten(-2), atol=1e-4, rtol=1e-4)
+
+
+OPTIONS = {  # versions, and feature maps of the recurrent keys
+    DeltaMLP: product("AB"),
+    DeltaRNN: product("AB", PHI),
+    DeltaLSTM: product("ABCD", PHI),
+}
+EVERY = [(kind, *options) for kind in LAWS for options in OPTIONS.get(kind, [()])]
 
 
 @pytest.mark.parametrize("feature_map", PHI)
-@pytest.mark.parametrize("every", EVERY, ids=lambda e: "".join([e[0].__name__, *e[1:]]))
+@pytest.mark.parametrize("every", EVERY, ids=lambda e: "-".join([e[0].__name__, *e[1:]]))
 def test_memory_is_the_papers_equations(every, feature_map):
-    kind, *version = every
-    memory = kind(H * D, H, feature_map, *version).double()
+    kind, *options = every
+    memory = kind(H * D, H, feature_map, *options).double()
+    recurrent = [PHI[option] for option in options if option in PHI]
     x = 2 * torch.randn(T, B, H * D, dtype=torch.float64)
     y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
     for b in range(B):
-        expected = LAWS[kind](memory, PHI[feature_map], x[:, b].numpy()).reshape(T, H * D)
+        expected = LAWS[kind](memory, PHI[feature_map], x[:, b].numpy(), *recurrent)
+        expected = expected.reshape(T, H * D)
         torch.testing.assert_close(y[:, b], torch.from_numpy(expected), atol=1e-10, rtol=0)
 
 

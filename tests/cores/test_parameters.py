@@ -98,6 +98,35 @@ def test_published_feature_maps():
     }
 
 
+@pytest.mark.parametrize("core", ["delta_rnn", "delta_lstm"])
+@pytest.mark.parametrize("feature_map", ["softmax", "elu_sum"])
+def test_recurrent_keys_have_the_other_keys_map_unless_told(core, feature_map):
+    x, told = torch.randn(3, 5), {"elu_sum": "softmax", "softmax": "elu_sum"}[feature_map]
+    keys = []
+    for recurrent in (None, feature_map, told):
+        torch.manual_seed(1)
+        options = {"feature_map": feature_map, "recurrent_feature_map": recurrent}
+        memory = build_core(core, 5, layers=1, width=8, heads=2, **options)
+        (layer,) = memory.inspect(x, memory.initial_state(3))
+        keys.append((layer["key"], layer["recurrent_key"]))
+    (key, default), (same_key, same), (told_key, other) = keys
+    assert torch.equal(key, same_key) and torch.equal(key, told_key)
+    assert torch.equal(default, same) and not torch.allclose(default, other)
+
+
+def test_the_normaliser_changes_the_answers_and_no_weight():
+    cores = []
+    for normaliser in ("none", "key_sum"):
+        torch.manual_seed(1)
+        cores.append(build_core("lt", 5, layers=1, width=8, heads=2, normaliser=normaliser))
+    plain, normalised = (core.state_dict() for core in cores)
+    assert list(plain) == list(normalised)
+    assert all(torch.equal(plain[name], normalised[name]) for name in plain)
+    x = torch.randn(3, 5)
+    answers = [core.step(x, core.initial_state(3))[0] for core in cores]
+    assert not torch.allclose(*answers)
+
+
 @pytest.mark.parametrize("part", ["query", "key", "value", "strength"])
 def test_recurrent_weights_begin_normal_with_one_over_the_root_of_the_head_size(part):
     memory = build_core("rdn", 3, layers=1, width=512, heads=8).blocks[0].memory
@@ -166,9 +195,17 @@ def test_width_that_the_heads_do_not_divide():
     assert message(error)
 
 
-def test_unknown_feature_map_lists_the_known():
+@pytest.mark.parametrize(
+    ("core", "option"),
+    [
+        ("lt", "feature_map"),
+        ("delta_rnn", "recurrent_feature_map"),
+        ("delta_lstm", "recurrent_feature_map"),
+    ],
+)
+def test_unknown_feature_map_lists_the_known(core, option):
     with pytest.raises(ValueError, match="'relu'") as error:
-        build_core("lt", 3, feature_map="relu")
+        build_core(core, 3, **{option: "relu"})
     assert "softmax, elu_sum, elu, identity" in message(error)
 
 
@@ -181,6 +218,7 @@ def test_unknown_feature_map_lists_the_known():
         ("rdn", "norm", "pre, post"),
         ("delta_mlp", "version", "A, B"),
         ("mlstm", "forget_gate", "sigmoid, exponential"),
+        ("lt", "normaliser", "none, key_sum"),
         ("delta_rnn", "version", "A, B"),
         ("delta_lstm", "version", "A, B, C, D"),
     ],
@@ -188,6 +226,12 @@ def test_unknown_feature_map_lists_the_known():
 def test_an_unknown_choice_lists_the_known(core, option, known):
     with pytest.raises(ValueError, match=f"unknown {option} 'odd'; known: {known}") as error:
         build_core(core, 3, **{option: "odd"})
+    assert message(error)
+
+
+def test_a_sum_that_may_vanish_divides_nothing():
+    with pytest.raises(ValueError, match="lets vanish; use softmax, elu_sum or elu") as error:
+        build_core("lt", 3, normaliser="key_sum", feature_map="identity")
     assert message(error)
 
 
