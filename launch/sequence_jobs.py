@@ -38,7 +38,8 @@ class SideBySide:
         self.failures: dict[str, str] = {}  # why, by the name of the job
         self._at_once, self._folder = at_once, folder
         self._running: dict[str, subprocess.Popen] = {}
-        self._signals: list[int] = []
+        self._signals: list[int] = []  # that came
+        self._passed_on = 0  # of those
         columns = (TextColumn("{task.description}"), TimeElapsedColumn())
         self._shown: dict[str, TaskID] = {}
         self._progress = Progress(*columns, console=console, transient=True)
@@ -49,18 +50,17 @@ class SideBySide:
         SIGINT and SIGTERM go on to every running job, and nothing more is started. Raises
         `Interrupted` once they have ended.
         """
-        waiting, first = deque(jobs), 0
+        waiting = deque(jobs)
         with self._noting_signals(), self._progress, self._nothing_left_behind():
             self._progress.add_task(f"{len(jobs)} runs")
-            while self._running or (waiting and not first):
+            while self._running or (waiting and not self._signals):
                 while waiting and len(self._running) < self._at_once and not self._signals:
                     self._start(waiting.popleft())
-                first = first or next(iter(self._signals), 0)
                 self._pass_signals_on()
-                self._collect([job.name for job in waiting], stopping=bool(first))
+                self._collect([job.name for job in waiting])
                 time.sleep(_POLL)
-        if first:
-            raise Interrupted(first)
+        if self._signals:
+            raise Interrupted(self._signals[0])
 
     @contextlib.contextmanager
     def _noting_signals(self) -> Iterator[None]:
@@ -97,23 +97,23 @@ class SideBySide:
         self._say(f"started {job.name}")
 
     def _pass_signals_on(self) -> None:
-        while self._signals:
-            number = self._signals.pop(0)
+        while self._passed_on < len(self._signals):
             for process in self._running.values():
-                process.send_signal(number)
+                process.send_signal(self._signals[self._passed_on])
+            self._passed_on += 1
 
-    def _collect(self, waiting: Sequence[str], stopping: bool) -> None:
+    def _collect(self, waiting: Sequence[str]) -> None:
         for name, process in list(self._running.items()):
             if process.poll() is None:
                 continue
             del self._running[name]
             self._progress.remove_task(self._shown.pop(name))
-            line = self._ended(name, process.returncode, stopping)
+            line = self._ended(name, process.returncode)
             self._say(f"{line}; running: {_names(self._running)}; left: {_names(waiting)}")
 
-    def _ended(self, name: str, code: int, stopping: bool) -> str:
+    def _ended(self, name: str, code: int) -> str:
         said = self._said(name)
-        if code and not stopping:
+        if code and not self._passed_on:
             self.failures[name] = _why(code, said)
             return f"failed {name}: {self.failures[name]}"
         said.unlink(missing_ok=True)

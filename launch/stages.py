@@ -1,7 +1,8 @@
 """Where a thread's time goes: seconds and counts of the stages that a step is made of.
 
 Every schedule times every stage, always: a stage costs two microseconds. Entering one is also where
-a thread can be asked to stop, except for those between an update and its row in the log.
+a thread can be asked to stop, except for those between an update and its row in the log; within a
+long pass of the network `launch/layer_checks.py` asks too.
 """
 
 import threading

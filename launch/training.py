@@ -17,6 +17,7 @@ from launch.display import Display
 from launch.experience import Batch, Experience, Source, SourceFailed, batches
 from launch.failures import UserError
 from launch.hashes import Record, record_nothing
+from launch.layer_checks import checked_layers
 from launch.metrics import Metrics
 from launch.options import RunOptions
 from launch.replicas import LostLearner, Replicas, WeightsApart
@@ -77,7 +78,7 @@ class Training:
         """
         self.source.publish(self.learner.updates)
         seconds, start = Columns(self.source.threads), time.monotonic()
-        with self.source:
+        with self.source, checked_layers(self.learner.network, self.stages.check):
             share = len(self.replicas.share(self.options.batch_size, "--batch-size"))
             for batch in batches(self._noted(self.source.rollouts()), share):
                 before = self.steps

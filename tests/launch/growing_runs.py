@@ -19,7 +19,7 @@ from agents.learner import Learner
 from launch import atari
 from launch.display import Display
 
-FIRST, MIDDLE, LAST = 10, 30, 60  # updates
+FIRST, MIDDLE, LAST = 20, 40, 120  # updates
 SIZES = ("--num-envs", "256", "--batch-size", "256", "--unroll-length", "5", "--micro-batch", "0")
 STEPS = 256 * 5  # of an update; its frames are 307 kB
 CASES = {"lockstep": "lockstep", "asynchronous": "asynchronous", "leaking": "asynchronous"}

@@ -15,6 +15,15 @@ SAYS = "import sys; print('so far'); sys.stderr.write('error: {}\\n'); print(' '
 KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 STOPPED = "import sys; print('saved'); sys.exit(143)"
 WAITS = "import time; print('waiting'); time.sleep(60)"
+SAVES = """
+import signal, sys, time
+def save(number, frame):
+    time.sleep(0.5)
+    sys.exit(128 + number)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, save)
+time.sleep(60)
+"""
 
 
 def job(name: str, code: str) -> Job:
@@ -38,7 +47,8 @@ def test_failures_are_one_line_each_and_the_others_go_on(tmp_path, capsys):
 def test_a_signal_ends_every_job_and_starts_no_other(tmp_path, number, capsys):
     before = signal.getsignal(number)
     threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
-    jobs = [job(name, WAITS) for name in "abc"]
+    codes = {"a": WAITS, "b": SAVES, "c": WAITS}  # b ends later than a
+    jobs = [job(name, code) for name, code in codes.items()]
     with pytest.raises(Interrupted) as stopped:
         SideBySide(2, tmp_path, Console()).run(jobs)
     assert stopped.value.signal_number == number and signal.getsignal(number) is before

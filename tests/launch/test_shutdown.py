@@ -13,7 +13,7 @@ from launch.log_table import read_logs
 pytestmark = pytest.mark.accidents
 HERE = Path(__file__).parent
 NAMES = [f"{schedule}-{stage}" for stage, schedule in CASES]
-GROWTH = 4.0  # MiB; the leak comes to 8 or more
+GROWTH = 8  # MiB; a large page is 2, and threads hold some. A rollout kept at every update: 25
 
 
 def output_of(script: str, *arguments: object) -> list[str]:
@@ -51,4 +51,4 @@ def test_memory_does_not_grow_and_a_leak_would_show(tmp_path):
     assert growth.keys() == {"lockstep", "asynchronous", "leaking"}
     assert growth["lockstep"] < GROWTH
     assert growth["asynchronous"] < GROWTH
-    assert growth["leaking"] > GROWTH
+    assert growth["leaking"] > 2 * GROWTH
