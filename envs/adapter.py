@@ -9,6 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from jaxtyping import Int, UInt8
 
 from envs.accounting import Accounting
+from envs.constructors import check_kinds, expected
 from envs.interface import TimeStep, check_action, check_batch
 from envs.observations import frame_format
 
@@ -100,14 +101,15 @@ def make_gymnasium(
         render: ask for its `rgb_array` pictures.
 
     Raises:
-        ValueError: as `GymnasiumEnvironments`; or the constructor does not take `options`, or needs
-            what is not installed.
+        ValueError: as `GymnasiumEnvironments`; or the constructor does not take `options`, or not
+            such values, or needs what is not installed.
     """
     check_batch(num_envs, seed)
     keywords = {**options, "render_mode": "rgb_array"} if render else dict(options)
     # One with both forms is run in sync: its own vector form resets when it likes.
     vectorised = gymnasium.spec(gymnasium_id.rpartition(":")[2]).entry_point is None
     try:
+        check_kinds(gymnasium_id, display, options)
         vector_env = gymnasium.make_vec(
             gymnasium_id,
             num_envs,
@@ -115,8 +117,13 @@ def make_gymnasium(
             vector_kwargs=None if vectorised else {"autoreset_mode": AutoresetMode.SAME_STEP},
             **keywords,
         )
-    except TypeError as error:
-        raise ValueError(f"{display} does not take the options {keywords}: {error}") from error
+    except (TypeError, LookupError) as error:
+        if isinstance(error, LookupError) and not options:
+            raise  # a bug of the environment's own
+        raise ValueError(
+            f"{display} does not take the options {keywords} ({type(error).__name__}: {error}); "
+            f"it has: {_listed(expected(gymnasium_id))}"
+        ) from error
     except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(
             f"{display} cannot be made here: {' '.join(str(error).split())}"
@@ -126,6 +133,11 @@ def make_gymnasium(
     except ValueError:
         vector_env.close()
         raise
+
+
+def _listed(options: Mapping[str, str]) -> str:
+    words = (f"{name} ({kind})" if kind else name for name, kind in options.items())
+    return ", ".join(words) or "none"
 
 
 def _check(vector_env: VectorEnv, name: str) -> None:

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import re
+import sys
 from functools import cache
 from typing import NamedTuple
 
@@ -58,11 +59,24 @@ def resolve(name: str) -> Name:
 def _is_registered(name: str) -> bool:
     module, _, gymnasium_id = name.rpartition(":")
     if module:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ValueError(f"cannot import the module of {name!r}: {error}") from error
+        _import(module, name)
     return gymnasium_id in _registered()
+
+
+def _import(module: str, name: str) -> None:
+    """Also from the current folder, after all others: what lies there takes nobody's place.
+
+    It stays on the path, for what the game imports later.
+    """
+    if "" not in sys.path:
+        sys.path.append("")
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"cannot import the module of {name!r}: {error}; it is looked for among installed "
+            "packages, on PYTHONPATH and in the current folder"
+        ) from error
 
 
 def _registered() -> set[str]:

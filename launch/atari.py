@@ -5,6 +5,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # the code beside this file, whichever is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rich.console import Console
 
@@ -30,6 +34,7 @@ from launch.tables import core_table
 from launch.torchbeast_flags import translate
 from launch.training import Training, train
 from launch.training_tests import PeriodicTest
+from launch.unused_options import unused
 
 
 @one_line_errors
@@ -62,6 +67,9 @@ def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
     replicas = Replicas.from_environment()
     with user_input():
         options, plan = plan_for(options, replicas)
+    before = saved.options if saved else RunOptions()
+    for flag in unused(options, before, plan.schedule) if replicas.is_first else ():
+        print(f"note: {flag} has no meaning in the {plan.schedule} schedule", file=sys.stderr)
     with replicas.joined(plan.learner):
         return _run(options, saved, plan)
 
@@ -78,22 +86,12 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
     record = recorder(records.path, plan.learner) if can_replay else record_nothing
     training = Training(options, network, source, records.metrics, stages, replicas, stop, record)
-    last_save = records.last_save()
-    if saved or replicas.count > 1:
-        begin = replicas.broadcast(last_save or training.checkpoint())
-        with fitting(saved.path) if saved else nullcontext():
-            training.restore(begin)
+    _restore(training, records.last_save(), saved, replicas)
     display = Display(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test
     if isinstance(records, Kept):
         if options.evaluate_episodes and training.steps == 0:
-            records.save(training)
-            try:
-                before_training(network, options, records.path, plan.learner)
-            except KeyboardInterrupt:
-                records.finish(successful=False)
-                _say_how_to_go_on(options, records.path, training.steps)
-                raise
+            _play_before(training, network, options, records, plan)
         if options.profile:
             rows = profiled(rows, source.threads, records.path)
         _say_what(options, network, plan, records.path)
@@ -108,11 +106,41 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
         return 128 + interrupted.signal_number
     records.finish(successful=True)
     if isinstance(records, Kept):
-        if options.evaluate_episodes and not options.disable_checkpoint:
-            showcase(records.path, options, frames_per_step)
-        else:
-            _say_how_to_evaluate(options, records.path)
+        _close(options, records.path, frames_per_step)
     return 0
+
+
+def _restore(
+    training: Training,
+    last_save: dict[str, Any] | None,
+    saved: SavedAgent | None,
+    replicas: Replicas,
+) -> None:
+    """Has every learner begin with the same: the checkpoint, or the first one's weights."""
+    if saved or replicas.count > 1:
+        begin = replicas.broadcast(last_save or training.checkpoint())
+        with fitting(saved.path) if saved else nullcontext():
+            training.restore(begin)
+
+
+def _play_before(
+    training: Training, network: Network, options: RunOptions, records: Kept, plan: Plan
+) -> None:
+    """The test games of an untrained network; a run that is stopped meanwhile can be resumed."""
+    records.save(training)
+    try:
+        before_training(network, options, records.path, plan.learner)
+    except KeyboardInterrupt:
+        records.finish(successful=False)
+        _say_how_to_go_on(options, records.path, training.steps)
+        raise
+
+
+def _close(options: RunOptions, path: Path, frames_per_step: int) -> None:
+    if options.evaluate_episodes and not options.disable_checkpoint:
+        showcase(path, options, frames_per_step)
+    else:
+        _say_how_to_evaluate(options, path)
 
 
 def _no_test(step: int, check: Callable[[], None]) -> None:

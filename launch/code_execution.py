@@ -1,6 +1,10 @@
 """Code execution: read a program once, say what every `print` prints."""
 
 import sys
+from pathlib import Path
+
+if __name__ == "__main__":  # the code beside this file, whichever is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from launch.sequence_command import command
 from tasks import CodeExecution

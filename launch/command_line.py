@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from launch.options import PRESETS, RunOptions, check, preset
+from launch.unused_options import check_engine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
         description=_description(),
     )
     command = replace(command, run=_as_torchbeast(command.run, defaults))
+    check_engine(command.run, defaults)
     check(command.run)
     return command
 

@@ -38,9 +38,13 @@ def use_threads(count: int, processes: int = 1) -> None:
         raise ValueError(f"--num-threads must be at least 0, not {count}")
     if count > MOST_THREADS:
         raise ValueError(f"--num-threads must be at most {MOST_THREADS}")
+    torch.set_num_threads(count or max(1, processors() // processes))
+
+
+def processors() -> int:
+    """CPUs that this process may run on."""
     affinity = getattr(os, "sched_getaffinity", None)
-    available = len(affinity(0)) if affinity else os.cpu_count() or 1
-    torch.set_num_threads(count or max(1, available // processes))
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 PRECISIONS = ("auto", "float32", "bfloat16")

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+if __name__ == "__main__":  # the code beside this file, whichever is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import torch
 import tyro
 from rich.console import Console
@@ -18,7 +21,7 @@ from launch.evaluation_file import Evaluation, evaluations_in
 from launch.failures import one_line_errors, user_input
 from launch.play import GamePlan, check, check_plays, keep, play, progress_bar
 from launch.player import ActionMode
-from launch.saved_agent import SavedAgent, open_agent
+from launch.saved_agent import SavedAgent, check_game, open_agent
 from launch.score_summary import remarks
 from launch.tables import comparison_table, evaluation_table
 
@@ -43,7 +46,8 @@ class EvaluateOptions(GamePlan):
     """The clip's format; without ffmpeg it is a GIF."""
     env: str | None = None
     """The game, for files of TorchBeast that do not say which they were trained on, and for a game
-    that brings a module of its own (my_module:MyGame-v0): evaluating imports it."""
+    that brings a module of its own (my_module:MyGame-v0): evaluating imports it. A run's own game
+    otherwise."""
     export: Path | None = None
     """Instead of playing, write the agent as safetensors, config and model card into this folder.
     """
@@ -65,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         device = choose_device(options.device)
         agents = [open_agent(run, device, options.env) for run in options.runs]
         for agent in agents:
+            check_game(agent.options, options.env, agent.path)
             check_plays(agent.network, agent.options, options)
     for warning in (warning for agent in agents for warning in agent.warnings):
         print(f"warning: {warning}", file=sys.stderr)

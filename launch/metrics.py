@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launch.board import Board
+from launch.scalars import Scalars
 
 
 class Game(NamedTuple):
@@ -41,7 +41,7 @@ class Metrics:
         window: int = 100,
     ) -> None:
         self._write_row = write_row
-        self._board = None if tensorboard is None else Board(tensorboard, resumed_at)
+        self._scalars = None if tensorboard is None else Scalars(tensorboard, resumed_at)
         self._games: deque[Game] = deque(maxlen=window)
         self._lives: deque[float] = deque(maxlen=window)
         self._tick_games: list[Game] = []
@@ -88,8 +88,8 @@ class Metrics:
             **self.recent(),
         }
         self._write_row(whole)
-        if self._board is not None:
-            self._board.write(whole)
+        if self._scalars is not None:
+            self._scalars.write(whole)
         self._tick_games, self._tick_lives = [], []
         return whole
 
@@ -115,9 +115,9 @@ class Metrics:
 
     def close(self) -> None:
         """Writes out what TensorBoard still holds."""
-        if self._board is not None:
-            self._board.close()
-            self._board = None
+        if self._scalars is not None:
+            self._scalars.close()
+            self._scalars = None
 
 
 def _game(episode_return: float, agent_steps: int, emulator_frames: int) -> Game:

@@ -12,7 +12,7 @@ from agents.learner import LearnerConfig
 from agents.network import NetworkConfig
 from cores import CORES, core_kind
 from kernels.dispatch import check_backend
-from launch.core_sizes import CoreSizes
+from launch.core_sizes import CoreSizes, preset_of_core
 from launch.typed_fields import typed
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
@@ -180,23 +180,40 @@ def _name_and_value(pair: str) -> tuple[str, Any]:
     return name, {"true": True, "false": False}.get(text.lower(), text)
 
 
+_LEAST = {
+    "num_envs": 1,
+    "batch_size": 1,
+    "unroll_length": 1,
+    "total_steps": 1,
+    "bptt": 1,
+    "env_groups": 1,
+    "max_refused_updates": 1,
+    "queue_size": 0,
+    "micro_batch": 0,
+    "evaluate_episodes": 0,
+    "evaluate_every": 0,
+}
+
+
 def check(options: RunOptions) -> None:
     """Raises a one-line `ValueError` for numbers that cannot work, alone or together."""
     core_kind(options.core)
     check_backend(options.kernels)
-    learner = options.learner
-    at_least_one = {
-        "num_envs": options.num_envs,
-        "batch_size": options.batch_size,
-        "unroll_length": options.unroll_length,
-        "total_steps": learner.total_steps,
-        "bptt": 1 if options.bptt == "full" else options.bptt,
-        "env_groups": options.env_groups,
-        "max_refused_updates": options.max_refused_updates,
-    }
-    for name, value in at_least_one.items():
-        if value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    _check_counts(options)
+    _check_batches(options)
+    _check_learner(options.learner)
+    _check_run(options)
+
+
+def _check_counts(options: RunOptions) -> None:
+    given = options.to_dict()
+    for name, least in _LEAST.items():
+        value = given[name]
+        if isinstance(value, int) and value < least:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
+
+
+def _check_batches(options: RunOptions) -> None:
     if options.engine == "ray":
         _check_ray(options)
     elif options.schedule != "asynchronous" and options.num_envs % options.batch_size:
@@ -206,30 +223,24 @@ def check(options: RunOptions) -> None:
             f"environments; try --batch-size {gcd(options.num_envs, options.batch_size)}, or "
             "--schedule asynchronous"
         )
-    if learner.total_steps < options.batch_size * options.unroll_length:
+    total_steps = options.learner.total_steps
+    if total_steps < options.batch_size * options.unroll_length:
         raise ValueError(
-            f"--total-steps {learner.total_steps} is less than one update: --batch-size "
+            f"--total-steps {total_steps} is less than one update: --batch-size "
             f"{options.batch_size} x --unroll-length {options.unroll_length} agent steps"
         )
-    if options.queue_size is not None and options.queue_size < 0:
-        raise ValueError(f"--queue-size must be at least 0, not {options.queue_size}")
-    if learner.micro_batch < 0:
-        raise ValueError(f"--micro-batch must be at least 0 (all), not {learner.micro_batch}")
-    if not 0 <= learner.discounting <= 1:
-        raise ValueError(f"--discounting must lie in [0, 1], not {learner.discounting}")
-    for name in ("evaluate_episodes", "evaluate_every"):
-        if getattr(options, name) < 0:
-            flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag} must be at least 0, not {getattr(options, name)}")
+
+
+def _check_run(options: RunOptions) -> None:
+    """What does not change what is computed, and the seed."""
     if options.evaluate_every and not options.evaluate_episodes:
         raise ValueError("--evaluate-every needs --evaluate-episodes: how many games each time")
     if options.xpid is not None and not options.xpid.strip():
         raise ValueError("--xpid needs a name, not an empty one")
     if options.auto_resume and options.xpid is None:
         raise ValueError("--auto-resume needs --xpid: the name of the run to go on with")
-    if options.checkpoint_minutes <= 0:
+    if not options.checkpoint_minutes > 0:
         raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
-    _check_learner(learner)
     if not 0 <= options.seed < 2**31:
         raise ValueError(f"--seed must lie in [0, 2^31), not {options.seed}")
 
@@ -246,6 +257,8 @@ def _check_learner(learner: LearnerConfig) -> None:
             raise ValueError(f"{flag} must be at least 0, not {value}")
         if name in ("alpha", "momentum") and value > 1:
             raise ValueError(f"{flag} must be at most 1, not {value}")
+    if not 0 <= learner.discounting <= 1:
+        raise ValueError(f"--discounting must lie in [0, 1], not {learner.discounting}")
     if learner.grad_norm_clipping <= 0:
         raise ValueError(
             f"--grad-norm-clipping must be above 0 (inf: none), not {learner.grad_norm_clipping}"
@@ -253,12 +266,6 @@ def _check_learner(learner: LearnerConfig) -> None:
 
 
 def _check_ray(options: RunOptions) -> None:
-    if options.schedule != "auto" or options.actor_device is not None:
-        raise ValueError(
-            "--schedule and --actor-device belong to --engine local; Ray's actors always act while "
-            "the learner learns, on GPUs with --actor-gpus: leave them out (when resuming: "
-            "--schedule auto --actor-device None)"
-        )
     if options.num_actors is not None and options.num_actors < 1:
         raise ValueError(f"--num-actors must be at least 1, not {options.num_actors}")
     if options.num_actors and options.num_envs % options.num_actors:
@@ -267,9 +274,9 @@ def _check_ray(options: RunOptions) -> None:
             f"{options.num_actors}: every actor plays as many"
         )
     for name in ("actor_cpus", "actor_gpus"):
-        if getattr(options, name) < 0:
-            flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag} must be at least 0, not {getattr(options, name)}")
+        if not 0 <= getattr(options, name) < math.inf:
+            flag, value = f"--{name.replace('_', '-')}", getattr(options, name)
+            raise ValueError(f"{flag} must be at least 0 and finite, not {value}")
 
 
 def differences(saved: RunOptions, asked: RunOptions) -> list[str]:
@@ -315,8 +322,8 @@ def plain(core: str) -> RunOptions:
 
 def maze(core: str) -> RunOptions:
     """Half a minute: a T-maze with a corridor of 10, which only a memory can win."""
-    lstm = {"core_width": 64, "core_forget_bias": 4.0}
-    small = {"core_width": 32, "core_heads": 2, "core_layers": 1, "core_feedforward": 32}
+    lstm = {"width": 64, "forget_bias": 4.0}
+    small = {"width": 32, "heads": 2, "layers": 1, "feedforward": 32}
     learner = LearnerConfig(
         total_steps=600_000,
         learning_rate=1e-3 if core == "lstm" else 2e-3,
@@ -335,13 +342,8 @@ def maze(core: str) -> RunOptions:
         learner=learner,
         num_threads=1,  # for networks this small, more cost more than they bring
         evaluate_episodes=200,
-        **(lstm if core == "lstm" else _known_to(core, small)),
+        **preset_of_core(core, lstm if core == "lstm" else small),
     )
-
-
-def _known_to(core: str, sizes: dict[str, int]) -> dict[str, int]:
-    known = core_kind(core).options()
-    return {flag: size for flag, size in sizes.items() if flag.removeprefix("core_") in known}
 
 
 PRESETS = {"paper": paper, "published": published, "quick": quick, "plain": plain, "maze": maze}

@@ -4,8 +4,10 @@ RUN/profile.txt   seconds of each stage in each thread, then the operators that 
 RUN/trace.json    a few updates, operator by operator, for chrome://tracing or ui.perfetto.dev
 """
 
+import math
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,9 @@ from launch.stages import STAGES, Stages, Total
 WARM_UP = 5  # updates before the trace: kernels are built and memory is found in the first
 TRACED = 2  # updates; the trace of one is tens of megabytes
 _OPERATORS = 20
+_PATIENCE = 2.0  # seconds for the operators of a run that ends: somebody may have asked it to
+_POLL = 0.05
+_NO_OPERATORS = "no table of operators: the run ended first; trace.json has them"
 
 
 def profiled(
@@ -27,7 +32,9 @@ def profiled(
 ) -> Iterator[dict[str, Any]]:
     """Passes `rows` on, traces a few updates, and at the end writes and prints the table.
 
-    The table leaves out what came before the trace's end, where the run went on after it.
+    The table leaves out what came before the trace's end, where the run went on after it. The
+    first of `threads` is the caller's: while operators are added up, what its stages check may end
+    the run.
     """
     table = _StageTable(threads)
     operators = f"no trace: the run ended before update {WARM_UP + 1}"
@@ -39,11 +46,14 @@ def profiled(
                 if count == WARM_UP:
                     trace = _start(threads)
                 elif count == WARM_UP + TRACED:
-                    operators, trace = _stop(trace, threads, folder / "trace.json"), None
+                    ended, trace, operators = trace, None, _NO_OPERATORS
+                    _stop(ended, threads, folder / "trace.json")
+                    operators = _operators(ended, threads[0].check)
                     table = _StageTable(threads)
         finally:
             if trace is not None:  # of fewer updates than were to be traced
-                operators = _stop(trace, threads, folder / "trace.json")
+                _stop(trace, threads, folder / "trace.json")
+                operators = _operators(trace, patience=_PATIENCE)
             stages, path = str(table), folder / "profile.txt"
             write_bytes(path, f"{stages}\n\n{operators}\n".encode())
             print(f"{stages}\nprofile: {path}", flush=True)
@@ -98,11 +108,27 @@ def _start(threads: Sequence[Stages]) -> profile:
     return trace
 
 
-def _stop(trace: profile, threads: Sequence[Stages], path: Path) -> str:
+def _stop(trace: profile, threads: Sequence[Stages], path: Path) -> None:
     for thread in threads:
         thread.annotate = nullcontext
     trace.stop()
     with replacing(path) as partial:
         trace.export_chrome_trace(str(partial))
+
+
+def _operators(
+    trace: profile, check: Callable[[], None] = lambda: None, patience: float = math.inf
+) -> str:
+    """The table of operators. To add them up takes many seconds, in which `check` may raise."""
     key = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
-    return trace.key_averages().table(sort_by=key, row_limit=_OPERATORS)
+    tables: list[str] = []
+
+    def add_up() -> None:
+        tables.append(trace.key_averages().table(sort_by=key, row_limit=_OPERATORS))
+
+    adding, begun = threading.Thread(target=add_up, daemon=True), time.monotonic()
+    adding.start()
+    while adding.is_alive() and time.monotonic() - begun < patience:
+        adding.join(_POLL)
+        check()
+    return tables[0] if tables else _NO_OPERATORS

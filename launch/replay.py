@@ -8,6 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
+if __name__ == "__main__":  # the code beside this file, whichever is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -21,7 +24,7 @@ from launch.hashes import Hashed, Hashes, conditions, hashed, read_hashes
 from launch.metrics import Metrics
 from launch.options import RunOptions, check
 from launch.run_folder import read_meta
-from launch.saved_agent import check_module
+from launch.saved_agent import check_game, check_module
 from launch.stages import Stages
 from launch.training import Training
 
@@ -52,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = asked.run.expanduser()
         recorded, options = read_hashes_of(run)
         check_module(options, asked.env, run)
+        check_game(options, asked.env, run)
         expected = _first(recorded, asked.updates)
         options, plan = plan_for(options)
         environments, network = build(options, plan)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+if __name__ == "__main__":  # the code beside this file, whichever is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import tyro
 from rich.console import Console
 

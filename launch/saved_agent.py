@@ -11,6 +11,7 @@ import torch
 
 from agents.learner import Learner
 from agents.network import Network
+from envs.naming import resolve
 from launch.agent_export import is_export, read_export, weights_of
 from launch.checkpoint_folder import CheckpointFolder, Found
 from launch.checkpoints import CheckpointError, load, read
@@ -124,6 +125,18 @@ def check_module(options: RunOptions, env: str | None, path: Path) -> None:
         raise CheckpointError(
             f"{path} plays {options.env!r}, whose module would be imported: if you trust that, "
             f"add --env {shlex.quote(options.env)}"
+        )
+
+
+def check_game(options: RunOptions, env: str | None, path: Path) -> None:
+    """Refuses an `env` that names, in whatever spelling, another game than the agent's.
+
+    Raises a one-line `ValueError`.
+    """
+    if env is not None and resolve(env)[:2] != resolve(options.env)[:2]:
+        raise CheckpointError(
+            f"{path} was trained on {options.env}, and --env says {env}: an agent plays the game "
+            "that it was trained on; leave --env out"
         )
 
 

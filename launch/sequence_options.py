@@ -9,7 +9,7 @@ import tyro
 
 from cores import core_kind
 from kernels.dispatch import check_backend
-from launch.core_sizes import CoreSizes
+from launch.core_sizes import CoreSizes, of_core, preset_of_core
 from launch.typed_fields import typed
 from tasks import TASKS, Task
 from tasks.sequence_model import ModelConfig, SequenceModel
@@ -169,28 +169,24 @@ def paper(core: str, task: Question) -> SequenceOptions[Question]:
         trainer = TrainerConfig(learning_rate=3e-3, clip=0.1)
         return SequenceOptions(task=task, core=core, dropout=0.1, trainer=trainer)
     sizes = {"layers": 4, "width": 256, "heads": 16, "feedforward": 1024, "dropout": 0.1}
-    return SequenceOptions(task=task, core=core, **_of_core(core, sizes | _feature_map(core)))
+    own = preset_of_core(core, sizes | _feature_map(core))
+    return SequenceOptions(task=task, core=core, **own)
 
 
 def small(core: str, task: Question) -> SequenceOptions[Question]:
     """Minutes a model on two cores: shorter sequences, smaller models, 30 epochs of 4,000."""
-    of_core, clip = _of_core(core, {"width": 128}), 0.1
+    own, clip = preset_of_core(core, {"width": 128}), 0.1
     if core != "lstm":
         sizes = {"layers": 2, "width": 64, "heads": 4, "feedforward": 256}
-        of_core, clip = _of_core(core, sizes | _feature_map(core)), 0.0
+        own, clip = preset_of_core(core, sizes | _feature_map(core)), 0.0
     trainer = TrainerConfig(learning_rate=3e-3, clip=clip, batch_size=32, epochs=30)
     sequences = {"train_size": 4_000, "valid_size": 500, "test_size": 500}
-    return SequenceOptions(task=task.small(), core=core, trainer=trainer, **sequences, **of_core)
+    return SequenceOptions(task=task.small(), core=core, trainer=trainer, **sequences, **own)
 
 
 def _feature_map(core: str) -> dict[str, str]:
     # The published linear Transformer of these tasks does not normalise its keys and queries.
     return {"feature_map": "elu"} if core == "lt" else {}
-
-
-def _of_core(core: str, options: dict[str, Any]) -> dict[str, Any]:
-    known = core_kind(core).options()
-    return {f"core_{name}": value for name, value in options.items() if name in known}
 
 
 PRESETS = {"paper": paper, "small": small}
@@ -205,4 +201,4 @@ def preset(name: str, core: str, task: Question) -> SequenceOptions[Question]:
 
 def with_sizes(options: SequenceOptions, core_sizes: dict[str, int]) -> SequenceOptions:
     """The same with other sizes of the core."""
-    return replace(options, **_of_core(options.core, core_sizes))
+    return replace(options, **of_core(options.core, core_sizes))

@@ -14,7 +14,6 @@ from kernels import use_backend
 from kernels.dispatch import SHORTEST_CHUNKED_UNROLL
 from launch.allocator import tune_allocator
 from launch.atomic_files import write_bytes
-from launch.board import Board
 from launch.checkpoint_folder import CheckpointFolder
 from launch.checkpoints import CheckpointError, load, save_or_warn
 from launch.devices import choose_device, use_threads
@@ -24,6 +23,7 @@ from launch.log_table import read_logs
 from launch.provenance import git_revision
 from launch.run_folder import RunFolder, default_xpid, read_meta
 from launch.saved_agent import fitting
+from launch.scalars import Scalars
 from launch.sequence_data import sequences
 from launch.sequence_options import SequenceOptions, check, differences
 from launch.stopping import Interrupted, StopRequests
@@ -85,16 +85,16 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
         f"{options.seed}, {device}\nrun folder: {folder.path}",
         flush=True,
     )
-    board = Board(folder.path / "tensorboard", trainer.updates if resume else None)
+    scalars = Scalars(folder.path / "tensorboard", trainer.updates if resume else None)
     try:
-        _train(trainer, options, folder, checkpoints, board)
+        _train(trainer, options, folder, checkpoints, scalars)
     except Interrupted as interrupted:
         folder.finish(successful=False)
         script = f"python launch/{options.task.name}.py"
         print(f"saved at update {trainer.updates:,}; to go on:\n  {script} --resume {folder.path}")
         return 128 + interrupted.signal_number
     finally:
-        board.close()
+        scalars.close()
     measured = _measure(trainer, options, splits, checkpoints)
     result = measured | {"parameters": parameters, "seconds": _seconds(folder.path)}
     write_bytes(folder.path / RESULT, (json.dumps(result, indent=1) + "\n").encode())
@@ -116,7 +116,7 @@ def _train(
     options: SequenceOptions,
     folder: RunFolder,
     checkpoints: CheckpointFolder,
-    board: Board,
+    scalars: Scalars,
 ) -> None:
     stop, last_save, held_out, git = StopRequests(), time.monotonic(), {}, git_revision()
     total = options.trainer.epochs * trainer.updates_an_epoch
@@ -135,7 +135,7 @@ def _train(
                     "--learning-rate, or set --clip"
                 )
             folder.log(row)
-            board.write(row)
+            scalars.write(row)
             held_out |= {name: row[name] for name in row if name.startswith("valid_")}
             display.update(trainer.updates, row | held_out)
             if "score" in row:

@@ -4,7 +4,6 @@ Each run is one command in a process of its own; those that are there are kept, 
 """
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from rich.console import Console
 
 from cores import CORES
 from launch.atomic_files import write_bytes
-from launch.devices import choose_device
+from launch.devices import choose_device, processors
 from launch.failures import EXIT_CODE, UserError, describe_os_error, user_input
 from launch.folder_lock import FolderLock
 from launch.sequence_cells import Cell, Run, cells, labelled, without_folders
@@ -74,7 +73,7 @@ def make_table(
         for run in runs:
             run.check()
         try:
-            failures = _train(title, runs, asked.jobs or _processors(), folder)
+            failures = _train(title, runs, asked.jobs or processors(), folder)
         except Interrupted as interrupted:
             print("stopped; its runs are saved, and the same command goes on with them")
             return 128 + interrupted.signal_number
@@ -232,8 +231,3 @@ def _write(title: str, rows: list[dict[str, Any]], path: Path) -> None:
     write_bytes(path.with_name(f"{path.name}.md"), text.encode())
     write_bytes(path.with_name(f"{path.name}.json"), (json.dumps(rows, indent=1) + "\n").encode())
     Console().print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _processors() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

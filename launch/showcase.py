@@ -18,7 +18,7 @@ from launch.pictures import learning_curve, still
 from launch.play import progress_bar
 from launch.saved_agent import open_agent
 from launch.tables import evaluation_table
-from launch.training_tests import ACTION_MODE, plan_for, play_and_keep
+from launch.training_tests import ACTION_MODE, games_of, play_and_keep
 
 _CLIP_SECONDS = 60.0
 
@@ -49,7 +49,7 @@ def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
         references={"before training": before.summary()["full_game_mean"]} if before else None,
     )
     pictures = {"curve": curve}
-    plan = plan_for(options)
+    plan = games_of(options)
     if clip := make_clip(agent, plan, ACTION_MODE, seconds=_CLIP_SECONDS, device=device):
         pictures |= {"clip": clip, "frame": run / "clips" / "frame.png"}
         still(_middle(imageio.imiter(clip)), pictures["frame"])

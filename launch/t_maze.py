@@ -17,12 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean, pstdev
 
+if __name__ == "__main__":  # the code beside this file, whichever is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import Progress
 
 from cores import CORES
+from launch.core_sizes import is_named_by_size
 from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
 from launch.palette import COLOURS
@@ -30,7 +34,6 @@ from launch.run_folder import read_meta
 
 ROOT = Path(__file__).parent.parent
 DASHES = ("-", "--", ":")  # for more cores than colours
-FIXED_SIZE = ("rdn_large",)  # the maze's preset would make it the small one
 
 
 @one_line_errors
@@ -39,8 +42,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    cores = [name for name in CORES if name not in FIXED_SIZE]
-    parser.add_argument("--cores", nargs="+", default=cores, choices=cores)
+    cores = [name for name in CORES if not is_named_by_size(name)]
+    parser.add_argument("--cores", nargs="+", default=cores, choices=list(CORES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     runs = ROOT / "runs" / "t_maze"
     parser.add_argument("--out", type=Path, default=runs, help="table, results and picture go here")

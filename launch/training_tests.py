@@ -21,7 +21,7 @@ from launch.player import ActionMode
 ACTION_MODE: ActionMode = "sampled"
 
 
-def plan_for(options: RunOptions) -> GamePlan:
+def games_of(options: RunOptions) -> GamePlan:
     """The test games of a run."""
     return GamePlan(
         episodes=options.evaluate_episodes,
@@ -40,7 +40,7 @@ def play_and_keep(
     report: Report = lambda finished, longest: None,
 ) -> Evaluation:
     """Plays a run's test games with `network` after `step` agent steps and files them."""
-    plan = plan_for(options)
+    plan = games_of(options)
     evaluation = play(network, options, step, plan, ACTION_MODE, device=device, report=report)
     keep(evaluation, run, options)
     return evaluation

@@ -8,6 +8,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
+if __name__ == "__main__":  # the code beside this file, whichever is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import gymnasium
 import numpy as np
 import tyro
@@ -24,7 +27,7 @@ from launch.films.window import Window
 from launch.pictures import write_clip
 from launch.play import GamePlan, environments_of
 from launch.player import ActionMode, Player
-from launch.saved_agent import SavedAgent, open_agent
+from launch.saved_agent import SavedAgent, check_game, open_agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         use_threads(options.num_threads)
         check(options)
         agent = open_agent(options.run, choose_device(options.device), options.env)
+        check_game(agent.options, options.env, agent.path)
         environments = _visible(agent, options)
         check_actions(agent.network, environments)
     for warning in agent.warnings:

@@ -1,12 +1,12 @@
 """How a run is spread over Ray: how many actors, what each of them gets, and who plays what."""
 
-import os
 from dataclasses import replace
 
 import torch
 
 from agents.network import Network
 from launch.asynchronous import slots
+from launch.devices import processors
 from launch.options import RunOptions
 from launch.remote.session import Session
 from launch.replicas import Replicas
@@ -24,7 +24,7 @@ class RayPlan:
     def __init__(self, options: RunOptions, replicas: Replicas, streams: range):
         self.options, self.replicas, self.streams = options, replicas, streams
         if options.ray_address is None:
-            self.size = self._size(_cpus_here() // replicas.local_count)
+            self.size = self._size(processors() // replicas.local_count)
             self._check_gpus()
             self.session = Session(None, self.size * options.actor_cpus)
         else:
@@ -89,8 +89,3 @@ class RayPlan:
                 f"--actor-gpus {self.options.actor_gpus:g} for each of {self.size} actors is more "
                 f"than the {here} GPUs here: ask for less, or for fewer with --num-actors"
             )
-
-
-def _cpus_here() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

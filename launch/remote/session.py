@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from launch.remote.guard import guard
@@ -57,7 +58,7 @@ class Session:
             # In /tmp whatever TMPDIR says: a socket's path must be short.
             self.folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
             self._guard = guard(self.folder)
-            self._environment = _ENVIRONMENT | _ALONE
+            self._environment = _ENVIRONMENT | _ALONE | _own_code()
         else:
             if address == "auto":
                 address = os.environ.get("RAY_ADDRESS", address)
@@ -122,6 +123,12 @@ class Session:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._guard.wait(_CLOSE_SECONDS)
         _set_environment(before)
+
+
+def _own_code() -> dict[str, str]:
+    """Has actors import the code that runs here, whichever is installed."""
+    found = (str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH"))
+    return {"PYTHONPATH": os.pathsep.join(filter(None, found))}
 
 
 def _set_environment(values: Mapping[str, str | None]) -> None:

@@ -2,12 +2,13 @@
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from ports import free_port
 
 from launch.remote.guard import guard
 
@@ -29,7 +30,7 @@ class TestCluster:
         path = os.pathsep.join(map(str, (HERE, HERE.parents[1])))  # as if installed on every node
         self._common = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": path}
         self._reach = dict.fromkeys(LOOPBACK, "1") if others else LOOPBACK
-        self.address = f"127.0.0.{2 if others else 1}:{_free_port()}"
+        self.address = f"127.0.0.{2 if others else 1}:{free_port()}"
         host, _, port = self.address.partition(":")
         head = ("--head", "--port", port, "--include-dashboard", "false")
         self._nodes = [self._start(num_cpus, host, *head, "--temp-dir", self._folder)]
@@ -65,8 +66,3 @@ class TestCluster:
         self._guard.wait()
         for node in self._nodes:
             node.wait()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]

@@ -12,7 +12,6 @@ import gc
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from pathlib import Path
 import torch
 import torch._dynamo
 import torch.utils.tensorboard
+from ports import free_port
 
 import launch.training
 from agents.learner import Learner
@@ -123,12 +123,6 @@ def learner(case: str, rank: int, port: int) -> None:
 
     Learner.update, launch.training._CHECK_EVERY = watched, 5
     sys.exit(atari.main([*SMALL, *arguments, "--savedir", str(folder), "--xpid", case]))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def main() -> None:

@@ -22,7 +22,6 @@ from test_sequence_run import train as train_sequences
 
 from launch import atari, evaluate, list_ops, replay, report, watch
 from launch.agent_export import write_export
-from launch.board import Board
 from launch.checkpoint_folder import CheckpointFolder
 from launch.checkpoints import CheckpointError, load, save
 from launch.evaluation_file import Evaluation
@@ -32,6 +31,7 @@ from launch.log_table import LogTable, read_logs
 from launch.reports.runs import open_run
 from launch.run_folder import RunFolder, RunFolderError, read_meta
 from launch.saved_agent import open_agent
+from launch.scalars import Scalars
 from launch.sequence_run import saved_options
 
 MODULE = "somebodys_games"
@@ -352,7 +352,7 @@ def test_a_new_run_does_not_write_through_links_in_a_folder_that_was_there(tmp_p
     (tmp_path / "a" / "tensorboard").symlink_to(tmp_path)
     said = error_of(atari.main, capsys, "--env", "Catch", "--savedir", tmp_path, "--xpid", "a")
     assert "out of the run folder" in said
-    Board(tmp_path / "b").close()
+    Scalars(tmp_path / "b").close()
 
 
 def test_a_new_run_does_not_follow_a_link_where_there_is_nothing_else(tmp_path, capsys):

@@ -3,7 +3,7 @@
 import pytest
 from small_runs import StoppingDisplay
 
-from launch import atari, evaluate
+from launch import atari, evaluate, replay, watch
 
 FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
 CATCH = ["--env", "Catch", "--core-width", "16", *FAST]
@@ -39,14 +39,17 @@ def half_trained(tmp_path, monkeypatch):
     ("arguments", "says"),
     [
         (["--env", "Qbret"], "did you mean Qbert"),
-        (["--env", "no_such_module:Game-v0"], "no_such_module"),
+        (["--env", "no_such_module:Game-v0"], "on PYTHONPATH and in the current folder"),
         (["--env", "Pendulum-v1"], "Discrete actions"),
         (["--core", "rnd"], "known: feedforward, feedforward_gated, lstm, transformer, lt"),
         (["--preset", "quik"], "known: paper, published, quick"),
         (["--protocol", "macho"], "known: full-game, published, machado, noop30"),
         (["--env", "Catch", "--protocol", "machado"], "for Atari games"),
         (["--env", "Catch", "--env-options", "corridor"], "name=value"),
-        (["--env", "Catch", "--env-options", "corridor=3"], "corridor"),
+        (["--env", "Catch", "--env-options", "corridor=3"], "it has: pictures (true or false)"),
+        (["--env", "TMaze", "--env-options", "corridor=ten"], "must be a whole number, not 'ten'"),
+        (["--env", "TMaze", "--env-options", "corridor=2.5"], "must be a whole number, not 2.5"),
+        (["--env", "FrozenLake-v1", "--env-options", "map_name=5x5"], "KeyError: '5x5'"),
         (["--env", "Catch", "--core-heads", "3"], "128 cannot be split into 3 heads"),
         (["--env", "Catch", "--core", "lstm", "--core-heads", "4"], "it has: width, forget_bias"),
         (["--env", "Catch", "--core-feature-map", "relu"], "known: softmax, elu_sum"),
@@ -65,11 +68,14 @@ def half_trained(tmp_path, monkeypatch):
         (["--grad-norm-clipping", "0"], "--grad-norm-clipping must be above 0"),
         (["--seed", "-1"], "--seed must lie in"),
         (["--checkpoint-minutes", "0"], "above 0"),
+        (["--checkpoint-minutes", "nan"], "--checkpoint-minutes must be above 0, not nan"),
         (["--evaluate-every", "100"], "--evaluate-every needs --evaluate-episodes"),
         (["--evaluate-episodes", "-1"], "--evaluate-episodes must be at least 0"),
         (["--device", "gpu"], "auto, cpu, cuda"),
         (["--learner-device", "gpu"], "--learner-device 'gpu' is none of auto, cpu, cuda"),
         (["--schedule", "lockstep", "--actor-device", "meta"], "leave both out, or --schedule"),
+        (["--ray-address", "auto"], "--ray-address belongs to --engine ray, and the engine is"),
+        (["--actor-gpus", "0.5"], "leave --actor-gpus out, or --engine ray"),
         (["--env-groups", "0"], "--env-groups must be at least 1"),
         (["--queue-size", "-1"], "--queue-size must be at least 0"),
         (["--num-threads", "-1"], "at least 0"),
@@ -140,8 +146,21 @@ def test_evaluate_refuses_a_truncated_checkpoint(trained, tmp_path, capsys):
         ([], "at least one run"),
         (["{run}", "--protocol", "macho"], "known: full-game"),
         (["{run}", "--clip-seconds", "0"], "above 0"),
+        (["{run}", "--env", "TMaze"], "was trained on Catch, and --env says TMaze"),
+        (["{run}", "--env", "Cach"], "did you mean Catch"),
     ],
 )
 def test_evaluate_refuses(arguments, says, trained, capsys):
     arguments = [str(trained) if argument == "{run}" else argument for argument in arguments]
     assert says in error_of(evaluate.main, arguments, capsys)
+
+
+@pytest.mark.parametrize("command", [watch, replay])
+def test_an_agent_plays_the_game_that_it_was_trained_on(command, trained, capsys):
+    line = error_of(command.main, [trained, "--env", "TMaze"], capsys)
+    assert "was trained on Catch, and --env says TMaze" in line
+
+
+def test_the_agents_game_may_be_named_in_another_spelling(trained):
+    few = ["--episodes", "1", "--repeats", "1", "--num-threads", "1", "--no-clip"]
+    assert evaluate.main([str(trained), "--env", "fastweights/Catch-v0", *few]) == 0

@@ -20,7 +20,7 @@ from launch.options import RunOptions
 from launch.play import GamePlan, check_plays, environments_of, play
 from launch.player import BLOCK, Player
 from launch.saved_agent import SavedAgent, open_agent
-from launch.training_tests import plan_for
+from launch.training_tests import games_of
 
 SMALL = {"core_width": 16, "core_heads": 2, "core_layers": 1}
 FRAME_SKIP = 16  # games end sooner, in agent steps
@@ -120,7 +120,7 @@ def test_emulators_get_the_threads_of_the_command_not_of_the_checkpoint(qbert, m
     assert qbert.options.num_threads == 1
     environments_of(qbert.options, GamePlan(num_threads=3), 2, 0).close()
     watch._visible(qbert, watch.WatchOptions(run=qbert.run, num_threads=3)).close()
-    plan = plan_for(replace(qbert.options, evaluate_episodes=2, num_threads=3))
+    plan = games_of(replace(qbert.options, evaluate_episodes=2, num_threads=3))
     environments_of(qbert.options, plan, 2, 0).close()
     assert set(heard) == {3}
 

@@ -6,9 +6,12 @@ import pytest
 
 from agents.learner import LearnerConfig
 from cores import CORES
+from launch import sequence_options
 from launch.command_line import parse, peek
+from launch.core_sizes import is_named_by_size
 from launch.options import PRESETS, RunOptions, check, differences, preset
 from launch.torchbeast_flags import translate
+from tasks import CodeExecution
 
 
 def parsed(*arguments: str) -> RunOptions:
@@ -189,3 +192,17 @@ def test_the_maze_preset_fits_every_core(core):
     check(options)
     known = CORES[core].options()
     assert {name for name, _ in options.core_options()} <= set(known)
+
+
+def test_a_core_that_is_named_by_its_size_keeps_it_under_every_preset():
+    """rdn_large is RDN in other sizes: with a preset's sizes it would be RDN."""
+    assert [core for core in CORES if is_named_by_size(core)] == ["rdn_large"]
+    assert preset("maze", "rdn_large").core_options() == ()
+    assert preset("maze", "rdn").core_width == 32
+    assert parsed("--preset", "maze", "--core", "rdn_large", "--core-width", "64").core_width == 64
+    for name in sequence_options.PRESETS:
+        large = sequence_options.preset(name, "rdn_large", CodeExecution())
+        assert not {"layers", "width", "heads", "feedforward"} & set(dict(large.core_options()))
+        assert (
+            large.core_dropout == sequence_options.preset(name, "rdn", CodeExecution()).core_dropout
+        )

@@ -2,11 +2,13 @@
 
 import json
 import re
+import threading
 import time
 
 import pytest
 from small_runs import GROUPS, train
 
+from launch import profiling
 from launch.log_table import read_logs
 from launch.profiling import TRACED, WARM_UP
 from launch.stages import STAGES, Columns, Stages
@@ -86,6 +88,28 @@ def test_a_run_that_ends_within_the_trace_has_what_there_was(tmp_path):
     events = json.loads((tmp_path / "run" / "trace.json").read_text())["traceEvents"]
     assert events
     assert "no trace" not in (tmp_path / "run" / "profile.txt").read_text()
+
+
+def test_adding_operators_up_ends_where_the_run_is_to_stop():
+    asked, go_on = [], threading.Event()
+
+    class Slow:
+        def key_averages(self):
+            go_on.wait(60)
+            return self
+
+        def table(self, **how):
+            return "too late"
+
+    def check():
+        asked.append(None)
+        if len(asked) == 3:
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        profiling._operators(Slow(), check)
+    assert profiling._operators(Slow(), patience=0.1) == profiling._NO_OPERATORS
+    go_on.set()
 
 
 def test_a_run_too_short_for_a_trace_says_so(tmp_path):

@@ -123,9 +123,11 @@ def test_sigterm_to_every_process_still_saves(tmp_path):
     [
         (["--num-actors", "3"], "--num-envs 4 is not a multiple of --num-actors 3"),
         (["--num-actors", "0"], "--num-actors must be at least 1"),
-        (["--schedule", "lockstep"], "--schedule and --actor-device belong to --engine local"),
-        (["--actor-device", "cpu"], "belong to --engine local"),
+        (["--schedule", "lockstep"], "--schedule belongs to --engine local"),
+        (["--env-groups", "3"], "--env-groups belongs to --engine local"),
+        (["--actor-device", "cpu"], "--actor-device belongs to --engine local"),
         (["--actor-cpus", "-1"], "--actor-cpus must be at least 0"),
+        (["--actor-cpus", "inf"], "--actor-cpus must be at least 0 and finite, not inf"),
         (["--num-actors", "2", "--actor-gpus", "100"], "GPUs here"),
         (["--ray-address", "nowhere"], "--ray-address takes auto or host:port"),
         (["--ray-address", "ray://host:10001"], "--ray-address takes auto or host:port"),

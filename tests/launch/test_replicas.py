@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from forks import FORKS, Program
-from replica_runs import CASES, free_port
+from ports import free_port
+from replica_runs import CASES
 from small_runs import WALL_CLOCK
 
 from agents.replicas import Alone

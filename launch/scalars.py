@@ -44,7 +44,7 @@ _X_AXIS = ("step", "_tick", "_time")
 _FLUSH_INTERVAL = 10.0  # seconds
 
 
-class Board:
+class Scalars:
     """Event files in `folder`. `resumed_at`: the step of the checkpoint a run goes on from.
 
     TensorBoard then hides what was logged beyond it. A failing disk ends the scalars with a

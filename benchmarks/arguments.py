@@ -1,0 +1,27 @@
+"""What benchmarks ask of the numbers and names that they are given: before hours of measuring."""
+
+import argparse
+import math
+
+from envs.naming import resolve
+from launch.failures import UserError, user_input
+
+
+def check_above_zero(options: argparse.Namespace, *names: str) -> None:
+    """Raises a `UserError` for an option that is not above 0 and finite; None is none."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not 0 < value < math.inf:
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{flag} must be above 0 and finite, not {value}")
+
+
+def check_game(name: str) -> None:
+    """Raises a `UserError`, with the nearest known, for a game that is none."""
+    with user_input():
+        resolve(name)
+
+
+def last_words(stderr: str) -> str:
+    """Of a command that failed: what it said last."""
+    return (stderr.strip().splitlines() or ["without a word"])[-1].removeprefix("error: ")

@@ -1,0 +1,73 @@
+"""What a person gets wrong is one line before anything is measured."""
+
+import sys
+
+import pytest
+
+from benchmarks import (
+    builds,
+    cores,
+    distributed,
+    kernels,
+    peers,
+    scaling,
+    sequences,
+    soak,
+    stems,
+    training,
+)
+from launch.failures import UserError
+
+ABOVE = "must be above 0 and finite, not"
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "says"),
+    [
+        (builds, "--rounds 0", f"--rounds {ABOVE} 0"),
+        (cores, "--seconds 0", f"--seconds {ABOVE} 0"),
+        (cores, "--env Qbrt", "did you mean Qbert"),
+        (distributed, "--rounds 0", f"--rounds {ABOVE} 0"),
+        (distributed, "--updates -3", f"--updates {ABOVE} -3"),
+        (distributed, "--game Qbrt", "did you mean Qbert"),
+        (kernels, "--seconds -1", f"--seconds {ABOVE} -1.0"),
+        (kernels, "--threads -1", f"--threads {ABOVE} -1"),
+        (kernels, "--compile-steps 0", f"--compile-steps {ABOVE} 0"),
+        (kernels, "--gigahertz nan", f"--gigahertz {ABOVE} nan"),
+        (kernels, "--json .", ". is a folder: name a file"),
+        (peers, f"--python {sys.executable} --rounds 0", f"--rounds {ABOVE} 0"),
+        (peers, f"--python {sys.executable} --seconds nan", f"--seconds {ABOVE} nan"),
+        (peers, f"--python {sys.executable} --game Qbrt", "did you mean Qbert"),
+        (scaling, "--parts nowhere.json", "nowhere.json is not what"),
+        (scaling, "--layout cores=two", "--layout cores=two"),
+        (sequences, "--rounds 0", f"--rounds {ABOVE} 0"),
+        (sequences, "--seconds inf", f"--seconds {ABOVE} inf"),
+        (soak, "--minutes 0", f"--minutes {ABOVE} 0.0"),
+        (soak, "--pause -1", f"--pause {ABOVE} -1.0"),
+        (soak, "--learners 0", f"--learners {ABOVE} 0"),
+        (soak, "--learners 3", "--learners must divide 8"),
+        (soak, "--env Qbrt", "did you mean Qbert"),
+        (stems, "--game Qbrt", "did you mean Qbert"),
+        (stems, "--game TMaze", "TMaze shows no pictures"),
+        (training, "--rounds 0", f"--rounds {ABOVE} 0"),
+        (training, "--seconds -1", f"--seconds {ABOVE} -1.0"),
+        (training, "--env Qbrt", "did you mean Qbert"),
+    ],
+)
+def test_bad_input_is_one_line(command, arguments, says, capsys):
+    if command is scaling and "--layout" in arguments:
+        arguments += " --environments-rate 1 --inference-rate 1 --update-rate 1"
+    with pytest.raises(SystemExit) as stopped:
+        command.main(arguments.split())
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and says in error
+
+
+def test_a_run_that_fails_says_why():
+    words = [sys.executable, "-c", "import sys; sys.exit('error: no such thing')"]
+    with pytest.raises(UserError, match="a run failed: no such thing"):
+        training._said(words)
+    with pytest.raises(UserError, match="a run failed: no such thing"):
+        training._run(words)
+    assert training._run([sys.executable, "-c", ""]) > 0

@@ -1,0 +1,91 @@
+"""Scripts run the code beside them, whatever is installed, and find games where they are called."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = [
+    path for path in sorted((ROOT / "launch").glob("*.py")) if "__main__" in path.read_text()
+]
+RAY = ["--engine", "ray", "--num-actors", "1"]
+NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+ROOMS = ("agents", "cores", "envs", "kernels", "launch", "tasks")
+# The first of our modules that a script imports: where it would come from.
+FIRST_IMPORTS = f"""
+import runpy, sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+class Found(Exception):
+    pass
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in {ROOMS}:
+            raise Found(PathFinder.find_spec(name).origin)
+
+sys.meta_path.insert(0, Finder)
+elsewhere = sys.path[1:]
+for script in sys.argv[1:]:
+    sys.path[:] = [str(Path(script).parent), *elsewhere]
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Found as found:
+        print(found)
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> dict[str, str]:
+    """Where another checkout is installed."""
+    other = tmp_path_factory.mktemp("other")
+    for room in ROOMS:
+        (other / room).mkdir()
+        (other / room / "__init__.py").write_text(f"raise SystemExit('{room} of the other')")
+    return os.environ | {"PYTHONPATH": str(other)}
+
+
+def run(*command: object, **where: object) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=300, **where
+    )
+
+
+def test_every_script_takes_the_code_beside_it(environment, tmp_path):
+    done = run("-c", FIRST_IMPORTS, *SCRIPTS, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    origins = list(map(Path, done.stdout.splitlines()))
+    assert len(origins) == len(SCRIPTS) >= 8
+    assert {origin.parents[1] for origin in origins} == {ROOT}
+
+
+def test_from_the_shell(environment, tmp_path):
+    link = tmp_path / "atari"
+    link.symlink_to(ROOT / "launch" / "atari.py")
+    done = run(link, "--list-envs", env=environment, cwd=tmp_path)
+    assert done.returncode == 0 and "Qbert" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "engine", [[], pytest.param(RAY, marks=[NEEDS_RAY, pytest.mark.faults])], ids=["local", "ray"]
+)
+def test_a_game_of_ones_own_lies_in_the_current_folder(engine, environment, tmp_path):
+    (tmp_path / "my_module.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('MyGame-v0', vector_entry_point='my_games.catch:Catch')\n"
+    )
+    (tmp_path / "my_games").mkdir()  # imported later than the module
+    (tmp_path / "my_games" / "catch.py").write_text("from envs.catch import Catch\n")
+    (tmp_path / "rich.py").write_text("raise SystemExit('what lies there took a place')\n")
+    size = "--num-envs 2 --batch-size 2 --unroll-length 4 --total-steps 8 --core-width 8"
+    game = "--env my_module:MyGame-v0 --core lstm --num-threads 1 --disable-checkpoint --xpid run"
+    command = (ROOT / "launch/atari.py", *size.split(), *game.split(), *engine)
+    done = run(*command, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs" / "run" / "logs.csv").exists()

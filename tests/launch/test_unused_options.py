@@ -1,0 +1,58 @@
+"""An option that a run has no use for is refused or named, never passed over in silence."""
+
+from dataclasses import fields, replace
+
+import pytest
+from small_runs import GROUPS, train
+
+from launch.command_line import parse
+from launch.options import RunOptions
+from launch.unused_options import USED_BY, unused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("--ray-address auto", "--ray-address belongs to --engine ray, and the engine is local"),
+        ("--actor-cpus 2", "leave --actor-cpus out, or --engine ray"),
+        ("--actor-gpus 0.5", "--actor-gpus belongs to --engine ray"),
+        (
+            "--engine ray --env-groups 3",
+            "--env-groups belongs to --engine local, and the engine is",
+        ),
+        ("--engine ray --actor-device cpu", "leave --actor-device out, or --engine local"),
+        ("--engine ray --schedule asynchronous", "--schedule belongs to --engine local"),
+    ],
+)
+def test_an_option_of_the_other_engine_is_refused(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        parse(arguments.split())
+
+
+def test_a_run_may_go_on_with_the_other_engine():
+    ray = RunOptions(engine="ray", ray_address="host:6379", num_actors=4, actor_gpus=0.5)
+    assert parse(["--engine", "local"], ray).run.ray_address == "host:6379"
+    local = RunOptions(schedule="asynchronous", env_groups=4, actor_device="cuda")
+    moved = ["--engine", "ray", "--actor-device", "None"]
+    assert parse(moved, local).run == replace(local, engine="ray", actor_device=None)
+
+
+def test_what_a_schedule_does_not_use_is_listed():
+    asked = RunOptions(env_groups=4, queue_size=3)
+    assert unused(asked, RunOptions(), "lockstep") == ["--env-groups", "--queue-size"]
+    assert unused(asked, RunOptions(env_groups=4), "lockstep") == ["--queue-size"]
+    assert unused(asked, RunOptions(), "ray") == ["--env-groups"]
+    assert unused(asked, RunOptions(), "asynchronous") == []
+
+
+def test_every_option_that_is_declared_exists():
+    assert set(USED_BY) <= {field.name for field in fields(RunOptions)}
+
+
+def test_the_command_names_what_it_does_not_use(tmp_path, capsys):
+    once = ("--total-steps", 20)
+    assert train(tmp_path, "one", "--schedule", "lockstep", "--env-groups", 3, *once) == 0
+    note = "note: --env-groups has no meaning in the lockstep schedule\n"
+    assert note in capsys.readouterr().err
+    assert train(tmp_path, "other", *GROUPS, "--env-groups", 3, *once) == 0
+    assert "note:" not in capsys.readouterr().err
