@@ -22,8 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import learners, remote_actors
+from benchmarks.arguments import check_above_zero, check_game
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
+from cores import CORES
 from launch.failures import UserError, one_line_errors
 from launch.options import PRESETS
 
@@ -84,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--parts", nargs="+", help="learners, ray, wire, recovery (default: all)")
     parser.add_argument("--game", default="Qbert", help="default Qbert")
-    parser.add_argument("--core", default="rdn", help="default rdn")
+    parser.add_argument("--core", choices=list(CORES), default="rdn", help="default rdn")
     presets = {"choices": list(PRESETS), "default": "quick"}
     parser.add_argument("--preset", **presets, help="of the learners: quick")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each: 3")
@@ -97,8 +99,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
     options = parser().parse_args(arguments)
-    if options.rounds < 1 or options.updates < 1:
-        raise UserError("--rounds and --updates must be at least 1")
+    check_above_zero(options, "rounds", "updates")
+    check_game(options.game)
     check_folder(options.json)
     every = parts(options)
     asked = options.parts or list(every)

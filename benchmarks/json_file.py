@@ -9,9 +9,11 @@ from launch.failures import UserError
 
 
 def check_folder(path: Path | None) -> None:
-    """Raises a `UserError` where the file's folder is missing: before hours of measuring."""
+    """Raises a `UserError` where no such file can be: before hours of measuring."""
     if path and not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")
+    if path and path.is_dir():
+        raise UserError(f"{path} is a folder: name a file")
 
 
 def write_json(path: Path | None, content: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.arguments import last_words
 from launch.failures import UserError
 from launch.log_table import read_logs
 from launch.options import preset
@@ -135,7 +136,7 @@ def _sample(kind: str, *what: Any) -> Sample:
         learners = Job(*what, Path(folder)).learners(kind)
         for learner in learners:
             if learner.wait():
-                raise UserError(f"{kind}: a run failed: {_last_line(learner)}")
+                raise UserError(f"{kind}: a run failed: {last_words(learner.stderr.read())}")
         runs = [read_logs(run) for run in Path(folder).iterdir() if not run.is_symlink()]
     rates = [statistics.median(run["agent_steps_per_second"][WARM_UP:]) for run in runs]
     steps = runs[0]["step"][0]
@@ -149,10 +150,6 @@ def _sample(kind: str, *what: Any) -> Sample:
 def _place(rank: int, port: int) -> dict[str, str]:
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank)}
     return where | {"WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
-
-
-def _last_line(process: subprocess.Popen[str]) -> str:
-    return (process.stderr.read().strip().splitlines() or ["without a word"])[-1]
 
 
 def _free_port() -> int:

@@ -25,6 +25,7 @@ sys.path[0] = str(ROOT)
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.training import measure_whole
@@ -68,7 +69,7 @@ def sample_factory(python: Path, mode: str, game: str, seconds: float) -> float:
     except subprocess.TimeoutExpired as error:
         raise UserError(f"Sample Factory, {mode}, was stuck; leave it out with --modes") from error
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["without a word"])[-1]
+        last = last_words(done.stderr)
         raise UserError(f"Sample Factory, {mode}, failed: {last}; try {FOLDER / 'run.py'} alone")
     return json.loads(done.stdout.splitlines()[-1])["agent_steps_per_second"]
 
@@ -116,8 +117,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     if not options.python.exists():
         raise UserError(f"there is no {options.python}: run {FOLDER / 'install.sh'} first")
-    if options.rounds < 1 or options.seconds <= 0 or options.guess <= 0:
-        raise UserError("--rounds, --seconds and --guess must be above 0")
+    check_above_zero(options, "rounds", "seconds", "guess")
+    check_game(options.game)
     check_folder(options.json)
     theirs = {
         f"Sample Factory, {mode}": partial(

@@ -22,9 +22,10 @@ import torch
 
 from agents.actor import Actor
 from agents.network import Network
+from benchmarks.arguments import last_words
 from launch.devices import choose_precision
 from launch.experience import Experience, Source
-from launch.failures import UserError
+from launch.failures import UserError, user_input
 from launch.log_table import read_logs
 from launch.options import RunOptions, preset
 from launch.remote.guard import users
@@ -81,8 +82,7 @@ def _rate(game: str, core: str, updates: int, kind: tuple[str, ...]) -> float:
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
         if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["without a word"])[-1]
-            raise UserError(f"{' '.join(kind)}: the run failed: {last}")
+            raise UserError(f"{' '.join(kind)}: the run failed: {last_words(done.stderr)}")
         logs = read_logs(Path(folder) / "run")
     # Updates come in bursts where rollouts do: whole time, not the median update's.
     step, clock = logs["step"], logs["_time"]
@@ -92,7 +92,8 @@ def _rate(game: str, core: str, updates: int, kind: tuple[str, ...]) -> float:
 def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
     """Bytes and seconds of one message, medians over `rollouts` with random actions."""
     options = _options(game, core)
-    (environments,) = Plan(replace(options, schedule="lockstep")).environments(0)
+    with user_input():
+        (environments,) = Plan(replace(options, schedule="lockstep")).environments(0)
     network = Network(options.network(environments.frame_shape, environments.num_actions))
     form = WireForm.of(network, options.unroll_length, environments.num_envs)
     actor, found = Actor(network, environments), []
@@ -140,8 +141,9 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
 def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
     """Seconds from `kill -9` of an actor until the one in its place has delivered, a round each."""
     options = replace(_options(game, core), engine="ray")
-    plan, found = Plan(options), []
-    environments = plan.environments(0)
+    with user_input():
+        plan, found = Plan(options), []
+        environments = plan.environments(0)
     network = Network(options.network(environments[0].frame_shape, environments[0].num_actions))
     source = plan.source(network, environments, 0, Stages("learner"))
     source.publish(0)

@@ -28,13 +28,14 @@ sys.path[0] = str(ROOT)
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import check_above_zero, check_game
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
-from benchmarks.soak_run import FAULTS, SoakRun
+from benchmarks.soak_run import ENVIRONMENTS, FAULTS, SoakRun
 from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
 
-UPDATE = 8 * 10  # agent steps: environments times unroll
+UPDATE = ENVIRONMENTS * 10  # agent steps: times unroll
 RECOVERY = 120.0  # seconds that the run may take to go on after the last accident
 GROWN = 1.2  # a process's memory may come to this share of what it was when warm
 
@@ -133,6 +134,10 @@ def _look(run: SoakRun, found: Findings) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """The command."""
     options = _parse(arguments)
+    check_above_zero(options, "minutes", "pause", "learners")
+    if ENVIRONMENTS % options.learners:
+        raise UserError(f"--learners must divide {ENVIRONMENTS}, the number of environments")
+    check_game(options.env)
     check_folder(options.json)
     if not Path("/proc/self/task").exists():
         raise UserError("this benchmark finds processes in /proc, which only Linux has")

@@ -20,7 +20,9 @@ from launch.log_table import read_logs
 from launch.run_folder import read_meta
 
 ROOT = Path(__file__).parents[1]
-SIZES = ("--num-envs", "8", "--batch-size", "8", "--unroll-length", "10")
+ENVIRONMENTS = 8
+SIZES = ("--num-envs", str(ENVIRONMENTS), "--batch-size", str(ENVIRONMENTS))
+SIZES = (*SIZES, "--unroll-length", "10")
 SIZES = (*SIZES, "--total-steps", "1000000000", "--checkpoint-minutes", "0.05")
 RESTARTS = "1000"  # of torchrun, within one start of the command
 EXPECTED = {0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL}

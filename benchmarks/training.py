@@ -31,13 +31,14 @@ from rich.table import Table
 from agents.actor import Actor
 from agents.learner import Learner
 from agents.network import Network
+from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from cores import CORES
 from kernels import use_backend
 from launch.allocator import tune_allocator
 from launch.devices import choose_precision, use_threads
-from launch.failures import one_line_errors
+from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
 from launch.options import RunOptions, preset
 from launch.schedules import Plan, Schedule
@@ -110,20 +111,25 @@ def measure_whole(name: str, core: str, env: str, seconds: float, rate: float) -
 def _run(command: list[str]) -> float:
     """Runs a command; the most resident memory of it, in gigabytes."""
     watched = (
-        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, "
-        "stdout=subprocess.DEVNULL); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", watched, *command], check=True, capture_output=True, text=True
+        "import resource, subprocess, sys; "
+        "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(done.returncode)"
     )
     unit = 1 if sys.platform == "darwin" else 1024  # bytes
-    return int(done.stdout.split()[-1]) * unit / 1e9
+    return int(_said([sys.executable, "-c", watched, *command]).split()[-1]) * unit / 1e9
+
+
+def _said(command: list[str]) -> str:
+    """What a command prints. Raises `UserError` with its last words where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise UserError(f"a run failed: {last_words(done.stderr)}")
+    return done.stdout
 
 
 def measure_parts_elsewhere(name: str, core: str, env: str, seconds: float) -> dict[str, float]:
     command = [sys.executable, __file__, "--parts-of", name, core, env, str(seconds)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(_said(command).splitlines()[-1])
 
 
 def bound(parts: dict[str, float], schedule: Schedule) -> float:
@@ -198,6 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, help="write machine and rows to this file")
     parser.add_argument("--parts-of", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    check_above_zero(options, "rounds", "seconds")
+    check_game(options.env)
     check_folder(options.json)
     if options.parts_of:
         name, core, env, seconds = options.parts_of
