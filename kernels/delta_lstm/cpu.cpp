@@ -8,11 +8,11 @@ enum class Version : int64_t { A = 0, B = 1, C = 2, D = 3 };
 enum Gate { kMain = 0, kForget = 1, kOutput = 2, kGates = 3 };
 
 struct Forward {
-  DeltaMemory<T, P> memory[kGates], recurrent[kGates];
+  ForwardMemory memory[kGates], recurrent[kGates];
 };
 
 struct Backward {
-  DeltaAdjoint<T, P> memory[kGates], recurrent[kGates];
+  BackwardMemory memory[kGates], recurrent[kGates];
 };
 
 FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) {
@@ -35,20 +35,21 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
     const auto is_first = resets.steps(b);
     const auto y = ys.steps(b, h);
     const auto saved_query = queries.steps(b, h), saved_cell = cells.steps(b, h);
-    InputSteps<const T> in[kGates];
-    Steps<T> saved_error[kGates], saved_recurrent_error[kGates], saved_gate[kGates];
+    Steps<const T> q[kGates];
+    Steps<T> saved_gate[kGates];
     auto& [memory, recurrent] = workspace<Forward>();
     for (int g = 0; g < kGates; g++) {
-      in[g] = inputs.steps(b, h, g);
-      saved_error[g] = errors.steps(b, h, g);
-      saved_recurrent_error[g] = recurrent_errors.steps(b, h, g);
-      saved_gate[g] = gates.steps(b, h, g);
+      q[g] = inputs.q.steps(b, h, g), saved_gate[g] = gates.steps(b, h, g);
+      memory[g].in = inputs.writes(b, h, g), memory[g].errors = errors.steps(b, h, g);
       memory[g].start(initial.at(b, h, g), initial.stride[3], K, V);
+      recurrent[g].in = inputs.recurrent_writes(b, h, g);
+      recurrent[g].errors = recurrent_errors.steps(b, h, g);
       recurrent[g].start(initial_recurrent.at(b, h, g), initial_recurrent.stride[3], V, V);
     }
     const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
-      prefetch_rows(kGates * P, t, in[0].q, in[0].k, in[0].v, in[0].recurrent_k, in[0].recurrent_v);
-      prefetch_rows(kGates * P, t, saved_error[0], saved_recurrent_error[0], saved_gate[0]);
+      prefetch_rows(kGates * P, t, q[0], memory[0].in.k, memory[0].in.v, recurrent[0].in.k,
+                    recurrent[0].in.v);
+      prefetch_rows(kGates * P, t, memory[0].errors, recurrent[0].errors, saved_gate[0]);
     };
     prefetch_first(size.time, prefetch);
     R cell = R::load(initial_cell.at(b, h), V), output = R::load(initial_output.at(b, h), V);
@@ -60,14 +61,12 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
         cell = output = R::fill(T(0));
       }
       R query = version == Version::A ? output : softmax(output, mask);
-      R forth[kGates], gate[kGates], error[kGates], recurrent_error[kGates];
+      R forth[kGates], gate[kGates];
       for (int g = 0; g < kGates; g++) {
-        forth[g] = memory[g].step(R::load(in[g].q[t], K), R::load(in[g].k[t], K),
-                                  R::load(in[g].v[t], V), *in[g].beta[t], error[g]);
-        gate[g] = forth[g] + recurrent[g].step(query, R::load(in[g].recurrent_k[t], V),
-                                               R::load(in[g].recurrent_v[t], V),
-                                               *in[g].recurrent_beta[t], recurrent_error[g]);
+        forth[g] = memory[g].step(t, R::load(q[g][t], K));
+        gate[g] = forth[g] + recurrent[g].step(t, query);
         if (g != kMain || version != Version::D) gate[g] = sigmoid(gate[g]);
+        if (saved_gate[g]) gate[g].store(saved_gate[g][t], V);
       }
       R cell_before = cell;
       cell = gate[kMain] + gate[kForget] * (cell_before - gate[kMain]);
@@ -76,11 +75,6 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
       if (version == Version::C) output = output + forth[kMain];
       output.store(y[t], V);
       if (!saved_query) continue;
-      for (int g = 0; g < kGates; g++) {
-        error[g].store(saved_error[g][t], V);
-        recurrent_error[g].store(saved_recurrent_error[g][t], V);
-        gate[g].store(saved_gate[g][t], V);
-      }
       query.store(saved_query[t], V);
       cell_before.store(saved_cell[t], V);
     }
@@ -98,8 +92,9 @@ struct GateGradients {
   R gate[kGates], carried_cell;
 };
 
-static GateGradients through_gates(Version version, const R (&gate)[kGates], const R& cell_before,
-                                   const R& dy, const R& dcell, const R& mask) {
+FW_APART GateGradients through_gates(Version version, const R (&gate)[kGates],
+                                     const R& cell_before, const R& dy, const R& dcell,
+                                     const R& mask) {
   R one = R::fill(T(1)), u = gate[kMain], f = gate[kForget], o = gate[kOutput];
   R cell = u + f * (cell_before - u), dproduct = dy;
   if (version == Version::A) dproduct = softmax_adjoint(softmax(cell * o, mask), dy);
@@ -138,26 +133,28 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
     const auto is_first = resets.steps(b);
     const auto recurrent_query = queries.steps(b, h), cell_before = cells.steps(b, h);
     const auto grad_y = grad_ys.steps(b, h);
-    InputSteps<const T> in[kGates];
-    InputSteps<T> out[kGates];
-    Steps<const T> error[kGates], recurrent_error[kGates], gates[kGates];
+    Steps<const T> q[kGates], gates[kGates];
+    Steps<T> grad_q[kGates];
     auto& [memory, recurrent] = workspace<Backward>();
     for (int g = 0; g < kGates; g++) {
-      in[g] = inputs.steps(b, h, g);
-      out[g] = gradients.steps(b, h, g);
-      error[g] = errors.steps(b, h, g);
-      recurrent_error[g] = recurrent_errors.steps(b, h, g);
+      q[g] = inputs.q.steps(b, h, g), grad_q[g] = gradients.q.steps(b, h, g);
       gates[g] = all_gates.steps(b, h, g);
+      memory[g].in = inputs.writes(b, h, g), memory[g].errors = errors.steps(b, h, g);
+      memory[g].grads = gradients.writes(b, h, g);
       memory[g].start(final.at(b, h, g), final.stride[3], grad_final.at_or_null(b, h, g),
                       grad_final.stride[3], K, V);
+      recurrent[g].in = inputs.recurrent_writes(b, h, g);
+      recurrent[g].errors = recurrent_errors.steps(b, h, g);
+      recurrent[g].grads = gradients.recurrent_writes(b, h, g);
       recurrent[g].start(final_recurrent.at(b, h, g), final_recurrent.stride[3],
-                         grad_final_recurrent.at_or_null(b, h, g), grad_final_recurrent.stride[3], V, V);
+                         grad_final_recurrent.at_or_null(b, h, g), grad_final_recurrent.stride[3],
+                         V, V);
     }
     const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
-      prefetch_rows(kGates * P, t, in[0].q, in[0].k, in[0].recurrent_k, error[0],
-                    recurrent_error[0], gates[0]);
-      prefetch_rows(kGates * P, t, out[0].q, out[0].k, out[0].v, out[0].recurrent_k,
-                    out[0].recurrent_v);
+      prefetch_rows(kGates * P, t, q[0], memory[0].in.k, recurrent[0].in.k, memory[0].errors,
+                    recurrent[0].errors, gates[0]);
+      prefetch_rows(kGates * P, t, grad_q[0], memory[0].grads.k, memory[0].grads.v,
+                    recurrent[0].grads.k, recurrent[0].grads.v);
     };
     prefetch_last(size.time, prefetch);
     R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
@@ -171,35 +168,16 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
           through_gates(version, gate, R::load(cell_before[t], V), dy, carried_cell, mask);
       for (int g = 0; g < kGates; g++) {
         R dforth = version == Version::C && g == kMain ? d.gate[g] + dy : d.gate[g];
-        auto grad = memory[g].step(R::load(in[g].q[t], K), R::load(in[g].k[t], K),
-                                   R::load(error[g][t], V), *in[g].beta[t], dforth);
-        auto recurrent_grad = recurrent[g].step(
-            query, R::load(in[g].recurrent_k[t], V), R::load(recurrent_error[g][t], V),
-            *in[g].recurrent_beta[t], d.gate[g]);
-        dquery = dquery + recurrent_grad.q;
-        grad.q.store(out[g].q[t], K);
-        grad.k.store(out[g].k[t], K);
-        grad.v.store(out[g].v[t], V);
-        *out[g].beta[t] = grad.beta;
-        recurrent_grad.k.store(out[g].recurrent_k[t], V);
-        recurrent_grad.v.store(out[g].recurrent_v[t], V);
-        *out[g].recurrent_beta[t] = recurrent_grad.beta;
+        memory[g].step(t, R::load(q[g][t], K), dforth).store(grad_q[g][t], K);
+        dquery = dquery + recurrent[g].step(t, query, d.gate[g]);
       }
       carried = version == Version::A ? dquery : softmax_adjoint(query, dquery);
       carried_cell = d.carried_cell;
       if (!*is_first[t]) continue;
       for (int g = 0; g < kGates; g++) {
-        memory[g].cross_reset(
-            t, is_first, initial.at(b, h, g), initial.stride[3], [&](int64_t r) {
-              return Written<T, P>{R::load(in[g].k[r], K),
-                                   *in[g].beta[r] * R::load(error[g][r], V)};
-            });
-        recurrent[g].cross_reset(
-            t, is_first, initial_recurrent.at(b, h, g), initial_recurrent.stride[3],
-            [&](int64_t r) {
-              return Written<T, P>{R::load(in[g].recurrent_k[r], V),
-                                   *in[g].recurrent_beta[r] * R::load(recurrent_error[g][r], V)};
-            });
+        memory[g].cross_reset(t, is_first, initial.at(b, h, g), initial.stride[3]);
+        recurrent[g].cross_reset(t, is_first, initial_recurrent.at(b, h, g),
+                                 initial_recurrent.stride[3]);
       }
       carried = carried_cell = R::fill(T(0));
     }

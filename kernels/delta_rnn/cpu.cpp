@@ -7,11 +7,11 @@ using R = Row<T, P>;
 enum class Version : int64_t { A = 0, B = 1 };
 
 struct Forward {
-  DeltaMemory<T, P> memory, recurrent;
+  ForwardMemory memory, recurrent;
 };
 
 struct Backward {
-  DeltaAdjoint<T, P> memory, recurrent;
+  BackwardMemory memory, recurrent;
 };
 
 FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) {
@@ -30,19 +30,20 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
   size.for_each_head([&](int64_t b, int64_t h) {
     const int64_t K = size.keys, V = size.values;
     const R mask = live_lanes<T, P>(V);
-    const auto in = inputs.steps(b, h);
     const auto is_first = resets.steps(b);
-    const auto y = ys.steps(b, h), saved_error = errors.steps(b, h);
-    const auto saved_recurrent_error = recurrent_errors.steps(b, h);
+    const auto q = inputs.q.steps(b, h);
+    const auto y = ys.steps(b, h);
     const auto saved_query = queries.steps(b, h), saved_output = outputs.steps(b, h);
+    auto& [memory, recurrent] = workspace<Forward>();
+    memory.in = inputs.writes(b, h), memory.errors = errors.steps(b, h);
+    memory.start(initial.at(b, h), initial.stride[2], K, V);
+    recurrent.in = inputs.recurrent_writes(b, h), recurrent.errors = recurrent_errors.steps(b, h);
+    recurrent.start(initial_recurrent.at(b, h), initial_recurrent.stride[2], V, V);
     const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
-      prefetch_rows(P, t, in.q, in.k, in.v, in.recurrent_k, in.recurrent_v, y, saved_error,
-                    saved_recurrent_error, saved_query, saved_output);
+      prefetch_rows(P, t, q, memory.in.k, memory.in.v, recurrent.in.k, recurrent.in.v, y,
+                    memory.errors, recurrent.errors, saved_query, saved_output);
     };
     prefetch_first(size.time, prefetch);
-    auto& [memory, recurrent] = workspace<Forward>();
-    memory.start(initial.at(b, h), initial.stride[2], K, V);
-    recurrent.start(initial_recurrent.at(b, h), initial_recurrent.stride[2], V, V);
     R output = R::load(initial_output.at(b, h), V);
     for (int64_t t = 0; t < size.time; t++) {
       prefetch(t + kAhead);
@@ -52,16 +53,10 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
         output = R::fill(T(0));
       }
       R query = version == Version::B ? softmax(output, mask) : output;
-      R error, recurrent_error;
-      R forth = memory.step(R::load(in.q[t], K), R::load(in.k[t], K), R::load(in.v[t], V),
-                            *in.beta[t], error);
-      R back = recurrent.step(query, R::load(in.recurrent_k[t], V), R::load(in.recurrent_v[t], V),
-                              *in.recurrent_beta[t], recurrent_error);
-      output = version == Version::B ? forth + back : softmax(forth + back, mask);
+      output = memory.step(t, R::load(q[t], K)) + recurrent.step(t, query);
+      if (version == Version::A) output = softmax(output, mask);
       output.store(y[t], V);
-      if (!saved_error) continue;
-      error.store(saved_error[t], V);
-      recurrent_error.store(saved_recurrent_error[t], V);
+      if (!saved_query) continue;
       query.store(saved_query[t], V);
       output.store(saved_output[t], V);
     }
@@ -90,50 +85,38 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
 
   size.for_each_head([&](int64_t b, int64_t h) {
     const int64_t K = size.keys, V = size.values;
-    const auto in = inputs.steps(b, h);
     const auto is_first = resets.steps(b);
-    const auto error = errors.steps(b, h), recurrent_error = recurrent_errors.steps(b, h);
-    const auto recurrent_query = queries.steps(b, h), output = outputs.steps(b, h);
-    const auto grad_y = grad_ys.steps(b, h);
-    const auto out = gradients.steps(b, h);
-    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
-      prefetch_rows(P, t, in.q, in.k, in.recurrent_k, error, recurrent_error, recurrent_query,
-                    grad_y);
-      prefetch_rows(P, t, out.q, out.k, out.v, out.recurrent_k, out.recurrent_v);
-    };
-    prefetch_last(size.time, prefetch);
+    const auto q = inputs.q.steps(b, h), recurrent_query = queries.steps(b, h);
+    const auto output = outputs.steps(b, h), grad_y = grad_ys.steps(b, h);
+    const auto grad_q = gradients.q.steps(b, h);
     auto& [memory, recurrent] = workspace<Backward>();
-    memory.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2], K, V);
+    memory.in = inputs.writes(b, h), memory.errors = errors.steps(b, h);
+    memory.grads = gradients.writes(b, h);
+    memory.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h),
+                 grad_final.stride[2], K, V);
+    recurrent.in = inputs.recurrent_writes(b, h), recurrent.errors = recurrent_errors.steps(b, h);
+    recurrent.grads = gradients.recurrent_writes(b, h);
     recurrent.start(final_recurrent.at(b, h), final_recurrent.stride[2],
                     grad_final_recurrent.at_or_null(b, h), grad_final_recurrent.stride[2], V, V);
+    const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
+      prefetch_rows(P, t, q, memory.in.k, memory.errors, recurrent.in.k, recurrent.errors,
+                    recurrent_query, grad_y);
+      prefetch_rows(P, t, grad_q, memory.grads.k, memory.grads.v, recurrent.grads.k,
+                    recurrent.grads.v);
+    };
+    prefetch_last(size.time, prefetch);
     R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
     for (int64_t t = size.time - 1; t >= 0; t--) {
       prefetch(t - kAhead);
       R dy = carried + R::load(grad_y[t], V);
       R query = R::load(recurrent_query[t], V);
       if (version == Version::A) dy = softmax_adjoint(R::load(output[t], V), dy);
-      auto grad = memory.step(R::load(in.q[t], K), R::load(in.k[t], K), R::load(error[t], V),
-                              *in.beta[t], dy);
-      auto recurrent_grad = recurrent.step(query, R::load(in.recurrent_k[t], V),
-                                           R::load(recurrent_error[t], V), *in.recurrent_beta[t],
-                                           dy);
-      grad.q.store(out.q[t], K);
-      grad.k.store(out.k[t], K);
-      grad.v.store(out.v[t], V);
-      *out.beta[t] = grad.beta;
-      recurrent_grad.k.store(out.recurrent_k[t], V);
-      recurrent_grad.v.store(out.recurrent_v[t], V);
-      *out.recurrent_beta[t] = recurrent_grad.beta;
-      carried = version == Version::B ? softmax_adjoint(query, recurrent_grad.q) : recurrent_grad.q;
+      memory.step(t, R::load(q[t], K), dy).store(grad_q[t], K);
+      carried = recurrent.step(t, query, dy);
+      if (version == Version::B) carried = softmax_adjoint(query, carried);
       if (!*is_first[t]) continue;
-      memory.cross_reset(t, is_first, initial.at(b, h), initial.stride[2], [&](int64_t r) {
-        return Written<T, P>{R::load(in.k[r], K), *in.beta[r] * R::load(error[r], V)};
-      });
-      recurrent.cross_reset(
-          t, is_first, initial_recurrent.at(b, h), initial_recurrent.stride[2], [&](int64_t r) {
-            return Written<T, P>{R::load(in.recurrent_k[r], V),
-                                 *in.recurrent_beta[r] * R::load(recurrent_error[r], V)};
-          });
+      memory.cross_reset(t, is_first, initial.at(b, h), initial.stride[2]);
+      recurrent.cross_reset(t, is_first, initial_recurrent.at(b, h), initial_recurrent.stride[2]);
       carried = R::fill(T(0));
     }
     memory.finish(grad_initial.at(b, h), grad_initial.stride[2]);

@@ -25,7 +25,7 @@ struct PendingMatrix {
     leave(Row<T, Rows>::fill(T(0)), Row<T, P>::fill(T(0)));
   }
 
-  void forget() {
+  FW_APART void forget() {
     matrix.clear();
     leave(Row<T, Rows>::fill(T(0)), Row<T, P>::fill(T(0)));
   }
@@ -42,7 +42,7 @@ struct PendingMatrix {
   }
 
   template <class Keep = Whole>
-  void finish(T* to, int64_t row_stride, Keep keep = {}) const {
+  FW_APART void finish(T* to, int64_t row_stride, Keep keep = {}) const {
     matrix.store_written(to, rows, lanes, row_stride, pending_along, pending_row, keep);
   }
 };
@@ -195,9 +195,8 @@ struct DeltaAdjoint {
   // Going back over the reset before row t: the weights are again what the earlier segment left,
   // its first weights and its writes, a few at a time.
   template <class WriteAt>
-  FW_APART void cross_reset(int64_t t, Steps<const bool> is_first,
-                                             const T* initial, int64_t row_stride,
-                                             WriteAt write_at) {
+  FW_APART void cross_reset(int64_t t, Steps<const bool> is_first, const T* initial,
+                            int64_t row_stride, WriteAt write_at) {
     gradient.forget();
     if (t == 0) return;
     int64_t begin = segment_start(t, is_first);
@@ -219,22 +218,8 @@ struct DeltaAdjoint {
     }
   }
 
-  // One step back in time; `error` and `beta` are those of the forward step. A kernel with six large
-  // matrices would otherwise take seconds to compile.
-  FW_INLINE DeltaGradients<T, P> step(const R& q, const R& k, const R& error, T beta, const R& dy) {
-    if constexpr (R::kParts > 4)
-      return step_apart(q, k, error, beta, dy);
-    else
-      return step_inline(q, k, error, beta, dy);
-  }
-
-  FW_APART DeltaGradients<T, P> step_apart(const R& q, const R& k, const R& error,
-                                                            T beta, const R& dy) {
-    return step_inline(q, k, error, beta, dy);
-  }
-
-  FW_INLINE DeltaGradients<T, P> step_inline(const R& q, const R& k, const R& error, T beta,
-                                             const R& dy) {
+  // One step back in time; `error` and `beta` are those of the forward step.
+  FW_APART DeltaGradients<T, P> step(const R& q, const R& k, const R& error, T beta, const R& dy) {
     DeltaGradients<T, P> d;
     R update = beta * error, undo = T(-1) * update;
     R du = gradient.step(q, k, update, dy, d.k);

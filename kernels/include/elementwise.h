@@ -87,9 +87,11 @@ FW_INLINE Row<T, P> select(const Row<T, P>& mask, const Row<T, P>& yes, T no) {
 
 template <class T, int P>
 FW_INLINE Row<T, P> softmax(const Row<T, P>& x, const Row<T, P>& mask) {
-  T top = maximum(select(mask, x, T(-__builtin_inf())));
-  Row<T, P> e = select(mask, exp(x - Row<T, P>::fill(top)), T(0));
-  return (T(1) / sum(e)) * e;
+  return once_if_wide<Row<T, P>>([&]() __attribute__((always_inline)) {
+    T top = maximum(select(mask, x, T(-__builtin_inf())));
+    Row<T, P> e = select(mask, exp(x - Row<T, P>::fill(top)), T(0));
+    return (T(1) / sum(e)) * e;
+  });
 }
 
 template <class T, int P>

@@ -90,6 +90,21 @@ struct Row {
   }
 };
 
+template <class Work>
+FW_APART auto apart(Work work) {
+  return work();
+}
+
+// What a step does beside its passes over matrices, and what takes long to compile: where rows take
+// more than four registers, once for all its callers.
+template <class R, class Work>
+FW_INLINE auto once_if_wide(Work work) {
+  if constexpr (R::kParts > 4)
+    return apart(work);
+  else
+    return work();
+}
+
 #define FW_ROW_OPERATOR(op)                                            \
   template <class T, int P>                                            \
   FW_INLINE Row<T, P> operator op(const Row<T, P>& a, const Row<T, P>& b) { \

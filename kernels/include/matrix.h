@@ -89,8 +89,8 @@ FW_INLINE void sweep_inline(Row<T, P>* __restrict matrix, int64_t rows,
 
 template <class T, int P, size_t W, size_t R, class Keep>
 FW_APART void sweep_apart(Row<T, P>* __restrict matrix, int64_t rows,
-                                           const std::array<Write<T, P>, W>& writes,
-                                           const std::array<Read<T, P>, R>& reads, Keep keep) {
+                          const std::array<Write<T, P>, W>& writes,
+                          const std::array<Read<T, P>, R>& reads, Keep keep) {
   sweep_inline(matrix, rows, writes, reads, keep);
 }
 

@@ -7,8 +7,8 @@ namespace fastweights {
 
 // to[r][c] = sum over t of along(t)[r] * row(t)[c], as many rows at a time as registers hold.
 template <class T, int P, class Along, class RowAt>
-FW_APART void outer_sum(int64_t time, int64_t rows, int64_t columns, Along along,
-                                         RowAt row_at, T* to) {
+FW_APART void outer_sum(int64_t time, int64_t rows, int64_t columns, Along along, RowAt row_at,
+                        T* to) {
   constexpr int kFit = (kRegisters - 4) / Row<T, P>::kParts;
   constexpr int kRows = kFit > 4 ? 4 : (kFit > 1 ? 2 : 1);
   for (int64_t r = 0; r < rows; r += kRows) {
