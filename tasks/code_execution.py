@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar, NamedTuple
 
-from tasks.task import Sample, Statistic, Task, share_of_commonest, spread
+from tasks.task import Sample, Statistic, Task, distribution, share_of_commonest, spread
 
 NAMES = ("x", "y", "z", "a", "b")
 DIGITS = tuple("0123456789")
@@ -81,7 +81,7 @@ class CodeExecution(Task):
 
     def statistics(self, samples: Sequence[Sample]) -> list[Statistic]:
         printed = [[t for t in sample.targets if t != self.blank] for sample in samples]
-        commonest = share_of_commonest([value for values in printed for value in values])
+        values = [target - 1 for targets in printed for target in targets]  # 0: the lowest
         return [
             Statistic(
                 "length, min / mean / max",
@@ -89,7 +89,10 @@ class CodeExecution(Task):
                 "about 370 / 450 / 550" if self.statements == 100 else "",
             ),
             Statistic("prints a program, min / mean / max", spread(list(map(len, printed))), ""),
-            Statistic("commonest value, of prints", f"{100 * commonest:.1f} %", ""),
+            Statistic(
+                "commonest value, of prints", f"{100 * share_of_commonest(values):.1f} %", ""
+            ),
+            *distribution(values, self.answers[1:]),
         ]
 
     def _statement(self, random: Random, values: Mapping[str, int]) -> Statement:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar
 
-from tasks.task import UNASKED, Sample, Statistic, Task, share_of_commonest, spread
+from tasks.task import UNASKED, Sample, Statistic, Task, distribution, share_of_commonest, spread
 
 OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,
@@ -82,6 +82,7 @@ class ListOps(Task):
             ),
             Statistic("commonest value", f"{100 * share_of_commonest(values):.1f} %", ""),
             Statistic("commonest value, root known", f"{100 * knowing_root:.1f} %", ""),
+            *distribution(values, self.answers),
         ]
 
     def _grow(self, random: Random, words: list[str], level: int) -> tuple[int, int] | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
+BAR = 12  # characters
 UNASKED = -100  # a target where no answer is asked for: what torch's cross-entropy leaves out
 
 
@@ -62,6 +63,16 @@ class Task(abc.ABC):
 def spread(lengths: Sequence[int]) -> str:
     """`min / mean / max`."""
     return f"{min(lengths)} / {sum(lengths) / len(lengths):.1f} / {max(lengths)}"
+
+
+def distribution(values: Sequence[int], names: Sequence[str]) -> list[Statistic]:
+    """A line for every answer: its share of all, and a bar, which is longest for the commonest."""
+    counts = [list(values).count(value) for value in range(len(names))]
+    lines = []
+    for name, count in zip(names, counts, strict=True):
+        bar = "█" * round(BAR * count / max(counts))
+        lines.append(Statistic(f"value {name}", f"{bar} {100 * count / len(values):4.1f} %", ""))
+    return lines
 
 
 def share_of_commonest(values: Sequence[object]) -> float:

@@ -135,8 +135,12 @@ def test_statistics_are_those_of_the_samples():
     tokens = [task.words.index(word) for word in program.split()]
     three = task.answers.index("3")
     sample = Sample(tuple(tokens), (0, 0, 0, 0, 0, 0, three, 0, 0, three))
-    ours = [statistic.ours for statistic in task.statistics([sample])]
-    assert ours == ["10 / 10.0 / 10", "2 / 2.0 / 2", "100.0 %"]
+    found = {statistic.name: statistic.ours for statistic in task.statistics([sample])}
+    assert list(found.values())[:3] == ["10 / 10.0 / 10", "2 / 2.0 / 2", "100.0 %"]
+    assert [name for name in found if name.startswith("value")] == [
+        f"value {value}" for value in range(-8, 17)
+    ]
+    assert found["value 3"] == "█" * 12 + " 100.0 %" and found["value 2"] == "  0.0 %"
 
 
 @pytest.mark.parametrize(
