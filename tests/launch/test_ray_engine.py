@@ -195,6 +195,7 @@ def test_only_where_all_fail_and_nobody_delivers_meanwhile():
     assert not crew._all_fail_like(one)
 
 
+@pytest.mark.faults
 def test_but_not_where_another_delivers(crew, monkeypatch, capsys):
     monkeypatch.setattr("launch.remote.crew.PAUSE", 0.01)
     monkeypatch.setattr("launch.remote.crew.FAILURES_IN_A_ROW", 2)
@@ -245,6 +246,7 @@ class KillingDisplay(Display):
             os.kill(ray_processes.actors(os.getpid())[0], signal.SIGKILL)
 
 
+@pytest.mark.faults
 def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_path, monkeypatch):
     seen, update, queues, put = [], Learner.update, set(), RolloutQueue.put
 

@@ -130,9 +130,13 @@ def stored(asked: TableOptions, core: str = "lstm", **changes) -> Path:
     return folder
 
 
-def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, capsys):
+def test_a_table_runs_what_is_missing_and_writes_both_figures(
+    asked, tmp_path, monkeypatch, capsys
+):
     stored(asked)
-    both = replace(asked, settings=(), out=tmp_path)
+    monkeypatch.chdir(tmp_path)  # a relative folder is the one that the command was typed in
+    asked = replace(asked, runs=asked.runs.relative_to(tmp_path))
+    both = replace(asked, settings=(), out=Path())
     assert make_table(ListOps, 2, "tiny", both) == 0
     said = capsys.readouterr().out
     assert "2 runs, 1 of them to do: list_ops-depth15-lstm-seed1\n" in said
@@ -147,7 +151,9 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, c
     assert (first["commit"], first["seed"]) == ("abc", 1)
     assert second["options"]["task"] == {"depth": 7, "max_arguments": 5}
     assert not {"savedir", "data"} & set(second["options"]) and second["seconds"] > 0
-    assert not list((asked.runs / "tiny").glob("*.out"))
+    folder = tmp_path / "runs/tiny"
+    assert (folder / "list_ops-depth15-lstm-seed1/result.json").exists()
+    assert not list(folder.glob("*.out"))
     assert make_table(ListOps, 2, "tiny", asked) == 0
     printed = capsys.readouterr().out
     assert "1 runs, 0 of them to do" in printed and "depth=15" not in printed
@@ -214,13 +220,6 @@ def test_a_failed_run_is_a_gap_and_the_others_go_on(asked, capsys):
     assert "already holds" in (asked.runs / "tiny" / f"{name}.out").read_text()
     rows = json.loads((asked.runs / "tiny" / "list_ops_table_2.json").read_text())
     assert rows[0]["failed"] == [1] and [r["seed"] for r in rows[0]["results"]] == [2]
-
-
-def test_a_relative_folder_is_the_one_that_the_command_was_typed_in(asked, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert make_table(ListOps, 2, "tiny", replace(asked, runs=Path("here"))) == 0
-    assert (tmp_path / "here/tiny/list_ops-depth10-lstm-seed1/result.json").exists()
-    assert (tmp_path / "here/tiny/list_ops_table_2.md").exists()
 
 
 @pytest.mark.parametrize("flag", ["runs", "out"])

@@ -44,6 +44,7 @@ def test_ctrl_c_at_any_stage_ends_the_run_soon_and_saves_it(case, stopped):
     assert ("is stuck in emulation" in said) == (case == "asynchronous-stuck")
 
 
+@pytest.mark.faults
 def test_memory_does_not_grow_and_a_leak_would_show(tmp_path):
     lines = output_of("growing_runs.py", tmp_path)
     growth = dict(line.split() for line in lines if line.startswith("grown:"))
