@@ -1,6 +1,7 @@
 # make atari    install what is missing into .venv, train RDN on Qbert for minutes, evaluate, draw
 # make test     install what is missing into .venv, run the tests
 # make test-faults   let every accident happen, those of `make test` and those that take their time
+# make test-gpu compile every CUDA kernel for every architecture (no GPU needed), then what needs a GPU
 # make check    what CI runs: format, lint, tests (layering is one of them)
 # make audit    ask for known vulnerabilities of what is installed in .venv (needs the network)
 
@@ -12,7 +13,7 @@ BIN := .venv/bin
 WHOLE_FILES := --dist loadfile --no-loadscope-reorder
 ARGS ?=
 
-.PHONY: help atari test test-faults check audit format install clean
+.PHONY: help atari test test-faults test-gpu check audit format install clean
 
 help:
 	@sed -n 's/^# make /make /p' Makefile
@@ -25,6 +26,10 @@ test: .venv/installed-dev
 
 test-faults: .venv/installed-dev
 	@$(BIN)/python -m pytest -m "faults or accidents" -n 2 $(WHOLE_FILES) $(ARGS)
+
+test-gpu: .venv/installed-gpu
+	@FASTWEIGHTS_ALL_TESTS=1 $(BIN)/python -m pytest -n 2 -k compile tests/kernels_cuda $(ARGS)
+	@$(BIN)/python -m pytest -m gpu -rs $(ARGS)
 
 check: .venv/installed-dev
 	@$(BIN)/ruff format --check .
@@ -53,6 +58,10 @@ clean:
 
 .venv/installed-dev: .venv/installed
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --editable '.[dev]'
+	@touch $@
+
+.venv/installed-gpu: .venv/installed-dev
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --editable '.[cuda]'
 	@touch $@
 
 .venv/installed-audit: .venv/installed

@@ -1,5 +1,6 @@
 """Which calls the CUDA kernels can take; the others go to a slower path, with the reason."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -7,6 +8,8 @@ import torch
 from kernels.cuda.arguments import HEAD_SIZES
 from kernels.cuda.launch import unavailable
 from kernels.request import Request
+
+MOST_ROWS = 2**31 // 3  # T * B * H, or three times as many: the kernels count rows in an int
 
 
 def why_not(request: Request) -> str | None:
@@ -20,6 +23,9 @@ def why_not(request: Request) -> str | None:
         size = request.sizes.get(axis, 1)
         if not 1 <= size <= HEAD_SIZES[-1]:
             return f"head size {axis} = {size} is not in 1..{HEAD_SIZES[-1]}"
+    rows = math.prod(request.sizes.get(axis, 1) for axis in "TBH")
+    if rows > MOST_ROWS:
+        return f"T * B * H = {rows:,} is more than {MOST_ROWS:,}"
     return unavailable(request.device)
 
 

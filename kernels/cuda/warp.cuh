@@ -90,8 +90,9 @@ struct Place {
   __device__ void store_scalar(float* own, int t, float value) const {
     if (own && lane == 0) own[index(t, 1)] = value;
   }
+  // The number of a row is an int (support.py sees to it): 64 bits would be a register too many.
   __device__ long long index(int t, int entries) const {
-    return (static_cast<long long>(t) * blocks + block) * entries;
+    return static_cast<long long>(t * blocks + block) * entries;
   }
 };
 

@@ -49,6 +49,7 @@ def test_cpu_tensors_are_refused():
         ("cuda", torch.float64, {"K": 4, "V": 4}, "the state is torch.float64"),
         ("cuda", torch.float32, {"K": 65, "V": 4}, "head size K = 65 is not in 1..64"),
         ("cuda", torch.float32, {"D": 65}, "head size D = 65 is not in 1..64"),
+        ("cuda", torch.float32, {"T": 2**20, "B": 2**9, "H": 2}, "= 1,073,741,824 is more than"),
     ],
 )
 def test_a_call_that_no_kernel_takes_has_a_reason(device, dtype, sizes, reason):

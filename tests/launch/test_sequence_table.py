@@ -130,9 +130,7 @@ def stored(asked: TableOptions, core: str = "lstm", **changes) -> Path:
     return folder
 
 
-def test_a_table_runs_what_is_missing_and_writes_both_figures(
-    asked, tmp_path, monkeypatch, capsys
-):
+def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, monkeypatch, capsys):
     stored(asked)
     monkeypatch.chdir(tmp_path)  # a relative folder is the one that the command was typed in
     asked = replace(asked, runs=asked.runs.relative_to(tmp_path))
