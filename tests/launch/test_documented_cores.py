@@ -1,14 +1,15 @@
 """The cores that docs/cores.md makes: its code, taken from the page, in a real run."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from small_runs import logged, train
 
 import cores
-from cores import CORES, build_core, unroll_by_steps
+from cores import CORES
+from tests.cores import test_contract
 
 PAGE = Path(__file__).parents[2] / "docs" / "cores.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
@@ -30,17 +31,24 @@ def documented(request, monkeypatch) -> str:
 every_example = pytest.mark.parametrize("documented", EXAMPLES, indirect=True)
 
 
+def clauses() -> list[Callable[[str], None]]:
+    """The tests that every memory has to pass, of those that ask for nothing but its name."""
+    return [
+        test
+        for name, test in vars(test_contract).items()
+        if name.startswith("test_") and _names(test) >= {"lstm", "delta_net", "lt, normalised"}
+    ]
+
+
+def _names(test: Callable) -> set[str]:
+    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    return set(marks[0].args[1]) if [mark.args[0] for mark in marks] == ["name"] else set()
+
+
 @every_example
-def test_it_does_what_its_step_does(documented):
-    core = build_core(documented, 5, width=8)
-    x, is_first = torch.randn(6, 3, 5), torch.zeros(6, 3, dtype=torch.bool)
-    is_first[2, 1] = True
-    y, state = core.unroll(x, core.initial_state(3), is_first)
-    by_steps, _ = unroll_by_steps(core, x, core.initial_state(3), is_first)
-    torch.testing.assert_close(y, by_steps)
-    alone, _ = core.unroll(x[2:, 1:2], core.initial_state(1), is_first[2:, :1])
-    torch.testing.assert_close(y[2:, 1:2], alone)
-    assert state and core.inspect(x[0], core.initial_state(3))
+@pytest.mark.parametrize("clause", clauses(), ids=lambda clause: clause.__name__)
+def test_it_keeps_the_contract(documented, clause):
+    clause(documented)
 
 
 @every_example
