@@ -28,6 +28,7 @@ from benchmarks.machine import describe
 from kernels import cpu_build
 from kernels.registry import OPERATIONS
 from launch.failures import UserError, one_line_errors
+from launch.parser import Parser
 
 LANES = (16, 32, 64)
 WANTED = 2.0  # seconds, at most
@@ -62,9 +63,7 @@ def table(found: dict[str, dict[str, list[float]]]) -> Table:
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="builds of each: 3")
     parser.add_argument("--json", type=Path, help="write machine and seconds to this file")
     return parser

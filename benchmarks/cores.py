@@ -34,6 +34,7 @@ from cores import CORES, Core
 from launch.allocator import tune_allocator
 from launch.failures import one_line_errors
 from launch.options import RunOptions, preset
+from launch.parser import Parser
 
 COMPARED_WITH = "lstm"
 WANTED = 0.05  # of a run, at most, for a fast-weight memory in the LSTM's place
@@ -105,9 +106,7 @@ def _table(found: list[dict[str, Any]], machine: dict[str, Any], parts: dict[str
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     default = [COMPARED_WITH, *(name for name in CORES if name != COMPARED_WITH)]
     parser.add_argument(
         "--cores", nargs="+", choices=list(CORES), default=default, metavar="CORE", help="all"

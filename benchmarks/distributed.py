@@ -28,6 +28,7 @@ from benchmarks.machine import describe
 from cores import CORES
 from launch.failures import UserError, one_line_errors
 from launch.options import PRESETS
+from launch.parser import Parser
 
 
 class Part(NamedTuple):
@@ -81,9 +82,7 @@ def show(name: str, part: Part, found: dict[str, Any]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("--parts", nargs="+", help="learners, ray, wire, recovery (default: all)")
     parser.add_argument("--game", default="Qbert", help="default Qbert")
     parser.add_argument("--core", choices=list(CORES), default="rdn", help="default rdn")

@@ -36,6 +36,7 @@ from benchmarks.timing import add_options, take_turns, use_options
 from kernels.registry import OPERATIONS
 from launch.allocator import tune_allocator
 from launch.failures import one_line_errors
+from launch.parser import Parser
 
 
 def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> list[Row]:
@@ -65,9 +66,7 @@ def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> lis
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("--ops", nargs="+", choices=list(OPERATIONS), default=list(OPERATIONS))
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
     parser.add_argument("--modes", nargs="+", choices=list(MODES), default=list(MODES))

@@ -30,6 +30,7 @@ from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.training import measure_whole
 from launch.failures import UserError, one_line_errors
+from launch.parser import Parser
 
 FOLDER = ROOT / "benchmarks" / "peers" / "sample_factory"
 OURS = "fastweights"
@@ -92,9 +93,7 @@ def show(rates: Rates, described: Mapping[str, object]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("--game", default="Qbert", help="default Qbert")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each: 3")
     parser.add_argument("--seconds", type=float, default=120.0, help="of each run: 120")

@@ -32,6 +32,7 @@ from cores import CORES
 from kernels.recurrence import State
 from launch.failures import UserError, one_line_errors, user_input
 from launch.options import RunOptions
+from launch.parser import Parser
 
 FRAME, ACTIONS = (4, 84, 84), 6  # Qbert's
 LAYOUTS = (
@@ -94,9 +95,7 @@ def read_layout(text: str) -> Layout:
 
 def parser() -> argparse.ArgumentParser:
     default = RunOptions()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     rates = parser.add_argument_group("speed of the parts, agent steps/s")
     rates.add_argument("--parts", type=Path, help="JSON of benchmarks/training.py")
     rates.add_argument("--core", choices=list(CORES), default="rdn", help="default rdn")

@@ -31,6 +31,7 @@ from benchmarks.timing import Run, add_options, take_turns, use_options
 from cores import CORES
 from launch.allocator import tune_allocator
 from launch.failures import one_line_errors
+from launch.parser import Parser
 from launch.sequence_options import PRESETS, preset
 from tasks.code_execution import CodeExecution
 from tasks.sequences import Batch, Sequences, draw
@@ -128,9 +129,7 @@ def _table(found: list[dict[str, Any]], machine: dict[str, Any], what: str) -> T
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("--preset", choices=list(PRESETS), default="small")
     default = ["lstm", *(core for core in PUBLISHED if core != "delta_lstm")]
     parser.add_argument(

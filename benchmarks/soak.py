@@ -34,6 +34,7 @@ from benchmarks.machine import describe
 from benchmarks.soak_run import ENVIRONMENTS, FAULTS, SoakRun
 from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
+from launch.parser import Parser
 
 UPDATE = ENVIRONMENTS * 10  # agent steps: times unroll
 RECOVERY = 120.0  # seconds that the run may take to go on after the last accident
@@ -172,9 +173,7 @@ def _table(found: Findings, settings: dict[str, Any]) -> Table:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
     parser.add_argument("--env", default="Catch", help="game (default Catch; Qbert is slower)")
     parser.add_argument("--learners", type=int, default=1, help="by torchrun where more than 1")

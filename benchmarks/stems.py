@@ -30,6 +30,7 @@ from agents.stem import ImageStem, build_stem
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from launch.failures import UserError, one_line_errors
+from launch.parser import Parser
 from launch.play import GamePlan, environments_of
 from launch.player import Player
 from launch.saved_agent import open_agent
@@ -128,9 +129,7 @@ def table(game: str, rows: dict[str, Told]) -> Table:
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("--game", default="Pong", help="default Pong")
     parser.add_argument("--runs", nargs="*", type=Path, default=[], help="run folders of that game")
     parser.add_argument("--json", type=Path, help="write machine and findings to this file")

@@ -41,6 +41,7 @@ from launch.devices import choose_precision, use_threads
 from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
 from launch.options import RunOptions, preset
+from launch.parser import Parser
 from launch.schedules import Plan, Schedule
 
 PARTS = ("environments", "inference", "update")
@@ -188,9 +189,7 @@ def show(rows: list[dict], described: dict) -> None:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("--cores", nargs="+", choices=list(CORES), default=list(CORES))
     parser.add_argument(
         "--plain", nargs="*", choices=list(CORES), default=["rdn", "lstm"],

@@ -3,17 +3,15 @@
     python launch/t_maze.py                     all cores, three seeds
     python launch/t_maze.py --cores rdn lstm --seeds 1 2 --out /tmp/maze
 
-Each run is `python launch/atari.py --preset maze --core CORE --seed SEED`; runs that are already in
-the folder are kept, so a cut-off command goes on where it was. Writes results.json (options and
-every test episode's return), table.md and learning_curves.png.
+Each run is `python launch/atari.py --preset maze --num-threads 1 --core CORE --seed SEED`, as many
+at once as there are processors. Those that are in the folder are kept, and those cut off go on.
+Writes results.json (options and every test episode's return), table.md and learning_curves.png.
 """
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -23,58 +21,95 @@ if __name__ == "__main__":  # the code beside this file, whichever is installed
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import Progress
 
 from cores import CORES
+from launch.atomic_files import replacing, write_bytes
 from launch.core_sizes import is_named_by_size
-from launch.failures import UserError, one_line_errors
+from launch.devices import processors
+from launch.failures import EXIT_CODE, UserError, one_line_errors
 from launch.log_table import read_logs
 from launch.palette import COLOURS
+from launch.parser import Parser
 from launch.run_folder import read_meta
+from launch.sequence_jobs import Job, SideBySide
+from launch.stopping import Interrupted
 
-ROOT = Path(__file__).parent.parent
+SCRIPT = Path(__file__).resolve().parent / "atari.py"
 DASHES = ("-", "--", ":")  # for more cores than colours
 
 
-@one_line_errors
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def parser() -> argparse.ArgumentParser:
+    parser = Parser(__doc__)
+    default = [name for name in CORES if not is_named_by_size(name)]
+    named = {"choices": list(CORES), "metavar": "CORE", "help": f"default: {' '.join(default)}"}
+    parser.add_argument("--cores", nargs="+", default=default, **named)
+    seeds = {"type": int, "default": [1, 2, 3], "metavar": "SEED"}
+    parser.add_argument("--seeds", nargs="+", help="of each core: 1 2 3", **seeds)
+    runs = Path("runs") / "t_maze"
+    parser.add_argument("--runs", type=Path, default=runs, help=f"folder of the runs: {runs}")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="folder of the table, the results and the picture: that of the runs",
     )
-    cores = [name for name in CORES if not is_named_by_size(name)]
-    parser.add_argument("--cores", nargs="+", default=cores, choices=list(CORES))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    runs = ROOT / "runs" / "t_maze"
-    parser.add_argument("--out", type=Path, default=runs, help="table, results and picture go here")
-    parser.add_argument("--runs", type=Path, default=runs, help="run folders")
-    arguments = parser.parse_args()
-
-    wanted = [(core, seed) for core in arguments.cores for seed in arguments.seeds]
-    with Progress() as progress, ThreadPoolExecutor(os.cpu_count()) as pool:
-        task = progress.add_task("runs", total=len(wanted))
-        results = []
-        for result in pool.map(lambda pair: run(*pair, arguments.runs), wanted):
-            results.append(result)
-            progress.advance(task)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    (arguments.out / "table.md").write_text(table(results))
-    draw(results, arguments.runs, arguments.out / "learning_curves.png")
-    Console().print((arguments.out / "table.md").read_text())
+    return parser
 
 
-def run(core: str, seed: int, runs: Path) -> dict:
-    """Trains one agent unless its run is there, and returns what its test episodes came to."""
-    folder = runs / f"{core}-{seed}"
-    if not folder.exists() or not read_meta(folder)["successful"]:
+@one_line_errors
+def main(words: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    options = parser().parse_args(words)
+    runs, out = options.runs.resolve(), (options.out or options.runs).resolve()
+    wanted = [(core, seed) for core in options.cores for seed in options.seeds]
+    if len(set(wanted)) < len(wanted):
+        raise UserError("--cores and --seeds take each of theirs once")
+    for folder in (runs, out):
+        folder.mkdir(parents=True, exist_ok=True)
+    side_by_side = SideBySide(processors(), runs, Console())
+    try:
+        side_by_side.run([job(core, seed, runs) for core, seed in wanted])
+    except Interrupted as interrupted:
+        print("stopped; its runs are saved, and the same command goes on with them")
+        return 128 + interrupted.signal_number
+    results = [result(*one, runs) for one in wanted if is_finished(folder_of(*one, runs))]
+    if results:
+        write_bytes(out / "results.json", f"{json.dumps(results, indent=1)}\n".encode())
+        write_bytes(out / "table.md", table(results).encode())
+        draw(results, runs, out / "learning_curves.png")
+        print(table(results))
+    for name, reason in side_by_side.failures.items():
+        print(f"failed: {name}: {reason} (all it said: {runs / name}.out)", file=sys.stderr)
+    return EXIT_CODE if side_by_side.failures else 0
+
+
+def folder_of(core: str, seed: int, runs: Path) -> Path:
+    return runs / f"{core}-{seed}"
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run is there that came to its end."""
+    return (folder / "meta.json").exists() and read_meta(folder)["successful"]
+
+
+def job(core: str, seed: int, runs: Path) -> Job:
+    """What trains one agent, or goes on with it; nothing where it has been trained."""
+    folder = folder_of(core, seed, runs)
+
+    def command() -> list[str] | None:
+        if is_finished(folder):
+            return None
         options = ["--preset", "maze", "--core", core, "--seed", str(seed)]
-        where = ["--savedir", str(runs), "--xpid", folder.name]
-        script = str(ROOT / "launch" / "atari.py")
-        command = [sys.executable, script, *options, *where]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise UserError(f"{core}, seed {seed}: {done.stderr or done.stdout}")
+        options += ["--savedir", str(runs), "--xpid", folder.name]
+        begun = (folder / "meta.json").exists()
+        asked = ["--resume", str(folder)] if begun else options
+        return [sys.executable, str(SCRIPT), "--num-threads", "1", *asked]
+
+    return Job(folder.name, command)
+
+
+def result(core: str, seed: int, runs: Path) -> dict:
+    """What a finished run's test episodes came to."""
+    folder = folder_of(core, seed, runs)
     meta = read_meta(folder)
     newest = max(path for path in (folder / "evaluations").glob("step_*.json"))
     evaluation = json.loads(newest.read_text())
@@ -96,9 +131,10 @@ def table(results: list[dict]) -> str:
     head = ["core", *(f"seed {seed}" for seed in seeds), "mean ± std"]
     lines = [head, ["---"] * len(head)]
     for core in dict.fromkeys(result["core"] for result in results):
-        won = [won_share(result) for result in results if result["core"] == core]
-        cells = [f"{100 * share:.1f} %" for share in won]
-        spread = f"{100 * fmean(won):.1f} ± {100 * pstdev(won):.1f} %"
+        won = {one["seed"]: won_share(one) for one in results if one["core"] == core}
+        cells = [f"{100 * won[seed]:.1f} %" if seed in won else "" for seed in seeds]
+        shares = won.values()
+        spread = f"{100 * fmean(shares):.1f} ± {100 * pstdev(shares):.1f} %"
         lines.append([f"`{core}`", *cells, spread])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -140,8 +176,9 @@ def draw(results: list[dict], runs: Path, path: Path) -> None:
     axes.set_ylim(-1, 1.05)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", fontsize="small")
-    figure.savefig(path)
+    with replacing(path) as partial:
+        figure.savefig(partial, format="png")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,6 +16,7 @@ from benchmarks import (
     stems,
     training,
 )
+from launch import t_maze
 from launch.failures import UserError
 
 ABOVE = "must be above 0 and finite, not"
@@ -25,6 +26,7 @@ ABOVE = "must be above 0 and finite, not"
     ("command", "arguments", "says"),
     [
         (builds, "--rounds 0", f"--rounds {ABOVE} 0"),
+        (builds, "--rounds many", "--rounds: invalid int value: 'many' (--help says more)"),
         (cores, "--seconds 0", f"--seconds {ABOVE} 0"),
         (cores, "--env Qbrt", "did you mean Qbert"),
         (distributed, "--rounds 0", f"--rounds {ABOVE} 0"),
@@ -52,6 +54,11 @@ ABOVE = "must be above 0 and finite, not"
         (training, "--rounds 0", f"--rounds {ABOVE} 0"),
         (training, "--seconds -1", f"--seconds {ABOVE} -1.0"),
         (training, "--env Qbrt", "did you mean Qbert"),
+        (t_maze, "--seeds x", "--seeds: invalid int value: 'x'"),
+        *(
+            (command, "--nonsense", "unrecognized arguments: --nonsense (--help says more)")
+            for command in (cores, distributed, kernels, scaling, sequences, soak, stems, training)
+        ),
     ],
 )
 def test_bad_input_is_one_line(command, arguments, says, capsys):
