@@ -4,9 +4,10 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -14,9 +15,10 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from launch.failures import one_line
+from launch.failures import EXIT_CODE, one_line
 from launch.stopping import Interrupted
 
+STOPPED = "stopped; its runs are saved, and the same command goes on with them"
 _POLL = 0.1  # seconds
 _STOPPED = {128 + signal.SIGINT, 128 + signal.SIGTERM}
 
@@ -124,6 +126,13 @@ class SideBySide:
 
     def _say(self, line: str) -> None:
         self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def report(failures: Mapping[str, str], folder: Path) -> int:
+    """A line for each failure, by the name of its job; returns the command's exit code."""
+    for name, reason in failures.items():
+        print(f"failed: {name}: {reason} (all it said: {folder / name}.out)", file=sys.stderr)
+    return EXIT_CODE if failures else 0
 
 
 def _names(jobs: Iterable[str]) -> str:

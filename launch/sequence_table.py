@@ -4,7 +4,6 @@ Each run is one command in a process of its own; those that are there are kept, 
 """
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,11 +16,11 @@ from rich.console import Console
 from cores import CORES
 from launch.atomic_files import write_bytes
 from launch.devices import choose_device, processors
-from launch.failures import EXIT_CODE, UserError, describe_os_error, user_input
+from launch.failures import UserError, describe_os_error, user_input
 from launch.folder_lock import FolderLock
 from launch.sequence_cells import Cell, Run, cells, labelled, without_folders
 from launch.sequence_data import default_folder
-from launch.sequence_jobs import Job, SideBySide
+from launch.sequence_jobs import STOPPED, Job, SideBySide, report
 from launch.sequence_options import check_seed
 from launch.stopping import Interrupted
 from tasks import Task
@@ -75,14 +74,12 @@ def make_table(
         try:
             failures = _train(title, runs, asked.jobs or processors(), folder)
         except Interrupted as interrupted:
-            print("stopped; its runs are saved, and the same command goes on with them")
+            print(STOPPED)
             return 128 + interrupted.signal_number
         rows = [_row(cell, asked.seeds, set(runs), failures) for cell in everything]
         stem = f"{labelled(everything[0].options.task).replace('-', '_')}_table_{number}"
         _write(title, rows, out / stem)
-    for name, reason in failures.items():
-        print(f"failed: {name}: {reason} (all it said: {folder / name}.out)", file=sys.stderr)
-    return EXIT_CODE if failures else 0
+    return report(failures, folder)
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:

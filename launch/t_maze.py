@@ -26,12 +26,12 @@ from cores import CORES
 from launch.atomic_files import replacing, write_bytes
 from launch.core_sizes import is_named_by_size
 from launch.devices import processors
-from launch.failures import EXIT_CODE, UserError, one_line_errors
+from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
 from launch.palette import COLOURS
 from launch.parser import Parser
 from launch.run_folder import read_meta
-from launch.sequence_jobs import Job, SideBySide
+from launch.sequence_jobs import STOPPED, Job, SideBySide, report
 from launch.stopping import Interrupted
 
 SCRIPT = Path(__file__).resolve().parent / "atari.py"
@@ -69,17 +69,16 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         side_by_side.run([job(core, seed, runs) for core, seed in wanted])
     except Interrupted as interrupted:
-        print("stopped; its runs are saved, and the same command goes on with them")
+        print(STOPPED)
         return 128 + interrupted.signal_number
     results = [result(*one, runs) for one in wanted if is_finished(folder_of(*one, runs))]
     if results:
         write_bytes(out / "results.json", f"{json.dumps(results, indent=1)}\n".encode())
-        write_bytes(out / "table.md", table(results).encode())
+        rows = table(results)
+        write_bytes(out / "table.md", rows.encode())
         draw(results, runs, out / "learning_curves.png")
-        print(table(results))
-    for name, reason in side_by_side.failures.items():
-        print(f"failed: {name}: {reason} (all it said: {runs / name}.out)", file=sys.stderr)
-    return EXIT_CODE if side_by_side.failures else 0
+        print(rows)
+    return report(side_by_side.failures, runs)
 
 
 def folder_of(core: str, seed: int, runs: Path) -> Path:
