@@ -63,19 +63,29 @@ def read_live(
     return keep(live, keep(live, queries) @ weights)
 
 
-def left_since_start(log_decay: Float[Tensor, "B H C"]) -> Float[Tensor, "B H C 1"]:
-    """How much is left in each row of what the chunk began with, in a memory that fades."""
-    return log_decay.cumsum(-1).exp().unsqueeze(-1)
+class Fading(NamedTuple):
+    """How much is left, in a chunk, of a memory that fades."""
+
+    since_start: Float[Tensor, "B H C 1"]  # in each row, of what the chunk began with
+    between: Float[Tensor, "B H C C"]  # in row i, of what row j <= i wrote; 1 above the diagonal
+
+    @property
+    def to_end(self) -> Float[Tensor, "B H C 1"]:
+        """In the last row, of what each row wrote."""
+        return self.between[..., -1, :].unsqueeze(-1)
+
+    @property
+    def through(self) -> Float[Tensor, "B H 1 1"]:
+        """In the last row, of what the chunk began with."""
+        return self.since_start[..., -1:, :]
 
 
-def left_between(log_decay: Float[Tensor, "B H C"]) -> Float[Tensor, "B H C C"]:
-    """How much is left in row i of what row j <= i wrote; 1 above the diagonal.
-
-    The sums are added up pair by pair: nothing cancels.
-    """
+def fading(log_decay: Float[Tensor, "B H C"]) -> Fading:
+    """What decays leave; the sums between rows are added up pair by pair: nothing cancels."""
     rows = log_decay.shape[-1]
     later = torch.ones(rows, rows, dtype=torch.bool, device=log_decay.device).tril(-1)
-    return keep(later, log_decay.unsqueeze(-1).expand(*log_decay.shape, rows)).cumsum(-2).exp()
+    between = keep(later, log_decay.unsqueeze(-1).expand(*log_decay.shape, rows)).cumsum(-2)
+    return Fading(log_decay.cumsum(-1).exp().unsqueeze(-1), between.exp())
 
 
 class Spoilt(NamedTuple):

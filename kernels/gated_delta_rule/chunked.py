@@ -13,14 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.chunks import (
-    Chunk,
-    keep,
-    left_between,
-    left_since_start,
-    loop_over_chunks,
-    read_live,
-)
+from kernels.chunks import Chunk, fading, keep, loop_over_chunks, read_live
 from kernels.delta_rule.chunked import solve
 from kernels.delta_rule.reference import DeltaRuleState
 
@@ -34,19 +27,17 @@ def step(
     log_decay: Tensor,
     weights: Tensor,
 ) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
-    beta, since_start = beta.unsqueeze(-1), left_since_start(log_decay)
-    between = left_between(log_decay)
-    wanted = beta * (v - since_start * read_live(chunk.live, k, weights))
-    system = beta * (k @ k.mT) * between
+    beta, left = beta.unsqueeze(-1), fading(log_decay)
+    wanted = beta * (v - left.since_start * read_live(chunk.live, k, weights))
+    system = beta * (k @ k.mT) * left.between
     old = solve(system, wanted, chunk.live, chunk.before)
     new = solve(system, wanted, ~chunk.live, chunk.before)
-    scores = keep(chunk.visible, q @ k.mT * between)
+    scores = keep(chunk.visible, q @ k.mT * left.between)
     y = torch.where(chunk.live, scores @ old, scores @ new)
-    y = y + since_start * read_live(chunk.live, q, weights)
+    y = y + left.since_start * read_live(chunk.live, q, weights)
     update = keep(chunk.last, torch.where(chunk.live, old, new))
-    to_end = between[..., -1, :].unsqueeze(-1)
-    carried = since_start[..., -1:, :] * keep(chunk.carries, weights)
-    return y, carried + (to_end * k).mT @ update
+    carried = left.through * keep(chunk.carries, weights)
+    return y, carried + (left.to_end * k).mT @ update
 
 
 def unroll(

@@ -11,26 +11,18 @@ Source: Yang et al. 2024 (Gated linear attention), section 4; masks and fading: 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.chunks import (
-    Chunk,
-    keep,
-    left_between,
-    left_since_start,
-    loop_over_chunks,
-    read_live,
-)
+from kernels.chunks import Chunk, fading, keep, loop_over_chunks, read_live
 from kernels.linear_attention.reference import LinearAttentionState
 
 
 def step(
     chunk: Chunk, q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, weights: Tensor
 ) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
-    since_start, between = left_since_start(log_decay), left_between(log_decay)
-    scores = keep(chunk.visible, q @ k.mT * between)
-    y = since_start * read_live(chunk.live, q, weights) + scores @ v
-    to_end = between[..., -1, :].unsqueeze(-1)
-    carried = since_start[..., -1:, :] * keep(chunk.carries, weights)
-    return y, carried + keep(chunk.last, to_end * k).mT @ v
+    left = fading(log_decay)
+    scores = keep(chunk.visible, q @ k.mT * left.between)
+    y = left.since_start * read_live(chunk.live, q, weights) + scores @ v
+    carried = left.through * keep(chunk.carries, weights)
+    return y, carried + keep(chunk.last, left.to_end * k).mT @ v
 
 
 def unroll(
