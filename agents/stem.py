@@ -4,6 +4,7 @@ Source of the image stems: Espeholt et al. 2018, figure 3 (left: shallow, right:
 `shallow_norm` is the left one made to learn from its first frames on, see docs/design/stems.md.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
@@ -13,7 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 
-from kernels.max_pool import max_pool
+from kernels.convolve_pool import as_numbers, convolve_pool
+from kernels.residual_unit import residual_unit
 
 
 class ResidualUnit(nn.Module):
@@ -25,38 +27,52 @@ class ResidualUnit(nn.Module):
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N C Y X"]:
-        inner = F.relu(self.first(F.relu(x)), inplace=True)
-        return x + self.second(inner)
+        first, second = self.first, self.second
+        return residual_unit(x, first.weight, first.bias, second.weight, second.bias)
 
 
-class MaxPool(nn.Module):
-    """3 x 3 windows, 2 apart."""
+class PooledConv2d(nn.Conv2d):
+    """A convolution of 3 x 3 taps, then the maxima of 3 x 3 windows, 2 apart."""
 
-    def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N C V U"]:
-        return max_pool(x)
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__(inputs, outputs, 3, padding=1)
+
+    def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
+        return convolve_pool(x, self.weight, self.bias)
+
+
+# Pixels of 0 to 255 count as if they were scaled to [0, 1]. The weights are scaled instead: whole
+# numbers to 255 are exact in bfloat16, fractions are not.
+
+
+class PooledPixelConv2d(PooledConv2d):
+    """The same over pixels."""
+
+    def forward(self, x: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
+        return convolve_pool(x, self.weight / 255, self.bias)
 
 
 class PixelConv2d(nn.Conv2d):
-    """A convolution over pixels of 0 to 255 as if they were scaled to [0, 1].
+    """A convolution over pixels."""
 
-    It scales its weights instead: whole numbers to 255 are exact in bfloat16, fractions are not.
+    def forward(self, x: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
+        return self._conv_forward(as_numbers(x, self.weight), self.weight / 255, self.bias)
+
+
+def _stage(convolution: PooledConv2d) -> nn.Sequential:
+    """Convolve, halve the picture, two residual units: five convolutions.
+
+    Pooling once was layer 1; checkpoints know the others by their numbers.
     """
-
-    def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
-        return self._conv_forward(x, self.weight / 255, self.bias)
-
-
-def _stage(convolution: nn.Conv2d) -> nn.Sequential:
-    """Convolve, halve the picture, two residual units: five convolutions."""
-    channels = convolution.out_channels
-    return nn.Sequential(convolution, MaxPool(), ResidualUnit(channels), ResidualUnit(channels))
+    units = (ResidualUnit(convolution.out_channels) for _ in range(2))
+    return nn.Sequential(OrderedDict(zip("023", (convolution, *units), strict=True)))
 
 
 def _resnet(channels: int) -> nn.Sequential:
     return nn.Sequential(
-        _stage(PixelConv2d(channels, 16, 3, padding=1)),
-        _stage(nn.Conv2d(16, 32, 3, padding=1)),
-        _stage(nn.Conv2d(32, 32, 3, padding=1)),
+        _stage(PooledPixelConv2d(channels, 16)),
+        _stage(PooledConv2d(16, 32)),
+        _stage(PooledConv2d(32, 32)),
         nn.ReLU(inplace=True),
     )
 
@@ -111,10 +127,11 @@ class ImageStem(nn.Module):
         super().__init__()
         self.output_size, self.in_bfloat16 = output_size, in_bfloat16
         # Channels last in memory is the layout that convolutions on CPUs and GPUs are fast in.
-        self.layout = torch.channels_last if channels_last else torch.contiguous_format
-        self.convolutions = convolutions.to(memory_format=self.layout)
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        self.convolutions = convolutions.to(memory_format=layout)
         with torch.no_grad():
-            features = convolutions(torch.zeros(1, *frame_shape)).flatten(1).shape[-1]
+            picture = torch.zeros(1, *frame_shape, dtype=torch.uint8)
+            features = convolutions(picture).flatten(1).shape[-1]
         self.project = nn.Linear(features, output_size)
         self.norm = nn.LayerNorm(output_size) if normalized else nn.Identity()
         if normalized:
@@ -122,9 +139,7 @@ class ImageStem(nn.Module):
 
     def forward(self, frame: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N F"]:
         with torch.autocast(frame.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-            dtype = torch.bfloat16 if self.in_bfloat16 else self.project.weight.dtype
-            picture = frame.to(dtype, memory_format=self.layout)
-            features = self.convolutions(picture).flatten(1)
+            features = self.convolutions(frame).flatten(1)
         return F.relu(self.norm(self.project(features.to(self.project.weight.dtype))))
 
 

@@ -9,17 +9,16 @@ import math
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
-import torch.nn.functional as F
+from torch import Tensor
 
 import kernels
-from kernels import cpu_build
+from kernels import convolve_pool, cpu_build, max_pool, residual_unit
 from kernels.cache import cache_folder
 from kernels.dispatch import ENVIRONMENT_VARIABLE, Operation
 from kernels.example import make
-from kernels.max_pool import has_kernel, max_pool
 from kernels.registry import OPERATIONS
 
 SIZES = {"T": 9, "B": 3, "H": 2, "K": 16, "V": 16, "D": 16}
@@ -77,16 +76,39 @@ def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
     return good, f"{verdict}, largest error {errors[worst]:.0e} ({worst}), {seconds:.1f} s"
 
 
-def self_test_pooling() -> tuple[bool, str]:
-    """The image stem's max-pooling beside PyTorch's own, whose numbers it must give exactly."""
-    x = torch.randn(2, 16, 9, 9, generator=torch.Generator().manual_seed(0))
-    x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
-    if not has_kernel(x):
-        return True, "not available: see the line above"
-    found, expected = max_pool(x), F.max_pool2d(x, 3, stride=2, padding=1)
-    grads = [torch.autograd.grad(y.square().sum(), x)[0] for y in (found, expected)]
-    good = torch.equal(found, expected) and torch.allclose(*grads)
-    return good, "ok" if good else "WRONG"
+def self_tests_of_pictures() -> Iterator[tuple[str, bool, str]]:
+    """The image stem's kernels beside PyTorch's own: name, whether all went well, a line."""
+    last = {"memory_format": torch.channels_last}
+    pixels = torch.arange(2 * 4 * 9 * 9).remainder(251).to(torch.uint8).view(2, 4, 9, 9)
+    x = torch.linspace(-1, 1, 2 * 16 * 9 * 9).cos().view(2, 16, 9, 9).contiguous(**last)
+    first, second = (torch.linspace(-a, a, 16 * 16 * 9).sin().view(16, 16, 3, 3) for a in (90, 70))
+    bias = torch.linspace(-1, 1, 16)
+    units = [x, first, bias, second, bias]
+    of_pixels = [pixels, first[:, :4] / 255, bias]
+    for name, module, tensors in (
+        ("max_pool", max_pool, [x]),
+        ("convolve_pool", convolve_pool, [x, first, bias]),
+        ("convolve_pool, pixels", convolve_pool, of_pixels),
+        ("residual_unit", residual_unit, units),
+    ):
+        if not module.has_kernel(*tensors):
+            yield name, True, "not available: see the line above"
+            continue
+        function = getattr(module, module.__name__.rpartition(".")[-1])
+        inputs = [each.clone().requires_grad_(each.is_floating_point()) for each in tensors]
+        found = _with_gradients(function, inputs)
+        with kernels.backend("reference"):
+            expected = _with_gradients(function, inputs)
+        pairs = zip(found, expected, strict=True)
+        errors = [float((a - b).abs().max() / b.abs().max().clamp_min(1.0)) for a, b in pairs]
+        good = all(error <= TOLERANCE for error in errors)
+        yield name, good, f"{'ok' if good else 'WRONG'}, largest error {max(errors):.0e}"
+
+
+def _with_gradients(function: Callable[..., Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+    y = function(*inputs)
+    wanted = [each for each in inputs if each.requires_grad]
+    return [y.detach(), *torch.autograd.grad(y.square().sum(), wanted)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,8 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{ENVIRONMENT_VARIABLE}: {error}", file=sys.stderr)
         return 2
     print("\n".join(describe_machine()))
-    good, line = self_test_pooling()
-    print(f"{'max_pool':22s} {'cpu':8s} {line}", flush=True)
+    good = True
+    for name, passed, line in self_tests_of_pictures():
+        print(f"{name:22s} {'cpu':8s} {line}", flush=True)
+        good = good and passed
     for name, operation in OPERATIONS.items():
         for backend in BACKENDS_TESTED:
             if backend == "chunked" and backend not in operation.backends:

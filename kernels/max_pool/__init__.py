@@ -4,7 +4,6 @@ PyTorch's own keeps a 64-bit index of every window's winner; the C++ kernel keep
 and gradients are the same, down to the winner among equals (the first) and NaN (which wins).
 """
 
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from kernels import cpu_build
-from kernels.dispatch import requested_backend, say_once
+from kernels import cpu_build, pictures
 from kernels.library import LIBRARY, wants_gradient
+from kernels.pictures import Picture
 from kernels.signature import is_traced
 
-Picture = Float[Tensor, "N C Y X"]
 SOURCE = Path(__file__).parent / "cpu.cpp"
-_SCALARS = {torch.bfloat16: "bfloat16", torch.float32: "float", torch.float64: "double"}
-_LANES = 16  # the kernel's own; the same for every call
+_ANY_CHANNELS = 16, 16  # the build is the same for every number of them
 
 
 def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
@@ -40,32 +37,18 @@ def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
 
 def has_kernel(x: Tensor) -> bool:
     """Whether `max_pool` runs its own kernel on such a tensor, which it builds if need be."""
-    if not (x.is_cpu and x.dtype in _SCALARS) or requested_backend() not in ("auto", "cpu"):
-        return False
-    if x.numel() == 0 or not x.is_contiguous(memory_format=torch.channels_last):
-        return False
-    try:
-        _library(x.dtype)
-    except (cpu_build.BuildError, OSError) as error:
-        say_once(f"max_pool runs on PyTorch's own kernel: {error}")
-        return False
-    return True
+    return x.is_cpu and pictures.is_channels_last(x) and _library(x.dtype) is not None
 
 
-def _library(dtype: torch.dtype) -> cpu_build.Library:
-    return cpu_build.library(SOURCE, _SCALARS[dtype], (_LANES, _LANES))
-
-
-def _call(function: Any, picture: Tensor, pointers: tuple[int, int, int]) -> None:
-    layout = struct.pack("5q", *picture.shape, torch.get_num_threads())
-    function(layout, struct.pack("3q", *pointers))
+def _library(dtype: torch.dtype) -> cpu_build.Library | None:
+    return pictures.library(SOURCE, "max_pool", dtype, _ANY_CHANNELS)
 
 
 def _pool(x: Picture, keep_places: bool = True) -> tuple[Tensor, Tensor]:
     y = _pooled(x)
     places = _pooled(x, torch.uint8) if keep_places else x.new_empty(0, dtype=torch.uint8)
-    pointers = x.data_ptr(), y.data_ptr(), places.data_ptr() if keep_places else 0
-    _call(_library(x.dtype).forward, x, pointers)
+    tensors = x, y, places if keep_places else None
+    pictures.call(_library(x.dtype).forward, x.shape, tensors)
     return y, places
 
 
@@ -74,8 +57,8 @@ def _unpool(
 ) -> Picture:
     grad_x = _channels_last(grad_y, (height, width))
     grad_y = grad_y.contiguous(memory_format=torch.channels_last)
-    pointers = grad_y.data_ptr(), places.data_ptr(), grad_x.data_ptr()
-    _call(_library(grad_y.dtype).backward, grad_x, pointers)
+    tensors = grad_y, places, grad_x
+    pictures.call(_library(grad_y.dtype).backward, grad_x.shape, tensors)
     return grad_x
 
 

@@ -1,232 +1,52 @@
-// Maximum over 3 x 3 windows, 2 apart, one pixel of padding; channels last, kBlock at a time.
-//
-// A window's winner is kept as its place in the window, 0 to 8, in one byte.
-#include "call.h"
-#include "lanes.h"
-
-#include <algorithm>
-#include <limits>
-#include <type_traits>
-
-namespace fastweights {
-
-constexpr int kBlock = 16;  // channels
-constexpr int kWindow = 3, kStride = 2, kPadding = 1;
-
-template <class Number>
-struct VectorOf {
-  typedef Number Type __attribute__((vector_size(kBlock * sizeof(Number)), may_alias));
-};
-template <class Number>
-using Vector = typename VectorOf<Number>::Type;
-
-// As __builtin_convertvector, which GCC 12 turns into one instruction a lane where widths differ.
-template <class To, class From>
-FW_INLINE Vector<To> convert(Vector<From> from) {
-  From in[kBlock];
-  To out[kBlock];
-  Vector<To> result;
-  std::memcpy(in, &from, sizeof(in));
-  for (int lane = 0; lane < kBlock; lane++) out[lane] = To(in[lane]);
-  std::memcpy(&result, out, sizeof(out));
-  return result;
-}
-
-template <class Stored>
-struct Arithmetic {
-  using Real = Stored;
-  using Integer = std::conditional_t<sizeof(Stored) == 8, int64_t, int32_t>;
-  static Vector<Real> widen(Vector<Stored> x) { return x; }
-  static Vector<Stored> narrow(Vector<Real> x) { return x; }
-};
-
-template <>
-struct Arithmetic<bfloat16> {
-  using Real = float;
-  using Integer = int32_t;
-  static Vector<float> widen(Vector<uint16_t> x) {
-    return (Vector<float>)(convert<uint32_t, uint16_t>(x) << 16);
-  }
-  // To the nearest, ties to even; a NaN stays one.
-  static Vector<uint16_t> narrow(Vector<float> x) {
-    Vector<uint32_t> bits = (Vector<uint32_t>)x;
-    Vector<uint32_t> rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    rounded = x == x ? rounded : Vector<uint32_t>{} + 0x7fc0;
-    return convert<uint16_t, uint32_t>(rounded);
-  }
-};
-
-using Math = Arithmetic<T>;
-using Real = Vector<Math::Real>;
-using Place = Vector<Math::Integer>;
-using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
-
-template <class Number>
-Vector<Number> load(const void* from, int64_t live) {
-  Vector<Number> block{};
-  if (live == kBlock)
-    std::memcpy(&block, from, sizeof(block));
-  else
-    std::memcpy(&block, from, live * sizeof(Number));
-  return block;
-}
-
-template <class Number>
-void store(void* to, Vector<Number> block, int64_t live) {
-  if (live == kBlock)
-    std::memcpy(to, &block, sizeof(block));
-  else
-    std::memcpy(to, &block, live * sizeof(Number));
-}
-
-struct Picture {
-  int64_t count, channels, height, width, threads;
-
-  explicit Picture(Call& call)
-      : count(call.integer()), channels(call.integer()), height(call.integer()),
-        width(call.integer()), threads(call.integer()) {}
-
-  int64_t pooled_height() const { return (height - 1) / kStride + 1; }
-  int64_t pooled_width() const { return (width - 1) / kStride + 1; }
-};
-
-// The windows' rows or columns that lie inside the picture, along one axis.
-struct Span {
-  int64_t start, first, last;  // the window's start (may be -1); taps first <= tap < last
-
-  Span(int64_t window, int64_t size)
-      : start(window * kStride - kPadding), first(std::max<int64_t>(0, -start)),
-        last(std::min<int64_t>(kWindow, size - start)) {}
-
-  bool whole() const { return first == 0 && last == kWindow; }
-};
-
-struct Winner {
-  Real value;
-  Place place;
-
-  FW_INLINE void meet(Real other, int64_t tap) {
-    auto wins = (other > value) | (other != other);
-    value = wins ? other : value;
-    place = wins ? Place{} + Math::Integer(tap) : place;
-  }
-};
-
-FW_INLINE Winner search(const T* picture, int64_t pitch, int64_t channels, const Span& down,
-                        const Span& across, int64_t live) {
-  Winner winner{Real{} - std::numeric_limits<Math::Real>::infinity(),
-                Place{} + Math::Integer(down.first * kWindow + across.first)};
-  for (int64_t i = down.first; i < down.last; i++) {
-    const T* pixel = picture + (down.start + i) * pitch + across.start * channels;
-    for (int64_t j = across.first; j < across.last; j++)
-      winner.meet(Math::widen(load<Bits>(pixel + j * channels, live)), i * kWindow + j);
-  }
-  return winner;
-}
-
-// The same where nothing is cut off: loops of known length.
-FW_INLINE Winner search_whole(const T* window, int64_t pitch, int64_t channels) {
-  Winner winner{Math::widen(load<Bits>(window, kBlock)), Place{}};
-  for (int tap = 1; tap < kWindow * kWindow; tap++) {
-    const T* pixel = window + tap / kWindow * pitch + tap % kWindow * channels;
-    winner.meet(Math::widen(load<Bits>(pixel, kBlock)), tap);
-  }
-  return winner;
-}
-
-template <bool kKeepPlaces>
-void pool(const Picture& size, const T* x, T* y, uint8_t* places) {
-  const int64_t height = size.pooled_height(), width = size.pooled_width();
-  const int64_t channels = size.channels, pitch = size.width * channels;
-  parallel_for(size.count * height, size.threads, [&](int64_t row) {
-    const Span down(row % height, size.height);
-    const T* picture = x + row / height * size.height * pitch;
-    for (int64_t column = 0; column < width; column++) {
-      const Span across(column, size.width);
-      const int64_t out = (row * width + column) * channels;
-      for (int64_t c = 0; c < channels; c += kBlock) {
-        const int64_t live = std::min<int64_t>(kBlock, channels - c);
-        const bool whole = live == kBlock && down.whole() && across.whole();
-        const Winner winner =
-            whole ? search_whole(picture + down.start * pitch + across.start * channels + c, pitch,
-                                 channels)
-                  : search(picture + c, pitch, channels, down, across, live);
-        store<Bits>(y + out + c, Math::narrow(winner.value), live);
-        if (kKeepPlaces)
-          store<uint8_t>(places + out + c, convert<uint8_t, Math::Integer>(winner.place), live);
-      }
-    }
-  });
-}
-
-// What a window hands back: its gradient, to the place that won.
-struct Prize {
-  Real grad{};
-  Place place = Place{} - 1;  // nowhere
-
-  FW_INLINE Real at(int row, int column) const {
-    return place == Place{} + Math::Integer(row * kWindow + column) ? grad : Real{};
-  }
-};
-
-// Each pixel gathers from the windows that cover it: no zeroing beforehand, no two threads at one
-// pixel. Window (i, j) and its lower and right neighbours cover pixels 2i, 2i + 1 by 2j, 2j + 1.
-void unpool(const Picture& size, const T* grad_y, const uint8_t* places, T* grad_x) {
-  const int64_t height = size.pooled_height(), width = size.pooled_width();
-  const int64_t channels = size.channels;
-  parallel_for(size.count * height, size.threads, [&](int64_t row) {
-    const int64_t i = row % height, top = row / height * size.height + 2 * i;
-    const bool has_lower_window = i + 1 < height, has_lower_pixel = 2 * i + 1 < size.height;
-    for (int64_t c = 0; c < channels; c += kBlock) {
-      const int64_t live = std::min<int64_t>(kBlock, channels - c);
-      auto prize = [&](bool exists, int64_t line, int64_t column) {
-        if (!exists || column >= width) return Prize{};
-        const int64_t from = (line * width + column) * channels + c;
-        return Prize{Math::widen(load<Bits>(grad_y + from, live)),
-                     convert<Math::Integer, uint8_t>(load<uint8_t>(places + from, live))};
-      };
-      auto give = [&](int64_t line, int64_t column, Real grad) {
-        T* pixel = grad_x + ((top + line) * size.width + column) * channels + c;
-        store<Bits>(pixel, Math::narrow(grad), live);
-      };
-      Prize here = prize(true, row, 0), below = prize(has_lower_window, row + 1, 0);
-      for (int64_t j = 0; j < width; j++) {
-        const Prize right = prize(true, row, j + 1);
-        const Prize diagonal = prize(has_lower_window, row + 1, j + 1);
-        const bool has_right_pixel = 2 * j + 1 < size.width;
-        give(0, 2 * j, here.at(1, 1));
-        if (has_right_pixel) give(0, 2 * j + 1, here.at(1, 2) + right.at(1, 0));
-        if (has_lower_pixel) give(1, 2 * j, here.at(2, 1) + below.at(0, 1));
-        if (has_lower_pixel && has_right_pixel)
-          give(1, 2 * j + 1,
-               here.at(2, 2) + right.at(2, 0) + below.at(0, 2) + diagonal.at(0, 0));
-        here = right;
-        below = diagonal;
-      }
-    }
-  });
-}
-
-}  // namespace fastweights
+// Max-pooling of pictures [count, height, width, channels] (include/pooling.h).
+#include "pooling.h"
 
 using namespace fastweights;
 
+struct Pictures {
+  int64_t count, channels, height, width, threads;
+
+  explicit Pictures(Call& call)
+      : count(call.integer()), channels(call.integer()), height(call.integer()),
+        width(call.integer()), threads(call.integer()) {}
+
+  int64_t numbers() const { return height * width * channels; }  // of a picture
+  int64_t windows() const { return pooled(height) * pooled(width) * channels; }
+
+  // Calls body(picture, row of windows).
+  template <class Body>
+  void for_each_row(Body body) const {
+    const int64_t rows = pooled(height);
+    parallel_for(count * rows, threads, [&](int64_t n) { body(n / rows, n % rows); });
+  }
+};
+
 FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
-  const Picture size(call);
-  const T* x = call.pointer<const T>();
-  T* y = call.pointer<T>();
-  uint8_t* places = call.pointer<uint8_t>();
-  if (places)
-    pool<true>(size, x, y, places);
-  else
-    pool<false>(size, x, y, places);
+  const Pictures size(call);
+  auto x = call.pointer<const T>();
+  auto y = call.pointer<T>();
+  auto places = call.pointer<uint8_t>();
+  const int64_t channels = size.channels, pitch = size.width * channels;
+  size.for_each_row([&](int64_t n, int64_t row) {
+    const Span down(row, size.height);
+    const T* top = x + n * size.numbers() + down.start * pitch;
+    const int64_t out = n * size.windows() + row * pooled(size.width) * channels;
+    if (places)
+      pool_row<true>(top, size.width, channels, down, y + out, places + out);
+    else
+      pool_row<false>(top, size.width, channels, down, y + out, nullptr);
+  });
 }
 
 FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
-  const Picture size(call);
-  const T* grad_y = call.pointer<const T>();
-  const uint8_t* places = call.pointer<const uint8_t>();
-  unpool(size, grad_y, places, call.pointer<T>());
+  const Pictures size(call);
+  auto grad_y = call.pointer<const T>();
+  auto places = call.pointer<const uint8_t>();
+  auto grad_x = call.pointer<T>();
+  size.for_each_row([&](int64_t n, int64_t row) {
+    unpool_rows(grad_y + n * size.windows(), places + n * size.windows(), row, size.height,
+                size.width, size.channels, grad_x + n * size.numbers());
+  });
 }

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernels import __main__ as program
-from kernels import dispatch
+from kernels import dispatch, pictures
 from kernels.example import Example
 from kernels.registry import OPERATIONS
 
@@ -23,6 +23,23 @@ def test_wrong_numbers_are_found_whatever_they_are(monkeypatch, wrong):
     monkeypatch.setattr(Example, "run_with_gradients", spoilt)
     good, line = program.self_test(OPERATIONS["delta_rule"], "cpu")
     assert not good and line.startswith("WRONG") and "(grad k)" in line
+
+
+@pytest.mark.compiler
+def test_the_stems_kernels_are_tested_too(monkeypatch):
+    right = list(program.self_tests_of_pictures())
+    assert len(right) == 4 and all(good for _, good, _ in right)
+    taps = pictures.taps
+    monkeypatch.setattr(pictures, "taps", lambda weight: taps(weight).flip(0))
+    verdicts = {name: good for name, good, _ in program.self_tests_of_pictures()}
+    assert verdicts.pop("max_pool") and not any(verdicts.values())
+
+
+def test_without_a_compiler_the_stems_kernels_are_not_available(monkeypatch):
+    monkeypatch.setattr(pictures, "library", lambda *call: None)
+    assert {line for *_, line in program.self_tests_of_pictures()} == {
+        "not available: see the line above"
+    }
 
 
 def test_a_backend_that_does_not_exist_is_one_line(monkeypatch, capsys):

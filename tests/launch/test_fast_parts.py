@@ -8,6 +8,7 @@ from small_runs import train
 from torch import nn
 
 from agents.learner import Learner
+from agents.stem import PooledConv2d, ResidualUnit
 from launch.log_table import read_logs
 
 PONG = ("--env", "Pong", "--stem", "resnet", "--num-envs", 2, "--batch-size", 2)
@@ -16,11 +17,12 @@ ONE_UPDATE = ("--unroll-length", 2, "--total-steps", 4)
 
 @pytest.fixture
 def convolutions(monkeypatch):
-    """The first and a later convolution's results, in the runs of a test."""
+    """The first stage's and a later residual unit's weights and results, in the runs of a test."""
     seen, update = [], Learner.update
 
     def watched(self, rollout):
-        layers = [m for m in self.network.stem.modules() if isinstance(m, nn.Conv2d)]
+        kinds = PooledConv2d, ResidualUnit
+        layers = [m for m in self.network.stem.modules() if isinstance(m, kinds)]
         for layer in (layers[0], layers[-1]):
             layer.register_forward_hook(lambda layer, inputs, output: seen.append((layer, output)))
         return update(self, rollout)
@@ -35,7 +37,7 @@ def test_the_stem_computes_as_asked_and_channels_last(precision, convolutions, t
     assert len(convolutions) == 2
     for layer, output in convolutions:
         assert output.dtype is getattr(torch, precision)
-        assert layer.weight.dtype is torch.float32
+        assert all(weight.dtype is torch.float32 for weight in layer.parameters())
         assert output.is_contiguous(memory_format=torch.channels_last)
         assert not output.is_contiguous()
 

@@ -1,0 +1,170 @@
+"""Where a stage of the image stem begins: a convolution of 3 x 3 taps, then `max_pool`.
+
+What goes into the pooling is four times as large as what comes out, and never goes through memory.
+The stem's first stage reads pixels of one byte (`pixels.cpp`), the others numbers (`cpu.cpp`, with
+a third of the products: kernels/include/winograd.h). Results differ from PyTorch's in the last
+bits.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from kernels import cpu_build, pictures
+from kernels.library import LIBRARY, wants_gradient
+from kernels.max_pool import max_pool
+from kernels.pictures import FULL_REGISTERS, Bias, Picture, Weight
+from kernels.signature import is_traced
+
+FOLDER = Path(__file__).parent
+MOST_CHANNELS_OF_PIXELS = 16
+Pixels = UInt8[Tensor, "N C Y X"]
+Pooled = Float[Tensor, "N D V U"]
+Places = UInt8[Tensor, "N D V U"]
+
+
+def convolve_pool(x: Picture | Pixels, weight: Weight, bias: Bias) -> Pooled:
+    """Height and width come out halved, rounded up. Pixels count as the whole numbers 0 to 255.
+
+    Any floating dtype or uint8, any device. The kernels take float32 and float64 on CPUs, output
+    channels in multiples of 16: numbers with channels last in memory and in multiples of 16, or
+    pixels of up to 16 channels, contiguous. Others, and machines without a compiler, get PyTorch's
+    own convolution.
+    """
+    inputs = (x, weight, bias)
+    if not has_kernel(*inputs):
+        return max_pool(F.conv2d(as_numbers(x, weight), weight, bias, padding=1))
+    if is_traced() or wants_gradient(inputs):
+        op = torch.ops.fastweights
+        of = op.convolve_pool_pixels if _is_pixels(x) else op.convolve_pool
+        return of(*inputs)[0]
+    return _forward(*inputs, keep=False)[0]
+
+
+def as_numbers(x: Tensor, weight: Tensor) -> Tensor:
+    """Pixels in the dtype and the layout that a convolution will take; others as they are."""
+    if not _is_pixels(x):
+        return x
+    kind, dtype = x.device.type, weight.dtype
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
+    last = weight.is_contiguous(memory_format=torch.channels_last)
+    return x.to(dtype, memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+def has_kernel(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
+    """Whether `convolve_pool` runs its own kernel on such tensors, which it builds if need be."""
+    if not (pictures.takes(weight, bias) and x.is_cpu and weight.shape[0] % FULL_REGISTERS == 0):
+        return False
+    if _is_pixels(x):
+        fits = x.numel() > 0 and x.is_contiguous() and x.shape[1] <= MOST_CHANNELS_OF_PIXELS
+    else:
+        fits = x.dtype is weight.dtype and pictures.is_channels_last(x)
+        fits = fits and x.shape[1] % FULL_REGISTERS == 0
+    return fits and _library(x, weight) is not None
+
+
+def _is_pixels(x: Tensor) -> bool:
+    return x.dtype is torch.uint8
+
+
+def _library(x: Tensor, weight: Tensor) -> cpu_build.Library | None:
+    source = FOLDER / ("pixels.cpp" if _is_pixels(x) else "cpu.cpp")
+    channels = weight.shape[1], weight.shape[0]
+    return pictures.library(source, "convolve_pool", weight.dtype, channels)
+
+
+def _forward(
+    x: Picture | Pixels, weight: Weight, bias: Bias, keep: bool = True
+) -> tuple[Pooled, Places]:
+    """y, and where in its window each number of it was found, if that is to be kept."""
+    y, places = _results(x, weight)
+    library, tensors = _library(x, weight), (x, pictures.taps(weight), bias, y)
+    pictures.call(library.forward, pictures.sizes(x), (*tensors, places if keep else None))
+    return y, places
+
+
+def _results(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Uninitialised memory."""
+    halves = [(side + 1) // 2 for side in x.shape[2:]]
+    results = (x.shape[0], weight.shape[0], *halves)
+    form = {"device": x.device, "memory_format": torch.channels_last}
+    dtypes = weight.dtype, torch.uint8
+    y, places = (torch.empty(results, dtype=dtype, **form) for dtype in dtypes)
+    return y, places
+
+
+def _backward(grad_y: Pooled, places: Places, x: Picture, weight: Weight) -> tuple[Tensor, ...]:
+    grad_y = grad_y.contiguous(memory_format=torch.channels_last)
+    grad_x, (taps, bias) = torch.empty_like(x), pictures.empty_gradients(weight)
+    tensors = (grad_y, places, x, pictures.turned_taps(weight), grad_x, taps, bias)
+    pictures.call(_library(x, weight).backward, pictures.sizes(x), tensors)
+    return grad_x, pictures.like_weight(taps), bias
+
+
+def _backward_of_pixels(
+    grad_y: Pooled, places: Places, x: Pixels, weight: Weight
+) -> tuple[Tensor, ...]:
+    grad_y = grad_y.contiguous(memory_format=torch.channels_last)
+    taps, bias = pictures.empty_gradients(weight)
+    tensors = grad_y, places, x, taps, bias
+    pictures.call(_library(x, weight).backward, pictures.sizes(x), tensors)
+    return pictures.like_weight(taps), bias
+
+
+def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+    x, weight, _ = inputs
+    ctx.save_for_backward(output[1], x, weight)
+    ctx.mark_non_differentiable(output[1])
+
+
+def _differentiate(ctx: Any, grad_y: Tensor, _: Any) -> tuple[Tensor, ...]:
+    return torch.ops.fastweights.convolve_pool_backward(grad_y, *ctx.saved_tensors)
+
+
+def _differentiate_pixels(ctx: Any, grad_y: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+    return None, *torch.ops.fastweights.convolve_pool_pixels_backward(grad_y, *ctx.saved_tensors)
+
+
+def _fake_backward(grad_y: Tensor, places: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+    return torch.empty_like(x), *_fake_backward_of_pixels(grad_y, places, x, weight)
+
+
+def _fake_backward_of_pixels(
+    grad_y: Tensor, places: Tensor, x: Tensor, weight: Tensor
+) -> tuple[Tensor, ...]:
+    taps, bias = pictures.empty_gradients(weight)
+    return pictures.like_weight(taps), bias
+
+
+def _register(name: str, backward: Any, fake_backward: Any, differentiate: Any, grads: int) -> None:
+    """Defines fastweights::<name> and its backward, which gives so many gradients."""
+    returned = ", ".join(["Tensor"] * grads)
+    LIBRARY.define(f"{name}(Tensor x, Tensor weight, Tensor bias) -> (Tensor, Tensor)")
+    LIBRARY.define(
+        f"{name}_backward(Tensor grad, Tensor places, Tensor x, Tensor weight) -> ({returned})"
+    )
+    LIBRARY.impl(name, _forward, "CPU")
+    LIBRARY.impl(f"{name}_backward", backward, "CPU")
+    fake, fake_back = lambda x, weight, bias: _results(x, weight), fake_backward
+    torch.library.register_fake(f"fastweights::{name}", fake, lib=LIBRARY)
+    torch.library.register_fake(f"fastweights::{name}_backward", fake_back, lib=LIBRARY)
+    torch.library.register_autograd(
+        f"fastweights::{name}", differentiate, setup_context=_setup, lib=LIBRARY
+    )
+
+
+_register("convolve_pool", _backward, _fake_backward, _differentiate, 3)
+_register(
+    "convolve_pool_pixels",
+    _backward_of_pixels,
+    _fake_backward_of_pixels,
+    _differentiate_pixels,
+    2,
+)
+
+__all__ = ["as_numbers", "convolve_pool", "has_kernel"]

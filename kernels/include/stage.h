@@ -1,0 +1,47 @@
+// A convolution of 3 x 3 taps and the max-pooling of what comes out of it: where a stage of the image stem
+// begins. What is not pooled stays in the caches.
+#pragma once
+#include "convolution.h"
+#include "pooling.h"
+
+namespace fastweights {
+
+constexpr int C = PK, K = PV;  // channels in and out
+constexpr int64_t kAllTaps = kTaps * kTaps * C * K;
+
+struct Stage {
+  int64_t pictures;
+  Size size;
+  int64_t threads;
+
+  explicit Stage(Call& call)
+      : pictures(call.integer()), size{call.integer(), call.integer()}, threads(call.integer()) {}
+
+  int64_t inputs() const { return size.pixels() * C; }  // of a picture, all of these
+  int64_t outputs() const { return size.pixels() * K; }
+  int64_t windows() const { return pooled(size.height) * pooled(size.width); }
+  int64_t results() const { return windows() * K; }
+
+  // Gradients of taps and bias, summed over pictures. Calls begin(group), add(picture, bias), end(taps).
+  template <class Group>
+  void sum_gradients(Group group, T* grad_taps, T* grad_bias) const {
+    const Groups groups(pictures);
+    Numbers partial;
+    T *taps = partial.zeros(groups.count * (kAllTaps + K)), *bias = taps + groups.count * kAllTaps;
+    parallel_for(groups.count, threads, [&](int64_t n) {
+      group(groups.begin(n), groups.end(n), taps + n * kAllTaps, bias + n * K);
+    });
+    groups.add_up(taps, kAllTaps, grad_taps);
+    groups.add_up(bias, K, grad_bias);
+  }
+};
+
+// One row of windows; `top` is where the row `down.start` of what is pooled lies, or would.
+FW_INLINE void pool_into(const T* top, Size size, const Span& down, T* y, uint8_t* places) {
+  if (places)
+    pool_row<true>(top, size.width, K, down, y, places);
+  else
+    pool_row<false>(top, size.width, K, down, y, places);
+}
+
+}  // namespace fastweights

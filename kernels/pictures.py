@@ -1,0 +1,78 @@
+"""What the kernels of the image stem share: which tensors they take, their memory, their calls."""
+
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from kernels import cpu_build
+from kernels.dispatch import requested_backend, say_once
+
+Picture = Float[Tensor, "N C Y X"]
+Weight = Float[Tensor, "D C 3 3"]
+Bias = Float[Tensor, " D"]
+SCALARS = {torch.bfloat16: "bfloat16", torch.float32: "float", torch.float64: "double"}
+FULL_REGISTERS = 16  # output channels of a convolution come in multiples of these
+
+
+def library(
+    source: Path, name: str, dtype: torch.dtype, channels: tuple[int, int]
+) -> cpu_build.Library | None:
+    """The kernel, built if need be; None where it cannot run, which is said once."""
+    if requested_backend() not in ("auto", "cpu") or dtype not in SCALARS:
+        return None
+    try:
+        return cpu_build.library(source, SCALARS[dtype], channels)
+    except (cpu_build.BuildError, OSError) as error:
+        say_once(f"{name} runs on PyTorch's own kernels: {error}")
+        return None
+
+
+def takes(*tensors: Tensor) -> bool:
+    """Whether the convolutions' kernels read such tensors: float32 or float64, all of one dtype, on CPUs."""
+    dtype = tensors[-1].dtype
+    if dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
+        return False
+    return all(tensor.is_cpu and tensor.dtype is dtype for tensor in tensors)
+
+
+def is_channels_last(x: Tensor) -> bool:
+    return x.numel() > 0 and x.is_contiguous(memory_format=torch.channels_last)
+
+
+def sizes(x: Tensor) -> tuple[int, int, int]:
+    """Pictures, height and width, as the kernels take them."""
+    return x.shape[0], x.shape[2], x.shape[3]
+
+
+def taps(weight: Weight) -> Float[Tensor, "3 3 C D"]:
+    """In the kernels' order, for the way forward."""
+    return weight.detach().permute(2, 3, 1, 0).contiguous()
+
+
+def turned_taps(weight: Weight) -> Float[Tensor, "3 3 D C"]:
+    """For the way back: turned by half a turn, with input and output channels exchanged."""
+    return weight.detach().flip(2, 3).permute(2, 3, 0, 1).contiguous()
+
+
+def like_weight(grad: Float[Tensor, "3 3 C D"]) -> Weight:
+    """A gradient of taps as one of weights."""
+    return grad.permute(3, 2, 0, 1)
+
+
+def empty_gradients(weight: Weight) -> tuple[Float[Tensor, "3 3 C D"], Bias]:
+    """Uninitialised memory for those of taps and bias."""
+    outputs, inputs = weight.shape[:2]
+    return weight.new_empty((3, 3, inputs, outputs)), weight.new_empty(outputs)
+
+
+def call(
+    function: Callable[[bytes, bytes], None], sizes: Sequence[int], tensors: Sequence[Tensor | None]
+) -> None:
+    """Hands over sizes, torch's number of threads, and addresses; None is a null pointer."""
+    layout = struct.pack(f"{len(sizes) + 1}q", *sizes, torch.get_num_threads())
+    addresses = (0 if tensor is None else tensor.data_ptr() for tensor in tensors)
+    function(layout, struct.pack(f"{len(tensors)}q", *addresses))

@@ -1,0 +1,124 @@
+"""The residual unit of the image stem: x + second(relu(first(relu(x)))), 3 x 3 taps each.
+
+PyTorch's CPU convolutions multiply every tap, and each rectifier and sum between them goes through
+memory once more. The C++ kernel needs a third of the products (kernels/include/winograd.h) and
+takes a picture through the whole unit while it is in the caches. Results differ in the last bits.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels import pictures
+from kernels.library import LIBRARY, wants_gradient
+from kernels.pictures import FULL_REGISTERS, Bias, Picture, Weight
+from kernels.signature import is_traced
+
+SOURCE = Path(__file__).parent / "cpu.cpp"
+
+
+def residual_unit(
+    x: Picture, first: Weight, first_bias: Bias, second: Weight, second_bias: Bias
+) -> Picture:
+    """Any floating dtype, any device; one pixel of padding, as many channels out as in.
+
+    The kernel takes float32 and float64 on CPUs, channels last in memory and in multiples of 16.
+    Others, and machines without a compiler, get PyTorch's own convolutions.
+    """
+    inputs = (x, first, first_bias, second, second_bias)
+    if not has_kernel(*inputs):
+        inner = F.relu(F.conv2d(F.relu(x), first, first_bias, padding=1), inplace=True)
+        return x + F.conv2d(inner, second, second_bias, padding=1)
+    if is_traced() or wants_gradient(inputs):
+        return torch.ops.fastweights.residual_unit(*inputs)[0]
+    return _run(None, *inputs)
+
+
+def has_kernel(x: Tensor, *weights: Tensor) -> bool:
+    """Whether `residual_unit` runs its own kernel on such tensors, which it builds if need be."""
+    if not (pictures.takes(x, *weights) and pictures.is_channels_last(x)):
+        return False
+    return x.shape[1] % FULL_REGISTERS == 0 and _library(x) is not None
+
+
+def _library(x: Tensor) -> Any:
+    return pictures.library(SOURCE, "residual_unit", x.dtype, (x.shape[1], x.shape[1]))
+
+
+def _run(
+    inner: Picture | None, x: Picture, first: Weight, b: Bias, second: Weight, c: Bias
+) -> Picture:
+    """y; `inner` is memory for what the second convolution takes, where that is to be kept."""
+    y = torch.empty_like(x)
+    tensors = x, pictures.taps(first), b, pictures.taps(second), c, y, inner
+    pictures.call(_library(x).forward, pictures.sizes(x), tensors)
+    return y
+
+
+def _forward(x: Picture, *weights: Tensor) -> tuple[Picture, Picture]:
+    inner = torch.empty_like(x)
+    return _run(inner, x, *weights), inner
+
+
+def _backward(
+    grad_y: Picture, x: Picture, inner: Picture, first: Weight, second: Weight
+) -> tuple[Tensor, ...]:
+    grad_y = grad_y.contiguous(memory_format=torch.channels_last)
+    grad_x, grads = (
+        torch.empty_like(x),
+        [pictures.empty_gradients(each) for each in (first, second)],
+    )
+    weights = pictures.turned_taps(first), pictures.turned_taps(second)
+    tensors = (grad_y, x, inner, *weights, grad_x, *chain.from_iterable(grads))
+    pictures.call(_library(x).backward, pictures.sizes(x), tensors)
+    return grad_x, *_as_weights(grads)
+
+
+def _as_weights(grads: list[tuple[Tensor, Tensor]]) -> Iterator[Tensor]:
+    for taps, bias in grads:
+        yield pictures.like_weight(taps)
+        yield bias
+
+
+def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+    x, first, _, second, _ = inputs
+    ctx.save_for_backward(x, output[1], first, second)
+    ctx.mark_non_differentiable(output[1])
+
+
+def _differentiate(ctx: Any, grad_y: Tensor, _: Any) -> tuple[Tensor, ...]:
+    return torch.ops.fastweights.residual_unit_backward(grad_y, *ctx.saved_tensors)
+
+
+def _fake_backward(
+    grad_y: Tensor, x: Tensor, inner: Tensor, first: Tensor, second: Tensor
+) -> tuple[Tensor, ...]:
+    grads = [pictures.empty_gradients(each) for each in (first, second)]
+    return torch.empty_like(x), *_as_weights(grads)
+
+
+LIBRARY.define(
+    "residual_unit(Tensor x, Tensor w, Tensor b, Tensor v, Tensor c) -> (Tensor, Tensor)"
+)
+LIBRARY.define(
+    "residual_unit_backward(Tensor grad, Tensor x, Tensor inner, Tensor w, Tensor v)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+LIBRARY.impl("residual_unit", _forward, "CPU")
+LIBRARY.impl("residual_unit_backward", _backward, "CPU")
+torch.library.register_fake(
+    "fastweights::residual_unit",
+    lambda x, *weights: (torch.empty_like(x), torch.empty_like(x)),
+    lib=LIBRARY,
+)
+torch.library.register_fake("fastweights::residual_unit_backward", _fake_backward, lib=LIBRARY)
+torch.library.register_autograd(
+    "fastweights::residual_unit", _differentiate, setup_context=_setup, lib=LIBRARY
+)
+
+__all__ = ["has_kernel", "residual_unit"]

@@ -1,0 +1,203 @@
+"""The image stem's convolutions against PyTorch's: pooled ones, and residual units."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels import backend, convolve_pool, residual_unit
+
+pytestmark = pytest.mark.compiler
+
+Case = tuple[Callable[..., Tensor], list[Tensor]]
+# Pictures, input and output channels, height, width: whole and cut tiles, one pixel, more pictures
+# than groups.
+SIZES = [
+    (2, 16, 32, 42, 42),
+    (3, 32, 16, 11, 7),
+    (1, 16, 16, 1, 1),
+    (2, 48, 16, 3, 5),
+    (37, 16, 16, 4, 2),
+]
+PIXEL_SIZES = [
+    (2, 4, 16, 84, 84),
+    (3, 3, 32, 9, 6),
+    (1, 1, 16, 1, 1),
+    (2, 16, 16, 5, 8),
+    (37, 2, 16, 2, 3),
+]
+UNIT_SIZES = [(2, 16, 42, 42), (3, 32, 11, 7), (1, 16, 1, 1), (2, 48, 3, 5), (37, 16, 4, 2)]
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
+
+
+def weight(outputs: int, inputs: int) -> Tensor:
+    return torch.randn(outputs, inputs, 3, 3).double() / (3 * inputs**0.5)
+
+
+def numbers(*size: int) -> Tensor:
+    return torch.randn(size).double().contiguous(memory_format=torch.channels_last)
+
+
+def stage(count: int, inputs: int, outputs: int, *size: int) -> Case:
+    x = numbers(count, inputs, *size)
+    return convolve_pool.convolve_pool, [x, weight(outputs, inputs), torch.randn(outputs).double()]
+
+
+def pixel_stage(count: int, inputs: int, outputs: int, *size: int) -> Case:
+    x = torch.randint(0, 256, (count, inputs, *size), dtype=torch.uint8)
+    small = weight(outputs, inputs) / 255
+    return convolve_pool.convolve_pool, [x, small, torch.randn(outputs).double()]
+
+
+def unit(count: int, channels: int, *size: int) -> Case:
+    weights = [weight(channels, channels), torch.randn(channels).double()]
+    again = [weight(channels, channels), torch.randn(channels).double()]
+    return residual_unit.residual_unit, [numbers(count, channels, *size), *weights, *again]
+
+
+KINDS = [(stage, SIZES), (pixel_stage, PIXEL_SIZES), (unit, UNIT_SIZES)]
+CASES = [
+    pytest.param(make, size, id=f"{make.__name__}-{size}")
+    for make, sizes in KINDS
+    for size in sizes
+]
+SMALL = [(stage, (2, 16, 16, 4, 5)), (pixel_stage, (2, 2, 16, 5, 4)), (unit, (2, 16, 4, 5))]
+SMALL_CASES = [pytest.param(make, size, id=make.__name__) for make, size in SMALL]
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def as_dtype(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Pixels stay pixels; all else wants a gradient."""
+    return [
+        each if each.dtype is torch.uint8 else each.detach().to(dtype).requires_grad_()
+        for each in tensors
+    ]
+
+
+def with_gradients(function: Callable[..., Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
+    y = function(*tensors)
+    grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y.dtype)
+    wanted = [each for each in tensors if each.requires_grad]
+    return [y.detach(), *torch.autograd.grad(y, wanted, grad)]
+
+
+def expected(make: Callable[..., Case], size: tuple[int, ...]) -> list[Tensor]:
+    torch.manual_seed(0)
+    with backend("reference"):
+        function, tensors = make(*size)
+        return with_gradients(function, as_dtype(tensors, torch.float64))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("make", "size"), CASES)
+def test_values_and_gradients_are_pytorchs(make, size, dtype, monkeypatch):
+    wanted = expected(make, size)
+    monkeypatch.setattr(F, "conv2d", None)  # PyTorch's own may not step in unseen
+    torch.manual_seed(0)
+    function, tensors = make(*size)
+    tensors = as_dtype(tensors, dtype)
+    found = with_gradients(function, tensors)
+    with torch.no_grad():
+        assert torch.equal(function(*tensors), found[0])
+    assert found[0].is_contiguous(memory_format=torch.channels_last)
+    for mine, right in zip(found, wanted, strict=True):
+        scale = float(right.abs().max().clamp_min(1.0))
+        torch.testing.assert_close(mine.double(), right, atol=TOLERANCE[dtype] * scale, rtol=0)
+
+
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_gradcheck(make, size):
+    function, tensors = make(*size)
+    tensors = as_dtype(tensors, torch.float64)
+    assert torch.autograd.gradcheck(function, tensors, fast_mode=True)
+
+
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_any_number_of_threads_gives_the_same_bits(make, size):
+    function, tensors = make(67, *size[1:])
+    tensors = as_dtype(tensors, torch.float32)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(with_gradients(function, tensors))
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize(("make", "size"), [SMALL_CASES[0], SMALL_CASES[2]])
+def test_a_nan_spoils_its_own_picture_and_the_weights_alone(make, size):
+    function, tensors = make(3, *size[1:])
+    tensors = as_dtype(tensors, torch.float32)
+    clean, clean_grad, *_ = with_gradients(function, tensors)
+    with torch.no_grad():
+        tensors[0][1, 3, 2, 2] = torch.nan
+    y, grad, *of_weights = with_gradients(function, tensors)
+    assert y[1].isnan().any()
+    assert of_weights[0].isnan().any()
+    assert torch.equal(y[::2], clean[::2])
+    assert torch.equal(grad[::2], clean_grad[::2])
+
+
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_a_nan_among_the_weights_is_never_lost(make, size):
+    function, tensors = make(*size)
+    tensors = as_dtype(tensors, torch.float32)
+    with torch.no_grad():
+        tensors[2][:] = torch.nan
+    assert function(*tensors).isnan().all()
+
+
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_operators_are_registered_as_pytorch_expects(make, size):
+    function, tensors = make(*size)
+    name = function.__name__ + ("_pixels" if make is pixel_stage else "")
+    tensors = as_dtype(tensors, torch.float32)
+    torch.library.opcheck(getattr(torch.ops.fastweights, name), tensors)
+
+
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_what_no_kernel_takes_is_pytorchs(make, size):
+    """Half precision, autocast, another layout, a forced reference."""
+    function, tensors = make(*size)
+    tensors = as_dtype(tensors, torch.float32)
+    with backend("reference"):
+        right = function(*tensors)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(function(*tensors).float(), right, atol=0.1, rtol=0.02)
+    halves = as_dtype(tensors, torch.bfloat16)
+    torch.testing.assert_close(function(*halves).float(), right, atol=0.1, rtol=0.02)
+    last = torch.contiguous_format if tensors[0].dtype is not torch.uint8 else torch.channels_last
+    other = tensors[0].detach().contiguous(memory_format=last)
+    torch.testing.assert_close(function(other, *tensors[1:]), right)
+
+
+def test_odd_numbers_of_channels():
+    function, tensors = stage(2, 5, 6, 7, 8)
+    assert function(*tensors).shape == (2, 6, 4, 4)
+    function, tensors = unit(2, 5, 7, 8)
+    assert function(*tensors).shape == (2, 5, 7, 8)
+
+
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_no_pictures(make, size):
+    function, tensors = make(0, *size[1:])
+    found = with_gradients(function, as_dtype(tensors, torch.float32))
+    assert found[0].shape[0] == 0
+    assert all(not grad.any() for grad in found[1:])
+
+
+def test_pixels_count_in_the_weights_precision():
+    pixels = torch.tensor([0, 255], dtype=torch.uint8).view(1, 2, 1, 1)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert convolve_pool.as_numbers(pixels, torch.zeros(16, 2, 3, 3)).dtype is torch.bfloat16
+    doubles = convolve_pool.as_numbers(pixels, torch.zeros(16, 2, 3, 3).double())
+    assert doubles.dtype is torch.float64
+    assert doubles.flatten().tolist() == [0, 255]
