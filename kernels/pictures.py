@@ -32,7 +32,7 @@ def library(
 
 
 def takes(*tensors: Tensor) -> bool:
-    """Whether the convolutions' kernels read such tensors: float32 or float64, all of one dtype, on CPUs."""
+    """Whether the convolutions' kernels read these: float32 or float64, all alike, on CPUs."""
     dtype = tensors[-1].dtype
     if dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
         return False
