@@ -15,7 +15,7 @@ struct Size {
   // How many rows of tiles are taken at once: as many products as keep the taps busy while they are
   // in the cache.
   int64_t rows_at_once() const {
-    constexpr int64_t kTiles = 16;
+    constexpr int64_t kTiles = 32;
     const int64_t rows = kTiles / tiles_across(), all = tiles_down();
     return rows < 1 ? 1 : rows < all ? rows : all;
   }
