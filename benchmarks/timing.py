@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -68,14 +68,20 @@ def take_turns(
     return samples
 
 
-def add_options(parser: argparse.ArgumentParser, rounds: str, seconds: str, default: float) -> None:
+def add_options(
+    parser: argparse.ArgumentParser,
+    rounds: str,
+    seconds: str,
+    default: float,
+    devices: Sequence[str] = ("cpu", "cuda"),
+) -> None:
     """What is asked of any benchmark that takes turns; `rounds` and `seconds` say of what."""
     parser.add_argument("--rounds", type=int, default=7, help=f"{rounds}, at most: 7")
     parser.add_argument(
         "--seconds", type=float, default=default, help=f"{seconds}, about: {default:.0f}"
     )
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's own)")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--device", choices=devices, default="cpu")
     parser.add_argument("--json", type=Path, help="write machine and rows to this file")
 
 

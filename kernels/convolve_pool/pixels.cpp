@@ -1,13 +1,13 @@
-// The image stem's first stage, over pixels [pictures, C, height, width] of one byte, as they come from the
-// environment. So few channels are multiplied tap by tap: transforming them would cost as much. Their
-// gradient is nobody's concern, and that of the taps needs only the pixels that won their window.
+// The image stem's first stage, over pixels [pictures, C, height, width] of one byte, as they come from
+// the environment. So few channels are multiplied tap by tap: transforming them would cost as much.
+// Nobody asks for their gradient, and that of the taps needs only the pixels that won their window.
 #include "stage.h"
 
 using namespace fastweights;
 
-constexpr int kLine = kTaps * C;                                // pixels under a row of taps
-constexpr int kLineParts = (kLine + kLanes - 1) / kLanes;       // registers that they take
-constexpr int64_t kPadding2 = 2;
+constexpr int kLine = kTaps * C;                           // numbers under a row of taps
+constexpr int kLineParts = (kLine + kLanes - 1) / kLanes;  // registers that they take
+constexpr int kBorders = 2;                                // pixels, left and right together
 
 struct PixelSpace {
   Numbers frame, rows, sums;
@@ -19,8 +19,8 @@ struct Frame {
   int64_t pitch;
 
   Frame(Size size, const uint8_t* pixels, Numbers& memory)
-      : pitch((size.width + kPadding2) * C) {
-    numbers = memory.zeros((size.height + kPadding2) * pitch + kLanes);  // reads of a line go beyond it
+      : pitch((size.width + kBorders) * C) {
+    numbers = memory.zeros((size.height + kBorders) * pitch + kLanes);  // reads of a line go beyond it
     for (int64_t y = 0; y < size.height; y++) {
       T* to = numbers + (y + 1) * pitch + C;
       const uint8_t* from = pixels + y * size.width;

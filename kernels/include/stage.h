@@ -1,5 +1,5 @@
-// A convolution of 3 x 3 taps and the max-pooling of what comes out of it: where a stage of the image stem
-// begins. What is not pooled stays in the caches.
+// A convolution of 3 x 3 taps and the max-pooling of what comes out of it: where a stage of the image
+// stem begins. What is pooled stays in the caches.
 #pragma once
 #include "convolution.h"
 #include "pooling.h"
@@ -22,7 +22,7 @@ struct Stage {
   int64_t windows() const { return pooled(size.height) * pooled(size.width); }
   int64_t results() const { return windows() * K; }
 
-  // Gradients of taps and bias, summed over pictures. Calls begin(group), add(picture, bias), end(taps).
+  // Gradients of taps and bias, summed over pictures: group(begin, end, taps, bias) does it for some.
   template <class Group>
   void sum_gradients(Group group, T* grad_taps, T* grad_bias) const {
     const Groups groups(pictures);

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import (
     builds,
+    convolutions,
     cores,
     distributed,
     kernels,
@@ -27,6 +28,8 @@ ABOVE = "must be above 0 and finite, not"
     [
         (builds, "--rounds 0", f"--rounds {ABOVE} 0"),
         (builds, "--rounds many", "--rounds: invalid int value: 'many' (--help says more)"),
+        (convolutions, "--rounds 0", f"--rounds {ABOVE} 0"),
+        (convolutions, "--device cuda", "--device: invalid choice: 'cuda'"),
         (cores, "--seconds 0", f"--seconds {ABOVE} 0"),
         (cores, "--env Qbrt", "did you mean Qbert"),
         (distributed, "--rounds 0", f"--rounds {ABOVE} 0"),

@@ -1,0 +1,145 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""How fast the image stem is on a CPU: our kernels beside PyTorch's convolutions and pooling.
+
+    python benchmarks/convolutions.py                          a table, in two minutes
+    python benchmarks/convolutions.py --json convolutions.json
+
+Milliseconds for a batch of frames: 32 as in acting, forward; 200 as in a micro-batch of learning,
+forward and backward. PyTorch's are in float32 with channels last, the layout that its own kernels
+are fastest in, and take turns with ours; the whole stem also in bfloat16, where the processor
+multiplies that in hardware.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).parents[1])
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+import kernels
+from agents.stem import PooledConv2d, PooledPixelConv2d, ResidualUnit, build_stem
+from benchmarks.json_file import write_json
+from benchmarks.timing import Run, add_options, take_turns, use_options
+from launch.allocator import tune_allocator
+from launch.devices import choose_precision
+from launch.failures import one_line_errors
+from launch.parser import Parser
+
+FRAMES = {"acting": 32, "learning": 200}
+FRAME = (4, 84, 84)
+WHOLE = "the whole stem"
+Key = tuple[str, str, str]  # layer, acting or learning, whose
+
+
+def layers() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
+    """Each kind of layer in the resnet stem, with the size of what it takes."""
+    return {
+        "84 x 84 pixels, 4 to 16 channels, pooled": (PooledPixelConv2d(4, 16), FRAME),
+        "42 x 42, unit of 16": (ResidualUnit(16), (16, 42, 42)),
+        "42 x 42, 16 to 32, pooled": (PooledConv2d(16, 32), (16, 42, 42)),
+        "21 x 21, unit of 32": (ResidualUnit(32), (32, 21, 21)),
+        "21 x 21, 32 to 32, pooled": (PooledConv2d(32, 32), (32, 21, 21)),
+        "11 x 11, unit of 32": (ResidualUnit(32), (32, 11, 11)),
+        WHOLE: (build_stem("resnet", FRAME), FRAME),
+    }
+
+
+def contenders() -> dict[Key, Run]:
+    runs: dict[Key, Run] = {}
+    for name, (layer, size) in layers().items():
+        layer.to(memory_format=torch.channels_last)
+        whose = {"ours": (layer, "auto"), "pytorch": (layer, "reference")}
+        if name == WHOLE and choose_precision("auto", torch.device("cpu")) == "bfloat16":
+            whose["bfloat16"] = build_stem("resnet", FRAME, precision="bfloat16"), "auto"
+        for what, count in FRAMES.items():
+            x = _pictures(count, size)
+            for by, (module, backend) in whose.items():
+                call = _act if what == "acting" else _learn
+                runs[name, what, by] = partial(call, module, x, backend)
+    return runs
+
+
+def _pictures(count: int, size: tuple[int, ...]) -> Tensor:
+    if size == FRAME:
+        return torch.randint(0, 256, (count, *size), dtype=torch.uint8)
+    x = torch.randn(count, *size).contiguous(memory_format=torch.channels_last)
+    return x.requires_grad_()
+
+
+@torch.no_grad()
+def _act(layer: nn.Module, x: Tensor, backend: str) -> None:
+    with kernels.backend(backend):
+        layer(x)
+
+
+def _learn(layer: nn.Module, x: Tensor, backend: str) -> None:
+    wanted = [*layer.parameters(), *([x] if x.requires_grad else [])]
+    with kernels.backend(backend):
+        y = layer(x)
+        torch.autograd.grad(y, wanted, torch.ones_like(y))
+
+
+def rows(samples: dict[Key, list[float]]) -> list[dict[str, Any]]:
+    """One for each layer and kind of call; samples are seconds."""
+    found = []
+    for name, what in dict.fromkeys(key[:2] for key in samples):
+        taken = {by: times for (*key, by), times in samples.items() if key == [name, what]}
+        middle = {by: statistics.median(times) for by, times in taken.items()}
+        times = {by: seconds / middle["ours"] for by, seconds in middle.items() if by != "ours"}
+        row = {"layer": name, "call": what, "frames": FRAMES[what]}
+        found.append(row | {"milliseconds": _thousandfold(middle), "slower": times})
+        found[-1]["seconds"] = taken
+    return found
+
+
+def _thousandfold(seconds: dict[str, float]) -> dict[str, float]:
+    return {by: 1e3 * each for by, each in seconds.items()}
+
+
+def _table(found: list[dict[str, Any]]) -> Table:
+    by = list(found[-1]["milliseconds"])  # the whole stem's: all there are
+    table = Table(title="Milliseconds, and how many times ours")
+    for name in ("layer", "call", "frames", *by):
+        table.add_column(name, justify="left" if name in ("layer", "call") else "right")
+    for row in found:
+        taken, slower = row["milliseconds"], row["slower"]
+        shown = (_shown(taken.get(each), slower.get(each)) for each in by)
+        table.add_row(row["layer"], row["call"], str(row["frames"]), *shown)
+    return table
+
+
+def _shown(milliseconds: float | None, times: float | None) -> str:
+    if milliseconds is None:
+        return ""
+    return f"{milliseconds:.1f}" + (f" ({times:.1f})" if times else "")
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = Parser(__doc__)
+    add_options(parser, "calls of each", "in all", 120.0, devices=("cpu",))
+    return parser
+
+
+@one_line_errors
+def main(words: Sequence[str] | None = None) -> None:
+    """The command."""
+    machine = use_options(options := parser().parse_args(words))
+    tune_allocator()  # as every training run does
+    torch.manual_seed(0)
+    samples = take_turns(contenders(), options.rounds, options.seconds, "cpu")
+    found = rows(samples)
+    Console(width=120).print(_table(found))
+    write_json(options.json, {"machine": machine, "rows": found})
+
+
+if __name__ == "__main__":
+    main()
