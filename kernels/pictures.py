@@ -18,17 +18,30 @@ SCALARS = {torch.bfloat16: "bfloat16", torch.float32: "float", torch.float64: "d
 FULL_REGISTERS = 16  # output channels of a convolution come in multiples of these
 
 
-def library(
-    source: Path, name: str, dtype: torch.dtype, channels: tuple[int, int]
-) -> cpu_build.Library | None:
-    """The kernel, built if need be; None where it cannot run, which is said once."""
+def library(source: Path, dtype: torch.dtype, channels: tuple[int, int]) -> cpu_build.Library:
+    """The kernel for channels in and out, built if need be; raises `BuildError`."""
+    return cpu_build.library(source, SCALARS[dtype], channels)
+
+
+def is_there(source: Path, name: str, dtype: torch.dtype, channels: tuple[int, int]) -> bool:
+    """Whether that kernel may run and can be built; where it cannot, that is said once."""
     if requested_backend() not in ("auto", "cpu") or dtype not in SCALARS:
-        return None
+        return False
     try:
-        return cpu_build.library(source, SCALARS[dtype], channels)
+        library(source, dtype, channels)
     except (cpu_build.BuildError, OSError) as error:
         say_once(f"{name} runs on PyTorch's own kernels: {error}")
-        return None
+        return False
+    return True
+
+
+def check(x: Tensor, weight: Tensor, bias: Tensor) -> None:
+    """Raises a `ValueError` for weights that are none of 3 x 3 taps over these pictures."""
+    if weight.shape[1:] != (x.shape[1], 3, 3) or bias.shape != weight.shape[:1]:
+        raise ValueError(
+            f"pictures {tuple(x.shape)} want weights [D, {x.shape[1]}, 3, 3] and a bias [D], "
+            f"got {tuple(weight.shape)} and {tuple(bias.shape)}"
+        )
 
 
 def takes(*tensors: Tensor) -> bool:
@@ -48,9 +61,9 @@ def sizes(x: Tensor) -> tuple[int, int, int]:
     return x.shape[0], x.shape[2], x.shape[3]
 
 
-def taps(weight: Weight) -> Float[Tensor, "3 3 C D"]:
-    """In the kernels' order, for the way forward."""
-    return weight.detach().permute(2, 3, 1, 0).contiguous()
+def forward(weight: Weight, bias: Bias) -> tuple[Float[Tensor, "3 3 C D"], Bias]:
+    """As the kernels read them on the way forward."""
+    return weight.detach().permute(2, 3, 1, 0).contiguous(), bias.detach().contiguous()
 
 
 def turned_taps(weight: Weight) -> Float[Tensor, "3 3 D C"]:

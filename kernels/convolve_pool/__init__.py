@@ -36,6 +36,7 @@ def convolve_pool(x: Picture | Pixels, weight: Weight, bias: Bias) -> Pooled:
     own convolution.
     """
     inputs = (x, weight, bias)
+    pictures.check(*inputs)
     if not has_kernel(*inputs):
         return max_pool(F.conv2d(as_numbers(x, weight), weight, bias, padding=1))
     if is_traced() or wants_gradient(inputs):
@@ -65,17 +66,23 @@ def has_kernel(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     else:
         fits = x.dtype is weight.dtype and pictures.is_channels_last(x)
         fits = fits and x.shape[1] % FULL_REGISTERS == 0
-    return fits and _library(x, weight) is not None
+    return fits and pictures.is_there(_source(x), "convolve_pool", weight.dtype, _channels(weight))
 
 
 def _is_pixels(x: Tensor) -> bool:
     return x.dtype is torch.uint8
 
 
-def _library(x: Tensor, weight: Tensor) -> cpu_build.Library | None:
-    source = FOLDER / ("pixels.cpp" if _is_pixels(x) else "cpu.cpp")
-    channels = weight.shape[1], weight.shape[0]
-    return pictures.library(source, "convolve_pool", weight.dtype, channels)
+def _source(x: Tensor) -> Path:
+    return FOLDER / ("pixels.cpp" if _is_pixels(x) else "cpu.cpp")
+
+
+def _channels(weight: Tensor) -> tuple[int, int]:
+    return weight.shape[1], weight.shape[0]
+
+
+def _library(x: Tensor, weight: Tensor) -> cpu_build.Library:
+    return pictures.library(_source(x), weight.dtype, _channels(weight))
 
 
 def _forward(
@@ -83,8 +90,8 @@ def _forward(
 ) -> tuple[Pooled, Places]:
     """y, and where in its window each number of it was found, if that is to be kept."""
     y, places = _results(x, weight)
-    library, tensors = _library(x, weight), (x, pictures.taps(weight), bias, y)
-    pictures.call(library.forward, pictures.sizes(x), (*tensors, places if keep else None))
+    tensors = x, *pictures.forward(weight, bias), y, places if keep else None
+    pictures.call(_library(x, weight).forward, pictures.sizes(x), tensors)
     return y, places
 
 

@@ -37,11 +37,13 @@ def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
 
 def has_kernel(x: Tensor) -> bool:
     """Whether `max_pool` runs its own kernel on such a tensor, which it builds if need be."""
-    return x.is_cpu and pictures.is_channels_last(x) and _library(x.dtype) is not None
+    if not (x.is_cpu and pictures.is_channels_last(x)):
+        return False
+    return pictures.is_there(SOURCE, "max_pool", x.dtype, _ANY_CHANNELS)
 
 
-def _library(dtype: torch.dtype) -> cpu_build.Library | None:
-    return pictures.library(SOURCE, "max_pool", dtype, _ANY_CHANNELS)
+def _library(dtype: torch.dtype) -> cpu_build.Library:
+    return pictures.library(SOURCE, dtype, _ANY_CHANNELS)
 
 
 def _pool(x: Picture, keep_places: bool = True) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels import pictures
+from kernels import cpu_build, pictures
 from kernels.library import LIBRARY, wants_gradient
 from kernels.pictures import FULL_REGISTERS, Bias, Picture, Weight
 from kernels.signature import is_traced
@@ -31,6 +31,10 @@ def residual_unit(
     Others, and machines without a compiler, get PyTorch's own convolutions.
     """
     inputs = (x, first, first_bias, second, second_bias)
+    for weight, bias in zip(inputs[1::2], inputs[2::2], strict=True):
+        pictures.check(x, weight, bias)
+        if len(weight) != x.shape[1]:
+            raise ValueError(f"a unit has as many channels out as in, not {len(weight)}")
     if not has_kernel(*inputs):
         inner = F.relu(F.conv2d(F.relu(x), first, first_bias, padding=1), inplace=True)
         return x + F.conv2d(inner, second, second_bias, padding=1)
@@ -43,11 +47,14 @@ def has_kernel(x: Tensor, *weights: Tensor) -> bool:
     """Whether `residual_unit` runs its own kernel on such tensors, which it builds if need be."""
     if not (pictures.takes(x, *weights) and pictures.is_channels_last(x)):
         return False
-    return x.shape[1] % FULL_REGISTERS == 0 and _library(x) is not None
+    channels, name = x.shape[1], "residual_unit"
+    if channels % FULL_REGISTERS:
+        return False
+    return pictures.is_there(SOURCE, name, x.dtype, (channels, channels))
 
 
-def _library(x: Tensor) -> Any:
-    return pictures.library(SOURCE, "residual_unit", x.dtype, (x.shape[1], x.shape[1]))
+def _library(x: Tensor) -> cpu_build.Library:
+    return pictures.library(SOURCE, x.dtype, (x.shape[1], x.shape[1]))
 
 
 def _run(
@@ -55,7 +62,8 @@ def _run(
 ) -> Picture:
     """y; `inner` is memory for what the second convolution takes, where that is to be kept."""
     y = torch.empty_like(x)
-    tensors = x, pictures.taps(first), b, pictures.taps(second), c, y, inner
+    first_pair, second_pair = pictures.forward(first, b), pictures.forward(second, c)
+    tensors = x, *first_pair, *second_pair, y, inner
     pictures.call(_library(x).forward, pictures.sizes(x), tensors)
     return y
 

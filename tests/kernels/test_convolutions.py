@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels import backend, convolve_pool, residual_unit
+from kernels import backend, convolve_pool, pictures, residual_unit
 
 pytestmark = pytest.mark.compiler
 
@@ -201,3 +202,31 @@ def test_pixels_count_in_the_weights_precision():
     doubles = convolve_pool.as_numbers(pixels, torch.zeros(16, 2, 3, 3).double())
     assert doubles.dtype is torch.float64
     assert doubles.flatten().tolist() == [0, 255]
+
+
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_the_way_back_is_the_way_there(make, size):
+    """A backend that is forced in between does not matter; nor do gaps between a bias's numbers."""
+    function, tensors = make(*size)
+    tensors = as_dtype(tensors, torch.float32)
+    wanted = with_gradients(function, tensors)
+    apart = torch.stack([tensors[2].detach()] * 2, 1)[:, 0].requires_grad_()
+    y = function(*tensors[:2], apart, *tensors[3:])
+    with backend("reference"):
+        grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(1))
+        (found,) = torch.autograd.grad(y, tensors[1], grad)
+    assert torch.equal(y, wanted[0])
+    assert torch.equal(found, wanted[1 if make is pixel_stage else 2])
+
+
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_weights_that_do_not_fit_are_refused(make, size):
+    function, (x, right, bias, *rest) = make(*size)
+    wrong = torch.zeros(16, 16, 5, 5).double(), torch.zeros(16, 3, 3, 3).double()
+    for weight in wrong:
+        with pytest.raises((ValueError, jaxtyping.TypeCheckError), match=r"3, 3|3 3"):
+            function(x, weight, bias, *rest)
+    with pytest.raises((ValueError, jaxtyping.TypeCheckError)):
+        function(x, right, bias[:5], *rest)
+    with pytest.raises(ValueError, match=r"want weights \[D, .*, 3, 3\] and a bias \[D\], got"):
+        pictures.check(x, wrong[0], bias)

@@ -29,14 +29,14 @@ def test_wrong_numbers_are_found_whatever_they_are(monkeypatch, wrong):
 def test_the_stems_kernels_are_tested_too(monkeypatch):
     right = list(program.self_tests_of_pictures())
     assert len(right) == 4 and all(good for _, good, _ in right)
-    taps = pictures.taps
-    monkeypatch.setattr(pictures, "taps", lambda weight: taps(weight).flip(0))
+    forward = pictures.forward
+    monkeypatch.setattr(pictures, "forward", lambda weight, bias: forward(weight.flip(2), bias))
     verdicts = {name: good for name, good, _ in program.self_tests_of_pictures()}
     assert verdicts.pop("max_pool") and not any(verdicts.values())
 
 
 def test_without_a_compiler_the_stems_kernels_are_not_available(monkeypatch):
-    monkeypatch.setattr(pictures, "library", lambda *call: None)
+    monkeypatch.setattr(pictures, "is_there", lambda *call: False)
     assert {line for *_, line in program.self_tests_of_pictures()} == {
         "not available: see the line above"
     }
