@@ -25,7 +25,7 @@ from rich.table import Table
 from benchmarks.arguments import check_above_zero
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
-from kernels import cpu_build
+from kernels import convolve_pool, cpu_build, residual_unit
 from kernels.registry import OPERATIONS
 from launch.failures import UserError, one_line_errors
 from launch.parser import Parser
@@ -34,29 +34,41 @@ LANES = (16, 32, 64)
 WANTED = 2.0  # seconds, at most
 
 
-def seconds_to_build(source: Path, lanes: int) -> float:
+def sources() -> dict[str, tuple[Path, int | None]]:
+    """Each kernel's source, and its keys or channels in, where they are not as many as come out."""
+    found: dict[str, tuple[Path, int | None]] = {
+        name: (each.backends["cpu"].kernel.source, None) for name, each in OPERATIONS.items()
+    }
+    return found | {
+        "convolve_pool": (convolve_pool.FOLDER / "cpu.cpp", None),
+        "convolve_pool, pixels": (convolve_pool.FOLDER / "pixels.cpp", 4),
+        "residual_unit": (residual_unit.SOURCE, None),
+    }
+
+
+def seconds_to_build(source: Path, lanes: tuple[int, int]) -> float:
     with tempfile.TemporaryDirectory() as cache:
         os.environ["FASTWEIGHTS_CACHE"] = str(Path(cache, "kernels"))
         cpu_build.library.cache_clear()
         began = time.perf_counter()
-        cpu_build.library(source, "float", (lanes, lanes))
+        cpu_build.library(source, "float", lanes)
         return time.perf_counter() - began
 
 
 def measure(rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Kernel -> head size -> seconds of each round; the kernels take turns."""
-    sources = {name: each.backends["cpu"].kernel.source for name, each in OPERATIONS.items()}
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in sources}
+    """Kernel -> head size or channels -> seconds of each round; the kernels take turns."""
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in sources()}
     for _ in range(rounds):
-        for name, source in sources.items():
+        for name, (source, keys) in sources().items():
             for lanes in LANES:
-                taken = seconds_to_build(source, lanes)
+                taken = seconds_to_build(source, (keys or lanes, lanes))
                 found[name].setdefault(str(lanes), []).append(taken)
     return found
 
 
 def table(found: dict[str, dict[str, list[float]]]) -> Table:
-    shown = Table("kernel", *(f"head size {lanes}" for lanes in LANES), title="Seconds to build")
+    columns = (f"head size or channels {lanes}" for lanes in LANES)
+    shown = Table("kernel", *columns, title="Seconds to build")
     for name, sizes in found.items():
         shown.add_row(name, *(f"{statistics.median(taken):.2f}" for taken in sizes.values()))
     return shown

@@ -105,21 +105,25 @@ struct Block {
   static_assert(K % kLanes == 0, "channels fill registers");
 };
 
-// Calls body(first, N) for groups of rows, as equal as can be and at most kRows; N is a compile-time
-// constant.
+// body(N) for the compile-time N that is `count`, from 1 to kMost.
+template <int kMost, int N = 1, class Body>
+FW_INLINE void with_constant(int64_t count, Body body) {
+  if constexpr (N == kMost)
+    body(std::integral_constant<int, N>());
+  else if (count == N)
+    body(std::integral_constant<int, N>());
+  else
+    with_constant<kMost, N + 1>(count, body);
+}
+
+// Calls body(first, N) for groups of N rows, a compile-time number: as equal as can be and at most
+// kRows.
 template <int kRows, class Body>
 FW_INLINE void in_groups(int64_t rows, Body body) {
   const int64_t groups = (rows + kRows - 1) / kRows;
   for (int64_t group = 0, first = 0, count; group < groups; group++, first += count) {
     count = (rows - first) / (groups - group);
-    switch (count) {
-      case 1: body(first, std::integral_constant<int, 1>()); break;
-      case 2: body(first, std::integral_constant<int, 2>()); break;
-      case 3: body(first, std::integral_constant<int, 3>()); break;
-      case 4: body(first, std::integral_constant<int, 4>()); break;
-      case 5: body(first, std::integral_constant<int, 5>()); break;
-      default: body(first, std::integral_constant<int, kRows>());
-    }
+    with_constant<kRows>(count, [&](auto N) __attribute__((always_inline)) { body(first, N); });
   }
 }
 
