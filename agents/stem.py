@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 
-from kernels.convolve_pool import as_numbers, convolve_pool
+from kernels.convolve_pool import convolve_pool
+from kernels.pictures import as_numbers
 from kernels.residual_unit import residual_unit
 
 
@@ -37,26 +38,23 @@ class PooledConv2d(nn.Conv2d):
     def __init__(self, inputs: int, outputs: int):
         super().__init__(inputs, outputs, 3, padding=1)
 
-    def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
-        return convolve_pool(x, self.weight, self.bias)
-
-
-# Pixels of 0 to 255 count as if they were scaled to [0, 1]. The weights are scaled instead: whole
-# numbers to 255 are exact in bfloat16, fractions are not.
-
-
-class PooledPixelConv2d(PooledConv2d):
-    """The same over pixels."""
-
-    def forward(self, x: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
-        return convolve_pool(x, self.weight / 255, self.bias)
+    def forward(self, x: Shaped[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
+        return convolve_pool(x, _scaled(self.weight, x), self.bias)
 
 
 class PixelConv2d(nn.Conv2d):
     """A convolution over pixels."""
 
     def forward(self, x: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
-        return self._conv_forward(as_numbers(x, self.weight), self.weight / 255, self.bias)
+        return self._conv_forward(as_numbers(x, self.weight), _scaled(self.weight, x), self.bias)
+
+
+def _scaled(weight: Tensor, x: Tensor) -> Tensor:
+    """For which pixels of 0 to 255 count as if they were scaled to [0, 1]; for numbers, as it is.
+
+    Whole numbers to 255 are exact in bfloat16, fractions are not.
+    """
+    return weight / 255 if x.dtype is torch.uint8 else weight
 
 
 def _stage(convolution: PooledConv2d) -> nn.Sequential:
@@ -70,7 +68,7 @@ def _stage(convolution: PooledConv2d) -> nn.Sequential:
 
 def _resnet(channels: int) -> nn.Sequential:
     return nn.Sequential(
-        _stage(PooledPixelConv2d(channels, 16)),
+        _stage(PooledConv2d(channels, 16)),
         _stage(PooledConv2d(16, 32)),
         _stage(PooledConv2d(32, 32)),
         nn.ReLU(inplace=True),

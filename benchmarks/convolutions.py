@@ -26,7 +26,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import kernels
-from agents.stem import PooledConv2d, PooledPixelConv2d, ResidualUnit, build_stem
+from agents.stem import PooledConv2d, ResidualUnit, build_stem
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, take_turns, use_options
 from launch.allocator import tune_allocator
@@ -43,7 +43,7 @@ Key = tuple[str, str, str]  # layer, acting or learning, whose
 def layers() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
     """Each kind of layer in the resnet stem, with the size of what it takes."""
     return {
-        "84 x 84 pixels, 4 to 16 channels, pooled": (PooledPixelConv2d(4, 16), FRAME),
+        "84 x 84 pixels, 4 to 16 channels, pooled": (PooledConv2d(4, 16), FRAME),
         "42 x 42, unit of 16": (ResidualUnit(16), (16, 42, 42)),
         "42 x 42, 16 to 32, pooled": (PooledConv2d(16, 32), (16, 42, 42)),
         "21 x 21, unit of 32": (ResidualUnit(32), (32, 21, 21)),
@@ -95,14 +95,17 @@ def rows(samples: dict[Key, list[float]]) -> list[dict[str, Any]]:
         taken = {by: times for (*key, by), times in samples.items() if key == [name, what]}
         middle = {by: statistics.median(times) for by, times in taken.items()}
         times = {by: seconds / middle["ours"] for by, seconds in middle.items() if by != "ours"}
-        row = {"layer": name, "call": what, "frames": FRAMES[what]}
-        found.append(row | {"milliseconds": _thousandfold(middle), "slower": times})
-        found[-1]["seconds"] = taken
+        found.append(
+            {
+                "layer": name,
+                "call": what,
+                "frames": FRAMES[what],
+                "milliseconds": {by: 1e3 * seconds for by, seconds in middle.items()},
+                "slower": times,
+                "seconds": taken,
+            }
+        )
     return found
-
-
-def _thousandfold(seconds: dict[str, float]) -> dict[str, float]:
-    return {by: 1e3 * each for by, each in seconds.items()}
 
 
 def _table(found: list[dict[str, Any]]) -> Table:

@@ -3,17 +3,20 @@
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from kernels import cpu_build
 from kernels.dispatch import requested_backend, say_once
+from kernels.library import LIBRARY
 
 Picture = Float[Tensor, "N C Y X"]
 Weight = Float[Tensor, "D C 3 3"]
 Bias = Float[Tensor, " D"]
+Length = int | torch.SymInt  # symbols while a graph is made
 SCALARS = {torch.bfloat16: "bfloat16", torch.float32: "float", torch.float64: "double"}
 FULL_REGISTERS = 16  # output channels of a convolution come in multiples of these
 
@@ -56,6 +59,34 @@ def is_channels_last(x: Tensor) -> bool:
     return x.numel() > 0 and x.is_contiguous(memory_format=torch.channels_last)
 
 
+def is_pixels(x: Tensor) -> bool:
+    return x.dtype is torch.uint8
+
+
+def as_numbers(x: Shaped[Tensor, "N C Y X"], weight: Tensor) -> Picture:
+    """Pixels in the dtype and the layout that a convolution will take; others as they are."""
+    if not is_pixels(x):
+        return x
+    kind, dtype = x.device.type, weight.dtype
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
+    last = weight.is_contiguous(memory_format=torch.channels_last)
+    return x.to(dtype, memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+def empty_pictures(
+    like: Tensor, channels: Length, size: Sequence[Length], dtype: torch.dtype
+) -> Tensor:
+    """Uninitialised memory for as many pictures of (height, width)."""
+    form = {"device": like.device, "memory_format": torch.channels_last}
+    return torch.empty((like.shape[0], channels, *size), dtype=dtype, **form)
+
+
+def empty_pooled(x: Tensor, channels: Length, dtype: torch.dtype) -> Tensor:
+    """Uninitialised memory for one number a pooling window."""
+    return empty_pictures(x, channels, [(side + 1) // 2 for side in x.shape[2:]], dtype)
+
+
 def sizes(x: Tensor) -> tuple[int, int, int]:
     """Pictures, height and width, as the kernels take them."""
     return x.shape[0], x.shape[2], x.shape[3]
@@ -89,3 +120,28 @@ def call(
     layout = struct.pack(f"{len(sizes) + 1}q", *sizes, torch.get_num_threads())
     addresses = (0 if tensor is None else tensor.data_ptr() for tensor in tensors)
     function(layout, struct.pack(f"{len(tensors)}q", *addresses))
+
+
+class Way(NamedTuple):
+    """An operator's way forward or back: its schema without the name, and what it runs on CPUs."""
+
+    schema: str
+    function: Callable[..., Any]
+    fake: Callable[..., Any]  # the same for tensors without numbers
+
+
+def register(
+    name: str,
+    forward: Way,
+    backward: Way,
+    setup: Callable[..., None],
+    differentiate: Callable[..., Any],
+) -> None:
+    """Defines fastweights::<name> and fastweights::<name>_backward, which `differentiate` calls."""
+    for full, way in ((name, forward), (f"{name}_backward", backward)):
+        LIBRARY.define(full + way.schema)
+        LIBRARY.impl(full, way.function, "CPU")
+        torch.library.register_fake(f"fastweights::{full}", way.fake, lib=LIBRARY)
+    torch.library.register_autograd(
+        f"fastweights::{name}", differentiate, setup_context=setup, lib=LIBRARY
+    )

@@ -10,17 +10,16 @@ from contextlib import ExitStack, contextmanager
 from torch import Tensor, nn
 
 from agents.network import Network
-from agents.stem import ImageStem, ResidualUnit
+from agents.stem import ImageStem
 
 
 @contextmanager
 def checked_layers(network: Network, check: Callable[[], None]) -> Iterator[None]:
     """In the block, `check` is called after each layer, and before each in the backward pass.
 
-    What it raises ends the pass; numbers are the same bits with it as without. A residual unit,
-    which runs as a whole, is one layer. Nothing is called for stems of vectors, whose passes are
-    short, on a GPU, where a call would only see a launch, and in copies of the network that were
-    made before the block.
+    What it raises ends the pass; numbers are the same bits with it as without. Nothing is called
+    for stems of vectors, whose passes are short, on a GPU, where a call would only see a launch,
+    and in copies of the network that were made before the block.
     """
 
     def after(layer: nn.Module, inputs: tuple[object, ...], output: object) -> None:
@@ -30,7 +29,6 @@ def checked_layers(network: Network, check: Callable[[], None]) -> Iterator[None
 
     with ExitStack() as hooks:
         if isinstance(network.stem, ImageStem) and network.stem.project.weight.is_cpu:
-            for layer in network.modules():
-                if isinstance(layer, ResidualUnit) or not any(layer.children()):
-                    hooks.enter_context(layer.register_forward_hook(after))
+            for layer in network.modules():  # those that hold others too: some run as a whole
+                hooks.enter_context(layer.register_forward_hook(after))
         yield

@@ -15,9 +15,18 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from kernels import cpu_build, pictures
-from kernels.library import LIBRARY, wants_gradient
+from kernels.library import wants_gradient
 from kernels.max_pool import max_pool
-from kernels.pictures import FULL_REGISTERS, Bias, Picture, Weight
+from kernels.pictures import (
+    FULL_REGISTERS,
+    Bias,
+    Picture,
+    Way,
+    Weight,
+    as_numbers,
+    empty_pooled,
+    is_pixels,
+)
 from kernels.signature import is_traced
 
 FOLDER = Path(__file__).parent
@@ -41,27 +50,16 @@ def convolve_pool(x: Picture | Pixels, weight: Weight, bias: Bias) -> Pooled:
         return max_pool(F.conv2d(as_numbers(x, weight), weight, bias, padding=1))
     if is_traced() or wants_gradient(inputs):
         op = torch.ops.fastweights
-        of = op.convolve_pool_pixels if _is_pixels(x) else op.convolve_pool
+        of = op.convolve_pool_pixels if is_pixels(x) else op.convolve_pool
         return of(*inputs)[0]
     return _forward(*inputs, keep=False)[0]
-
-
-def as_numbers(x: Tensor, weight: Tensor) -> Tensor:
-    """Pixels in the dtype and the layout that a convolution will take; others as they are."""
-    if not _is_pixels(x):
-        return x
-    kind, dtype = x.device.type, weight.dtype
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        dtype = torch.get_autocast_dtype(kind)
-    last = weight.is_contiguous(memory_format=torch.channels_last)
-    return x.to(dtype, memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
 def has_kernel(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     """Whether `convolve_pool` runs its own kernel on such tensors, which it builds if need be."""
     if not (pictures.takes(weight, bias) and x.is_cpu and weight.shape[0] % FULL_REGISTERS == 0):
         return False
-    if _is_pixels(x):
+    if is_pixels(x):
         fits = x.numel() > 0 and x.is_contiguous() and x.shape[1] <= MOST_CHANNELS_OF_PIXELS
     else:
         fits = x.dtype is weight.dtype and pictures.is_channels_last(x)
@@ -69,12 +67,8 @@ def has_kernel(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     return fits and pictures.is_there(_source(x), "convolve_pool", weight.dtype, _channels(weight))
 
 
-def _is_pixels(x: Tensor) -> bool:
-    return x.dtype is torch.uint8
-
-
 def _source(x: Tensor) -> Path:
-    return FOLDER / ("pixels.cpp" if _is_pixels(x) else "cpu.cpp")
+    return FOLDER / ("pixels.cpp" if is_pixels(x) else "cpu.cpp")
 
 
 def _channels(weight: Tensor) -> tuple[int, int]:
@@ -97,11 +91,7 @@ def _forward(
 
 def _results(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Uninitialised memory."""
-    halves = [(side + 1) // 2 for side in x.shape[2:]]
-    results = (x.shape[0], weight.shape[0], *halves)
-    form = {"device": x.device, "memory_format": torch.channels_last}
-    dtypes = weight.dtype, torch.uint8
-    y, places = (torch.empty(results, dtype=dtype, **form) for dtype in dtypes)
+    y, places = (empty_pooled(x, weight.shape[0], each) for each in (weight.dtype, torch.uint8))
     return y, places
 
 
@@ -148,30 +138,25 @@ def _fake_backward_of_pixels(
     return pictures.like_weight(taps), bias
 
 
-def _register(name: str, backward: Any, fake_backward: Any, differentiate: Any, grads: int) -> None:
-    """Defines fastweights::<name> and its backward, which gives so many gradients."""
-    returned = ", ".join(["Tensor"] * grads)
-    LIBRARY.define(f"{name}(Tensor x, Tensor weight, Tensor bias) -> (Tensor, Tensor)")
-    LIBRARY.define(
-        f"{name}_backward(Tensor grad, Tensor places, Tensor x, Tensor weight) -> ({returned})"
-    )
-    LIBRARY.impl(name, _forward, "CPU")
-    LIBRARY.impl(f"{name}_backward", backward, "CPU")
-    fake, fake_back = lambda x, weight, bias: _results(x, weight), fake_backward
-    torch.library.register_fake(f"fastweights::{name}", fake, lib=LIBRARY)
-    torch.library.register_fake(f"fastweights::{name}_backward", fake_back, lib=LIBRARY)
-    torch.library.register_autograd(
-        f"fastweights::{name}", differentiate, setup_context=_setup, lib=LIBRARY
-    )
-
-
-_register("convolve_pool", _backward, _fake_backward, _differentiate, 3)
-_register(
+_FORWARD = Way(
+    "(Tensor x, Tensor weight, Tensor bias) -> (Tensor, Tensor)",
+    _forward,
+    lambda x, weight, bias: _results(x, weight),
+)
+_ON_THE_WAY_BACK = "(Tensor grad, Tensor places, Tensor x, Tensor weight)"
+pictures.register(
+    "convolve_pool",
+    _FORWARD,
+    Way(f"{_ON_THE_WAY_BACK} -> (Tensor, Tensor, Tensor)", _backward, _fake_backward),
+    _setup,
+    _differentiate,
+)
+pictures.register(
     "convolve_pool_pixels",
-    _backward_of_pixels,
-    _fake_backward_of_pixels,
+    _FORWARD,
+    Way(f"{_ON_THE_WAY_BACK} -> (Tensor, Tensor)", _backward_of_pixels, _fake_backward_of_pixels),
+    _setup,
     _differentiate_pixels,
-    2,
 )
 
-__all__ = ["as_numbers", "convolve_pool", "has_kernel"]
+__all__ = ["convolve_pool", "has_kernel"]

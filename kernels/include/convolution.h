@@ -21,6 +21,15 @@ struct Size {
   }
 };
 
+struct Batch {  // what a call is about
+  int64_t pictures;
+  Size size;
+  int64_t threads;
+
+  explicit Batch(Call& call)
+      : pictures(call.integer()), size{call.integer(), call.integer()}, threads(call.integer()) {}
+};
+
 // Numbers that begin at a cache line.
 class Numbers {
  public:

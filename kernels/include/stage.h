@@ -9,13 +9,8 @@ namespace fastweights {
 constexpr int C = PK, K = PV;  // channels in and out
 constexpr int64_t kAllTaps = kTaps * kTaps * C * K;
 
-struct Stage {
-  int64_t pictures;
-  Size size;
-  int64_t threads;
-
-  explicit Stage(Call& call)
-      : pictures(call.integer()), size{call.integer(), call.integer()}, threads(call.integer()) {}
+struct Stage : Batch {
+  using Batch::Batch;
 
   int64_t inputs() const { return size.pixels() * C; }  // of a picture, all of these
   int64_t outputs() const { return size.pixels() * K; }

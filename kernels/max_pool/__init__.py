@@ -4,7 +4,6 @@ PyTorch's own keeps a 64-bit index of every window's winner; the C++ kernel keep
 and gradients are the same, down to the winner among equals (the first) and NaN (which wins).
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from kernels import cpu_build, pictures
-from kernels.library import LIBRARY, wants_gradient
-from kernels.pictures import Picture
+from kernels.library import wants_gradient
+from kernels.pictures import Length, Picture, Way, empty_pictures, empty_pooled
 from kernels.signature import is_traced
 
 SOURCE = Path(__file__).parent / "cpu.cpp"
@@ -47,8 +46,7 @@ def _library(dtype: torch.dtype) -> cpu_build.Library:
 
 
 def _pool(x: Picture, keep_places: bool = True) -> tuple[Tensor, Tensor]:
-    y = _pooled(x)
-    places = _pooled(x, torch.uint8) if keep_places else x.new_empty(0, dtype=torch.uint8)
+    y, places = _results(x)
     tensors = x, y, places if keep_places else None
     pictures.call(_library(x.dtype).forward, x.shape, tensors)
     return y, places
@@ -57,27 +55,22 @@ def _pool(x: Picture, keep_places: bool = True) -> tuple[Tensor, Tensor]:
 def _unpool(
     grad_y: Float[Tensor, "N C V U"], places: UInt8[Tensor, "N C V U"], height: int, width: int
 ) -> Picture:
-    grad_x = _channels_last(grad_y, (height, width))
+    grad_x = _empty_inputs(grad_y, height, width)
     grad_y = grad_y.contiguous(memory_format=torch.channels_last)
     tensors = grad_y, places, grad_x
     pictures.call(_library(grad_y.dtype).backward, grad_x.shape, tensors)
     return grad_x
 
 
-def _channels_last(like: Tensor, size: Sequence[Any], dtype: torch.dtype | None = None) -> Tensor:
-    """Uninitialised memory for pictures of another (height, width), which may be symbols."""
-    return torch.empty(
-        (*like.shape[:2], *size),
-        dtype=dtype or like.dtype,
-        device=like.device,
-        memory_format=torch.channels_last,
-    )
+def _results(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Uninitialised memory."""
+    y, places = (empty_pooled(x, x.shape[1], dtype) for dtype in (x.dtype, torch.uint8))
+    return y, places
 
 
-def _pooled(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Uninitialised memory for one number a window."""
-    height, width = x.shape[2:]
-    return _channels_last(x, ((height + 1) // 2, (width + 1) // 2), dtype)
+def _empty_inputs(grad_y: Tensor, height: Length, width: Length) -> Tensor:
+    """Uninitialised memory."""
+    return empty_pictures(grad_y, grad_y.shape[1], (height, width), grad_y.dtype)
 
 
 def _setup(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
@@ -90,20 +83,16 @@ def _differentiate(ctx: Any, grad_y: Tensor, _: Any) -> Tensor:
     return torch.ops.fastweights.max_pool_backward(grad_y, *ctx.saved_tensors, *ctx.size)
 
 
-LIBRARY.define("max_pool(Tensor x) -> (Tensor, Tensor)")
-LIBRARY.define("max_pool_backward(Tensor grad, Tensor places, SymInt y, SymInt x) -> Tensor")
-LIBRARY.impl("max_pool", _pool, "CPU")
-LIBRARY.impl("max_pool_backward", _unpool, "CPU")
-torch.library.register_fake(
-    "fastweights::max_pool", lambda x: (_pooled(x), _pooled(x, torch.uint8)), lib=LIBRARY
-)
-torch.library.register_fake(
-    "fastweights::max_pool_backward",
-    lambda grad, places, y, x: _channels_last(grad, (y, x)),
-    lib=LIBRARY,
-)
-torch.library.register_autograd(
-    "fastweights::max_pool", _differentiate, setup_context=_setup, lib=LIBRARY
+pictures.register(
+    "max_pool",
+    Way("(Tensor x) -> (Tensor, Tensor)", _pool, _results),
+    Way(
+        "(Tensor grad, Tensor places, SymInt y, SymInt x) -> Tensor",
+        _unpool,
+        lambda grad, places, y, x: _empty_inputs(grad, y, x),
+    ),
+    _setup,
+    _differentiate,
 )
 
 __all__ = ["has_kernel", "max_pool"]

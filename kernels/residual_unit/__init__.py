@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernels import cpu_build, pictures
-from kernels.library import LIBRARY, wants_gradient
-from kernels.pictures import FULL_REGISTERS, Bias, Picture, Weight
+from kernels.library import wants_gradient
+from kernels.pictures import FULL_REGISTERS, Bias, Picture, Way, Weight
 from kernels.signature import is_traced
 
 SOURCE = Path(__file__).parent / "cpu.cpp"
@@ -77,14 +77,15 @@ def _backward(
     grad_y: Picture, x: Picture, inner: Picture, first: Weight, second: Weight
 ) -> tuple[Tensor, ...]:
     grad_y = grad_y.contiguous(memory_format=torch.channels_last)
-    grad_x, grads = (
-        torch.empty_like(x),
-        [pictures.empty_gradients(each) for each in (first, second)],
-    )
+    grad_x, grads = torch.empty_like(x), _empty_gradients(first, second)
     weights = pictures.turned_taps(first), pictures.turned_taps(second)
     tensors = (grad_y, x, inner, *weights, grad_x, *chain.from_iterable(grads))
     pictures.call(_library(x).backward, pictures.sizes(x), tensors)
     return grad_x, *_as_weights(grads)
+
+
+def _empty_gradients(*weights: Weight) -> list[tuple[Tensor, Tensor]]:
+    return [pictures.empty_gradients(weight) for weight in weights]
 
 
 def _as_weights(grads: list[tuple[Tensor, Tensor]]) -> Iterator[Tensor]:
@@ -106,27 +107,24 @@ def _differentiate(ctx: Any, grad_y: Tensor, _: Any) -> tuple[Tensor, ...]:
 def _fake_backward(
     grad_y: Tensor, x: Tensor, inner: Tensor, first: Tensor, second: Tensor
 ) -> tuple[Tensor, ...]:
-    grads = [pictures.empty_gradients(each) for each in (first, second)]
-    return torch.empty_like(x), *_as_weights(grads)
+    return torch.empty_like(x), *_as_weights(_empty_gradients(first, second))
 
 
-LIBRARY.define(
-    "residual_unit(Tensor x, Tensor w, Tensor b, Tensor v, Tensor c) -> (Tensor, Tensor)"
-)
-LIBRARY.define(
-    "residual_unit_backward(Tensor grad, Tensor x, Tensor inner, Tensor w, Tensor v)"
-    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
-)
-LIBRARY.impl("residual_unit", _forward, "CPU")
-LIBRARY.impl("residual_unit_backward", _backward, "CPU")
-torch.library.register_fake(
-    "fastweights::residual_unit",
-    lambda x, *weights: (torch.empty_like(x), torch.empty_like(x)),
-    lib=LIBRARY,
-)
-torch.library.register_fake("fastweights::residual_unit_backward", _fake_backward, lib=LIBRARY)
-torch.library.register_autograd(
-    "fastweights::residual_unit", _differentiate, setup_context=_setup, lib=LIBRARY
+pictures.register(
+    "residual_unit",
+    Way(
+        "(Tensor x, Tensor w, Tensor b, Tensor v, Tensor c) -> (Tensor, Tensor)",
+        _forward,
+        lambda x, *weights: (torch.empty_like(x), torch.empty_like(x)),
+    ),
+    Way(
+        "(Tensor grad, Tensor x, Tensor inner, Tensor w, Tensor v)"
+        " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+        _backward,
+        _fake_backward,
+    ),
+    _setup,
+    _differentiate,
 )
 
 __all__ = ["has_kernel", "residual_unit"]

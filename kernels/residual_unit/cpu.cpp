@@ -6,13 +6,8 @@ using namespace fastweights;
 constexpr int C = PK;
 constexpr int64_t kAllTaps = kTaps * kTaps * C * C, kAllPoints = kPoints * C * C;
 
-struct Unit {
-  int64_t pictures;
-  Size size;
-  int64_t threads;
-
-  explicit Unit(Call& call)
-      : pictures(call.integer()), size{call.integer(), call.integer()}, threads(call.integer()) {}
+struct Unit : Batch {
+  using Batch::Batch;
 
   int64_t numbers() const { return size.pixels() * C; }  // of a picture
 };

@@ -198,8 +198,8 @@ def test_no_pictures(make, size):
 def test_pixels_count_in_the_weights_precision():
     pixels = torch.tensor([0, 255], dtype=torch.uint8).view(1, 2, 1, 1)
     with torch.autocast("cpu", torch.bfloat16):
-        assert convolve_pool.as_numbers(pixels, torch.zeros(16, 2, 3, 3)).dtype is torch.bfloat16
-    doubles = convolve_pool.as_numbers(pixels, torch.zeros(16, 2, 3, 3).double())
+        assert pictures.as_numbers(pixels, torch.zeros(16, 2, 3, 3)).dtype is torch.bfloat16
+    doubles = pictures.as_numbers(pixels, torch.zeros(16, 2, 3, 3).double())
     assert doubles.dtype is torch.float64
     assert doubles.flatten().tolist() == [0, 255]
 
