@@ -79,7 +79,7 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     with user_input():
         environments, network = build(options, plan, step)
     frames_per_step = environments[0].frames_per_step
-    stop = StopRequests(together=replicas.count > 1)
+    stop = StopRequests()
     records = Kept(options, saved) if replicas.is_first else NotKept()
     stages = Stages("learner", stop.check)
     source = plan.source(network, environments, step, stages)

@@ -34,10 +34,6 @@ class LostLearner(UserError):
     """Another learner of this run has gone."""
 
 
-class WeightsApart(RuntimeError):
-    """The learners no longer hold the same weights."""
-
-
 class Replicas:
     """This process's place among the learners, and what they do together.
 
@@ -168,14 +164,6 @@ class Replicas:
         sent = io.BytesIO(content.numpy().tobytes())
         return torch.load(sent, map_location="cpu", weights_only=True)
 
-    def check_equal(self, network: torch.nn.Module) -> None:
-        """Raises `WeightsApart` unless all learners hold the same weights, bit for bit."""
-        total = sum(_checksum(tensor) for tensor in network.state_dict().values())
-        own = total % 2**53  # a float64 holds it
-        everyone = [row[0] for row in self.gather([[own]], 1)]
-        if len(set(everyone)) > 1:
-            raise WeightsApart(f"the learners' weights have come apart; checksums: {everyone}")
-
     def _check_launcher(self) -> None:
         """A torchrun that is killed takes nobody with it: its learners would go on, unseen."""
         if self._launcher not in (None, os.getppid()):
@@ -215,10 +203,3 @@ def _stay_on_this_machine_if(alone: bool) -> None:
 def _filled(rows: Tensor, length: int) -> Tensor:
     """`rows`, and rows of zeros up to `length`."""
     return torch.cat([rows, rows.new_zeros(length - len(rows), rows.shape[1])])
-
-
-def _checksum(tensor: Tensor) -> int:
-    """A number that any single changed byte changes: bytes weighted by where they are, summed."""
-    content = tensor.detach().flatten().view(torch.uint8).to(torch.int64)
-    places = torch.arange(len(content), device=content.device) % 65_521 + 1
-    return int((content * places).sum())

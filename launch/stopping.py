@@ -19,15 +19,12 @@ class Interrupted(Exception):
 class StopRequests:
     """While entered, the first SIGINT or SIGTERM only leaves a note.
 
-    A run can so finish its update and save. A second signal, two seconds later or more, does what
-    it would have done without us. Processes that must stop at the same update, `together`,
-    tell each other what they `noted` and `agree`. For the main thread.
+    A run can so come to a good place and save. A second signal, two seconds later or more, does
+    what it would have done without us. For the main thread.
     """
 
-    def __init__(self, together: bool = False) -> None:
-        self.together = together
-        self.noted = 0  # the signal that came; 0: none
-        self._agreed = 0
+    def __init__(self) -> None:
+        self._noted = 0  # the signal that came; 0: none
         self._since: float | None = None  # when the first came, by the monotonic clock
         self._before: dict[int, Any] = {}
 
@@ -41,26 +38,14 @@ class StopRequests:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raises `Interrupted`, once, where a signal has come and nobody else has to know of it."""
-        if not self.together:
-            self._raise(self.noted)
-
-    def agree(self, number: int) -> None:
-        """All processes know of the signal `number`, of their largest; 0: of none."""
-        self._agreed = number
-
-    def check_together(self) -> None:
-        """Raises `Interrupted` in all processes, once, where they agreed on a signal."""
-        self._raise(self._agreed if self.together else self.noted)
-
-    def _raise(self, number: int) -> None:
-        if number:
-            self.noted = self._agreed = 0
+        """Raises `Interrupted`, once, where a signal has come."""
+        if number := self._noted:
+            self._noted = 0
             raise Interrupted(number)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._since is None:
-            self._since, self.noted = time.monotonic(), number
+            self._since, self._noted = time.monotonic(), number
         elif time.monotonic() - self._since >= _ONE_REQUEST:
             signal.signal(number, self._before[number])
             signal.raise_signal(number)

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import torch
@@ -20,17 +20,21 @@ from launch.hashes import Record, record_nothing
 from launch.layer_checks import checked_layers
 from launch.metrics import Metrics
 from launch.options import RunOptions
-from launch.replicas import LostLearner, Replicas, WeightsApart
+from launch.replicas import LostLearner, Replicas
 from launch.saved_agent import pack, unpack
 from launch.stages import Columns, Stages
 from launch.stopping import Interrupted, StopRequests
 
 _CHECK_EVERY = 100  # updates between two looks whether all learners hold the same weights
-_GAME, _LIFE, _LAG, _STOP = range(4)  # what a report is about; three numbers follow
+_GAME, _LIFE, _LAG, _WEIGHTS, _STOP = range(5)  # what a report is about; three numbers follow
 
 
 class Diverged(UserError):
     """Training that makes no progress any more: its losses or gradients are not finite."""
+
+
+class WeightsApart(RuntimeError):
+    """The learners no longer hold the same weights."""
 
 
 class WeightsLost(UserError):
@@ -41,7 +45,7 @@ class Training:
     """The learner, and what is kept of its run; `source` is the schedule.
 
     `stages` are those of the learner's thread. With several `replicas`, the log is about all of
-    them, but for seconds and queues, which are this one's; they agree on what `stop` has noted.
+    them, but for seconds and queues, which are this one's; all stop where one of them is told to.
     `record` is called after each update.
     """
 
@@ -104,10 +108,11 @@ class Training:
         where one has gone, either nothing was learned or there is a row of it.
         """
         waiting, lag = self.source.waiting, self.learner.updates - batch.version
-        if self.learner.updates % _CHECK_EVERY == 0:
+        reports = [*self._reports, (_LAG, lag, 0, 0)]
+        if self.replicas.count > 1 and self.learner.updates % _CHECK_EVERY == 0:
             with self.stages("exchange"):
-                self.replicas.check_equal(self.learner.network)
-        self._meeting.tell([*self._reports, (_LAG, lag, 0, 0), (_STOP, self.stop.noted, 0, 0)])
+                reports.append((_WEIGHTS, checksum(self.learner.network), 0, 0))
+        self._meeting.tell(reports)
         losses = self.learner.update(batch.rollout)
         lag = self._note(self._meeting.heard)
         with self.stages("optimise"):  # on a GPU, reading a number waits for the whole update
@@ -133,18 +138,21 @@ class Training:
         return None
 
     def _note(self, reports: Sequence[Sequence[float]]) -> int:
-        """Notes what finished with any learner, and who asked to stop; returns the largest lag."""
+        """Notes what finished with any learner; returns the largest lag."""
         self._reports.clear()
-        largest = {_LAG: 0, _STOP: 0}
+        largest = 0
         for about, *numbers in reports:
             if about == _GAME:
                 self.metrics.add_game(*numbers)
             elif about == _LIFE:
                 self.metrics.add_life(numbers[0])
-            else:
-                largest[about] = max(largest[about], int(numbers[0]))
-        self.stop.agree(largest[_STOP])
-        return largest[_LAG]
+            elif about == _LAG:
+                largest = max(largest, int(numbers[0]))
+        return largest
+
+    def leave(self, request: Interrupted) -> None:
+        """Has the other learners stop too, before the update that this one does not make."""
+        self._meeting.leave(request.signal_number)
 
     def check_progress(self) -> None:
         """Raises `Diverged` where batch after batch was refused, or `WeightsLost`."""
@@ -179,22 +187,53 @@ class Training:
 class _Meeting:
     """The learners' only one in an update, once each has its gradient: waiting costs once.
 
-    For the learner these are its `Replicas`.
+    For the learner these are its `Replicas`. Who is to stop comes as well, in place of a gradient.
     """
 
     def __init__(self, replicas: Replicas):
         self.count, self._replicas = replicas.count, replicas
         self._reports: Sequence[Sequence[float]] = ()  # this learner's
         self.heard: list[list[float]] = []  # those of all
+        self._over = False
 
     def tell(self, reports: Sequence[Sequence[float]]) -> None:
         """Has `reports` go with the next sum."""
         self._reports = reports
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
-        """See `Replicas.sum`; what all had to tell is in `heard` then."""
-        self.heard = self._replicas.gather(self._reports, columns=4)
+        """See `Replicas.sum`; what all had to tell is in `heard` then.
+
+        Raises `Interrupted` where one of them leaves, and `WeightsApart`; nothing is summed then.
+        """
+        self._meet(self._reports)
         self._replicas.sum(tensors)
+
+    def leave(self, signal_number: int) -> None:
+        """Instead of `sum`, unless that has raised `Interrupted`."""
+        if not self._over:
+            with suppress(Interrupted, LostLearner):
+                self._meet([(_STOP, signal_number, 0, 0)])
+
+    def _meet(self, reports: Sequence[Sequence[float]]) -> None:
+        self.heard = self._replicas.gather(reports, columns=4)
+        told = [{row[1] for row in self.heard if row[0] == about} for about in (_WEIGHTS, _STOP)]
+        if len(told[0]) > 1:
+            raise WeightsApart(f"the learners' weights have come apart; checksums: {told[0]}")
+        if told[1]:
+            self._over = True
+            raise Interrupted(int(max(told[1])))
+
+
+def checksum(network: Network) -> int:
+    """A number that any single changed byte changes, and a float64 holds."""
+    return sum(map(_checksum, network.state_dict().values())) % 2**53
+
+
+def _checksum(tensor: Tensor) -> int:
+    """Bytes weighted by where they are, summed."""
+    content = tensor.detach().flatten().view(torch.uint8).to(torch.int64)
+    places = torch.arange(len(content), device=content.device) % 65_521 + 1
+    return int((content * places).sum())
 
 
 def train(
@@ -223,14 +262,18 @@ def train(
                     training.check_progress()
                     if training.finished:
                         break
-                    stop.check_together()
+                    stop.check()
                     with training.stages("test"):
                         test(training.steps, stop.check)
                     if time.monotonic() - last_save > patience:
                         with training.stages("save"):
                             save_or_warn(save)
                         last_save = time.monotonic()
-        except (Interrupted, Diverged, LostLearner, SourceFailed):
+        except Interrupted as request:
+            training.leave(request)
+            save()
+            raise
+        except (Diverged, LostLearner, SourceFailed):
             save()
             raise
         except (UserError, WeightsApart):  # the disk says no; or who knows which weights are right

@@ -9,6 +9,7 @@ the event to the last exit. FOLDER/CASE is the run folder, FOLDER/CASE.RANK what
 """
 
 import gc
+import itertools
 import json
 import os
 import signal
@@ -21,9 +22,11 @@ import torch
 import torch._dynamo
 import torch.utils.tensorboard
 from ports import free_port
+from torch import Tensor
 
 import launch.training
 from agents.learner import Learner
+from agents.rollout import Rollout
 from launch import atari
 
 THIRD = 3
@@ -68,37 +71,52 @@ def die_later(learner: Learner) -> None:
     learner.dies = True
 
 
+def signal_in_a_long_update(learner: Learner) -> None:
+    """SIGINT in the second of four gradients, which take two seconds each."""
+    losses, calls = learner._losses, itertools.count(1)
+
+    def slow_losses(rollout: Rollout) -> dict[str, Tensor]:
+        if next(calls) == 2:
+            (Path(sys.argv[1]) / "long-update.happened").touch()
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(2)
+        return losses(rollout)
+
+    learner._losses = slow_losses
+
+
 def raise_error(learner: Learner) -> None:
     raise ZeroDivisionError("an accident")
 
 
-# name: learners, arguments, and what happens to which of them
-CASES: dict[str, tuple[int, tuple[str, ...], int | None, Event | None]] = {
-    "one": (1, CATCH, None, None),
-    "two": (2, CATCH, None, None),
-    "four": (4, CATCH, None, None),
-    "mean-one": (1, (*CATCH, "--reduction", "mean"), None, None),
-    "mean-two": (2, (*CATCH, "--reduction", "mean"), None, None),
-    "atari-one": (1, ATARI, None, None),
-    "atari-two": (2, ATARI, None, None),
-    "asynchronous": (2, (*CATCH, *GROUPS), None, None),
-    "interrupted": (2, (*CATCH, *LONG), 1, signal_self(signal.SIGINT)),
-    "first-killed": (2, (*CATCH, *LONG), 0, signal_self(signal.SIGKILL)),
-    "other-killed": (2, (*CATCH, *LONG), 1, signal_self(signal.SIGKILL)),
-    "other-killed-asynchronous": (2, (*CATCH, *LONG, *GROUPS), 1, signal_self(signal.SIGKILL)),
-    "late-killed": (2, (*CATCH, *LONG), 1, die_later),
-    "stopped": (2, CATCH, 1, stop_and_go_on),
-    "accident": (2, (*CATCH, *LONG), 1, raise_error),
-    "not-finite": (2, CATCH, 1, poison),
-    "apart": (2, (*CATCH, *LONG), 1, come_apart),
-    "uneven": (3, CATCH, None, None),
-    "ray": (2, (*CATCH, "--engine", "ray", "--num-actors", "2"), None, None),
+# name: learners, arguments, whom something happens to, and what
+CASES: dict[str, tuple[int, tuple[str, ...], tuple[int, ...], Event | None]] = {
+    "one": (1, CATCH, (), None),
+    "two": (2, CATCH, (), None),
+    "four": (4, CATCH, (), None),
+    "mean-one": (1, (*CATCH, "--reduction", "mean"), (), None),
+    "mean-two": (2, (*CATCH, "--reduction", "mean"), (), None),
+    "atari-one": (1, ATARI, (), None),
+    "atari-two": (2, ATARI, (), None),
+    "asynchronous": (2, (*CATCH, *GROUPS), (), None),
+    "interrupted": (2, (*CATCH, *LONG), (1,), signal_self(signal.SIGINT)),
+    "long-update": (2, (*CATCH, *LONG, "--micro-batch", "1"), (0, 1), signal_in_a_long_update),
+    "first-killed": (2, (*CATCH, *LONG), (0,), signal_self(signal.SIGKILL)),
+    "other-killed": (2, (*CATCH, *LONG), (1,), signal_self(signal.SIGKILL)),
+    "other-killed-asynchronous": (2, (*CATCH, *LONG, *GROUPS), (1,), signal_self(signal.SIGKILL)),
+    "late-killed": (2, (*CATCH, *LONG), (1,), die_later),
+    "stopped": (2, CATCH, (1,), stop_and_go_on),
+    "accident": (2, (*CATCH, *LONG), (1,), raise_error),
+    "not-finite": (2, CATCH, (1,), poison),
+    "apart": (2, (*CATCH, *LONG), (1,), come_apart),
+    "uneven": (3, CATCH, (), None),
+    "ray": (2, (*CATCH, "--engine", "ray", "--num-actors", "2"), (), None),
 }
 
 
 def learner(case: str, rank: int, port: int) -> None:
     """One learner; ends the process as the command does."""
-    count, arguments, victim, event = CASES[case]
+    count, arguments, victims, event = CASES[case]
     os.setsid()
     folder = Path(sys.argv[1])
     said = os.open(folder / f"{case}.{rank}", os.O_WRONLY | os.O_CREAT)
@@ -110,7 +128,7 @@ def learner(case: str, rank: int, port: int) -> None:
 
     def watched(self, rollout):
         self.calls = getattr(self, "calls", 0) + 1
-        if rank == victim and self.calls == THIRD:
+        if rank in victims and self.calls == THIRD:
             (folder / f"{case}.happened").touch()
             event(self)
         row = update(self, rollout)

@@ -104,11 +104,12 @@ def test_asynchronous_learners_stay_equal_and_count_every_step(runs):
     assert_replicas_are_equal(runs, "asynchronous")
 
 
-def test_a_signal_to_one_stops_all_at_one_update(runs):
-    assert runs.codes("interrupted") == [130, 130]
-    assert runs.ends["interrupted"]["seconds"] < 5
-    assert runs.saved_step("interrupted") == max(runs.logs("interrupted")["step"])
-    assert_replicas_are_equal(runs, "interrupted")
+@pytest.mark.parametrize("case", ["interrupted", "long-update"])
+def test_a_signal_in_an_update_stops_all_before_it_is_made(case, runs):
+    assert runs.codes(case) == [130, 130], runs.said(case, 0)
+    assert runs.ends[case]["seconds"] < 5
+    assert runs.saved_step(case) == max(runs.logs(case)["step"]) == 80
+    assert_replicas_are_equal(runs, case)
 
 
 @pytest.mark.parametrize(
