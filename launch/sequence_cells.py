@@ -16,6 +16,8 @@ from launch.sequence_options import SequenceOptions, differences, flat, preset, 
 from launch.sequence_run import RESULT
 from tasks import Task
 
+# What the small preset divides the sizes of these tables by.
+SMALLER = {6: {"layers": 2, "width": 4, "heads": 4, "feedforward": 4}, 7: {"width": 8}}
 OF_CELLS = ("device", "kernels", "data", "legacy_conditional_assign")
 _SCRIPTS = Path(__file__).parent
 
@@ -94,6 +96,11 @@ class Cell(NamedTuple):
 
     published: AlgorithmicScore
     options: SequenceOptions
+    sizes: dict[str, int]  # of the core, where the table names them
+
+    @property
+    def has_papers_sizes(self) -> bool:
+        return self.sizes == named_sizes(self.published)
 
     @property
     def folder(self) -> str:
@@ -130,10 +137,16 @@ def cells(
         known = ", ".join(map(str, sorted({score.table for score in scores})))
         raise UserError(f"--table {number} has no {task.name}; tables that have: {known}")
     return [
-        Cell(score, _options(task, score, preset_name, epochs, changes or {}))
+        _cell(task, score, preset_name, epochs, changes or {})
         for score in scores
         if score.table == number
     ]
+
+
+def named_sizes(score: AlgorithmicScore) -> dict[str, int]:
+    """The core's, as the table's row names them."""
+    pairs = (pair.split("=") for pair in score.sizes.split())
+    return {name: int(size) for name, size in pairs}
 
 
 def flags(options: SequenceOptions) -> list[str]:
@@ -154,23 +167,30 @@ def without_folders(plain: dict[str, Any]) -> dict[str, Any]:
     return {name: plain[name] for name in plain if name not in ("savedir", "data")}
 
 
-def _options(
+def _cell(
     task: type[Task],
     score: AlgorithmicScore,
     preset_name: str,
     epochs: int | None,
     changes: Mapping[str, Any],
-) -> SequenceOptions:
+) -> Cell:
     name, value = score.setting.split("=")
     of_task = {field.name for field in fields(task)} & set(changes)
     asked = task(**{name: int(value)}, **{name: changes[name] for name in of_task})
     changes = {name: changes[name] for name in changes if name not in of_task}
     if score.core not in CORES:  # the paper's figure stands alone
-        return replace(preset(preset_name, "lstm", asked), core=score.core, **changes)
+        options = replace(preset(preset_name, "lstm", asked), core=score.core, **changes)
+        return Cell(score, options, {})
+    sizes = _sizes(score, preset_name)
     options = replace(preset(preset_name, score.core, asked), **changes)
-    sizes = dict(pair.split("=") for pair in score.sizes.split())
-    options = with_sizes(options, {name: int(size) for name, size in sizes.items()})
-    if epochs is None:
-        return options
-    fewer = min(epochs, options.trainer.epochs)
-    return replace(options, trainer=replace(options.trainer, epochs=fewer))
+    options = with_sizes(options, sizes)
+    if epochs is not None:
+        fewer = min(epochs, options.trainer.epochs)
+        options = replace(options, trainer=replace(options.trainer, epochs=fewer))
+    return Cell(score, options, sizes)
+
+
+def _sizes(score: AlgorithmicScore, preset_name: str) -> dict[str, int]:
+    smaller = SMALLER.get(score.table, {}) if preset_name == "small" else {}
+    named = named_sizes(score)
+    return {name: size // smaller.get(name, 1) for name, size in named.items()}

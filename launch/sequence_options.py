@@ -163,13 +163,21 @@ def flat(options: SequenceOptions) -> dict[str, Any]:
     return plain | nested
 
 
+# The feature maps of the published code for these tasks, where that of the agents has others.
+PUBLISHED_MAPS = {
+    "lt": {"feature_map": "elu"},  # normalises nothing
+    "delta_rnn": {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"},
+}
+SMALL_MAPS = {"lt": PUBLISHED_MAPS["lt"]}
+
+
 def paper(core: str, task: Question) -> SequenceOptions[Question]:
     """As published (Irie et al. 2021, appendix B.2): 200 epochs of 10,000 sequences."""
     if core == "lstm":
         trainer = TrainerConfig(learning_rate=3e-3, clip=0.1)
         return SequenceOptions(task=task, core=core, dropout=0.1, trainer=trainer)
     sizes = {"layers": 4, "width": 256, "heads": 16, "feedforward": 1024, "dropout": 0.1}
-    own = preset_of_core(core, sizes | _feature_map(core))
+    own = preset_of_core(core, sizes | PUBLISHED_MAPS.get(core, {}))
     return SequenceOptions(task=task, core=core, **own)
 
 
@@ -178,15 +186,10 @@ def small(core: str, task: Question) -> SequenceOptions[Question]:
     own, clip = preset_of_core(core, {"width": 128}), 0.1
     if core != "lstm":
         sizes = {"layers": 2, "width": 64, "heads": 4, "feedforward": 256}
-        own, clip = preset_of_core(core, sizes | _feature_map(core)), 0.0
+        own, clip = preset_of_core(core, sizes | SMALL_MAPS.get(core, {})), 0.0
     trainer = TrainerConfig(learning_rate=3e-3, clip=clip, batch_size=32, epochs=30)
     sequences = {"train_size": 4_000, "valid_size": 500, "test_size": 500}
     return SequenceOptions(task=task.small(), core=core, trainer=trainer, **sequences, **own)
-
-
-def _feature_map(core: str) -> dict[str, str]:
-    # The published linear Transformer of these tasks does not normalise its keys and queries.
-    return {"feature_map": "elu"} if core == "lt" else {}
 
 
 PRESETS = {"paper": paper, "small": small}

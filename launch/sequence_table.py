@@ -89,9 +89,16 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         paper = f"{row['paper_mean']:.1f} ± {row['paper_std']:.1f}"
         shown = (_mean(row), ", ".join(_each_seed(row)), paper)
-        lines.append([row["setting"], row["row"], f"`{row['core']}`", row["measure"], *shown])
+        model = f"{row['row']}{_sizes_here(row)}"
+        lines.append([row["setting"], model, f"`{row['core']}`", row["measure"], *shown])
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return f"{table}\n\n{_note(rows)}\n"
+
+
+def _sizes_here(row: dict[str, Any]) -> str:
+    """Where they are not those that the paper's row names."""
+    sizes = row["sizes"]
+    return f" (here {' '.join(f'{n}={size}' for n, size in sizes.items())})" if sizes else ""
 
 
 def _mean(row: dict[str, Any]) -> str:
@@ -203,6 +210,7 @@ def _row(
         "setting": f"{score.setting} ({cell.options.task})",
         "row": score.row,
         "core": score.core,
+        "sizes": {} if cell.has_papers_sizes else cell.sizes,
         "measure": score.measure.replace("_", " "),
         "percent": [_percent(run, result, score.measure) for run, result in found.items()],
         "results": list(found.values()),

@@ -46,6 +46,26 @@ def test_a_tables_cells_are_the_presets_with_its_settings_and_sizes():
     assert (short.task.depth, short.trainer.epochs, long.trainer.epochs) == (5, 3, 30)
 
 
+@pytest.mark.parametrize(
+    ("task", "number", "row", "sizes", "largest"),
+    [
+        (CodeExecution, 6, "RDN 4 x 256", (2, 64, 4, 256), 1.2e5),
+        (CodeExecution, 6, "RDN 8 x 128", (4, 32, 2, 64), 1.2e5),
+        (CodeExecution, 6, "LSTM 512", (None, 128, None, None), 1.5e5),
+        (ListOps, 7, "LSTM 4096", (None, 512, None, None), 1.5e6),
+    ],
+)
+def test_the_small_preset_is_small_where_a_table_is_about_sizes(task, number, row, sizes, largest):
+    (cell,) = (cell for cell in cells(task, number, "small") if cell.published.row == row)
+    options = cell.options
+    found = (options.core_layers, options.core_width, options.core_heads, options.core_feedforward)
+    assert found == sizes and not cell.has_papers_sizes
+    assert sum(p.numel() for p in options.build().parameters()) < largest
+    named = " ".join(f"{n}={size}" for n, size in cell.sizes.items())
+    line = markdown([ROW | {"row": row, "sizes": cell.sizes}]).splitlines()[2]
+    assert f"| {row} (here {named}) |" in line
+
+
 def test_what_a_tables_cells_take_from_the_command_line(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
@@ -68,6 +88,7 @@ ROW = {
     "setting": "depth=10",
     "row": "RDN",
     "core": "rdn",
+    "sizes": {},
     "measure": "test",
     "percent": [80.0, 90.0],
     "seeds": [4, 5],
