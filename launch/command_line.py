@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from launch.options import PRESETS, RunOptions, check, preset
+from launch.parser import typed_options
 from launch.unused_options import check_engine
 
 
@@ -36,14 +37,14 @@ class CommandLine:
 def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandLine:
     """Parses a command line; `saved` are a resumed run's options, which then are the defaults.
 
-    Exits with code 2 (and tyro's message) for unknown flags and malformed values; raises
-    `ValueError` for an unknown preset, core or combination.
+    Raises `UserError` for unknown flags and malformed values, `ValueError` for an unknown preset,
+    core or combination.
     """
     known = peek(arguments)
     defaults = saved or preset(known.preset or "paper", known.core)
-    command = tyro.cli(
+    command = typed_options(
         CommandLine,
-        args=arguments,
+        arguments,
         default=CommandLine(run=defaults),
         prog="python launch/atari.py",
         description=_description(),

@@ -19,6 +19,7 @@ from launch.clips import ClipFormat, make_clip
 from launch.devices import choose_device, use_threads
 from launch.evaluation_file import Evaluation, evaluations_in
 from launch.failures import one_line_errors, user_input
+from launch.parser import typed_options
 from launch.play import GamePlan, check, check_plays, keep, play, progress_bar
 from launch.player import ActionMode
 from launch.saved_agent import SavedAgent, check_game, open_agent
@@ -62,7 +63,7 @@ class EvaluateOptions(GamePlan):
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = tyro.cli(EvaluateOptions, args=arguments, prog="python launch/evaluate.py")
+    options = typed_options(EvaluateOptions, arguments, prog="python launch/evaluate.py")
     with user_input():
         _check(options)
         use_threads(options.num_threads)

@@ -1,13 +1,21 @@
-"""The command line of scripts that have a handful of options; training's is `command_line.py`."""
+"""Command lines, of which what cannot be parsed is a `UserError` like any other, in one line."""
 
 import argparse
-from typing import NoReturn
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from typing import Any, NoReturn, TypeVar
+
+import tyro
 
 from launch.failures import UserError
 
+Options = TypeVar("Options")
+
 
 class Parser(argparse.ArgumentParser):
-    """`--help` shows the script's own docstring; what cannot be parsed is a `UserError`."""
+    """For scripts with a handful of options; `--help` shows the script's own docstring."""
 
     def __init__(self, description: str | None) -> None:
         super().__init__(
@@ -16,3 +24,56 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message.removeprefix('argument ')} (--help says more)")
+
+
+def typed_options(kind: type[Options], arguments: Sequence[str], **of_tyro: Any) -> Options:
+    """Options that are a dataclass, from their flags; `of_tyro`: what else `tyro.cli` takes."""
+    with _one_line():
+        return tyro.cli(kind, args=arguments, **of_tyro)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """tyro says what is wrong in a box of many lines, and exits."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            yield
+    except SystemExit as end:
+        if end.code != 2:  # --help
+            raise
+        raise UserError(f"{in_one_line(said.getvalue())} (--help says more)") from None
+
+
+def in_one_line(box: str) -> str:
+    """What a box of tyro's says: what was wrong, and the flags that it names below.
+
+    ╭─ Unrecognized options ─────────╮
+    │ Unrecognized options: --corex  │
+    │ ────────────────────────────── │
+    │ Perhaps you meant:             │     ->  Unrecognized options: --corex: did you mean
+    │     --core STR                 │         --core STR?
+    │         Memory; ...            │
+    ╰────────────────────────────────╯
+    """
+    lines = [line.strip().strip("│").strip() for line in _COLOURS.sub("", box).splitlines()]
+    parts: list[list[str]] = [[]]
+    for line in lines:
+        if line and line[0] in "╭╰":
+            continue
+        if line and set(line) <= {"─", "-"}:
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    wrong, *others = parts if "╭" in box else parts[1:] or parts
+    message = " ".join(wrong).strip().rstrip(".")
+    below = others[0] if others else []
+    flags = [line for line in below if line.startswith("--")]
+    if flags and any(line.startswith("Perhaps you meant") for line in below):
+        return f"{message}: did you mean {' or '.join(flags)}?"
+    # "Error parsing --num-envs: ..." is followed by "--num-envs INT" and its help.
+    flag, colon, reason = message.removeprefix("Error parsing ").partition(": ")
+    return f"{flags[0]}{colon}{reason}" if flags and flags[0].startswith(flag) else message
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -23,6 +23,7 @@ from launch.failures import UserError, one_line_errors, user_input
 from launch.hashes import Hashed, Hashes, conditions, hashed, read_hashes
 from launch.metrics import Metrics
 from launch.options import RunOptions, check
+from launch.parser import typed_options
 from launch.run_folder import read_meta
 from launch.saved_agent import check_game, check_module
 from launch.stages import Stages
@@ -50,7 +51,7 @@ class ReplayOptions:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    asked = tyro.cli(ReplayOptions, args=arguments, prog="python launch/replay.py")
+    asked = typed_options(ReplayOptions, arguments, prog="python launch/replay.py")
     with user_input():
         run = asked.run.expanduser()
         recorded, options = read_hashes_of(run)

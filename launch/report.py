@@ -16,6 +16,7 @@ from rich.console import Console
 from cores import core_kind
 from launch.atomic_files import write_bytes
 from launch.failures import one_line, one_line_errors, user_input
+from launch.parser import typed_options
 from launch.reports.document import FIGURES, Figure, to_html, to_markdown
 from launch.reports.runs import grouped, open_runs
 from launch.reports.sections import build
@@ -42,7 +43,7 @@ class ReportOptions:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = tyro.cli(ReportOptions, args=arguments, prog="python launch/report.py")
+    options = typed_options(ReportOptions, arguments, prog="python launch/report.py")
     with user_input():
         pairs = [_pair(text) for text in options.compare]
         if not options.runs:

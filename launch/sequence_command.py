@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from launch.failures import UserError, one_line_errors, user_input
+from launch.parser import typed_options
 from launch.sequence_cells import OF_CELLS
 from launch.sequence_data import sequences
 from launch.sequence_options import (
@@ -83,9 +84,9 @@ def _command(task: type[Task], text: str, arguments: Sequence[str] | None = None
         saved = saved_options(known.resume, task.name) if known.resume else None
         name = known.preset or "paper"
         defaults = saved or preset(name, known.core or "delta_net", task())
-        asked = tyro.cli(
+        asked = typed_options(
             SequenceCommand[task],
-            args=arguments,
+            arguments,
             default=SequenceCommand[task](run=defaults, of_table=TableOptions()),
             prog=f"python launch/{task.name}.py",
             description=text,

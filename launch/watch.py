@@ -24,6 +24,7 @@ from launch.failures import UserError, one_line_errors, user_input
 from launch.films.moments import Moment, moments
 from launch.films.screen import Screen
 from launch.films.window import Window
+from launch.parser import typed_options
 from launch.pictures import write_clip
 from launch.play import GamePlan, environments_of
 from launch.player import ActionMode, Player
@@ -64,7 +65,7 @@ class WatchOptions:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = tyro.cli(WatchOptions, args=arguments, prog="python launch/watch.py")
+    options = typed_options(WatchOptions, arguments, prog="python launch/watch.py")
     with user_input():
         use_threads(options.num_threads)
         check(options)

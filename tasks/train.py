@@ -108,7 +108,7 @@ class Trainer:
         self.model, self.config = model, config
         self._train, self._valid, self._blank, self._seed = train, valid, blank, seed
         self._optimiser = torch.optim.Adam(
-            model.parameters(), lr=config.learning_rate, betas=(0.9, 0.995), eps=1e-9
+            model.parameters(), lr=config.learning_rate, betas=(0.9, 0.995), eps=1e-9, fused=True
         )
         self.updates = self.epoch = self.position = self.stale_epochs = 0
         self.best_score = -1.0

@@ -3,7 +3,7 @@
 import pytest
 from small_runs import StoppingDisplay
 
-from launch import atari, evaluate, replay, watch
+from launch import atari, evaluate, list_ops, replay, watch
 
 FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
 CATCH = ["--env", "Catch", "--core-width", "16", *FAST]
@@ -33,6 +33,31 @@ def half_trained(tmp_path, monkeypatch):
     assert atari.main(arguments) == 130
     monkeypatch.undo()
     return tmp_path / "half"
+
+
+@pytest.mark.parametrize("width", ["40", "200"])
+@pytest.mark.parametrize(
+    ("command", "arguments", "says"),
+    [
+        (atari, ["--num-envs", "x"], "error: --num-envs INT: invalid literal for int()"),
+        (atari, ["--num-envs"], "error: Missing value for argument '--num-envs'."),
+        (atari, ["--unrol-length", "5"], "--unrol-length, 5: did you mean --unroll-length INT?"),
+        (atari, ["Qbert"], "error: Unrecognized options: Qbert (--help says more)"),
+        (list_ops, ["--depth", "ten"], "error: --depth INT: invalid literal for int()"),
+        (watch, [], "error: Missing from python launch/watch.py: PATH A run folder"),
+    ],
+)
+def test_what_cannot_be_parsed_is_one_line_in_any_terminal(
+    command, arguments, says, width, monkeypatch, capsys
+):
+    monkeypatch.setenv("COLUMNS", width)
+    assert says in error_of(command.main, arguments, capsys)
+
+
+def test_help_is_help(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        atari.main(["--help"])
+    assert not exit_.value.code and "--unroll-length INT" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
