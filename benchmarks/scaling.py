@@ -49,13 +49,18 @@ LAYOUTS = (
 
 
 def weights_and_steps(core: str, unroll: int) -> tuple[float, float]:
-    """Bytes of the weights in float32, and of a rollout for each of its agent steps."""
+    """Bytes of the weights in float32, and of a rollout for each of its agent steps.
+
+    Where no episode ends: one that does brings a stack of its own.
+    """
     with torch.device("meta"):
         network = Network(NetworkConfig(frame_shape=FRAME, num_actions=ACTIONS, core=core))
         state = network.initial_state(1)
-    seen = math.prod(FRAME) + 4 + 1 + 8  # frame, reward, is_first, last action
+    stack, *picture = FRAME  # each picture travels once, and is stacked where it arrives
+    row = 4 + 1 + 8  # reward, is_first, last action
+    seen = math.prod(picture) * (unroll + stack) + row * (unroll + 1)
     done = 8 + 4 * ACTIONS  # action, logits
-    step = seen * (unroll + 1) / unroll + done + _bytes(state) / unroll
+    step = seen / unroll + done + _bytes(state) / unroll
     return 4.0 * count_parameters(network), step
 
 

@@ -89,22 +89,23 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     _restore(training, records.last_save(), saved, replicas)
     display = Display(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test
-    if isinstance(records, Kept):
-        if options.evaluate_episodes and training.steps == 0:
-            _play_before(training, network, options, records, plan)
-        if options.profile:
-            rows = profiled(rows, source.threads, records.path)
-        _say_what(options, network, plan, records.path)
-        where = (records.path, plan.learner, display.say)
-        test = PeriodicTest(network, options, training.steps, *where)
-    try:
-        train(training, rows, display, lambda: records.save(training), test)
-    except Interrupted as interrupted:
-        records.finish(successful=False)
-        if isinstance(records, Kept):
-            _say_how_to_go_on(options, records.path, training.steps)
-        return 128 + interrupted.signal_number
-    records.finish(successful=True)
+    with stop:
+        try:
+            if isinstance(records, Kept):
+                if options.evaluate_episodes and training.steps == 0:
+                    _play_before(training, network, options, records, plan)
+                if options.profile:
+                    rows = profiled(rows, source.threads, records.path)
+                _say_what(options, network, plan, records.path)
+                where = (records.path, plan.learner, display.say)
+                test = PeriodicTest(network, options, training.steps, *where)
+            train(training, rows, display, lambda: records.save(training), test)
+        except Interrupted as interrupted:
+            records.finish(successful=False)
+            if isinstance(records, Kept):
+                _say_how_to_go_on(options, records.path, training.steps)
+            return 128 + interrupted.signal_number
+        records.finish(successful=True)
     if isinstance(records, Kept):
         _close(options, records.path, frames_per_step)
     return 0
@@ -129,10 +130,9 @@ def _play_before(
     """The test games of an untrained network; a run that is stopped meanwhile can be resumed."""
     records.save(training)
     try:
-        before_training(network, options, records.path, plan.learner)
-    except KeyboardInterrupt:
-        records.finish(successful=False)
-        _say_how_to_go_on(options, records.path, training.steps)
+        before_training(network, options, records.path, plan.learner, training.stop.check)
+    except Interrupted as request:
+        training.leave(request)
         raise
 
 

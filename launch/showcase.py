@@ -1,6 +1,6 @@
 """What a newcomer sees at the end of `make atari`: before and after, a curve and a clip."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import imageio.v3 as imageio
@@ -23,9 +23,23 @@ from launch.training_tests import ACTION_MODE, games_of, play_and_keep
 _CLIP_SECONDS = 60.0
 
 
-def before_training(network: Network, options: RunOptions, run: Path, device: torch.device) -> None:
-    """Plays test episodes with the untrained network and keeps them for the closing table."""
-    with progress_bar(options.evaluate_episodes, "test games before training") as report:
+def before_training(
+    network: Network,
+    options: RunOptions,
+    run: Path,
+    device: torch.device,
+    check: Callable[[], None],
+) -> None:
+    """Plays test episodes with the untrained network and keeps them for the closing table.
+
+    What `check`, called after every step, raises ends the playing.
+    """
+    with progress_bar(options.evaluate_episodes, "test games before training") as show:
+
+        def report(finished: int, longest: int) -> None:
+            check()
+            show(finished, longest)
+
         play_and_keep(network, options, 0, run, device, report)
 
 

@@ -5,7 +5,7 @@ import time
 from types import FrameType
 from typing import Any, Self
 
-_ONE_REQUEST = 2.0  # seconds: torchrun passes on a Ctrl-C that the terminal has sent already
+_ONE_REQUEST = 2.0  # seconds: a batch system tells every process, and torchrun passes it on
 
 
 class Interrupted(Exception):

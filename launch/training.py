@@ -151,8 +151,14 @@ class Training:
         return largest
 
     def leave(self, request: Interrupted) -> None:
-        """Has the other learners stop too, before the update that this one does not make."""
-        self._meeting.leave(request.signal_number)
+        """Has the other learners stop too, before the update that this one does not make.
+
+        Waits for them to have their gradients, or to leave as well.
+        """
+        try:
+            self._meeting.leave(request.signal_number)
+        except LostLearner as lost:
+            print(f"note: {lost}", file=sys.stderr)
 
     def check_progress(self) -> None:
         """Raises `Diverged` where batch after batch was refused, or `WeightsLost`."""
@@ -209,19 +215,21 @@ class _Meeting:
         self._replicas.sum(tensors)
 
     def leave(self, signal_number: int) -> None:
-        """Instead of `sum`, unless that has raised `Interrupted`."""
+        """Goes to the others' next `sum` with word of the signal, unless all have heard of one."""
         if not self._over:
-            with suppress(Interrupted, LostLearner):
+            with suppress(Interrupted):
                 self._meet([(_STOP, signal_number, 0, 0)])
 
     def _meet(self, reports: Sequence[Sequence[float]]) -> None:
         self.heard = self._replicas.gather(reports, columns=4)
-        told = [{row[1] for row in self.heard if row[0] == about} for about in (_WEIGHTS, _STOP)]
-        if len(told[0]) > 1:
-            raise WeightsApart(f"the learners' weights have come apart; checksums: {told[0]}")
-        if told[1]:
+        if signals := self._told_of(_STOP):
             self._over = True
-            raise Interrupted(int(max(told[1])))
+            raise Interrupted(int(max(signals)))
+        if len(set(checksums := self._told_of(_WEIGHTS))) > 1:
+            raise WeightsApart(f"the learners' weights have come apart; checksums: {checksums}")
+
+    def _told_of(self, about: int) -> list[float]:
+        return [row[1] for row in self.heard if row[0] == about]
 
 
 def checksum(network: Network) -> int:
@@ -246,43 +254,44 @@ def train(
     """Takes `training`'s rows to the end of the run, saving now and then, and at last.
 
     `test` is called between updates with the agent steps so far and with what raises where the run
-    is to stop. Saves before it raises `Interrupted` where SIGINT or SIGTERM came, `Diverged`,
+    is to stop. Saves before it raises `Interrupted` where `training.stop` says so, `Diverged`,
     `SourceFailed`, `LostLearner`, or what an environment raised. A checkpoint that cannot be
     written is a warning, the last one a `CheckpointError`; a row of the log that cannot be written
     is a `RunFolderError`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
     begun, stop = training.steps, training.stop
-    with stop:
+    try:
+        with display, closing(rows):
+            for row in rows:
+                with training.stages("log"):
+                    display.update(training.steps, training.metrics.log(row))
+                training.check_progress()
+                if training.finished:
+                    break
+                stop.check()
+                with training.stages("test"):
+                    test(training.steps, stop.check)
+                if time.monotonic() - last_save > patience:
+                    with training.stages("save"):
+                        save_or_warn(save)
+                    last_save = time.monotonic()
+    except Interrupted as request:
         try:
-            with display, closing(rows):
-                for row in rows:
-                    with training.stages("log"):
-                        display.update(training.steps, training.metrics.log(row))
-                    training.check_progress()
-                    if training.finished:
-                        break
-                    stop.check()
-                    with training.stages("test"):
-                        test(training.steps, stop.check)
-                    if time.monotonic() - last_save > patience:
-                        with training.stages("save"):
-                            save_or_warn(save)
-                        last_save = time.monotonic()
-        except Interrupted as request:
+            save()  # nobody can make the update without this learner: the weights are final
+        finally:
             training.leave(request)
-            save()
-            raise
-        except (Diverged, LostLearner, SourceFailed):
-            save()
-            raise
-        except (UserError, WeightsApart):  # the disk says no; or who knows which weights are right
-            raise
-        except Exception:
-            if training.steps > begun:
-                _rescue(training, save)
-            raise
+        raise
+    except (Diverged, LostLearner, SourceFailed):
         save()
+        raise
+    except (UserError, WeightsApart):  # the disk says no; or who knows which weights are right
+        raise
+    except Exception:
+        if training.steps > begun:
+            _rescue(training, save)
+        raise
+    save()
 
 
 def _rescue(training: Training, save: Callable[[], None]) -> None:

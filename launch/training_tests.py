@@ -66,7 +66,10 @@ class PeriodicTest:
         self._periods = self._passed(step)
 
     def __call__(self, step: int, check: Callable[[], None]) -> None:
-        """Plays if it is time; `check` may raise now and then, and the games leave no trace."""
+        """Plays if it is time; `check` may raise now and then, and the games leave no trace.
+
+        A run that is resumed then plays the next time's.
+        """
         if self._passed(step) == self._periods:
             return
         evaluation = play_and_keep(

@@ -51,7 +51,7 @@ class Session:
         Raises `ValueError`, one line, where Ray is not installed or the cluster does not answer.
         """
         if find_spec("ray") is None:
-            raise ValueError("--engine ray needs Ray: pip install 'fastweights[ray]'")
+            raise ValueError("--engine ray needs Ray: pip install -e '.[ray]'")
         self._guard: subprocess.Popen[bytes] | None = None
         self.folder: str | None = None
         if address is None:

@@ -17,7 +17,7 @@ from launch.run_folder import read_meta
 from launch.typed_fields import typed
 
 _IDENTIFY = ("env", "protocol", "core", "seed")
-_NOT_COMPUTED = ("seed", *CHANGEABLE_ON_RESUME)
+_NOT_COMPUTED = ("seed", *(name for name in CHANGEABLE_ON_RESUME if name != "precision"))
 _CLIPS = (".mp4", ".gif")
 
 

@@ -124,7 +124,9 @@ def test_the_command_writes_what_it_prints(tmp_path: Path, capsys):
     assert written["rows"][0]["rate"] == pytest.approx(8000 / 7)
     assert written["rows"][0]["limits"]["network"] is None
     assert written["parts"]["weight_bytes"] > 1e6
-    assert written["parts"]["step_bytes"] == pytest.approx(28_237 * 1.02 + 32 + 2 * 256 * 4 / 50)
+    assert written["parts"]["step_bytes"] == pytest.approx(
+        84 * 84 * 54 / 50 + 13 * 1.02 + 32 + 2 * 256 * 4 / 50
+    )
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
 
 

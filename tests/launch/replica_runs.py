@@ -25,6 +25,7 @@ from ports import free_port
 from torch import Tensor
 
 import launch.training
+import launch.training_tests
 from agents.learner import Learner
 from agents.rollout import Rollout
 from launch import atari
@@ -35,8 +36,12 @@ SMALL = (*SMALL, "--core-heads", "2", "--core-layers", "1", "--core-feedforward"
 CATCH = ("--env", "Catch", "--num-envs", "8", "--batch-size", "8", "--total-steps", "400")
 ATARI = ("--env", "Qbert", "--stem", "shallow", "--num-envs", "2", "--batch-size", "2")
 ATARI = (*ATARI, "--total-steps", "40")
+TESTED = ("--evaluate-every", "80", "--evaluate-episodes", "2")
 LONG = ("--total-steps", "100000000")
 GROUPS = ("--schedule", "asynchronous", "--env-groups", "1")
+
+# In which of the first learner's calls for test games it is told to stop.
+IN_GAMES = {"games-before": 1, "games-between": 2}
 
 Event = Callable[[Learner], None]
 
@@ -101,6 +106,8 @@ CASES: dict[str, tuple[int, tuple[str, ...], tuple[int, ...], Event | None]] = {
     "asynchronous": (2, (*CATCH, *GROUPS), (), None),
     "interrupted": (2, (*CATCH, *LONG), (1,), signal_self(signal.SIGINT)),
     "long-update": (2, (*CATCH, *LONG, "--micro-batch", "1"), (0, 1), signal_in_a_long_update),
+    "games-before": (2, (*CATCH, *LONG, *TESTED), (0,), None),
+    "games-between": (2, (*CATCH, *LONG, *TESTED), (0,), None),
     "first-killed": (2, (*CATCH, *LONG), (0,), signal_self(signal.SIGKILL)),
     "other-killed": (2, (*CATCH, *LONG), (1,), signal_self(signal.SIGKILL)),
     "other-killed-asynchronous": (2, (*CATCH, *LONG, *GROUPS), (1,), signal_self(signal.SIGKILL)),
@@ -128,7 +135,7 @@ def learner(case: str, rank: int, port: int) -> None:
 
     def watched(self, rollout):
         self.calls = getattr(self, "calls", 0) + 1
-        if rank in victims and self.calls == THIRD:
+        if event and rank in victims and self.calls == THIRD:
             (folder / f"{case}.happened").touch()
             event(self)
         row = update(self, rollout)
@@ -139,7 +146,16 @@ def learner(case: str, rank: int, port: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return row
 
+    play, calls = launch.training_tests.play, itertools.count(1)
+
+    def watched_games(*given, **named):
+        if IN_GAMES.get(case) == next(calls):
+            (folder / f"{case}.happened").touch()
+            os.kill(os.getpid(), signal.SIGINT)
+        return play(*given, **named)
+
     Learner.update, launch.training._CHECK_EVERY = watched, 5
+    launch.training_tests.play = watched_games
     sys.exit(atari.main([*SMALL, *arguments, "--savedir", str(folder), "--xpid", case]))
 
 

@@ -140,7 +140,7 @@ def test_bad_input_is_one_line(arguments, says, tmp_path, capsys):
 
 def test_without_ray_it_says_how_to_get_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(session, "find_spec", lambda name: None)
-    assert "pip install 'fastweights[ray]'" in error_of(RAY, tmp_path, capsys)
+    assert "pip install -e '.[ray]'" in error_of(RAY, tmp_path, capsys)
 
 
 @pytest.mark.parametrize(("answer", "says"), [(b"", "timed out"), (b"SSH-2.0-x\r\n", "another")])

@@ -104,12 +104,21 @@ def test_asynchronous_learners_stay_equal_and_count_every_step(runs):
     assert_replicas_are_equal(runs, "asynchronous")
 
 
-@pytest.mark.parametrize("case", ["interrupted", "long-update"])
+@pytest.mark.parametrize("case", ["interrupted", "long-update", "games-between"])
 def test_a_signal_in_an_update_stops_all_before_it_is_made(case, runs):
     assert runs.codes(case) == [130, 130], runs.said(case, 0)
     assert runs.ends[case]["seconds"] < 5
     assert runs.saved_step(case) == max(runs.logs(case)["step"]) == 80
     assert_replicas_are_equal(runs, case)
+    saved = load(runs.folder / case / "model.tar")["model_state_dict"]
+    assert all(torch.equal(saved[name], w) for name, w in runs.weights(case, 0).items())
+
+
+def test_a_signal_in_the_firsts_test_games_before_training_stops_all(runs):
+    assert runs.codes("games-before") == [130, 130], runs.said("games-before", 1)
+    assert runs.ends["games-before"]["seconds"] < 5
+    assert runs.saved_step("games-before") == 0
+    assert "to go on" in runs.said("games-before", 0) and not runs.said("games-before", 1)
 
 
 @pytest.mark.parametrize(

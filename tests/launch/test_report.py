@@ -256,11 +256,32 @@ def test_what_is_no_run_is_one_line(runs, tmp_path, capsys):
         assert says in error_of(report.main, arguments, capsys)
 
 
+def changed(run: Path, path: Path, before: str, after: str) -> Path:
+    """A copy of a run, with other options in its meta.json."""
+    shutil.copytree(run, path)
+    meta = path / "meta.json"
+    text = meta.read_text()
+    assert before in text
+    meta.write_text(text.replace(before, after))
+    return path
+
+
+def test_how_fast_a_run_was_made_is_no_difference_but_its_precision_is(runs, tmp_path):
+    one = runs / "rdn-1"
+    slower = changed(one, tmp_path / "slower", '"micro_batch": 4', '"micro_batch": 2')
+    coarser = changed(
+        one, tmp_path / "coarser", '"precision": "float32"', '"precision": "bfloat16"'
+    )
+    found = grouped(open_runs([one, slower, coarser]))
+    assert {group.label: len(group.runs) for group in found} == {
+        "rdn, precision float32": 2,
+        "rdn, precision bfloat16": 1,
+    }
+
+
 def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):
-    for name, width in {"wide-1": "32", "wide-2": "32"}.items():
-        shutil.copytree(runs / "rdn-1", tmp_path / name)
-        path = tmp_path / name / "meta.json"
-        path.write_text(path.read_text().replace('"core_width": 16', f'"core_width": {width}'))
+    for name in ("wide-1", "wide-2"):
+        changed(runs / "rdn-1", tmp_path / name, '"core_width": 16', '"core_width": 32')
     found = grouped(
         open_runs([runs / n for n in RUNS] + [tmp_path / "wide-1", tmp_path / "wide-2"])
     )

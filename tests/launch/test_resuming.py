@@ -13,6 +13,7 @@ from small_runs import assert_same_run, logged, train
 
 from agents.learner import Learner
 from envs.catch import Catch
+from launch import training_tests
 from launch.checkpoints import load
 from launch.stopping import Interrupted, StopRequests
 
@@ -132,13 +133,16 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch, caps
 
 
 def test_a_run_stopped_in_its_first_test_games_goes_on(tmp_path, monkeypatch, capsys):
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
+    play = training_tests.play
+
+    def told_to_stop(*given, **named):
+        signal.raise_signal(signal.SIGTERM)
+        return play(*given, **named)
 
     options = ("--total-steps", 200, "--evaluate-episodes", 2)
-    with monkeypatch.context() as patch, pytest.raises(SystemExit, match="130"):
-        patch.setattr("launch.atari.before_training", interrupt)
-        train(tmp_path, "run", *options)
+    with monkeypatch.context() as patch:
+        patch.setattr("launch.training_tests.play", told_to_stop)
+        assert train(tmp_path, "run", *options) == 128 + signal.SIGTERM
     assert f"--resume {tmp_path / 'run'}" in capsys.readouterr().out
     assert small_runs.atari.main(["--resume", str(tmp_path / "run")]) == 0
     assert train(tmp_path, "whole", *options) == 0
@@ -157,7 +161,7 @@ def interruptible():
 
 
 def test_a_signal_told_twice_is_one_request(monkeypatch):
-    """torchrun passes on what the terminal sent to everyone already."""
+    """A batch system tells everyone, and torchrun passes on what it was told."""
     now = [100.0]
     monkeypatch.setattr("launch.stopping.time.monotonic", lambda: now[0])
     with interruptible(), StopRequests() as stop:
