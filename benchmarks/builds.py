@@ -25,7 +25,7 @@ from rich.table import Table
 from benchmarks.arguments import check_above_zero
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
-from kernels import convolve_pool, cpu_build, residual_unit
+from kernels import cpu_build, residual_unit
 from kernels.registry import OPERATIONS
 from launch.failures import UserError, one_line_errors
 from launch.parser import Parser
@@ -40,9 +40,9 @@ def sources() -> dict[str, tuple[Path, int | None]]:
         name: (each.backends["cpu"].kernel.source, None) for name, each in OPERATIONS.items()
     }
     return found | {
-        "convolve_pool": (convolve_pool.FOLDER / "cpu.cpp", None),
-        "convolve_pool, pixels": (convolve_pool.FOLDER / "pixels.cpp", 4),
-        "residual_unit": (residual_unit.SOURCE, None),
+        "convolve_pool": (cpu_build.KERNELS / "convolve_pool/cpu.cpp", None),
+        "convolve_pool, pixels": (cpu_build.KERNELS / "convolve_pool/pixels.cpp", 4),
+        "residual_unit": (cpu_build.KERNELS / residual_unit.SOURCE, None),
     }
 
 

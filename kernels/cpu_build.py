@@ -1,10 +1,10 @@
-"""Compiles a kernel's `cpu.cpp` on first use with the system's compiler, and keeps the result.
+"""Compiles a kernel's C++ source on first use with the system's compiler, and keeps the result.
 
-One build is one operation, scalar type and padded head size; its two functions are compiled side by
-side, one to two seconds each, into a file of their own each. These are cached under
-FASTWEIGHTS_CACHE (or the user's cache folder) by everything that they depend on: sources, compiler,
-flags. Where the sources are does not matter: checkouts share their builds. Nothing is compiled at
-import; nothing needs Python's or torch's headers.
+One build is one source, scalar type and padded head size, or number of channels; its two functions
+are compiled side by side, one to two seconds each, into a file of their own each. These are cached
+under FASTWEIGHTS_CACHE (or the user's cache folder) by everything that they depend on: sources,
+compiler, flags. Where the sources are does not matter: checkouts share their builds. Nothing is
+compiled at import; nothing needs Python's or torch's headers.
 """
 
 import ctypes
@@ -93,7 +93,7 @@ class Library(NamedTuple):
     backward: Callable[[bytes, bytes], None]
 
 
-Lanes = tuple[int, int]  # what the keys and the values of a head are padded to
+Lanes = tuple[int, int]  # what the keys and the values of a head are padded to; channels in and out
 
 
 @cache
@@ -120,7 +120,7 @@ def shared_object(
         *(f"-DFASTWEIGHTS_KEYS={lanes[0]}", f"-DFASTWEIGHTS_VALUES={lanes[1]}"),
         *(f"-DFASTWEIGHTS_{name.upper()}=static" for name in unwanted),
     ]
-    name = [source.parent.name, only or "all", scalar, f"{lanes[0]}x{lanes[1]}"]
+    name = [source.parent.name, source.stem, only or "all", scalar, f"{lanes[0]}x{lanes[1]}"]
     built = private_cache() / f"{'-'.join(name)}-{_key(source, flags)}.so"
     if built in _failed:
         raise BuildError(_failed[built])

@@ -74,8 +74,8 @@ def register(
     _fake(name, signature, results)
     _fake(f"{name}_backward", signature, gradients)
 
-    refuse = _refuse_to_differentiate(signature.name)
-    reverse = _differentiable(f"{name}_backward", _keep_nothing, refuse)
+    refuse = refuse_to_differentiate(signature.name)
+    reverse = _differentiable(f"{name}_backward", keep_nothing, refuse)
 
     def remember(ctx: Any, tensors: Sequence[Tensor], found: Sequence[Tensor]) -> None:
         ctx.save_for_backward(*tensors, *found[outputs:], *(found[i] for i in finals))
@@ -196,11 +196,11 @@ def _differentiable(
     return call
 
 
-def _keep_nothing(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
+def keep_nothing(ctx: Any, inputs: Sequence[Any], output: Tensor | Sequence[Tensor]) -> None:
     """What a function that is not differentiated remembers."""
 
 
-def _refuse_to_differentiate(operation: str) -> Callable[..., typing.NoReturn]:
+def refuse_to_differentiate(operation: str) -> Callable[..., typing.NoReturn]:
     def refuse(ctx: Any, *grads: Any) -> typing.NoReturn:
         raise RuntimeError(
             f"{operation}: the compiled kernels can be differentiated once; for second "

@@ -2,16 +2,19 @@
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from kernels import cpu_build
 from kernels.dispatch import requested_backend, say_once
-from kernels.library import LIBRARY
+from kernels.library import LIBRARY, keep_nothing, refuse_to_differentiate
+from kernels.signature import in_functorch
 
 Picture = Float[Tensor, "N C Y X"]
 Weight = Float[Tensor, "D C 3 3"]
@@ -21,21 +24,45 @@ SCALARS = {torch.bfloat16: "bfloat16", torch.float32: "float", torch.float64: "d
 FULL_REGISTERS = 16  # output channels of a convolution come in multiples of these
 
 
-def library(source: Path, dtype: torch.dtype, channels: tuple[int, int]) -> cpu_build.Library:
-    """The kernel for channels in and out, built if need be; raises `BuildError`."""
-    return cpu_build.library(source, SCALARS[dtype], channels)
+def library(source: str, dtype: torch.dtype, channels: tuple[int, int]) -> cpu_build.Library:
+    """The kernel for channels in and out, built if need be; raises `BuildError`.
+
+    `source` is a path below `kernels/`: a string, which compiled graphs take for a constant.
+    """
+    return cpu_build.library(cpu_build.KERNELS / source, SCALARS[dtype], channels)
 
 
-def is_there(source: Path, name: str, dtype: torch.dtype, channels: tuple[int, int]) -> bool:
+def is_there(source: str, dtype: torch.dtype, channels: tuple[int, int]) -> bool:
     """Whether that kernel may run and can be built; where it cannot, that is said once."""
     if requested_backend() not in ("auto", "cpu") or dtype not in SCALARS:
         return False
+    if problem := why_not(source, dtype, channels):
+        say_once(f"{Path(source).parent} runs on PyTorch's own kernels: {problem}")
+    return not problem
+
+
+# A compiled graph keeps the answer, as in kernels/dispatch.py.
+is_there._dynamo_marked_constant = True
+
+
+@cache
+def why_not(source: str, dtype: torch.dtype, channels: tuple[int, int]) -> str:
+    """Why that kernel cannot be built here, asked once; nothing if it can."""
     try:
         library(source, dtype, channels)
     except (cpu_build.BuildError, OSError) as error:
-        say_once(f"{name} runs on PyTorch's own kernels: {error}")
-        return False
-    return True
+        return str(error)
+    return ""
+
+
+def is_plain() -> bool:
+    """Whether no transform of `torch.func` and no forward-mode derivative watches this call.
+
+    PyTorch's own operators know both, and these kernels neither.
+    """
+    if torch.compiler.is_compiling():
+        return True
+    return not in_functorch() and forward_ad._current_level < 0
 
 
 def check(x: Tensor, weight: Tensor, bias: Tensor) -> None:
@@ -49,6 +76,8 @@ def check(x: Tensor, weight: Tensor, bias: Tensor) -> None:
 
 def takes(*tensors: Tensor) -> bool:
     """Whether the convolutions' kernels read these: float32 or float64, all alike, on CPUs."""
+    if not is_plain():
+        return False
     dtype = tensors[-1].dtype
     if dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
         return False
@@ -57,6 +86,11 @@ def takes(*tensors: Tensor) -> bool:
 
 def is_channels_last(x: Tensor) -> bool:
     return x.numel() > 0 and x.is_contiguous(memory_format=torch.channels_last)
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """As the kernels read it, whatever came of it since it was asked for."""
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 def is_pixels(x: Tensor) -> bool:
@@ -68,7 +102,8 @@ def as_numbers(x: Shaped[Tensor, "N C Y X"], weight: Tensor) -> Picture:
     if not is_pixels(x):
         return x
     kind, dtype = x.device.type, weight.dtype
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    if autocast and dtype is not torch.float64:  # which autocast leaves alone
         dtype = torch.get_autocast_dtype(kind)
     last = weight.is_contiguous(memory_format=torch.channels_last)
     return x.to(dtype, memory_format=torch.channels_last if last else torch.contiguous_format)
@@ -135,13 +170,33 @@ def register(
     forward: Way,
     backward: Way,
     setup: Callable[..., None],
-    differentiate: Callable[..., Any],
+    differentiate: Callable[[Any, Tensor], Any],
 ) -> None:
-    """Defines fastweights::<name> and fastweights::<name>_backward, which `differentiate` calls."""
+    """Defines fastweights::<name> and fastweights::<name>_backward.
+
+    The first returns what is wanted and something that is kept for the way back, where
+    `differentiate(context, gradient)` calls the second. That can be differentiated no further.
+    """
     for full, way in ((name, forward), (f"{name}_backward", backward)):
         LIBRARY.define(full + way.schema)
         LIBRARY.impl(full, way.function, "CPU")
         torch.library.register_fake(f"fastweights::{full}", way.fake, lib=LIBRARY)
-    torch.library.register_autograd(
-        f"fastweights::{name}", differentiate, setup_context=setup, lib=LIBRARY
-    )
+
+    def remember(ctx: Any, inputs: Sequence[Tensor], output: Sequence[Tensor]) -> None:
+        setup(ctx, inputs, output)
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)  # there would be zeros for what is kept
+
+    def go_back(ctx: Any, grad: Tensor | None, _: Any) -> Any:
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
+        return differentiate(ctx, grad)
+
+    refuse = refuse_to_differentiate(name)
+    for full, derivative, kept in (
+        (name, go_back, remember),
+        (f"{name}_backward", refuse, keep_nothing),
+    ):
+        torch.library.register_autograd(
+            f"fastweights::{full}", derivative, setup_context=kept, lib=LIBRARY
+        )

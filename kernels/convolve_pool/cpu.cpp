@@ -29,8 +29,8 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
     for (int64_t row = 0; row < pooled(stage.size.height); row++) {
       const Span down(row, stage.size.height);
       const int64_t out = n * stage.results() + row * pooled(stage.size.width) * K;
-      pool_into(convolved + down.start * stage.size.width * K, stage.size, down, y + out,
-                places ? places + out : nullptr);
+      pool_row(convolved + down.start * stage.size.width * K, stage.size.width, K, down, y + out,
+               places ? places + out : nullptr);
     }
   });
 }

@@ -70,7 +70,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
       for (int64_t i = 1; i < down.last; i++)
         convolve_row(size, frame, taps, bias, down.start + i, rows + i * pitch);
       const int64_t out = n * stage.results() + row * pooled(size.width) * K;
-      pool_into(rows, size, down, y + out, places ? places + out : nullptr);
+      pool_row(rows, size.width, K, down, y + out, places ? places + out : nullptr);
     }
   });
 }

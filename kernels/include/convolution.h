@@ -195,7 +195,8 @@ struct Groups {
 
   // total [size] = the sum of partial [count, size].
   void add_up(const T* partial, int64_t size, T* total) const {
-    std::memcpy(total, partial, size * sizeof(T));
+    if (count == 0) std::memset(total, 0, size * sizeof(T));
+    else std::memcpy(total, partial, size * sizeof(T));
     for (int64_t group = 1; group < count; group++)
       for (int64_t i = 0; i < size; i++) total[i] += partial[group * size + i];
   }

@@ -130,10 +130,9 @@ FW_INLINE Winner search_whole(const T* window, int64_t pitch, int64_t channels) 
   return winner;
 }
 
-// A row of windows of a picture that is `width` pixels wide.
 template <bool kKeepPlaces>
-void pool_row(const T* top, int64_t width, int64_t channels, const Span& down, T* y,
-              uint8_t* places) {
+void search_row(const T* top, int64_t width, int64_t channels, const Span& down, T* y,
+                uint8_t* places) {
   const int64_t pitch = width * channels;
   for (int64_t column = 0; column < pooled(width); column++) {
     const Span across(column, width);
@@ -148,6 +147,16 @@ void pool_row(const T* top, int64_t width, int64_t channels, const Span& down, T
         store<uint8_t>(places + out, convert<uint8_t, Math::Integer>(winner.place), live);
     }
   }
+}
+
+// A row of windows of a picture that is `width` pixels wide; `top` is where the row `down.start` of
+// what is pooled lies, or would. Places are kept if there is memory for them.
+FW_INLINE void pool_row(const T* top, int64_t width, int64_t channels, const Span& down, T* y,
+                        uint8_t* places) {
+  if (places)
+    search_row<true>(top, width, channels, down, y, places);
+  else
+    search_row<false>(top, width, channels, down, y, places);
 }
 
 // What a window hands back: its gradient, to the place that won.

@@ -31,12 +31,4 @@ struct Stage : Batch {
   }
 };
 
-// One row of windows; `top` is where the row `down.start` of what is pooled lies, or would.
-FW_INLINE void pool_into(const T* top, Size size, const Span& down, T* y, uint8_t* places) {
-  if (places)
-    pool_row<true>(top, size.width, K, down, y, places);
-  else
-    pool_row<false>(top, size.width, K, down, y, places);
-}
-
 }  // namespace fastweights

@@ -127,7 +127,7 @@ FW_INLINE void in_groups(int64_t rows, Body body) {
   }
 }
 
-// sum[n][i] += numbers[n * pitch + j] * rows[j][i], over `count` rows of K numbers each.
+// sum[n][i] += numbers[n * pitch + j * step] * rows[j][i], over `count` rows of K numbers each.
 template <int K, int N, int kWide>
 FW_INLINE void add_products(int64_t count, const T* numbers, int64_t pitch, int64_t step,
                             const T* rows, Part (&sum)[N][kWide]) {

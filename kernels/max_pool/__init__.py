@@ -4,7 +4,6 @@ PyTorch's own keeps a 64-bit index of every window's winner; the C++ kernel keep
 and gradients are the same, down to the winner among equals (the first) and NaN (which wins).
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from kernels.library import wants_gradient
 from kernels.pictures import Length, Picture, Way, empty_pictures, empty_pooled
 from kernels.signature import is_traced
 
-SOURCE = Path(__file__).parent / "cpu.cpp"
+SOURCE = "max_pool/cpu.cpp"
 _ANY_CHANNELS = 16, 16  # the build is the same for every number of them
 
 
@@ -36,9 +35,9 @@ def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
 
 def has_kernel(x: Tensor) -> bool:
     """Whether `max_pool` runs its own kernel on such a tensor, which it builds if need be."""
-    if not (x.is_cpu and pictures.is_channels_last(x)):
+    if not (pictures.is_plain() and x.is_cpu and pictures.is_channels_last(x)):
         return False
-    return pictures.is_there(SOURCE, "max_pool", x.dtype, _ANY_CHANNELS)
+    return pictures.is_there(SOURCE, x.dtype, _ANY_CHANNELS)
 
 
 def _library(dtype: torch.dtype) -> cpu_build.Library:
@@ -46,6 +45,7 @@ def _library(dtype: torch.dtype) -> cpu_build.Library:
 
 
 def _pool(x: Picture, keep_places: bool = True) -> tuple[Tensor, Tensor]:
+    x = pictures.channels_last(x)
     y, places = _results(x)
     tensors = x, y, places if keep_places else None
     pictures.call(_library(x.dtype).forward, x.shape, tensors)
@@ -56,7 +56,7 @@ def _unpool(
     grad_y: Float[Tensor, "N C V U"], places: UInt8[Tensor, "N C V U"], height: int, width: int
 ) -> Picture:
     grad_x = _empty_inputs(grad_y, height, width)
-    grad_y = grad_y.contiguous(memory_format=torch.channels_last)
+    grad_y, places = map(pictures.channels_last, (grad_y, places))
     tensors = grad_y, places, grad_x
     pictures.call(_library(grad_y.dtype).backward, grad_x.shape, tensors)
     return grad_x
@@ -76,10 +76,9 @@ def _empty_inputs(grad_y: Tensor, height: Length, width: Length) -> Tensor:
 def _setup(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(output[1])
     ctx.size = inputs[0].shape[2:]
-    ctx.mark_non_differentiable(output[1])
 
 
-def _differentiate(ctx: Any, grad_y: Tensor, _: Any) -> Tensor:
+def _differentiate(ctx: Any, grad_y: Tensor) -> Tensor:
     return torch.ops.fastweights.max_pool_backward(grad_y, *ctx.saved_tensors, *ctx.size)
 
 

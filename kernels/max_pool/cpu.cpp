@@ -11,7 +11,7 @@ struct Pictures {
         width(call.integer()), threads(call.integer()) {}
 
   int64_t numbers() const { return height * width * channels; }  // of a picture
-  int64_t windows() const { return pooled(height) * pooled(width) * channels; }
+  int64_t results() const { return pooled(height) * pooled(width) * channels; }
 
   // Calls body(picture, row of windows).
   template <class Body>
@@ -31,11 +31,8 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
   size.for_each_row([&](int64_t n, int64_t row) {
     const Span down(row, size.height);
     const T* top = x + n * size.numbers() + down.start * pitch;
-    const int64_t out = n * size.windows() + row * pooled(size.width) * channels;
-    if (places)
-      pool_row<true>(top, size.width, channels, down, y + out, places + out);
-    else
-      pool_row<false>(top, size.width, channels, down, y + out, nullptr);
+    const int64_t out = n * size.results() + row * pooled(size.width) * channels;
+    pool_row(top, size.width, channels, down, y + out, places ? places + out : nullptr);
   });
 }
 
@@ -46,7 +43,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
   auto places = call.pointer<const uint8_t>();
   auto grad_x = call.pointer<T>();
   size.for_each_row([&](int64_t n, int64_t row) {
-    unpool_rows(grad_y + n * size.windows(), places + n * size.windows(), row, size.height,
+    unpool_rows(grad_y + n * size.results(), places + n * size.results(), row, size.height,
                 size.width, size.channels, grad_x + n * size.numbers());
   });
 }

@@ -21,6 +21,8 @@ SIZES = [
     (1, 16, 16, 1, 1),
     (2, 48, 16, 3, 5),
     (37, 16, 16, 4, 2),
+    (2, 16, 32, 21, 21),  # more rows of tiles than go into whole bands
+    (1, 16, 16, 4, 100),  # more tiles across than a band takes
 ]
 PIXEL_SIZES = [
     (2, 4, 16, 84, 84),
@@ -29,7 +31,7 @@ PIXEL_SIZES = [
     (2, 16, 16, 5, 8),
     (37, 2, 16, 2, 3),
 ]
-UNIT_SIZES = [(2, 16, 42, 42), (3, 32, 11, 7), (1, 16, 1, 1), (2, 48, 3, 5), (37, 16, 4, 2)]
+UNIT_SIZES = [(size[0], *size[2:]) for size in SIZES]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
 
 
@@ -152,6 +154,9 @@ def test_a_nan_among_the_weights_is_never_lost(make, size):
     function, tensors = make(*size)
     tensors = as_dtype(tensors, torch.float32)
     with torch.no_grad():
+        tensors[1][:, 0, 1, 1] = torch.nan
+    assert function(*tensors)[:, :, 1:-1, 1:-1].isnan().all()
+    with torch.no_grad():
         tensors[2][:] = torch.nan
     assert function(*tensors).isnan().all()
 
@@ -180,11 +185,61 @@ def test_what_no_kernel_takes_is_pytorchs(make, size):
     torch.testing.assert_close(function(other, *tensors[1:]), right)
 
 
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_a_second_derivative_names_the_reference(make, size):
+    function, tensors = make(*size)
+    tensors = as_dtype(tensors, torch.float32)
+    y = function(*tensors)
+    (grad,) = torch.autograd.grad(y.square().sum(), tensors[1], create_graph=True)
+    with pytest.raises(RuntimeError, match=r'kernels\.backend\("reference"\)'):
+        grad.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_transforms_and_forward_mode_are_pytorchs(make, size):
+    function, (x, weight, *rest) = make(*size)
+    direction = torch.ones_like(weight)
+    with torch.no_grad():
+        _, found = torch.func.jvp(lambda w: function(x, w, *rest), (weight,), (direction,))
+    step = 1e-6 * direction
+    around = function(x, weight + step, *rest) - function(x, weight - step, *rest)
+    torch.testing.assert_close(found, around / 2e-6, atol=1e-6, rtol=1e-4)
+    grad = torch.func.grad(lambda w: function(x, w, *rest).square().sum())(weight)
+    weight.requires_grad_()
+    wanted = torch.autograd.grad(function(x, weight, *rest).square().sum(), weight)
+    torch.testing.assert_close(grad, *wanted)
+    each = torch.func.vmap(lambda one: function(one[None], weight, *rest)[0])(x)
+    torch.testing.assert_close(each, function(x, weight, *rest))
+
+
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_a_layout_that_is_lost_on_the_way_does_not_matter(make, size):
+    """What is kept for the way back may come from elsewhere, as off a disk or another device."""
+    function, tensors = make(*size)
+    tensors = as_dtype(tensors, torch.float32)
+    wanted = with_gradients(function, tensors)
+    keep = torch.autograd.graph.saved_tensors_hooks(torch.Tensor.contiguous, lambda kept: kept)
+    with keep:
+        found = with_gradients(function, tensors)
+    assert all(map(torch.equal, found, wanted))
+    name = function.__name__ + ("_pixels" if make is pixel_stage else "")
+    with torch.no_grad():
+        x = tensors[0].detach()
+        last = x.is_contiguous(memory_format=torch.channels_last)
+        other = torch.contiguous_format if last else torch.channels_last
+        moved = x.contiguous(memory_format=other)
+        y = getattr(torch.ops.fastweights, name)(moved, *tensors[1:])[0]
+    assert torch.equal(y, wanted[0])
+
+
 def test_odd_numbers_of_channels():
     function, tensors = stage(2, 5, 6, 7, 8)
     assert function(*tensors).shape == (2, 6, 4, 4)
     function, tensors = unit(2, 5, 7, 8)
     assert function(*tensors).shape == (2, 5, 7, 8)
+    function, tensors = pixel_stage(2, 17, 16, 7, 8)
+    assert function(*tensors).shape == (2, 16, 4, 4)
 
 
 @pytest.mark.parametrize(("make", "size"), SMALL_CASES)
@@ -192,6 +247,12 @@ def test_no_pictures(make, size):
     function, tensors = make(0, *size[1:])
     found = with_gradients(function, as_dtype(tensors, torch.float32))
     assert found[0].shape[0] == 0
+    assert all(not grad.any() for grad in found[1:])
+    name = function.__name__ + ("_pixels" if make is pixel_stage else "")
+    found = with_gradients(
+        lambda *given: getattr(torch.ops.fastweights, name)(*given)[0],
+        as_dtype(tensors, torch.float32),
+    )
     assert all(not grad.any() for grad in found[1:])
 
 
@@ -201,6 +262,8 @@ def test_pixels_count_in_the_weights_precision():
         assert pictures.as_numbers(pixels, torch.zeros(16, 2, 3, 3)).dtype is torch.bfloat16
     doubles = pictures.as_numbers(pixels, torch.zeros(16, 2, 3, 3).double())
     assert doubles.dtype is torch.float64
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(pictures.as_numbers(pixels, torch.zeros(16, 2, 3, 3).double()), doubles)
     assert doubles.flatten().tolist() == [0, 255]
 
 

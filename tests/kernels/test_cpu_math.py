@@ -1,12 +1,19 @@
 """The inline exp, tanh and sigmoid, on each instruction set that this machine has."""
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from kernel_cases import assert_agree, example, truth
 
+import kernels
 from kernels import cpu_build
+from kernels.convolve_pool import convolve_pool
+from kernels.max_pool import max_pool
+from kernels.residual_unit import residual_unit
 
 pytestmark = pytest.mark.compiler
 SOURCE = Path(__file__).parent / "elementwise.cpp"
@@ -55,26 +62,60 @@ def test_double_is_exact():
     torch.testing.assert_close(call("exponential", x, "DEFAULT"), x.exp(), rtol=1e-15, atol=0)
 
 
+@contextmanager
+def built_for(capability: str) -> Iterator[None]:
+    """In the block, kernels are those for another instruction set."""
+    original = cpu_build.vector_flags
+    try:
+        cpu_build.library.cache_clear()
+        cpu_build.vector_flags = lambda _=None: original(capability)
+        yield
+    finally:
+        cpu_build.vector_flags = original
+        cpu_build.library.cache_clear()
+
+
 @pytest.mark.parametrize("amd", [False, True])
 @pytest.mark.parametrize("capability", SETS)
 def test_kernels_agree_on_every_instruction_set(capability, amd, monkeypatch):
     """One source, several builds: SSE, AVX2, AVX-512, fused and split writes agree."""
-    from kernel_cases import assert_agree, example, truth
-
-    import kernels
-
     case = example("recurrent_delta_rule", 17)
-    original = cpu_build.vector_flags
     monkeypatch.setattr(cpu_build, "made_by_amd", lambda: amd)
-    assert (cpu_build.SPLIT_WRITES in original("AVX2")) == (amd and bool(original("AVX2")))
+    flags = cpu_build.vector_flags("AVX2")
+    assert (cpu_build.SPLIT_WRITES in flags) == (amd and bool(flags))
     try:
-        cpu_build.library.cache_clear()
-        cpu_build.vector_flags = lambda _=None: original(capability)
-        with kernels.backend("cpu"):
+        with built_for(capability), kernels.backend("cpu"):
             case.operation.signature._seen.clear()
             found = case.to(torch.float32).run_with_gradients()
     finally:
-        cpu_build.vector_flags = original
-        cpu_build.library.cache_clear()
         case.operation.signature._seen.clear()
     assert_agree(found, truth(case), 1e-5)
+
+
+def of_pictures(dtype: torch.dtype) -> list[torch.Tensor]:
+    """What each kernel of the image stem comes to, and its gradients."""
+    torch.manual_seed(0)
+    last = {"memory_format": torch.channels_last}
+    pixels = torch.randint(0, 256, (2, 4, 21, 13), dtype=torch.uint8)
+    x = torch.randn(2, 16, 21, 13).to(dtype).contiguous(**last).requires_grad_()
+    w, v, u, p = (torch.randn(32, 16, 3, 3).to(dtype).div_(12).requires_grad_() for _ in range(4))
+    bias = torch.randn(32).to(dtype).requires_grad_()
+    results = [
+        max_pool(x),
+        convolve_pool(pixels, p[:, :4] / 255, bias),
+        convolve_pool(x, w, bias),
+        residual_unit(x, v[:16], bias[:16], u[:16], bias[16:]),
+    ]
+    loss = sum((y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum() for y in results)
+    return [*results, *torch.autograd.grad(loss, [x, w, v, u, p, bias])]
+
+
+@pytest.mark.parametrize("capability", SETS)
+def test_the_stems_kernels_agree_on_every_instruction_set(capability):
+    with kernels.backend("reference"):
+        expected = of_pictures(torch.float64)
+    with built_for(capability), kernels.backend("cpu"):
+        found = of_pictures(torch.float32)
+    for mine, right in zip(found, expected, strict=True):
+        scale = float(right.detach().abs().max())
+        torch.testing.assert_close(mine.double(), right, atol=2e-5 * scale, rtol=0)

@@ -12,7 +12,8 @@ import pytest
 import torch
 from forks import Program
 
-from kernels import cpu_build, dispatch
+from agents.stem import build_stem
+from kernels import cpu_build, dispatch, pictures
 from kernels.cache import cache_folder, private_cache_folder
 from kernels.cuda import compiler
 from kernels.dispatch import backend
@@ -67,7 +68,7 @@ def test_without_a_compiler_one_line_says_so(tmp_path, monkeypatch, caplog):
 
 def forget() -> None:
     """Everything that a process finds out once."""
-    for found in (cpu_build.compiler, cpu_build.library, dispatch.say_once):
+    for found in (cpu_build.compiler, cpu_build.library, dispatch.say_once, pictures.why_not):
         found.cache_clear()
     OPERATIONS["delta_rule"].signature._seen.clear()
 
@@ -87,6 +88,27 @@ def test_a_user_without_a_home_is_told_what_to_set(monkeypatch, caplog):
         case.run()
     forget()
     assert "no home folder: set FASTWEIGHTS_CACHE" in caplog.text
+
+
+def test_the_stem_runs_without_a_compiler_and_looks_for_it_once(monkeypatch, caplog):
+    torch.manual_seed(0)
+    stem, frame = build_stem("resnet", (4, 20, 20)), torch.zeros(2, 4, 20, 20, dtype=torch.uint8)
+    with backend("reference"):
+        expected = stem(frame)
+    looked, look = [], cpu_build.shutil.which
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(cpu_build.shutil, "which", lambda name: looked.append(name) or look(name))
+    forget()
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        torch.testing.assert_close(stem(frame), expected)
+        assert looked
+        looked.clear()
+        torch.testing.assert_close(stem(frame), expected)
+    forget()
+    assert not looked
+    for name in ("convolve_pool", "max_pool", "residual_unit"):
+        assert f"{name} runs on PyTorch's own kernels: no C++ compiler found" in caplog.text
 
 
 @pytest.mark.compiler

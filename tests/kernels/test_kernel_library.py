@@ -58,6 +58,15 @@ for name, operation in OPERATIONS.items():
     traced = torch.compile(lambda *call: operation(*call), backend="aot_eager", fullgraph=True)
     found = traced(*arguments)
     torch.testing.assert_close(found, operation(*arguments))
+
+from agents.stem import build_stem
+stem, frame = build_stem("resnet", (4, 20, 20)), torch.randint(0, 256, (3, 4, 20, 20)).byte()
+gradients = []
+for run in (stem, torch.compile(stem, backend="aot_eager", fullgraph=True)):
+    stem.zero_grad()
+    run(frame).square().sum().backward()
+    gradients.append([weight.grad.clone() for weight in stem.parameters()])
+torch.testing.assert_close(*gradients)
 """
 
 

@@ -120,5 +120,22 @@ def test_other_layouts_and_forced_references_are_pytorchs(layout, pytorch):
     assert torch.equal(max_pool(x), expected(x))
 
 
+def test_a_second_derivative_names_the_reference():
+    x = pictures((2, 16, 4, 4), torch.float32).requires_grad_()
+    (grad,) = torch.autograd.grad(max_pool(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r'kernels\.backend\("reference"\)'):
+        grad.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_transforms_and_forward_mode_are_pytorchs(pytorch):
+    x = pictures((3, 16, 5, 6), torch.float64)
+    assert torch.equal(torch.func.vmap(lambda one: max_pool(one[None])[0])(x), max_pool(x))
+    direction = torch.randn_like(x)
+    _, found = torch.func.jvp(max_pool, (x,), (direction,))
+    _, wanted = torch.func.jvp(expected, (x,), (direction,))
+    assert torch.equal(found, wanted) and found.any()
+
+
 def test_no_pictures(pytorch):
     assert max_pool(torch.zeros(0, 16, 8, 8)).shape == (0, 16, 4, 4)
