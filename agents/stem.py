@@ -187,9 +187,9 @@ def build_stem(
 
     `resnet`: 15 convolutions in three stages of 16, 32, 32 channels; `shallow`: two convolutions;
     `shallow_norm`: the same, every layer normalised and drawn orthogonal; all three for uint8
-    pictures (C, Y, X). `mlp`: for float vectors. `precision`: float32 or bfloat16,
-    of the convolutions only; `channels_last`: their layout in memory. Raises `ValueError` for an
-    unknown stem or one that does not take such frames.
+    pictures (C, Y, X). `mlp`: for float vectors. `precision`: float32 or bfloat16, of the
+    convolutions only; `channels_last`: of their weights, which PyTorch's convolutions follow.
+    Raises `ValueError` for an unknown stem or one that does not take such frames.
     """
     if name not in STEMS:
         raise ValueError(f"unknown stem {name!r}; known: {', '.join(STEMS)}")
