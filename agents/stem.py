@@ -142,7 +142,7 @@ class ImageStem(nn.Module):
 
 
 class VectorStem(nn.Module):
-    """Two fully connected layers over vector observations."""
+    """Two fully connected layers over vectors; bytes count as if they were scaled to [0, 1]."""
 
     def __init__(self, frame_shape: tuple[int, ...], output_size: int):
         super().__init__()
@@ -154,8 +154,9 @@ class VectorStem(nn.Module):
             nn.ReLU(),
         )
 
-    def forward(self, frame: Float[Tensor, " N *frame"]) -> Float[Tensor, "N F"]:
-        return self.layers(frame.flatten(1).to(self.layers[0].weight.dtype))
+    def forward(self, frame: Shaped[Tensor, " N *frame"]) -> Float[Tensor, "N F"]:
+        x = frame.flatten(1).to(self.layers[0].weight.dtype)
+        return self.layers(x / 255 if frame.dtype is torch.uint8 else x)
 
 
 STEMS = ("auto", "resnet", "shallow", "shallow_norm", "mlp")
@@ -187,8 +188,8 @@ def build_stem(
 
     `resnet`: 15 convolutions in three stages of 16, 32, 32 channels; `shallow`: two convolutions;
     `shallow_norm`: the same, every layer normalised and drawn orthogonal; all three for uint8
-    pictures (C, Y, X). `mlp`: for float vectors. `precision`: float32 or bfloat16, of the
-    convolutions only; `channels_last`: of their weights, which PyTorch's convolutions follow.
+    pictures (C, Y, X). `mlp`: for vectors and small pictures. `precision`: float32 or bfloat16, of
+    the convolutions only; `channels_last`: of their weights, which PyTorch's convolutions follow.
     Raises `ValueError` for an unknown stem or one that does not take such frames.
     """
     if name not in STEMS:

@@ -22,7 +22,7 @@ from cores.linear_transformer import LinearTransformer, LinearTransformerConfig
 from cores.lstm import LSTM, LSTMConfig
 from cores.matrix_lstm import MatrixLSTM, MatrixLSTMConfig
 from cores.recurrent_delta_net import RecurrentDeltaNet
-from cores.self_referential import SelfReferential
+from cores.self_referential import SelfReferential, SelfReferentialConfig
 from cores.stack import BlocksConfig, FastRecurrentConfig, Stack, StackConfig, VersionedConfig
 from cores.transformer import Transformer, TransformerConfig
 
@@ -85,7 +85,9 @@ CORES: dict[str, CoreKind] = {
     "delta_lstm": _stacked(
         DeltaLSTM, "Feedforward/Delta fast LSTM", FastRecurrentConfig, version="D"
     ),
-    "srwm": _stacked(SelfReferential, "Self-referential/Delta fast Linear Net", heads=8),
+    "srwm": _stacked(
+        SelfReferential, "Self-referential/Delta fast Linear Net", SelfReferentialConfig, heads=8
+    ),
     "gated_delta_net": _stacked(
         GatedDeltaNet, "Feedforward/Gated delta fast Linear Net", feature_map="elu_sum"
     ),
@@ -94,7 +96,13 @@ CORES: dict[str, CoreKind] = {
 
 
 # Beyond what any machine holds: a mistyped size is a line, not hours.
-LARGEST = {"layers": 1_000, "width": 100_000, "heads": 100_000, "feedforward": 1_000_000}
+LARGEST = {
+    "layers": 1_000,
+    "width": 100_000,
+    "heads": 100_000,
+    "feedforward": 1_000_000,
+    "window": 1_000_000,
+}
 
 
 def core_kind(name: str) -> CoreKind:

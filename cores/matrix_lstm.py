@@ -28,8 +28,9 @@ class MatrixLSTM(FastWeightCore):
     """The published cell in this project's residual block.
 
     Left out of the published block are its projection to twice the width, its short convolution,
-    its learned skip and the norm of its heads. Gates' biases begin as published: the input's near
-    0, the forget's from 3 to 6 over the heads, and from 0 for the exponential one.
+    its learned skip, the norm of its heads and the biases of queries, keys and values; gates'
+    weights, which begin at 0 there, are drawn like all others. Gates' biases begin as published:
+    the input's near 0, the forget's from 3 to 6 over the heads, and from 0 for the exponential one.
     """
 
     equation = "C_t = f_t C_(t-1) + i_t k_t v_t^T;  y_t = o_t * C_t^T q_t / max(|n_t q_t|, 1)"

@@ -1,5 +1,6 @@
 """Self-referential weight matrix (SRWM): one matrix that computes, queries and rewrites itself."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -7,24 +8,39 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cores.fast_weight_core import FastWeightCore
+from cores.stack import StackConfig
+from kernels import feature_maps
 from kernels.self_referential import SelfReferentialState, self_referential
 from kernels.self_referential.reference import program, step
 
 
+@dataclass(frozen=True, kw_only=True)
+class SelfReferentialConfig(StackConfig):
+    # Of each head's input: a feature map's name. The published agents have softmax, the papers'
+    # equations and other tasks identity. A softmax over so few units is nearly the same whatever
+    # it is of: queries are nearly keys, and next to nothing is written
+    # (docs/design/self_referential.md).
+    input_map: str = "softmax"
+
+    def of_memory(self) -> tuple[Any, ...]:
+        return *super().of_memory(), self.input_map
+
+
 class SelfReferential(FastWeightCore):
-    """Each head's matrix starts from trainable weights and reads softmax(x).
+    """Each head's matrix starts from trainable weights and reads its part of x, mapped.
 
     Initialised N(0, 1/sqrt(head size)) throughout; the write strengths' columns have mean 0, as
-    in the published agents.
+    in the published agents. Those hand over x without LayerNorm.
     """
 
     equation = "y, q, k, b = W_(t-1)^T x;  W_t = W_(t-1) + phi(k) (sigmoid(b) W^T(phi(q)-phi(k)))^T"
-    source = "Irie et al. 2022; 2023, section 3"
+    source = "Irie et al. 2022, eqs. 5-8; 2023, eqs. 10-12 (one strength)"
     operation, law = staticmethod(self_referential), staticmethod(step)
     vectors = ("answer", "query", "key", "strength")
 
-    def __init__(self, width: int, heads: int, feature_map: str):
+    def __init__(self, width: int, heads: int, feature_map: str, input_map: str):
         super().__init__(width, heads, feature_map)
+        self.input_map = feature_maps.feature_map(input_map)
         size = self.head_size
         self.initial_weights = nn.Parameter(torch.randn(heads, size, 3 * size + 4) * size**-0.5)
 
@@ -33,7 +49,7 @@ class SelfReferential(FastWeightCore):
         return SelfReferentialState(self.zeros(batch_size, self.heads, size, 3 * size + 4))
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        return (x.unflatten(-1, (self.heads, self.head_size)).softmax(-1),)
+        return (self.input_map(x.unflatten(-1, (self.heads, self.head_size))),)
 
     def programmed(
         self, x: Float[Tensor, "B D"], state: SelfReferentialState

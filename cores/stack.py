@@ -39,7 +39,7 @@ class BlocksConfig:
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(BlocksConfig):
     # Of keys and queries: softmax, elu_sum, elu or identity. Delta rules want the first two, whose
-    # keys sum to one. The softmax of a fast RNN's last output and of SRWM's input are not meant.
+    # keys sum to one. A fast RNN's last output and Delta MLP's inner query have a softmax anyway.
     feature_map: str = "softmax"
 
     def of_memory(self) -> tuple[Any, ...]:

@@ -1,7 +1,8 @@
-"""Feature maps: what turns a key or query into non-negative entries that sum to one.
+"""Feature maps: what keys and queries go through.
 
-With such keys the delta rule is stable: beta = 1 replaces a value exactly (Schlag et al. 2021,
-section 4.2). All work on the last axis and keep the shape.
+`softmax` and `elu_sum` make non-negative entries that sum to one. With such keys the delta rule is
+stable: beta = 1 replaces a value exactly (Schlag et al. 2021, section 4.2). `elu` is not
+normalised. All work on the last axis and keep the shape.
 """
 
 from collections.abc import Callable
@@ -27,6 +28,7 @@ def elu(x: Tensor) -> Tensor:
 
 
 def identity(x: Tensor) -> Tensor:
+    """Nothing is done to it."""
     return x
 
 

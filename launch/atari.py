@@ -42,10 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     arguments, ignored = translate(sys.argv[1:] if arguments is None else arguments)
     with user_input():
-        saved = saved_run(peek(arguments))
+        known = peek(arguments)
+        saved = saved_run(known)
         command = parse(arguments, saved.options if saved else None)
         if saved:
             check_same(saved, command.run)
+            if known.preset is not None:  # which an automatic resumption would not see otherwise
+                check_same(saved, parse(arguments).run)
             if command.run.auto_resume and has_finished(saved):
                 print(f"{saved.run} has finished its {saved.step:,} agent steps")
                 return 0

@@ -30,6 +30,19 @@ class Found(NamedTuple):
     warnings: tuple[str, ...]  # a line for each newer checkpoint that could not be used
 
 
+def is_kept_from_us(error: CheckpointError) -> bool:
+    """Whether the file is there but was not read: it may be whole."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and not isinstance(
+        cause, FileNotFoundError | IsADirectoryError
+    )
+
+
+def holds_checkpoints(run: Path) -> bool:
+    """Whether a run has any, whole or damaged; half of one that was being written is none."""
+    return any((run / "checkpoints").glob("[!.]*.pt"))
+
+
 class CheckpointFolder:
     """The checkpoints of the run folder `folder`. Making one touches nothing on disk.
 
@@ -82,13 +95,15 @@ class CheckpointFolder:
         """The newest checkpoint that loads, with a warning line for each newer one that does not.
 
         Raises:
-            CheckpointError: there is none, or none that loads.
+            CheckpointError: there is none, none that loads, or the newest may not be read.
         """
         failures: list[CheckpointError] = []
         for path in self._newest_first():
             try:
                 payload = _with_step(load(path, map_location), path)
             except CheckpointError as error:
+                if is_kept_from_us(error):
+                    raise
                 failures.append(error)
                 continue
             notes = tuple(f"{failure}; going on from {path}" for failure in failures)

@@ -26,6 +26,9 @@ class CoreSizes:
     """Of keys and queries: softmax and elu_sum normalise them, elu and identity do not."""
     core_recurrent_feature_map: str | None = None
     """Of the recurrent keys of Delta RNN and Delta LSTM (default: as the other keys)."""
+    core_input_map: str | None = None
+    """The self-referential matrix's, of what it reads: softmax as in the published agents, or
+    identity, with which it remembers (presets but paper, published and plain)."""
     core_normaliser: str | None = None
     """The linear Transformer's: none, or key_sum, which divides outputs by their weights' sum."""
     core_version: str | None = None
@@ -64,5 +67,6 @@ def preset_of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
 def is_named_by_size(core: str) -> bool:
     """Whether the registry has the same memory before it, in other sizes."""
     kind = core_kind(core)
-    alike = (name for name, k in CORES.items() if k.systematic_name == kind.systematic_name)
+    same = (kind.systematic_name, kind.equation)
+    alike = (name for name, k in CORES.items() if (k.systematic_name, k.equation) == same)
     return next(alike) != core

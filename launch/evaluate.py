@@ -18,7 +18,7 @@ from launch.agent_export import write_export
 from launch.clips import ClipFormat, make_clip
 from launch.devices import choose_device, use_threads
 from launch.evaluation_file import Evaluation, evaluations_in
-from launch.failures import one_line_errors, user_input
+from launch.failures import UserError, one_line_errors, user_input
 from launch.parser import typed_options
 from launch.play import GamePlan, check, check_plays, keep, play, progress_bar
 from launch.player import ActionMode
@@ -86,6 +86,8 @@ def _check(options: EvaluateOptions) -> None:
     check(options)
     if not options.runs:
         raise ValueError("name at least one run folder or checkpoint; runs/latest is the newest")
+    if options.export and options.export.exists() and not options.export.is_dir():
+        raise ValueError(f"--export {options.export} is a file: name a folder")
     if options.export and len(options.runs) != 1:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
     if not 0 < options.clip_seconds < math.inf:
@@ -101,6 +103,7 @@ def _export(agent: SavedAgent, folder: Path) -> None:
 def _evaluate(agent: SavedAgent, options: EvaluateOptions, device: torch.device) -> None:
     console, name = Console(), agent.run.resolve().name
     evaluations: dict[str, Evaluation] = {}
+    unkept: Exception | None = None
     for mode in options.action_modes:
         with progress_bar(options.games, f"{name} ({mode})") as report:
             evaluation = play(
@@ -113,14 +116,19 @@ def _evaluate(agent: SavedAgent, options: EvaluateOptions, device: torch.device)
                 report=report,
             )
         evaluations[mode] = evaluation
-        path = keep(evaluation, agent.run, agent.options, checkpoint=agent.path.name)
-        console.print(f"episodes: {path}", soft_wrap=True)
+        try:
+            path = keep(evaluation, agent.run, agent.options, checkpoint=agent.path.name)
+            console.print(f"episodes: {path}", soft_wrap=True)
+        except (OSError, UserError) as error:  # what was played is shown first
+            unkept = error
     console.print(evaluation_table(f"{name}, {agent.step:,} agent steps", evaluations))
     for mode, evaluation in evaluations.items():
         for line in remarks(evaluation):
             console.print(f"{mode}: {line}", soft_wrap=True)
     if table := comparison_table(next(iter(evaluations.values()))):
         console.print(table)
+    if unkept:
+        raise UserError(f"the games were not kept: {unkept}") from unkept
     if options.clip and (
         clip := make_clip(
             agent,

@@ -12,6 +12,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 Parameters = ParamSpec("Parameters")
@@ -77,6 +78,14 @@ def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, 
         raise SystemExit(code)
 
     return command
+
+
+def expanded(path: Path | str) -> Path:
+    """The path with a leading ~ replaced. Raises `UserError` for a user without a home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{path}: there is no such home folder") from error
 
 
 def one_line(message: str) -> str:

@@ -12,7 +12,8 @@ from agents.learner import LearnerConfig
 from agents.network import NetworkConfig
 from cores import CORES, core_kind
 from kernels.dispatch import check_backend
-from launch.core_sizes import CoreSizes, preset_of_core
+from launch.core_sizes import CoreSizes, of_core, preset_of_core
+from launch.seeds import TEST_SEEDS
 from launch.typed_fields import typed
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
@@ -243,6 +244,11 @@ def _check_run(options: RunOptions) -> None:
         raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
     if not 0 <= options.seed < 2**31:
         raise ValueError(f"--seed must lie in [0, 2^31), not {options.seed}")
+    if options.seed < TEST_SEEDS.stop and options.seed + options.num_envs > TEST_SEEDS.start:
+        raise ValueError(
+            f"--seed {options.seed} would train on test games, whose seeds are "
+            f"{TEST_SEEDS.start:,} to {TEST_SEEDS.stop - 1:,}: choose another"
+        )
 
 
 def _check_learner(learner: LearnerConfig) -> None:
@@ -296,6 +302,10 @@ def published(core: str) -> RunOptions:
     return RunOptions(core=core, bptt=bptt, protocol="published")
 
 
+# What keeps a core from learning, in presets that do not claim to be the published recipe.
+NOT_AS_PUBLISHED = {"input_map": "identity"}
+
+
 def quick(core: str) -> RunOptions:
     """Minutes on two cores: the shallow stem, short rollouts, a picture at the end."""
     return replace(
@@ -305,6 +315,7 @@ def quick(core: str) -> RunOptions:
         learner=LearnerConfig(total_steps=500_000, micro_batch=0),
         checkpoint_minutes=1.0,
         evaluate_episodes=32,
+        **of_core(core, NOT_AS_PUBLISHED),
     )
 
 
@@ -323,7 +334,7 @@ def plain(core: str) -> RunOptions:
 def maze(core: str) -> RunOptions:
     """Half a minute: a T-maze with a corridor of 10, which only a memory can win."""
     lstm = {"width": 64, "forget_bias": 4.0}
-    small = {"width": 32, "heads": 2, "layers": 1, "feedforward": 32}
+    small = {"width": 32, "heads": 2, "layers": 1, "feedforward": 32, **NOT_AS_PUBLISHED}
     learner = LearnerConfig(
         total_steps=600_000,
         learning_rate=1e-3 if core == "lstm" else 2e-3,

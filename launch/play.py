@@ -26,6 +26,7 @@ from launch.evaluation_file import Evaluation, PlayedGame, write_overview
 from launch.options import RunOptions
 from launch.player import ActionMode
 from launch.provenance import git_revision
+from launch.seeds import TEST_SEEDS
 
 _MOST_AT_ONCE = 256  # environments
 _HALF_AN_HOUR = 30 * 60 * 60 // 4  # agent steps of Atari
@@ -48,7 +49,7 @@ class GamePlan:
     max_frames: int | None = None
     """Cut games after so many emulator frames, 108000 is half an hour (default: never, except that
     noop30 has this cap by definition, and trained what training had)."""
-    seed: int = 1_000_000
+    seed: int = TEST_SEEDS.start
     """Game i, counted through all repeats, has seed + i."""
     num_threads: int = 0
     """CPU threads; 0: all cores."""

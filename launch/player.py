@@ -107,7 +107,7 @@ class Player:
             return logits.argmax(-1).cpu().numpy()
         # Where the cumulative distribution passes a uniform draw.
         draw = np.array([self._noise[env].random() for env in envs])
-        cumulative = logits.double().softmax(-1).cumsum(-1).cpu().numpy()[:, :-1]
+        cumulative = logits.cpu().double().softmax(-1).cumsum(-1).numpy()[:, :-1]
         return (cumulative <= draw[:, None]).sum(1)
 
 

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from launch.checkpoint_folder import CheckpointFolder
+from launch.failures import expanded
 from launch.metrics import Metrics
 from launch.options import RunOptions, differences
-from launch.run_folder import RunFolder, RunFolderError, default_xpid, read_meta
+from launch.run_folder import RunFolder, RunFolderError, claim_xpid, read_meta
 from launch.saved_agent import SavedAgent
 from launch.training import Training
 
@@ -37,7 +38,7 @@ class Kept:
         self._folder = _open(options, saved)
         self.path = self._folder.path
         self._checkpoints = CheckpointFolder(self.path)
-        begin = saved.step if saved else None
+        begin = saved.step if saved else 0 if self._folder.meta.get("resumed") else None
         self.metrics = Metrics(self._folder.log, self.path / "tensorboard", begin)
 
     def last_save(self) -> dict[str, Any] | None:
@@ -80,8 +81,8 @@ class NotKept:
 def _open(options: RunOptions, saved: SavedAgent | None) -> RunFolder:
     if saved:
         return RunFolder.open(saved.run)
-    xpid = options.xpid or default_xpid(options.env, options.core, options.savedir)
-    path: Path = options.savedir.expanduser() / xpid
+    xpid = options.xpid or claim_xpid(options.env, options.core, options.savedir)
+    path: Path = expanded(options.savedir) / xpid
     if options.auto_resume and (path / "meta.json").exists():
         _check_same(path, options)
         folder = RunFolder.open(path)

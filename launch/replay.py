@@ -19,7 +19,7 @@ from agents.network import Network
 from launch.assembly import build, plan_for
 from launch.display import Display
 from launch.experience import Source
-from launch.failures import UserError, one_line_errors, user_input
+from launch.failures import UserError, expanded, one_line_errors, user_input
 from launch.hashes import Hashed, Hashes, conditions, hashed, read_hashes
 from launch.metrics import Metrics
 from launch.options import RunOptions, check
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     asked = typed_options(ReplayOptions, arguments, prog="python launch/replay.py")
     with user_input():
-        run = asked.run.expanduser()
+        run = expanded(asked.run)
         recorded, options = read_hashes_of(run)
         check_module(options, asked.env, run)
         check_game(options, asked.env, run)

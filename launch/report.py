@@ -15,7 +15,7 @@ from rich.console import Console
 
 from cores import core_kind
 from launch.atomic_files import write_bytes
-from launch.failures import one_line, one_line_errors, user_input
+from launch.failures import expanded, one_line, one_line_errors, user_input
 from launch.parser import typed_options
 from launch.reports.document import FIGURES, Figure, to_html, to_markdown
 from launch.reports.runs import grouped, open_runs
@@ -75,7 +75,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _folder(runs: Sequence[Path], out: Path | None) -> Path:
     if out is not None:
-        return out.expanduser().resolve()
+        return expanded(out).resolve()
     return Path(os.path.commonpath([path.parent for path in runs] if runs[1:] else runs)) / "report"
 
 

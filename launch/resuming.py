@@ -3,6 +3,8 @@
 import argparse
 import sys
 
+from launch.checkpoint_folder import holds_checkpoints
+from launch.failures import expanded
 from launch.options import RunOptions, differences
 from launch.saved_agent import SavedAgent, open_agent
 
@@ -14,8 +16,8 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
     """
     path = known.resume
     if path is None and known.auto_resume and known.xpid:
-        path = known.savedir.expanduser() / known.xpid
-        if not any((path / "checkpoints").glob("*.pt")):
+        path = expanded(known.savedir) / known.xpid
+        if not holds_checkpoints(path):
             return None
     elif path is None:
         return None
@@ -23,6 +25,10 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
         raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
     elif not path.is_dir():
         raise ValueError(f"--resume {path}: no such run folder; runs/latest is the newest")
+    elif known.xpid is not None or known.savedir != RunOptions.savedir:
+        raise ValueError(
+            "--xpid, --savedir and --resume contradict: a resumed run stays where it is"
+        )
     saved = open_agent(path, env=known.env)
     for warning in saved.warnings:
         print(f"warning: {warning}", file=sys.stderr)

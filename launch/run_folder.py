@@ -7,6 +7,7 @@ One process writes a run folder at a time, by a lock that dies with it.
 """
 
 import datetime
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from typing import Any
 from launch import provenance
 from launch.atomic_files import PARTIAL, remove_partials, write_bytes
 from launch.containment import check_all_contained, check_contained
-from launch.failures import UserError, describe_os_error
+from launch.failures import UserError, describe_os_error, expanded
 from launch.folder_lock import FolderLock
 from launch.json_files import read_object
 from launch.log_table import LogTable
@@ -28,15 +29,27 @@ class RunFolderError(UserError):
     """A run folder that cannot be made, opened or written."""
 
 
-def default_xpid(env: str, core: str, savedir: Path, now: datetime.datetime | None = None) -> str:
-    """`{env}-{core}-{YYYYmmdd-HHMMSS}`, made a file name, with `-2`, `-3`, ... where taken."""
+def claim_xpid(env: str, core: str, savedir: Path, now: datetime.datetime | None = None) -> str:
+    """`{env}-{core}-{YYYYmmdd-HHMMSS}`, made a file name, with `-2`, `-3`, ... where taken.
+
+    Makes that folder, so that runs which start in one second have one each. Raises
+    `RunFolderError`.
+    """
     stamp = f"{now or datetime.datetime.now():%Y%m%d-%H%M%S}"
     base = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{env}-{core}-{stamp}").lstrip(".-")
-    xpid, count = base, 1
-    while (Path(savedir).expanduser() / xpid).exists():
-        count += 1
-        xpid = f"{base}-{count}"
-    return xpid
+    for count in itertools.count(1):
+        path = expanded(savedir) / (base if count == 1 else f"{base}-{count}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir()
+        except FileExistsError as error:
+            if not path.parent.is_dir():
+                raise _cannot_write(path, error) from error
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+        else:
+            return path.name
+    raise AssertionError("one of them is free")
 
 
 def read_meta(path: Path) -> dict[str, Any]:
@@ -83,7 +96,7 @@ class RunFolder:
         """
         if not re.fullmatch(r"[^/\\\x00-\x1f\x7f]+", xpid) or xpid in (".", "..", "latest"):
             raise RunFolderError(f"--xpid {xpid!r} cannot name a folder: choose another")
-        path = Path(savedir).expanduser() / xpid
+        path = expanded(savedir) / xpid
         try:
             path.mkdir(parents=True, exist_ok=True)
             check_all_contained(path)
@@ -104,7 +117,7 @@ class RunFolder:
         Raises:
             RunFolderError: no run there, not writable, or another process is writing it.
         """
-        path = Path(path).expanduser().resolve()
+        path = expanded(path).resolve()
         meta = read_meta(path)
         again = {"date": _now(), "command": provenance.command_line()}
         before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []

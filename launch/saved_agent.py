@@ -16,6 +16,7 @@ from launch.agent_export import is_export, read_export, weights_of
 from launch.checkpoint_folder import CheckpointFolder, Found
 from launch.checkpoints import CheckpointError, load, read
 from launch.containment import check_contained
+from launch.failures import expanded
 from launch.options import RunOptions
 from launch.provenance import git_revision
 from launch.torchbeast_model import is_torchbeast, translated
@@ -101,7 +102,7 @@ def open_agent(
 
     Raises `CheckpointError`, one line, for anything else.
     """
-    found = _find(Path(path).expanduser(), device, env)
+    found = _find(expanded(path), device, env)
     with fitting(found.path):
         if task := found.payload["flags"].get("task_name"):
             raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+TEST_SEEDS = range(1_000_000, 1_010_000)  # of test games; training environments have others
+
 
 def environment_seed(seed: int, step: int, first: int = 0, incarnation: int = 0) -> int:
     """Of the environment `first`; those after it add one each.

@@ -16,8 +16,9 @@ from launch.sequence_options import SequenceOptions, differences, flat, preset, 
 from launch.sequence_run import RESULT
 from tasks import Task
 
-# What the small preset divides the sizes of these tables by.
-SMALLER = {6: {"layers": 2, "width": 4, "heads": 4, "feedforward": 4}, 7: {"width": 8}}
+# What the small preset divides the sizes of these tables by: LSTMs', and all others'.
+SMALLER_LSTM = {6: {"width": 2}, 7: {"width": 8}}
+SMALLER = {6: {"layers": 2, "width": 4, "heads": 4, "feedforward": 4}}
 OF_CELLS = ("device", "kernels", "data", "legacy_conditional_assign")
 _SCRIPTS = Path(__file__).parent
 
@@ -63,6 +64,8 @@ class Run(NamedTuple):
                 f"{self.path} holds another run than the table's, which has "
                 f"{', '.join(different)}: move it away, or name another --runs"
             )
+        if self.finished:
+            self.result()  # a damaged one is said now, not when all others have been trained
 
     def result(self) -> dict[str, Any]:
         """What it came to, the commit that it began at, and its own options and seed.
@@ -97,6 +100,7 @@ class Cell(NamedTuple):
     published: AlgorithmicScore
     options: SequenceOptions
     sizes: dict[str, int]  # of the core, where the table names them
+    own_sizes: dict[str, int]  # and those of them that the preset has otherwise
 
     @property
     def has_papers_sizes(self) -> bool:
@@ -106,8 +110,8 @@ class Cell(NamedTuple):
     def folder(self) -> str:
         """What a run's name begins with; cells of one training share it."""
         setting = self.published.setting.replace("=", "")
-        sizes = self.published.sizes.replace(" ", "-").replace("=", "")
-        parts = [labelled(self.options.task), setting, self.options.core, sizes]
+        sizes = [f"{name}{size}" for name, size in self.own_sizes.items()]
+        parts = [labelled(self.options.task), setting, self.options.core, *sizes]
         return "-".join(filter(None, parts))
 
     def run(self, seed: int) -> Run:
@@ -180,17 +184,24 @@ def _cell(
     changes = {name: changes[name] for name in changes if name not in of_task}
     if score.core not in CORES:  # the paper's figure stands alone
         options = replace(preset(preset_name, "lstm", asked), core=score.core, **changes)
-        return Cell(score, options, {})
-    sizes = _sizes(score, preset_name)
+        return Cell(score, options, {}, {})
     options = replace(preset(preset_name, score.core, asked), **changes)
-    options = with_sizes(options, sizes)
+    sizes, usual = _sizes(score, preset_name), _sizes_of(options)
+    own = {name: size for name, size in sizes.items() if size != usual[name]}
+    options = with_sizes(options, own)
     if epochs is not None:
         fewer = min(epochs, options.trainer.epochs)
         options = replace(options, trainer=replace(options.trainer, epochs=fewer))
-    return Cell(score, options, sizes)
+    return Cell(score, options, sizes, own)
+
+
+def _sizes_of(options: SequenceOptions) -> dict[str, Any]:
+    """All options of the core, by default and as they are set."""
+    return vars(core_kind(options.core).config) | dict(options.core_options())
 
 
 def _sizes(score: AlgorithmicScore, preset_name: str) -> dict[str, int]:
-    smaller = SMALLER.get(score.table, {}) if preset_name == "small" else {}
+    by_table = SMALLER_LSTM if score.core == "lstm" else SMALLER
+    smaller = by_table.get(score.table, {}) if preset_name == "small" else {}
     named = named_sizes(score)
     return {name: size // smaller.get(name, 1) for name, size in named.items()}

@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from launch.failures import UserError, one_line_errors, user_input
+from launch.failures import UserError, expanded, one_line_errors, user_input
 from launch.parser import typed_options
 from launch.sequence_cells import OF_CELLS
 from launch.sequence_data import sequences
@@ -131,7 +131,7 @@ def _of_cells(
             f"they take {taken}, and --only, --settings, --seeds and --runs say which and where"
         )
     if "data" in given:
-        given["data"] = Path(given["data"]).expanduser().resolve()
+        given["data"] = expanded(given["data"]).resolve()
     return given
 
 
@@ -146,6 +146,7 @@ def _flags(names: Sequence[str]) -> str:
 
 
 def _check_same(path: Path, saved: SequenceOptions, asked: SequenceOptions) -> None:
+    path = expanded(path)
     if changes := differences(saved, asked):
         raise UserError(
             f"a resumed run keeps what it computes, so these contradict --resume: "

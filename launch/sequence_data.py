@@ -10,7 +10,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from launch.checkpoints import CheckpointError, load, save
-from launch.failures import UserError, describe_os_error
+from launch.failures import UserError, describe_os_error, expanded
 from launch.folder_lock import FolderLock
 from launch.sequence_options import SequenceOptions
 from tasks import UNASKED, Task
@@ -29,7 +29,7 @@ def sequences(options: SequenceOptions) -> dict[str, Sequences]:
         UserError: the folder holds sequences of other settings or something else, or the task has
             too few different sequences.
     """
-    folder = (options.data or default_folder(options)).expanduser()
+    folder = expanded(options.data or default_folder(options))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = _wait_for(folder)

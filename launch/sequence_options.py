@@ -167,8 +167,9 @@ def flat(options: SequenceOptions) -> dict[str, Any]:
 PUBLISHED_MAPS = {
     "lt": {"feature_map": "elu"},  # normalises nothing
     "delta_rnn": {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"},
+    "srwm": {"input_map": "identity"},
 }
-SMALL_MAPS = {"lt": PUBLISHED_MAPS["lt"]}
+SMALL_MAPS = {core: PUBLISHED_MAPS[core] for core in ("lt", "srwm")}
 
 
 def paper(core: str, task: Question) -> SequenceOptions[Question]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,14 +15,14 @@ from kernels import use_backend
 from kernels.dispatch import SHORTEST_CHUNKED_UNROLL
 from launch.allocator import tune_allocator
 from launch.atomic_files import write_bytes
-from launch.checkpoint_folder import CheckpointFolder
+from launch.checkpoint_folder import CheckpointFolder, holds_checkpoints
 from launch.checkpoints import CheckpointError, load, save_or_warn
 from launch.devices import choose_device, use_threads
 from launch.display import Display
-from launch.failures import UserError, user_input
+from launch.failures import UserError, expanded, user_input
 from launch.log_table import read_logs
 from launch.provenance import git_revision
-from launch.run_folder import RunFolder, default_xpid, read_meta
+from launch.run_folder import RunFolder, claim_xpid, read_meta
 from launch.saved_agent import fitting
 from launch.scalars import Scalars
 from launch.sequence_data import sequences
@@ -37,7 +38,7 @@ def saved_options(path: Path, task_name: str) -> SequenceOptions:
 
     Raises `UserError` where it is another task's, or none.
     """
-    path = path.expanduser()
+    path = expanded(path)
     plain = read_meta(path).get("args", {})
     kind = plain.get("task_name")
     if kind != task_name:
@@ -67,7 +68,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
     torch.manual_seed(options.seed)
     model = options.build().to(device)
-    xpid = options.xpid or default_xpid(options.task.name, options.core, options.savedir)
+    xpid = options.xpid or claim_xpid(options.task.name, options.core, options.savedir)
     folder = (
         RunFolder.open(resume)
         if resume
@@ -183,10 +184,12 @@ def _restore(
     try:
         found = checkpoints.latest(device)
     except CheckpointError:
-        if any((folder.path / "checkpoints").glob("*.pt")):
+        if holds_checkpoints(folder.path):
             raise
         folder.rewind(0)  # stopped before its first checkpoint
         return
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     _check_own(found.payload, options, found.path)
     with fitting(found.path):
         trainer.model.load_state_dict(found.payload["model_state_dict"])

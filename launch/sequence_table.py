@@ -16,7 +16,7 @@ from rich.console import Console
 from cores import CORES
 from launch.atomic_files import write_bytes
 from launch.devices import choose_device, processors
-from launch.failures import UserError, describe_os_error, user_input
+from launch.failures import UserError, describe_os_error, expanded, user_input
 from launch.folder_lock import FolderLock
 from launch.sequence_cells import Cell, Run, cells, labelled, without_folders
 from launch.sequence_data import default_folder
@@ -59,13 +59,14 @@ def make_table(
     _check(asked)
     shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
     # Once: a run may be started from another folder than this one.
-    folder = asked.runs.expanduser().resolve() / f"{preset_name}{shortened}"
+    folder = expanded(asked.runs).resolve() / f"{preset_name}{shortened}"
     changes = {**(changes or {}), "savedir": folder}
     of_table = cells(task, number, preset_name, asked.epochs_at_most, changes)
     everything = _wanted_cells(of_table, asked)
     runs = _runs(everything, asked)
     title = f"{labelled(everything[0].options.task)}, table {number}, preset {preset_name}"
-    out = (asked.out or folder).expanduser().resolve()
+    title += f", at most {asked.epochs_at_most} epochs" if asked.epochs_at_most else ""
+    out = expanded(asked.out or folder).resolve()
     _make_folder(folder, "--runs")
     _make_folder(out, "--out")
     with _locked(folder):
@@ -77,8 +78,8 @@ def make_table(
             print(STOPPED)
             return 128 + interrupted.signal_number
         rows = [_row(cell, asked.seeds, set(runs), failures) for cell in everything]
-        stem = f"{labelled(everything[0].options.task).replace('-', '_')}_table_{number}"
-        _write(title, rows, out / stem)
+        stem = f"{labelled(everything[0].options.task)}_table_{number}{shortened}"
+        _write(title, rows, out / stem.replace("-", "_"))
     return report(failures, folder)
 
 

@@ -35,6 +35,7 @@ from launch.sequence_jobs import STOPPED, Job, SideBySide, report
 from launch.stopping import Interrupted
 
 SCRIPT = Path(__file__).resolve().parent / "atari.py"
+EVALUATE = SCRIPT.with_name("evaluate.py")
 DASHES = ("-", "--", ":")  # for more cores than colours
 
 
@@ -85,9 +86,20 @@ def folder_of(core: str, seed: int, runs: Path) -> Path:
     return runs / f"{core}-{seed}"
 
 
-def is_finished(folder: Path) -> bool:
+def is_trained(folder: Path) -> bool:
     """Whether a run is there that came to its end."""
     return (folder / "meta.json").exists() and read_meta(folder)["successful"]
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the trained agent's test games are there, too."""
+    return is_trained(folder) and bool(played_after_training(folder))
+
+
+def played_after_training(folder: Path) -> list[Path]:
+    """Files of test games, the newest last; those before training are of agent step 0."""
+    found = sorted((folder / "evaluations").glob("step_*.json"))
+    return [path for path in found if not path.name.startswith(f"step_{0:012d}_")]
 
 
 def job(core: str, seed: int, runs: Path) -> Job:
@@ -97,6 +109,10 @@ def job(core: str, seed: int, runs: Path) -> Job:
     def command() -> list[str] | None:
         if is_finished(folder):
             return None
+        if is_trained(folder):  # and was stopped in its test games
+            games = ["--episodes", str(read_meta(folder)["args"]["evaluate_episodes"])]
+            games += ["--repeats", "1", "--protocol", "trained", "--action-mode", "sampled"]
+            return [sys.executable, str(EVALUATE), str(folder), *games]
         options = ["--preset", "maze", "--core", core, "--seed", str(seed)]
         options += ["--savedir", str(runs), "--xpid", folder.name]
         begun = (folder / "meta.json").exists()
@@ -110,8 +126,7 @@ def result(core: str, seed: int, runs: Path) -> dict:
     """What a finished run's test episodes came to."""
     folder = folder_of(core, seed, runs)
     meta = read_meta(folder)
-    newest = max(path for path in (folder / "evaluations").glob("step_*.json"))
-    evaluation = json.loads(newest.read_text())
+    evaluation = json.loads(played_after_training(folder)[-1].read_text())
     return {
         "core": core,
         "seed": seed,

@@ -13,6 +13,7 @@ import torch
 
 from agents.network import Network
 from launch.evaluation_file import Evaluation
+from launch.failures import UserError
 from launch.options import RunOptions
 from launch.play import GamePlan, Report, keep, play
 from launch.player import ActionMode
@@ -40,10 +41,17 @@ def play_and_keep(
     report: Report = lambda finished, longest: None,
 ) -> Evaluation:
     """Plays a run's test games with `network` after `step` agent steps and files them."""
-    plan = games_of(options)
-    evaluation = play(network, options, step, plan, ACTION_MODE, device=device, report=report)
+    evaluation = play_games_of(network, options, step, device, report)
     keep(evaluation, run, options)
     return evaluation
+
+
+def play_games_of(
+    network: Network, options: RunOptions, step: int, device: torch.device, report: Report
+) -> Evaluation:
+    """Plays a run's test games with `network` after `step` agent steps."""
+    plan = games_of(options)
+    return play(network, options, step, plan, ACTION_MODE, device=device, report=report)
 
 
 class PeriodicTest:
@@ -72,15 +80,14 @@ class PeriodicTest:
         """
         if self._passed(step) == self._periods:
             return
-        evaluation = play_and_keep(
-            self._network,
-            self._options,
-            step,
-            self._run,
-            self._device,
-            lambda finished, longest: check(),
+        evaluation = play_games_of(
+            self._network, self._options, step, self._device, lambda finished, longest: check()
         )
         self._periods = self._passed(step)
+        try:
+            keep(evaluation, self._run, self._options)
+        except (OSError, UserError) as error:  # training goes on, as when a checkpoint is not kept
+            self._say(f"warning: the test games at {step:,} agent steps were not kept: {error}")
         summary = evaluation.summary()
         self._say(
             f"test at {step:,} agent steps: {summary['full_game_mean']:,.1f} ± "

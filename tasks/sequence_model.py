@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cores import build_core
+from cores import LARGEST, build_core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,9 @@ class SequenceModel(nn.Module):
 
     def __init__(self, words: int, answers: int, config: ModelConfig):
         super().__init__()
-        if config.embedding < 1:
-            raise ValueError(f"--embedding must be at least 1, not {config.embedding}")
+        if not 1 <= config.embedding <= LARGEST["width"]:
+            most = f"{LARGEST['width']:,}"
+            raise ValueError(f"--embedding must lie in 1 to {most}, not {config.embedding}")
         if not 0 <= config.dropout < 1:
             raise ValueError(f"--dropout must lie in [0, 1), not {config.dropout}")
         self.embedding = nn.Embedding(words, config.embedding)

@@ -10,7 +10,7 @@ from cores import CORES
 from envs.naming import Name, resolve
 from envs.protocols import protocol_named
 from launch.evaluation_file import Evaluation, evaluations_in
-from launch.failures import UserError
+from launch.failures import UserError, expanded
 from launch.log_table import read_logs
 from launch.options import CHANGEABLE_ON_RESUME, RunOptions
 from launch.run_folder import read_meta
@@ -89,7 +89,7 @@ def open_run(path: Path) -> Run:
 
     Raises `UserError`, one line, where there is no run, another program's, or an empty one.
     """
-    path = Path(path).expanduser().resolve()
+    path = expanded(path).resolve()
     meta = read_meta(path)
     options = meta.get("args")
     try:
@@ -122,7 +122,7 @@ def _with_steps(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 def open_runs(paths: Sequence[Path]) -> list[Run]:
     """Every run once, in the order given. Raises as `open_run` does."""
-    once = list(dict.fromkeys(Path(path).expanduser().resolve() for path in paths))
+    once = list(dict.fromkeys(expanded(path).resolve() for path in paths))
     return [replace(open_run(path), name=_name(path, once)) for path in once]
 
 

@@ -119,6 +119,8 @@ def test_gradients_reach_every_weight():
 
 def test_vector_stem():
     stem = build_stem("mlp", (4,)).double()
+    pixels = torch.tensor([[0, 51, 102, 255]], dtype=torch.uint8)
+    assert torch.equal(stem(pixels), stem(pixels.double() / 255))
     first, second = weights(stem)
     x = torch.randn(5, 4).double()
     expected = F.relu(F.linear(F.relu(F.linear(x, *first)), *second))

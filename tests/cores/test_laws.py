@@ -180,13 +180,14 @@ def delta_lstm(memory, phi, x, recurrent_phi):
     return y
 
 
-def self_referential(memory, phi, x):
+def self_referential(memory, phi, x, input_map=lambda x: x):
     W = memory.initial_weights.detach().numpy().transpose(0, 2, 1).copy()  # [H, 3D + 4, D]
     blocks = [slice(0, D), slice(D, 2 * D), slice(2 * D, 3 * D), slice(3 * D, 3 * D + 4)]
     y = np.zeros((T, H, D))
     for t in range(T):
         for h in range(H):
-            y[t, h], q, k, beta = (W[h][rows] @ softmax(x[t].reshape(H, D)[h]) for rows in blocks)
+            seen = input_map(x[t].reshape(H, D)[h])
+            y[t, h], q, k, beta = (W[h][rows] @ seen for rows in blocks)
             v_bar, v = W[h] @ phi(k), W[h] @ phi(q)  # Irie et al. 2022, eqs. 6 and 7
             for strength, rows in zip(sigmoid(beta), blocks, strict=True):
                 W[h][rows] += strength * np.outer((v - v_bar)[rows], phi(k))  # eq. 8
@@ -270,7 +271,8 @@ def test_a_mean_of_one_value_is_that_value():
     torch.testing.assert_close(y, memory.slow_net(x)[2].flatten(-2), atol=1e-4, rtol=1e-4)
 
 
-OPTIONS = {  # versions, and feature maps of the recurrent keys
+OPTIONS = {  # versions, feature maps of the recurrent keys, maps of what is read
+    SelfReferential: product(("softmax", "identity")),
     DeltaMLP: product("AB"),
     DeltaRNN: product("AB", PHI),
     DeltaLSTM: product("ABCD", PHI),
@@ -283,11 +285,11 @@ EVERY = [(kind, *options) for kind in LAWS for options in OPTIONS.get(kind, [()]
 def test_memory_is_the_papers_equations(every, feature_map):
     kind, *options = every
     memory = kind(H * D, H, feature_map, *options).double()
-    recurrent = [PHI[option] for option in options if option in PHI]
+    maps = [PHI[option] for option in options if option in PHI]
     x = 2 * torch.randn(T, B, H * D, dtype=torch.float64)
     y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
     for b in range(B):
-        expected = LAWS[kind](memory, PHI[feature_map], x[:, b].numpy(), *recurrent)
+        expected = LAWS[kind](memory, PHI[feature_map], x[:, b].numpy(), *maps)
         expected = expected.reshape(T, H * D)
         torch.testing.assert_close(y[:, b], torch.from_numpy(expected), atol=1e-10, rtol=0)
 

@@ -82,7 +82,7 @@ def test_the_count_by_hand_is_the_published_one():
     assert round(BY_HAND["feedforward_gated"] / 1e6, 1) == 1.7
 
 
-def test_published_feature_maps():
+def test_default_feature_maps():
     maps = {n: k.config.feature_map for n, k in CORES.items() if "feature_map" in k.options()}
     assert maps == {
         "lt": "elu_sum",

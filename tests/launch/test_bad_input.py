@@ -1,5 +1,7 @@
 """What a person gets wrong gives one line, exit code 2, and loses nothing."""
 
+import shutil
+
 import pytest
 from small_runs import StoppingDisplay
 
@@ -92,6 +94,11 @@ def test_help_is_help(capsys):
         (["--learning-rate", "inf"], "--learning-rate must be a number"),
         (["--grad-norm-clipping", "0"], "--grad-norm-clipping must be above 0"),
         (["--seed", "-1"], "--seed must lie in"),
+        (["--seed", "999990"], "would train on test games, whose seeds are 1,000,000 to 1,009,999"),
+        (
+            ["--env", "Catch", "--core-window", "1000000000", "--core", "transformer"],
+            "at most 1000000",
+        ),
         (["--checkpoint-minutes", "0"], "above 0"),
         (["--checkpoint-minutes", "nan"], "--checkpoint-minutes must be above 0, not nan"),
         (["--evaluate-every", "100"], "--evaluate-every needs --evaluate-episodes"),
@@ -123,6 +130,42 @@ def test_training_refuses_an_unwritable_folder(tmp_path, capsys):
 def test_training_refuses_to_overwrite_a_run(trained, capsys):
     again = [*CATCH, "--savedir", trained.parent, "--xpid", trained.name]
     assert "--resume" in error_of(atari.main, again, capsys)
+
+
+def test_a_resumed_run_stays_where_it_is(trained, tmp_path, capsys):
+    for elsewhere in (["--xpid", "b"], ["--savedir", tmp_path]):
+        line = error_of(atari.main, ["--resume", trained, *elsewhere], capsys)
+        assert "a resumed run stays where it is" in line
+
+
+def test_homes_that_do_not_exist(trained, capsys):
+    nobody = "~no_such_user_7/runs"
+    for main, words in (
+        (atari.main, [*CATCH, "--savedir", nobody]),
+        (evaluate.main, [nobody]),
+        (watch.main, [trained, "--out", f"{nobody}/a.mp4"]),
+        (list_ops.main, ["--savedir", nobody]),
+        (list_ops.main, ["--data", nobody]),
+        (list_ops.main, ["--table", "2", "--runs", nobody]),
+    ):
+        assert f"{nobody}" in (line := error_of(main, words, capsys)) and "home folder" in line
+
+
+def test_games_that_cannot_be_kept_are_shown_before_the_error(trained, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    (run / "evaluations").write_text("in the way")
+    games = ["--episodes", "2", "--repeats", "1", "--no-clip"]
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([str(run), *games])
+    said = capsys.readouterr()
+    assert "full-game return" in said.out and "error: the games were not kept: " in said.err
+
+
+def test_an_export_goes_into_a_folder(trained, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    line = error_of(evaluate.main, [trained, "--export", tmp_path / "file"], capsys)
+    assert "is a file: name a folder" in line
 
 
 def test_a_finished_run_is_not_resumed(trained, capsys):

@@ -1,5 +1,6 @@
 """Which checkpoints are kept, and that `kill -9` at any moment leaves one to go on from."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -55,6 +56,23 @@ def test_damaged_checkpoints_are_passed_over_with_a_warning_each(tmp_path):
     assert str(paths[2]) in found.warnings[0] and "empty" in found.warnings[0]
     paths[0].write_text("no")
     with pytest.raises(CheckpointError, match="empty"):
+        folder.latest()
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch):
+    """It may be whole, and saving after an older one would delete it."""
+    folder = CheckpointFolder(tmp_path)
+    folder.save({}, 1), folder.save({}, 2)
+    opened = Path.open
+
+    def refused(path, *mode):
+        if path.name == "step_000000000002.pt" and mode == ("rb",):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *mode)
+
+    monkeypatch.setattr(Path, "open", refused)
+    (tmp_path / "model.tar").unlink()
+    with pytest.raises(CheckpointError, match="Permission denied"):
         folder.latest()
 
 

@@ -7,7 +7,7 @@ from small_runs import GROUPS, StoppingDisplay, logged, train
 
 from launch import atari, code_execution
 from launch.options import RunOptions, differences
-from launch.sequence_options import SequenceOptions, paper
+from launch.sequence_options import SequenceOptions
 from launch.sequence_options import differences as sequence_differences
 from launch.sequence_run import RESULT
 from tasks import ListOps
@@ -19,6 +19,7 @@ ASKED = {
     "lt": NORMALISED,
     "delta_rnn": ("--core", "delta_rnn", *PUBLISHED_MAPS),
     "delta_lstm": ("--core", "delta_lstm", *PUBLISHED_MAPS),
+    "srwm": ("--core", "srwm", "--core-input-map", "identity"),
 }
 TINY = ("--core-width", "16", "--core-heads", "2", "--core-layers", "1")
 SHORT = ("--total-steps", "60")
@@ -26,7 +27,7 @@ PROGRAMS = (
     *("--preset", "small", "--statements", "4", "--train-size", "40", "--valid-size", "8"),
     *("--test-size", "8", "--batch-size", "8", "--epochs", "1", "--num-threads", "1", *TINY),
 )
-ADDED = ("core_normaliser", "core_recurrent_feature_map")
+ADDED = ("core_normaliser", "core_recurrent_feature_map", "core_input_map")
 
 
 @pytest.mark.parametrize("core", ASKED)
@@ -71,6 +72,8 @@ def test_a_normalised_run_goes_on_normalised(tmp_path, monkeypatch, capsys):
         ([*NORMALISED, "--core-feature-map", "identity"], "use softmax, elu_sum or elu"),
         (["--core", "rdn", "--core-normaliser", "key_sum"], "no option 'normaliser'; it has: "),
         (["--core", "delta_rnn", "--core-recurrent-feature-map", "relu"], "known: softmax, elu_"),
+        (["--core", "srwm", "--core-input-map", "relu"], "known: softmax, elu_sum, elu, identity"),
+        (["--core", "rdn", "--core-input-map", "identity"], "no option 'input_map'; it has: "),
         (["--core", "rdn", "--core-recurrent-feature-map", "elu"], "'recurrent_feature_map'; it"),
     ],
 )
@@ -81,7 +84,8 @@ def test_a_core_refuses_what_it_cannot_be(main, where, arguments, says, tmp_path
 
 @pytest.mark.parametrize("core", ASKED)
 def test_a_run_from_before_they_were_there_is_what_it_was(core):
-    agent, sequence = RunOptions(core=core), paper(core, ListOps())
+    agent = RunOptions(core=core)
+    sequence = SequenceOptions(task=ListOps(), core=core)
     old_agent, old_sequence = (
         {name: value for name, value in options.to_dict().items() if name not in ADDED}
         for options in (agent, sequence)

@@ -9,6 +9,8 @@ from small_runs import logged, train
 
 import cores
 from cores import CORES
+from launch.core_sizes import is_named_by_size
+from launch.options import preset
 from tests.cores import test_contract
 
 PAGE = Path(__file__).parents[2] / "docs" / "cores.md"
@@ -49,6 +51,12 @@ def _names(test: Callable) -> set[str]:
 @pytest.mark.parametrize("clause", clauses(), ids=lambda clause: clause.__name__)
 def test_it_keeps_the_contract(documented, clause):
     clause(documented)
+
+
+@every_example
+def test_presets_know_its_sizes(documented):
+    assert not is_named_by_size(documented)
+    assert preset("maze", documented).core_width == 32
 
 
 @every_example

@@ -46,6 +46,24 @@ def test_a_finished_run_of_other_options_is_not_this_one(tmp_path, capsys):
     assert "--seed 7 (was 1)" in capsys.readouterr().err
 
 
+def test_another_preset_is_another_run(tmp_path, monkeypatch, capsys):
+    interrupted(tmp_path, "job", monkeypatch, *AGAIN, "--preset", "plain")
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "job", *AGAIN, "--preset", "paper")
+    assert "--kernels auto (was reference)" in capsys.readouterr().err
+    assert train(tmp_path, "job", *AGAIN, "--preset", "plain") == 0
+
+
+def test_half_a_checkpoint_is_none(tmp_path, monkeypatch):
+    """As `kill -9` leaves it in the first one."""
+    interrupted(tmp_path, "job", monkeypatch, *AGAIN, "--disable-checkpoint")
+    (tmp_path / "job" / "checkpoints").mkdir()
+    (tmp_path / "job" / "checkpoints" / ".partial-7.step_000000000020.pt").write_bytes(b"PK")
+    assert train(tmp_path, "whole", "--total-steps", 200) == 0
+    assert train(tmp_path, "job", *AGAIN, "--disable-checkpoint") == 0
+    assert logged(tmp_path / "job")["step"] == logged(tmp_path / "whole")["step"]
+
+
 def test_it_goes_on_as_resume_does(tmp_path, monkeypatch):
     for xpid in ("one", "two"):
         interrupted(tmp_path, xpid, monkeypatch, "--total-steps", 200)

@@ -12,7 +12,7 @@ import pytest
 
 from launch import provenance
 from launch.log_table import read_logs
-from launch.run_folder import RunFolder, RunFolderError, default_xpid, read_meta
+from launch.run_folder import RunFolder, RunFolderError, claim_xpid, read_meta
 
 ROOT = Path(__file__).parents[2]
 
@@ -177,10 +177,13 @@ def test_one_writer_at_a_time_and_kill_9_frees_the_folder(tmp_path, how):
     RunFolder.open(tmp_path / "a").finish()
 
 
-def test_the_default_xpid_is_a_unique_file_name(tmp_path):
+def test_the_claim_xpid_is_a_unique_file_name(tmp_path):
     now = datetime.datetime(2026, 1, 2, 3, 4, 5)
-    assert default_xpid("Qbert", "rdn", tmp_path, now) == "Qbert-rdn-20260102-030405"
-    (tmp_path / "Qbert-rdn-20260102-030405").mkdir()
-    assert default_xpid("Qbert", "rdn", tmp_path, now) == "Qbert-rdn-20260102-030405-2"
-    assert default_xpid("ALE/Pong-v5", "lstm", tmp_path, now) == "ALE-Pong-v5-lstm-20260102-030405"
-    assert "/" not in default_xpid("../my.module:Game-v0", "lt", tmp_path)
+    assert claim_xpid("Qbert", "rdn", tmp_path, now) == "Qbert-rdn-20260102-030405"
+    assert claim_xpid("Qbert", "rdn", tmp_path, now) == "Qbert-rdn-20260102-030405-2"
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "Qbert-rdn-20260102-030405",
+        "Qbert-rdn-20260102-030405-2",
+    }
+    assert claim_xpid("ALE/Pong-v5", "lstm", tmp_path, now) == "ALE-Pong-v5-lstm-20260102-030405"
+    assert "/" not in claim_xpid("../my.module:Game-v0", "lt", tmp_path)

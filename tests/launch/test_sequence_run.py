@@ -118,7 +118,7 @@ def error_of(main, arguments, capsys) -> str:
         (code_execution.main, ["--core", "lstm", "--core-heads", "4"], "no option 'heads'"),
         (code_execution.main, ["--preset", "smal"], "known: paper, small"),
         (code_execution.main, ["--core-heads", "3"], "cannot be split into 3 heads"),
-        (code_execution.main, ["--embedding", "0"], "--embedding must be at least 1"),
+        (code_execution.main, ["--embedding", "0"], "--embedding must lie in 1 to 100,000"),
         (code_execution.main, ["--dropout", "1"], "--dropout must lie in"),
         (code_execution.main, ["--epochs", "0"], "--epochs must be at least 1"),
         (code_execution.main, ["--train-size", "0"], "--train-size must be at least 1"),

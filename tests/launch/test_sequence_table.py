@@ -51,7 +51,7 @@ def test_a_tables_cells_are_the_presets_with_its_settings_and_sizes():
     [
         (CodeExecution, 6, "RDN 4 x 256", (2, 64, 4, 256), 1.2e5),
         (CodeExecution, 6, "RDN 8 x 128", (4, 32, 2, 64), 1.2e5),
-        (CodeExecution, 6, "LSTM 512", (None, 128, None, None), 1.5e5),
+        (CodeExecution, 6, "LSTM 512", (None, 256, None, None), 4.5e5),
         (ListOps, 7, "LSTM 4096", (None, 512, None, None), 1.5e6),
     ],
 )
@@ -64,6 +64,23 @@ def test_the_small_preset_is_small_where_a_table_is_about_sizes(task, number, ro
     named = " ".join(f"{n}={size}" for n, size in cell.sizes.items())
     line = markdown([ROW | {"row": row, "sizes": cell.sizes}]).splitlines()[2]
     assert f"| {row} (here {named}) |" in line
+
+
+@pytest.mark.parametrize("preset_name", ["paper", "small"])
+def test_cells_of_one_training_share_it_across_tables(preset_name):
+    runs = [
+        {
+            cell.published.row: cell.run(1)
+            for cell in cells(CodeExecution, number, preset_name)
+            if cell.published.setting == "variables=5"
+        }
+        for number in (2, 6)
+    ]
+    assert runs[1]["RDN 4 x 256"] == runs[0]["RDN"]
+    assert runs[1]["LSTM 256"] == runs[0]["LSTM"]
+    assert len({run.name for run in runs[1].values()}) == 8
+    small, large = (runs[1][row].name for row in ("LSTM 256", "LSTM 512"))
+    assert large == small.replace("-lstm-", f"-lstm-width{512 if preset_name == 'paper' else 256}-")
 
 
 def test_what_a_tables_cells_take_from_the_command_line(tmp_path, monkeypatch):

@@ -55,7 +55,17 @@ def test_a_run_begins_or_goes_on(tmp_path):
     (tmp_path / "rdn-3").mkdir()
     (tmp_path / "rdn-3" / "meta.json").write_text('{"successful": false}')
     assert command()[2:] == ["--num-threads", "1", "--resume", str(tmp_path / "rdn-3")]
-    (tmp_path / "rdn-3" / "meta.json").write_text('{"successful": true}')
+    (tmp_path / "rdn-3" / "meta.json").write_text(
+        '{"successful": true, "args": {"evaluate_episodes": 200}}'
+    )
+    games = tmp_path / "rdn-3" / "evaluations"
+    games.mkdir()
+    (games / "step_000000000000_trained_sampled_1x200_seed1000000.json").write_text("{}")
+    assert command()[1:] == [
+        *(str(t_maze.EVALUATE), str(tmp_path / "rdn-3"), "--episodes", "200", "--repeats", "1"),
+        *("--protocol", "trained", "--action-mode", "sampled"),
+    ]
+    (games / "step_000000600864_trained_sampled_1x200_seed1000000.json").write_text("{}")
     assert command() is None
 
 

@@ -88,6 +88,14 @@ def test_it_plays_once_a_period_from_where_a_run_goes_on(periodic):
     assert [line.split()[2] for line in said] == ["301", "640"]
 
 
+def test_games_that_cannot_be_kept_do_not_end_training(periodic):
+    test, said, folder = periodic
+    (folder / "evaluations").write_text("in the way")
+    test(300, lambda: None)
+    assert said[0].startswith("warning: the test games at 300 agent steps were not kept: ")
+    assert said[1].startswith("test at 300 agent steps: ")
+
+
 def test_a_stop_ends_the_games_and_they_are_played_another_time(periodic):
     test, said, folder = periodic
 

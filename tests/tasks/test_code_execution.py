@@ -70,7 +70,7 @@ def test_python_agrees_on_every_label(task, programs):
         assert answers == answers_of_python(words)
 
 
-def test_the_papers_example():
+def test_the_evaluator_itself_on_the_papers_example():
     words = PAPERS_EXAMPLE.split()
     assert answers_of_python(words) == ["_"] * (len(words) - 1) + ["4"]
 

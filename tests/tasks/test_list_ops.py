@@ -46,7 +46,7 @@ def test_python_agrees_and_the_depth_is_exact(depth, count):
         assert nesting(words) == depth
 
 
-def test_the_papers_example():
+def test_the_evaluator_itself_on_the_papers_example():
     words = PAPERS_EXAMPLE.split()
     assert evaluated(words) == 6 and nesting(words) == 2
 

@@ -97,7 +97,7 @@ def test_dropout_acts_in_training_only(core):
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"core": "lstm", "embedding": 0}, "--embedding must be at least 1"),
+        ({"core": "lstm", "embedding": 0}, "--embedding must lie in 1 to"),
         ({"core": "lstm", "dropout": 1.0}, "--dropout must lie in"),
         ({"core": "rdn", "core_options": (("embed", "none"),), "embedding": 7}, "size 7 must be"),
         ({"core": "rdn", "core_options": (("embed", "conv"),)}, "known: linear, none"),
