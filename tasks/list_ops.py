@@ -10,6 +10,7 @@ Source: Irie et al. 2021, section 4.3 and appendix B.3, after Nangia & Bowman 20
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from statistics import fmean
 from typing import ClassVar
 
 from tasks.task import UNASKED, Sample, Statistic, Task, distribution, share_of_commonest, spread
@@ -24,6 +25,25 @@ DIGITS = tuple("0123456789")
 OPERATION_SHARE = 0.25  # of arguments
 DEEPEST = 19  # below the 19th operation the published generator draws digits only
 PAPER_LENGTHS = {10: "37 / 98 / 364", 15: "61 / 185 to 190 / 676"}
+
+
+def shallow_value(words: Sequence[str], level: int) -> int | None:
+    """A list's value where what nests deeper than `level` does not count; None: there is no more."""
+    open_lists: list[tuple[str, list[int]]] = []
+    for word in words:
+        if word in OPERATIONS:
+            open_lists.append((word, []))
+        elif word != END:
+            open_lists[-1][1].append(int(word))
+        else:
+            depth = len(open_lists)
+            operation, values = open_lists.pop()
+            value = OPERATIONS[operation](values) if values and depth <= level else None
+            if not open_lists:
+                return value
+            if value is not None:
+                open_lists[-1][1].append(value)
+    raise ValueError("the list has no end")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +102,20 @@ class ListOps(Task):
             ),
             Statistic("commonest value", f"{100 * share_of_commonest(values):.1f} %", ""),
             Statistic("commonest value, root known", f"{100 * knowing_root:.1f} %", ""),
+            *(
+                Statistic(
+                    f"value without what is below level {level}", self._shallow(level, samples), ""
+                )
+                for level in range(1, min(3, self.depth - 1) + 1)
+            ),
             *distribution(values, self.answers),
         ]
+
+    def _shallow(self, level: int, samples: Sequence[Sample]) -> str:
+        """How many values a reader has right that skips deeper operations."""
+        found = (shallow_value([self.words[n] for n in each.tokens], level) for each in samples)
+        pairs = zip(found, samples, strict=True)
+        return f"{100 * fmean(value == sample.targets[-1] for value, sample in pairs):.1f} %"
 
     def _grow(self, random: Random, words: list[str], level: int) -> tuple[int, int] | None:
         """Appends an operation; its value and deepest level, or None once it is too deep."""

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from tasks import UNASKED, ListOps, Sample
+from tasks.list_ops import shallow_value
 
 PAPERS_EXAMPLE = "[MAX 6 1 [FIRST 2 3 ] 0 [MIN 4 7 1 ] ]"
 PYTHON = {"[MIN": "min(", "[MAX": "max(", "[FIRST": "first(", "]": ")"}
@@ -89,6 +90,49 @@ def test_statistics_are_those_of_the_samples():
     assert [name for name in found if name.startswith("value")] == [f"value {d}" for d in range(10)]
     assert found["value 1"] == "█" * 12 + " 66.7 %" and found["value 3"] == "█" * 6 + " 33.3 %"
     assert ListOps(depth=15).statistics([low])[0].paper.startswith("61 / ")
+
+
+@pytest.mark.parametrize(
+    ("level", "value"),
+    [(1, 5), (2, 4), (3, 3), (9, 3)],
+)
+def test_what_a_reader_has_that_skips_deeper_lists(level, value):
+    words = [
+        "[MIN",
+        "5",
+        "[MAX",
+        "[FIRST",
+        "9",
+        "2",
+        "]",
+        "4",
+        "]",
+        "[MIN",
+        "4",
+        "[MAX",
+        "3",
+        "1",
+        "]",
+        "]",
+        "]",
+    ]
+    assert shallow_value(words, level) == value
+
+
+def test_a_reader_who_skips_nothing_is_always_right():
+    task, random = ListOps(depth=3), Random(1)
+    samples = [task.sample(random) for _ in range(200)]
+    found = {one.name: one.ours for one in task.statistics(samples)}
+    shares = [
+        float(found[f"value without what is below level {n}"].removesuffix(" %")) for n in (1, 2)
+    ]
+    assert 40 < shares[0] < shares[1] < 100
+    for sample in samples:
+        assert shallow_value(words_of(task, sample), 3) == int(task.answers[sample.targets[-1]])
+
+
+def test_nothing_but_deeper_lists_has_no_value():
+    assert shallow_value(["[MIN", "[MAX", "3", "1", "]", "[MAX", "2", "2", "]", "]"], 1) is None
 
 
 @pytest.mark.parametrize("depth", [0, 20])
