@@ -28,7 +28,7 @@ PAPER_LENGTHS = {10: "37 / 98 / 364", 15: "61 / 185 to 190 / 676"}
 
 
 def shallow_value(words: Sequence[str], level: int) -> int | None:
-    """A list's value where what nests deeper than `level` does not count; None: there is no more."""
+    """A list's value where what nests deeper than `level` does not count; None where all does."""
     open_lists: list[tuple[str, list[int]]] = []
     for word in words:
         if word in OPERATIONS:

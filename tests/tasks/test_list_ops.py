@@ -92,30 +92,16 @@ def test_statistics_are_those_of_the_samples():
     assert ListOps(depth=15).statistics([low])[0].paper.startswith("61 / ")
 
 
+NESTED = "[MIN 5 [MAX [FIRST 9 2 ] 4 ] [MIN 4 [MAX 3 1 ] ] ]"
+NOTHING_ELSE = "[MIN [MAX 3 1 ] [MAX 2 2 ] ]"
+
+
 @pytest.mark.parametrize(
     ("level", "value"),
     [(1, 5), (2, 4), (3, 3), (9, 3)],
 )
 def test_what_a_reader_has_that_skips_deeper_lists(level, value):
-    words = [
-        "[MIN",
-        "5",
-        "[MAX",
-        "[FIRST",
-        "9",
-        "2",
-        "]",
-        "4",
-        "]",
-        "[MIN",
-        "4",
-        "[MAX",
-        "3",
-        "1",
-        "]",
-        "]",
-        "]",
-    ]
+    words = NESTED.split()
     assert shallow_value(words, level) == value
 
 
@@ -132,7 +118,7 @@ def test_a_reader_who_skips_nothing_is_always_right():
 
 
 def test_nothing_but_deeper_lists_has_no_value():
-    assert shallow_value(["[MIN", "[MAX", "3", "1", "]", "[MAX", "2", "2", "]", "]"], 1) is None
+    assert shallow_value(NOTHING_ELSE.split(), 1) is None
 
 
 @pytest.mark.parametrize("depth", [0, 20])
