@@ -119,8 +119,12 @@ class CheckpointFolder:
             if step >= milestone and not kept.exists():
                 link_or_copy(path, kept)
         if score is not None and score > self.best_score:
-            link_or_copy(path, self.best_path)
-            self._best_score = score
+            self.link_best(path, score)
+
+    def link_best(self, path: Path, score: float) -> None:
+        """Makes `path` the best, whatever was."""
+        link_or_copy(path, self.best_path)
+        self._best_score = score
 
     def _drop_old(self, step: int) -> None:
         kept = 0

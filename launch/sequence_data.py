@@ -30,20 +30,22 @@ def sequences(options: SequenceOptions) -> dict[str, Sequences]:
             too few different sequences.
     """
     folder = expanded(options.data or default_folder(options))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = _wait_for(folder)
-    except OSError as error:
-        flag = "--data" if options.data else "--savedir"
-        raise UserError(
-            f"cannot keep sequences in {folder} ({describe_os_error(error)}): choose a {flag}"
-        ) from error
-    try:
-        if not (folder / FILE).exists():
-            _make(options, folder / FILE)
-    finally:
-        lock.release()
-    return _read(folder / FILE, options)
+    path = folder / FILE
+    if not path.exists():  # else it is whole, and may be somebody else's
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = _wait_for(folder)
+        except OSError as error:
+            flag = "--data" if options.data else "--savedir"
+            raise UserError(
+                f"cannot keep sequences in {folder} ({describe_os_error(error)}): choose a {flag}"
+            ) from error
+        try:
+            if not path.exists():
+                _make(options, path)
+        finally:
+            lock.release()
+    return _read(path, options)
 
 
 def default_folder(options: SequenceOptions) -> Path:

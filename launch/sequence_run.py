@@ -15,7 +15,7 @@ from kernels import use_backend
 from kernels.dispatch import SHORTEST_CHUNKED_UNROLL
 from launch.allocator import tune_allocator
 from launch.atomic_files import write_bytes
-from launch.checkpoint_folder import CheckpointFolder, holds_checkpoints
+from launch.checkpoint_folder import CheckpointFolder, Found, holds_checkpoints
 from launch.checkpoints import CheckpointError, load, save_or_warn
 from launch.devices import choose_device, use_threads
 from launch.display import Display
@@ -195,7 +195,23 @@ def _restore(
         trainer.model.load_state_dict(found.payload["model_state_dict"])
         trainer.load_state_dict(found.payload["trainer"])
         torch.set_rng_state(found.payload["rng"]["torch"].cpu())
+    _mend_best(trainer, found, checkpoints)
     folder.rewind(found.payload["step"])
+
+
+def _mend_best(trainer: Trainer, found: Found, checkpoints: CheckpointFolder) -> None:
+    """Undoes what `kill -9` between a checkpoint and its link, or damage, did to the best one."""
+    if trainer.epoch == 0 or trainer.best_score <= checkpoints.best_score:
+        return
+    score = found.payload.get("score")
+    if score != trainer.best_score:
+        print(
+            f"warning: {checkpoints.best_path} is not the best epoch's any more: the newest takes "
+            "its place, until there is a better one",
+            file=sys.stderr,
+        )
+    if score is not None:
+        checkpoints.link_best(found.path, score)
 
 
 def _check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) -> None:

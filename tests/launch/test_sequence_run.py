@@ -1,5 +1,6 @@
 """The commands of the sequence tasks: a run, its result, stopping and going on, bad input, data."""
 
+import errno
 import json
 import multiprocessing
 import shutil
@@ -193,6 +194,44 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     assert train(folder, "a") == 0
     return folder / "a"
+
+
+@pytest.mark.parametrize("best", ["newest", "lost"])
+def test_the_best_epoch_survives_a_kill_before_it_was_linked(best, finished, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / RESULT).unlink()
+    (run / "checkpoints" / "best.pt").unlink()
+    newest = run / "checkpoints" / "step_000000000015.pt"
+    payload = load(newest)
+    payload["trainer"]["counters"]["best_score"] = payload["score"] if best == "newest" else 2.0
+    save(payload, newest)
+    (run / "model.tar").unlink()
+    assert list_ops.main(["--resume", str(run)]) == 0
+    said = capsys.readouterr().err
+    assert ("not the best epoch's any more" in said) == (best == "lost")
+    assert json.loads((run / RESULT).read_text())["best_epoch"] == 3
+
+
+def test_sequences_of_somebody_else_can_be_read(finished, tmp_path, monkeypatch):
+    """Where nothing may be written, as on another's disk."""
+
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    (drawn,) = (finished.parent / "data").iterdir()
+    monkeypatch.setattr("launch.sequence_data.FolderLock", refused)
+    assert train(tmp_path, "b", "--data", drawn, "--epochs", "1") == 0
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_and_said(finished, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / RESULT).unlink()
+    (run / "model.tar").unlink()
+    (run / "checkpoints" / "step_000000000015.pt").write_bytes(b"PK damaged")
+    assert list_ops.main(["--resume", str(run)]) == 0
+    assert "step_000000000015.pt" in capsys.readouterr().err
 
 
 def test_a_checkpoint_of_another_task(finished, capsys):
