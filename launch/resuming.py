@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from launch.checkpoint_folder import holds_checkpoints
 from launch.failures import expanded
@@ -25,7 +26,7 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
         raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
     elif not path.is_dir():
         raise ValueError(f"--resume {path}: no such run folder; runs/latest is the newest")
-    elif known.xpid is not None or known.savedir != RunOptions.savedir:
+    elif _is_elsewhere(known, expanded(path).resolve()):
         raise ValueError(
             "--xpid, --savedir and --resume contradict: a resumed run stays where it is"
         )
@@ -33,6 +34,14 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
     for warning in saved.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return saved
+
+
+def _is_elsewhere(known: argparse.Namespace, path: Path) -> bool:
+    """Whether the name or the folder that were given are not those of the run at `path`."""
+    asked = (
+        expanded(known.savedir).resolve() if known.savedir != RunOptions.savedir else path.parent
+    )
+    return asked / (known.xpid or path.name) != path
 
 
 def has_finished(saved: SavedAgent) -> bool:
