@@ -70,7 +70,7 @@ def in_one_line(box: str) -> str:
     below = others[0] if others else []
     flags = [line for line in below if line.startswith("--")]
     if flags and any(line.startswith("Perhaps you meant") for line in below):
-        return f"{message}: did you mean {' or '.join(flags)}?"
+        return f"{message}: did you mean {' or '.join(flags[:3])}?"
     # "Error parsing --num-envs: ..." is followed by "--num-envs INT" and its help.
     flag, colon, reason = message.removeprefix("Error parsing ").partition(": ")
     return f"{flags[0]}{colon}{reason}" if flags and flags[0].startswith(flag) else message
