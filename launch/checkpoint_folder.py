@@ -30,7 +30,7 @@ class Found(NamedTuple):
     warnings: tuple[str, ...]  # a line for each newer checkpoint that could not be used
 
 
-def is_kept_from_us(error: CheckpointError) -> bool:
+def _is_kept_from_us(error: CheckpointError) -> bool:
     """Whether the file is there but was not read: it may be whole."""
     cause = error.__cause__
     return isinstance(cause, OSError) and not isinstance(
@@ -102,7 +102,7 @@ class CheckpointFolder:
             try:
                 payload = _with_step(load(path, map_location), path)
             except CheckpointError as error:
-                if is_kept_from_us(error):
+                if _is_kept_from_us(error):
                     raise
                 failures.append(error)
                 continue
