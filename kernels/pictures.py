@@ -158,11 +158,12 @@ def call(
 
 
 class Way(NamedTuple):
-    """An operator's way forward or back: its schema without the name, and what it runs on CPUs."""
+    """An operator's way forward or back: its schema without the name, and what it runs."""
 
     schema: str
     function: Callable[..., Any]
     fake: Callable[..., Any]  # the same for tensors without numbers
+    devices: Sequence[str] = ("CPU",)
 
 
 def register(
@@ -179,7 +180,8 @@ def register(
     """
     for full, way in ((name, forward), (f"{name}_backward", backward)):
         LIBRARY.define(full + way.schema)
-        LIBRARY.impl(full, way.function, "CPU")
+        for device in way.devices:
+            LIBRARY.impl(full, way.function, device)
         torch.library.register_fake(f"fastweights::{full}", way.fake, lib=LIBRARY)
 
     def remember(ctx: Any, inputs: Sequence[Tensor], output: Sequence[Tensor]) -> None:

@@ -1,30 +1,34 @@
 """The image stem's max-pooling: 3 x 3 windows, 2 apart, one pixel of padding.
 
-PyTorch's own keeps a 64-bit index of every window's winner; the C++ kernel keeps one byte. Values
-and gradients are the same, down to the winner among equals (the first) and NaN (which wins).
+PyTorch's own keeps a 64-bit index of every window's winner; the C++ and CUDA kernels keep one byte.
+Values and gradients are the same, down to the winner among equals (the first) and NaN (which wins).
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from kernels import cpu_build, pictures
+from kernels import pictures
 from kernels.library import wants_gradient
+from kernels.max_pool import cuda
 from kernels.pictures import Length, Picture, Way, empty_pictures, empty_pooled
 from kernels.signature import is_traced
 
 SOURCE = "max_pool/cpu.cpp"
 _ANY_CHANNELS = 16, 16  # the build is the same for every number of them
+_DEVICES = "CPU", "CUDA"
 
 
 def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
     """V = ceil(Y / 2), U = ceil(X / 2); any floating dtype, any device.
 
-    The kernel takes CPU tensors whose channels come last in memory. Others, and machines without
-    a compiler, get PyTorch's own.
+    The kernels take tensors whose channels come last in memory: on CPUs, and on CUDA devices in
+    float32 and bfloat16 with channels in fours. Others, and machines without a compiler, get
+    PyTorch's own.
     """
     if not has_kernel(x):
         return F.max_pool2d(x, 3, stride=2, padding=1)
@@ -35,20 +39,28 @@ def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
 
 def has_kernel(x: Tensor) -> bool:
     """Whether `max_pool` runs its own kernel on such a tensor, which it builds if need be."""
-    if not (pictures.is_plain() and x.is_cpu and pictures.is_channels_last(x)):
+    if not (pictures.is_plain() and pictures.is_channels_last(x)):
         return False
-    return pictures.is_there(SOURCE, x.dtype, _ANY_CHANNELS)
+    if x.is_cuda:
+        return cuda.takes(x)
+    return x.is_cpu and pictures.is_there(SOURCE, x.dtype, _ANY_CHANNELS)
 
 
-def _library(dtype: torch.dtype) -> cpu_build.Library:
-    return pictures.library(SOURCE, dtype, _ANY_CHANNELS)
+def _on_cpu(
+    way: Literal["forward", "backward"], size: Sequence[int], tensors: Sequence[Tensor | None]
+) -> None:
+    assert tensors[0] is not None
+    library = pictures.library(SOURCE, tensors[0].dtype, _ANY_CHANNELS)
+    pictures.call(getattr(library, way), size, tensors)
+
+
+RUN = {"cpu": _on_cpu, "cuda": cuda.run}  # by the tensors' device
 
 
 def _pool(x: Picture, keep_places: bool = True) -> tuple[Tensor, Tensor]:
     x = pictures.channels_last(x)
     y, places = _results(x)
-    tensors = x, y, places if keep_places else None
-    pictures.call(_library(x.dtype).forward, x.shape, tensors)
+    RUN[x.device.type]("forward", x.shape, (x, y, places if keep_places else None))
     return y, places
 
 
@@ -57,8 +69,7 @@ def _unpool(
 ) -> Picture:
     grad_x = _empty_inputs(grad_y, height, width)
     grad_y, places = map(pictures.channels_last, (grad_y, places))
-    tensors = grad_y, places, grad_x
-    pictures.call(_library(grad_y.dtype).backward, grad_x.shape, tensors)
+    RUN[grad_y.device.type]("backward", grad_x.shape, (grad_y, places, grad_x))
     return grad_x
 
 
@@ -84,11 +95,12 @@ def _differentiate(ctx: Any, grad_y: Tensor) -> Tensor:
 
 pictures.register(
     "max_pool",
-    Way("(Tensor x) -> (Tensor, Tensor)", _pool, _results),
+    Way("(Tensor x) -> (Tensor, Tensor)", _pool, _results, _DEVICES),
     Way(
         "(Tensor grad, Tensor places, SymInt y, SymInt x) -> Tensor",
         _unpool,
         lambda grad, places, y, x: _empty_inputs(grad, y, x),
+        _DEVICES,
     ),
     _setup,
     _differentiate,

@@ -10,6 +10,7 @@ For a look at memory bounds: FASTWEIGHTS_SHIM_FLAGS="-fsanitize=address -g" with
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -31,10 +32,11 @@ CXX = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 PROBLEMS = {1: "lanes wait for each other for ever", 2: "another argument struct"}
 ASCENDING, DESCENDING, SHUFFLED = 0, 1, 2  # the order in which lanes run between barriers
 
+ENTRY = re.compile(r"(\w+)\(const __grid_constant__ ")  # a kernel's name
 LAUNCHER = """
 extern "C" __attribute__((visibility("default")))
-int run_{name}(const void* words, size_t bytes, int blocks, int threads, int order) {{
-  return fiber::launch({name}, words, bytes, blocks, threads, order);
+int run_{0}(const void* words, size_t bytes, int blocks, int threads, int order) {{
+  return fiber::launch({0}, words, bytes, blocks, threads, order);
 }}
 """
 
@@ -74,7 +76,7 @@ class Shim:
 def library(kernel: Path, headers: Path, head_size: int) -> ctypes.CDLL:
     operation = kernel.parent.name
     code = '#include "fiber.h"\n#include "cuda.cu"\n'
-    code += "".join(LAUNCHER.format(name=f"{operation}_{way}") for way in ("forward", "backward"))
+    code += "".join(map(LAUNCHER.format, ENTRY.findall(kernel.read_text())))
     folders = [HERE, kernel.parent, headers]
     compiled_by = cpu_build.compiler_version(CXX)
     digest = hashlib.sha256(f"{code} {head_size} {FLAGS} {compiled_by}".encode())

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -36,6 +37,8 @@
 #define __ffs(x) __builtin_ffs(x)
 #define __expf(x) std::exp(x)
 #define __fdividef(x, y) ((x) / (y))
+#define __uint_as_float(bits) fiber::same_bits<float>(bits)
+#define __float_as_uint(x) fiber::same_bits<unsigned>(x)
 
 inline float atomicAdd(float* sum, float x) {  // fibers take turns
   const float before = *sum;
@@ -52,6 +55,13 @@ struct Index {
 static Index threadIdx, blockIdx, gridDim;
 
 namespace fiber {
+
+template <class To, class From>
+To same_bits(From from) {
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
 
 enum Status { READY, WARP_BARRIER, GROUP_BARRIER, BLOCK_BARRIER, DONE };
 constexpr int STACK = 1 << 17, MOST_THREADS = 1024, WARP_LANES = 32;
