@@ -6,6 +6,7 @@ a third of the products: kernels/include/winograd.h). Results differ from PyTorc
 the largest number under a tile of 3 x 3 outputs; an infinity there makes the tile NaN.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ MOST_CHANNELS_OF_PIXELS = 16
 Pixels = UInt8[Tensor, "N C Y X"]
 Pooled = Float[Tensor, "N D V U"]
 Places = UInt8[Tensor, "N D V U"]
+WayBack = Callable[..., tuple[Tensor, ...]]
 
 
 def convolve_pool(x: Picture | Pixels, weight: Weight, bias: Bias) -> Pooled:
@@ -47,9 +49,8 @@ def convolve_pool(x: Picture | Pixels, weight: Weight, bias: Bias) -> Pooled:
     if not has_kernel(*inputs):
         return max_pool(F.conv2d(as_numbers(x, weight), weight, bias, padding=1))
     if is_traced() or wants_gradient(inputs):
-        op = torch.ops.fastweights
-        of = op.convolve_pool_pixels if is_pixels(x) else op.convolve_pool
-        return of(*inputs)[0]
+        recorded = _recorded_of_pixels if is_pixels(x) else _recorded
+        return recorded(*inputs)
     return _forward(*inputs, keep=False)[0]
 
 
@@ -117,12 +118,12 @@ def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) 
     ctx.save_for_backward(output[1], x, weight)
 
 
-def _differentiate(ctx: Any, grad_y: Tensor) -> tuple[Tensor, ...]:
-    return torch.ops.fastweights.convolve_pool_backward(grad_y, *ctx.saved_tensors)
+def _differentiate(ctx: Any, grad_y: Tensor, backward: WayBack) -> tuple[Tensor, ...]:
+    return backward(grad_y, *ctx.saved_tensors)
 
 
-def _differentiate_pixels(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
-    return None, *torch.ops.fastweights.convolve_pool_pixels_backward(grad_y, *ctx.saved_tensors)
+def _differentiate_pixels(ctx: Any, grad_y: Tensor, backward: WayBack) -> tuple[Tensor | None, ...]:
+    return None, *backward(grad_y, *ctx.saved_tensors)
 
 
 def _fake_backward(grad_y: Tensor, places: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
@@ -142,14 +143,14 @@ _FORWARD = Way(
     lambda x, weight, bias: _results(x, weight),
 )
 _ON_THE_WAY_BACK = "(Tensor grad, Tensor places, Tensor x, Tensor weight)"
-pictures.register(
+_recorded = pictures.register(
     "convolve_pool",
     _FORWARD,
     Way(f"{_ON_THE_WAY_BACK} -> (Tensor, Tensor, Tensor)", _backward, _fake_backward),
     _setup,
     _differentiate,
 )
-pictures.register(
+_recorded_of_pixels = pictures.register(
     "convolve_pool_pixels",
     _FORWARD,
     Way(f"{_ON_THE_WAY_BACK} -> (Tensor, Tensor)", _backward_of_pixels, _fake_backward_of_pixels),

@@ -24,7 +24,7 @@ OLDEST = (7, 5)  # sm_75: what CUDA 13 still compiles for
 
 class Kernel(NamedTuple):
     source: Path  # .../<operation>/cuda.cu
-    name: str  # "forward" or "backward"
+    name: str  # "forward" or "backward", with a dtype if there is one for each
     warps: tuple[int, int]  # of a block, for head sizes to 32 and to 64
 
     def threads(self, head_size: int) -> int:
@@ -77,9 +77,7 @@ def run_on_device(
     from cuda.bindings import driver
 
     with torch.cuda.device(device):
-        _make_context_current(device)
-        major, minor = torch.cuda.get_device_capability(device)
-        loaded = _load(kernel, head_size, f"sm_{major}{minor}")
+        loaded = _load_here(kernel, head_size, device)
         assert loaded.argument_bytes == len(words) * words.itemsize
         parameters = (ctypes.c_void_p * 1)(words.buffer_info()[0])
         (result,) = driver.cuLaunchKernel(
@@ -92,7 +90,20 @@ def run_on_device(
             0,
         )
     if result != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"{kernel.symbol} for head size {head_size}: {result.name}")
+        raise RuntimeError(f"{kernel.symbol}, compiled for {head_size}: {result.name}")
+
+
+def load(kernel: Kernel, head_size: int, device: torch.device) -> None:
+    """Compiles and loads a kernel for that GPU, if it has not been; else the first launch does."""
+    with torch.cuda.device(device):
+        _load_here(kernel, head_size, device)
+
+
+def _load_here(kernel: Kernel, head_size: int, device: torch.device) -> "_Loaded":
+    """On the current device."""
+    _make_context_current(device)
+    major, minor = torch.cuda.get_device_capability(device)
+    return _load(kernel, head_size, f"sm_{major}{minor}")
 
 
 def _make_context_current(device: torch.device) -> None:

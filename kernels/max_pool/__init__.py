@@ -4,7 +4,7 @@ PyTorch's own keeps a 64-bit index of every window's winner; the C++ and CUDA ke
 Values and gradients are the same, down to the winner among equals (the first) and NaN (which wins).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -27,13 +27,13 @@ def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
     """V = ceil(Y / 2), U = ceil(X / 2); any floating dtype, any device.
 
     The kernels take tensors whose channels come last in memory: on CPUs, and on CUDA devices in
-    float32 and bfloat16 with channels in fours. Others, and machines without a compiler, get
-    PyTorch's own.
+    float32 and bfloat16, sixteen bytes of channels at a time. Others, and machines without a
+    compiler, get PyTorch's own.
     """
     if not has_kernel(x):
         return F.max_pool2d(x, 3, stride=2, padding=1)
     if is_traced() or wants_gradient((x,)):
-        return torch.ops.fastweights.max_pool(x)[0]
+        return _recorded(x)
     return _pool(x, keep_places=False)[0]
 
 
@@ -89,11 +89,11 @@ def _setup(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> No
     ctx.size = inputs[0].shape[2:]
 
 
-def _differentiate(ctx: Any, grad_y: Tensor) -> Tensor:
-    return torch.ops.fastweights.max_pool_backward(grad_y, *ctx.saved_tensors, *ctx.size)
+def _differentiate(ctx: Any, grad_y: Tensor, backward: Callable[..., Tensor]) -> Tensor:
+    return backward(grad_y, *ctx.saved_tensors, *ctx.size)
 
 
-pictures.register(
+_recorded = pictures.register(
     "max_pool",
     Way("(Tensor x) -> (Tensor, Tensor)", _pool, _results, _DEVICES),
     Way(

@@ -1,25 +1,32 @@
 // Max-pooling of pictures [count, height, width, channels]: 3 x 3 windows, 2 apart, one pixel of padding.
 //
-// A thread makes four neighbouring channels of one result, of windows forward and of pixels back; the
-// next thread the next four, so that a warp's loads and stores lie side by side. A window's winner is
-// kept as its place in the window, 0 to 8, in one byte. Back, a pixel gathers from the windows that
-// cover it: nothing is zeroed beforehand, and no two threads add to one pixel.
+// A thread takes sixteen bytes of channels of one window; the next thread the next sixteen, so that a
+// warp's loads and stores lie side by side. A window's winner is kept as its place in the window, 0 to
+// 8, in one byte. Back, the thread of window (i, j) makes the pixels 2i, 2i + 1 by 2j, 2j + 1 from that
+// window and its lower and right neighbours, as the C++ kernel does (include/pooling.h): nothing is
+// zeroed beforehand, and no two threads add to one pixel.
 
 typedef unsigned short bfloat16;  // the upper half of a float
 
-constexpr int THREADS = 256;  // of a block (see cuda.py)
-constexpr int TOGETHER = 4, WINDOW = 3;
+constexpr int THREADS = 256;  // of a block: WARPS in cuda.py
+constexpr int WINDOW = 3;
+
+template <class Number>
+constexpr int TOGETHER = 16 / sizeof(Number);  // channels of a thread
 
 struct Pictures {
   long long count, channels, height, width;
 };
 
-__device__ inline int pooled(long long size) { return static_cast<int>((size + 1) / 2); }
+template <class Number, int N>
+struct alignas(N * sizeof(Number)) Pack {
+  Number lane[N];
+};
 
 template <class Number>
-struct alignas(TOGETHER * sizeof(Number)) Four {
-  Number lane[TOGETHER];
-};
+using Numbers = Pack<Number, TOGETHER<Number>>;
+template <class Number>
+using Places = Pack<unsigned char, TOGETHER<Number>>;
 
 __device__ inline float widen(float x) { return x; }
 __device__ inline float widen(bfloat16 x) {
@@ -33,25 +40,44 @@ __device__ inline void narrow(float x, bfloat16* result) {
   *result = x == x ? (bits + 0x7fff + ((bits >> 16) & 1)) >> 16 : 0x7fc0;
 }
 
-// Which of all results this thread makes; there are fewer than 2^31 numbers (see __init__.py).
-struct Position {
-  int group, column, row, picture;
+template <class Packed, class Number>
+__device__ inline Packed load(const Number* from) {
+  return *reinterpret_cast<const Packed*>(from);
+}
 
-  __device__ Position(int channels, int columns, int rows) {
-    const unsigned groups = channels / TOGETHER;
+template <class Number>
+__device__ inline void store(Number* to, const float* numbers) {
+  Numbers<Number> packed;
+  for (int c = 0; c < TOGETHER<Number>; ++c) narrow(numbers[c], &packed.lane[c]);
+  *reinterpret_cast<Numbers<Number>*>(to) = packed;
+}
+
+// Which window is this thread's, and where in memory pixels and windows begin. There are fewer than
+// 2^31 numbers (MOST_NUMBERS in cuda.py), so 32 bits count them.
+template <class Number>
+struct Place {
+  unsigned channels, height, width, rows, columns;
+  unsigned channel, column, row, picture;
+  bool exists;
+
+  __device__ explicit Place(const Pictures& size)
+      : channels(size.channels), height(size.height), width(size.width), rows((height + 1) / 2),
+        columns((width + 1) / 2) {
+    const unsigned groups = channels / TOGETHER<Number>;
     unsigned n = blockIdx.x * static_cast<unsigned>(THREADS) + threadIdx.x;
-    group = n % groups, n /= groups;
+    channel = n % groups * TOGETHER<Number>, n /= groups;
     column = n % columns, n /= columns;
     row = n % rows, picture = n / rows;
+    exists = picture < size.count;
+  }
+
+  __device__ unsigned pixel(unsigned y, unsigned x) const {
+    return ((picture * height + y) * width + x) * channels + channel;
+  }
+  __device__ unsigned window(unsigned i, unsigned j) const {
+    return ((picture * rows + i) * columns + j) * channels + channel;
   }
 };
-
-// In numbers, where four channels of a pixel begin.
-__device__ inline long long offset(const Position& at, int row, int column, int rows, int columns,
-                                   int channels) {
-  const long long pixel = (static_cast<long long>(at.picture) * rows + row) * columns + column;
-  return pixel * channels + at.group * TOGETHER;
-}
 
 template <class Number>
 struct ForwardArguments {
@@ -63,31 +89,35 @@ struct ForwardArguments {
 
 template <class Number>
 __device__ inline void forward(const ForwardArguments<Number>& a) {
-  const int channels = a.size.channels, height = a.size.height, width = a.size.width;
-  const Position at(channels, pooled(width), pooled(height));
-  if (at.picture >= a.size.count) return;
-  Four<Number> winner;
-  Four<unsigned char> place;
-  bool is_first = true;
-  for (int i = 0; i < WINDOW; ++i) {
-    for (int j = 0; j < WINDOW; ++j) {
-      const int row = 2 * at.row - 1 + i, column = 2 * at.column - 1 + j;
-      if (row < 0 || row >= height || column < 0 || column >= width) continue;
-      const long long from = offset(at, row, column, height, width, channels);
-      const auto other = *reinterpret_cast<const Four<Number>*>(a.x + from);
-      for (int c = 0; c < TOGETHER; ++c) {
-        const float value = widen(other.lane[c]);
-        if (is_first || value > widen(winner.lane[c]) || value != value) {  // a NaN wins
-          winner.lane[c] = other.lane[c];
-          place.lane[c] = i * WINDOW + j;
+  constexpr int N = TOGETHER<Number>;
+  const Place<Number> at(a.size);
+  if (!at.exists) return;
+  const int first_row = at.row == 0, first_column = at.column == 0;  // what lies outside is passed by
+  float best[N];
+  Places<Number> places;
+  for (int c = 0; c < N; ++c) {
+    best[c] = __uint_as_float(0xff800000);  // minus infinity
+    places.lane[c] = first_row * WINDOW + first_column;
+  }
+  for (int i = first_row; i < WINDOW; ++i) {
+    const unsigned y = 2 * at.row + i - 1;
+    if (y >= at.height) break;
+    for (int j = first_column; j < WINDOW; ++j) {
+      const unsigned x = 2 * at.column + j - 1;
+      if (x >= at.width) break;
+      const auto pixel = load<Numbers<Number>>(a.x + at.pixel(y, x));
+      for (int c = 0; c < N; ++c) {
+        const float value = widen(pixel.lane[c]);
+        if (value > best[c] || value != value) {  // a NaN wins
+          best[c] = value;
+          places.lane[c] = i * WINDOW + j;
         }
       }
-      is_first = false;
     }
   }
-  const long long to = offset(at, at.row, at.column, pooled(height), pooled(width), channels);
-  *reinterpret_cast<Four<Number>*>(a.y + to) = winner;
-  if (a.places) *reinterpret_cast<Four<unsigned char>*>(a.places + to) = place;
+  const unsigned to = at.window(at.row, at.column);
+  store(a.y + to, best);
+  if (a.places) *reinterpret_cast<Places<Number>*>(a.places + to) = places;
 }
 
 template <class Number>
@@ -98,28 +128,52 @@ struct BackwardArguments {
   Number* grad_x;
 };
 
+// What a window hands back: its gradient, to the place that won.
+template <class Number>
+struct Prize {
+  Numbers<Number> grad;
+  Places<Number> places;
+
+  __device__ Prize(const BackwardArguments<Number>& a, unsigned at)
+      : grad(load<Numbers<Number>>(a.grad_y + at)), places(load<Places<Number>>(a.places + at)) {}
+
+  __device__ void give(int row, int column, float* sum) const {
+    for (int c = 0; c < TOGETHER<Number>; ++c)
+      if (places.lane[c] == row * WINDOW + column) sum[c] += widen(grad.lane[c]);
+  }
+};
+
 template <class Number>
 __device__ inline void backward(const BackwardArguments<Number>& a) {
-  const int channels = a.size.channels, height = a.size.height, width = a.size.width;
-  const Position at(channels, width, height);
-  if (at.picture >= a.size.count) return;
-  const int rows = pooled(height), columns = pooled(width);
-  float sum[TOGETHER] = {0.f, 0.f, 0.f, 0.f};
-  for (int row = at.row / 2; row <= (at.row + 1) / 2; ++row) {
-    for (int column = at.column / 2; column <= (at.column + 1) / 2; ++column) {
-      if (row >= rows || column >= columns) continue;
-      const int place = (at.row - 2 * row + 1) * WINDOW + at.column - 2 * column + 1;
-      const long long from = offset(at, row, column, rows, columns, channels);
-      const auto places = *reinterpret_cast<const Four<unsigned char>*>(a.places + from);
-      const auto grad = *reinterpret_cast<const Four<Number>*>(a.grad_y + from);
-      for (int c = 0; c < TOGETHER; ++c)
-        if (places.lane[c] == place) sum[c] += widen(grad.lane[c]);
-    }
+  constexpr int N = TOGETHER<Number>;
+  const Place<Number> at(a.size);
+  if (!at.exists) return;
+  const unsigned i = at.row, j = at.column;
+  const bool has_lower_window = i + 1 < at.rows, has_right_window = j + 1 < at.columns;
+  float here[N] = {}, right[N] = {}, below[N] = {}, diagonal[N] = {};  // of the four pixels
+  const Prize<Number> own(a, at.window(i, j));
+  own.give(1, 1, here);
+  own.give(1, 2, right);
+  own.give(2, 1, below);
+  own.give(2, 2, diagonal);
+  if (has_right_window) {
+    const Prize<Number> prize(a, at.window(i, j + 1));
+    prize.give(1, 0, right);
+    prize.give(2, 0, diagonal);
   }
-  Four<Number> result;
-  for (int c = 0; c < TOGETHER; ++c) narrow(sum[c], &result.lane[c]);
-  const long long to = offset(at, at.row, at.column, height, width, channels);
-  *reinterpret_cast<Four<Number>*>(a.grad_x + to) = result;
+  if (has_lower_window) {
+    const Prize<Number> prize(a, at.window(i + 1, j));
+    prize.give(0, 1, below);
+    prize.give(0, 2, diagonal);
+  }
+  if (has_lower_window && has_right_window)
+    Prize<Number>(a, at.window(i + 1, j + 1)).give(0, 0, diagonal);
+  const bool has_lower_pixel = 2 * i + 1 < at.height, has_right_pixel = 2 * j + 1 < at.width;
+  store(a.grad_x + at.pixel(2 * i, 2 * j), here);
+  if (has_right_pixel) store(a.grad_x + at.pixel(2 * i, 2 * j + 1), right);
+  if (has_lower_pixel) store(a.grad_x + at.pixel(2 * i + 1, 2 * j), below);
+  if (has_lower_pixel && has_right_pixel)
+    store(a.grad_x + at.pixel(2 * i + 1, 2 * j + 1), diagonal);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

@@ -1,7 +1,9 @@
-"""The max-pooling on CUDA tensors; the kernels are in `cuda.cu`, one for each dtype."""
+"""The max-pooling on CUDA tensors; the kernels are in `cuda.cu`, one for each way and dtype."""
 
+import math
 from array import array
 from collections.abc import Sequence
+from functools import cache
 from typing import Literal
 
 import torch
@@ -13,24 +15,23 @@ from kernels.cuda.compiler import source_file
 from kernels.dispatch import requested_backend, say_once
 
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
-TOGETHER = 4  # channels of a thread
+TOGETHER = 16  # bytes of channels of a thread
 WARPS = 8, 8  # of a block
 MOST_NUMBERS = 2**31  # the kernels count them in 32 bits
 _ANY_SIZE = HEAD_SIZES[0]  # the source is the same for every head size
+_INPUTS = {"forward": 1, "backward": 2}  # tensors that a way reads; those after them it writes
 
 
 def takes(x: Tensor) -> bool:
     """Whether there is a kernel for such pictures, channels last on a GPU, and it may run."""
-    if x.dtype not in DTYPES or x.shape[1] % TOGETHER or x.numel() >= MOST_NUMBERS:
-        return False
-    return is_there(x.device)
+    return not _why_not_these(x.shape, x.dtype) and is_there(x.device)
 
 
 def is_there(device: torch.device) -> bool:
     """Whether the kernels may run on that GPU; where they cannot, that is said once."""
     if requested_backend() not in ("auto", "cuda"):
         return False
-    if problem := launch.unavailable(device):
+    if problem := _why_not_there(device):
         say_once(f"max_pool runs on PyTorch's own kernels: {problem}")
     return not problem
 
@@ -44,25 +45,66 @@ def run(
 ) -> None:
     """Launches one way for pictures of `size` [N, C, Y, X]; the tensors as in its struct.
 
-    All have their channels last; None is a null address.
+    All have their channels last; None is a null address. Raises a `ValueError` for pictures that
+    there is no kernel for.
     """
+    inputs, results = tensors[: _INPUTS[way]], tensors[_INPUTS[way] :]
+    inputs = [_aligned(tensor) for tensor in inputs if tensor is not None]
+    dtype, device = inputs[0].dtype, inputs[0].device
+    if problem := _why_not_these(size, dtype):
+        raise ValueError(f"max_pool: {problem}; use the reference backend")
     count, channels, height, width = size
-    tensors = [tensor if tensor is None else _readable_in_fours(tensor) for tensor in tensors]
-    first = tensors[0]
-    assert first is not None
-    if way == "forward":
-        height, width = (height + 1) // 2, (width + 1) // 2
-    groups = count * height * width * channels // TOGETHER
-    kernel = launch.Kernel(source_file("max_pool"), f"{way}_{DTYPES[first.dtype]}", WARPS)
+    windows = count * -(-height // 2) * -(-width // 2)
+    kernel = _kernel(way, dtype)
     threads = kernel.threads(_ANY_SIZE)
-    addresses = (0 if tensor is None else tensor.data_ptr() for tensor in tensors)
+    blocks = -(-windows * (channels // _channels(dtype)) // threads)
+    if blocks == 0:
+        return
+    addresses = (0 if each is None else each.data_ptr() for each in (*inputs, *results))
     words = array("q", [*size, *addresses])
-    blocks = -(-groups // threads)
-    launch.run_on_device(kernel, _ANY_SIZE, blocks, threads, words, first.device)
+    launch.run_on_device(kernel, _ANY_SIZE, blocks, threads, words, device)
 
 
-def _readable_in_fours(tensor: Tensor) -> Tensor:
-    """Itself, unless it is a view that begins somewhere between two fours."""
-    if tensor.data_ptr() % (TOGETHER * tensor.element_size()) == 0:
+def _why_not_these(size: Sequence[int], dtype: torch.dtype) -> str:
+    """Why there is no kernel for such pictures [N, C, Y, X]; nothing if there is one."""
+    if dtype not in DTYPES:
+        return f"the kernels compute in {' and '.join(map(str, DTYPES))}, not in {dtype}"
+    if size[1] % _channels(dtype):
+        return f"{size[1]} channels are no multiple of {_channels(dtype)}"
+    if math.prod(size) >= MOST_NUMBERS:
+        return f"the pictures have {math.prod(size):,} numbers, not fewer than {MOST_NUMBERS:,}"
+    return ""
+
+
+@cache
+def _why_not_there(device: torch.device) -> str:
+    """Why the kernels cannot run on that GPU, asked once; nothing if they can.
+
+    Loads them all, so that neither a graph's capture nor another thread is where that happens.
+    """
+    if problem := launch.unavailable(device):
+        return problem
+    try:
+        for way in _INPUTS:
+            for dtype in DTYPES:
+                launch.load(_kernel(way, dtype), _ANY_SIZE, device)
+    except Exception as error:  # the compiler's and the driver's have no base of their own
+        reason, *_ = str(error).splitlines() or [type(error).__name__]
+        return f"they cannot be loaded: {reason}"
+    return ""
+
+
+def _kernel(way: str, dtype: torch.dtype) -> launch.Kernel:
+    return launch.Kernel(source_file("max_pool"), f"{way}_{DTYPES[dtype]}", WARPS)
+
+
+def _channels(dtype: torch.dtype) -> int:
+    """Of a thread."""
+    return TOGETHER // dtype.itemsize
+
+
+def _aligned(tensor: Tensor) -> Tensor:
+    """Itself, unless it is a view that begins where a thread's channels cannot be read at once."""
+    if tensor.data_ptr() % TOGETHER == 0:
         return tensor
     return tensor.clone(memory_format=torch.channels_last)

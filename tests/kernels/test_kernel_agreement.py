@@ -20,7 +20,7 @@ def _outputs_start_as_nan(monkeypatch):
     monkeypatch.setattr(cpu_call, "allocate_like", lambda like: poisoned(torch.empty_like(like)))
 
 
-@pytest.mark.parametrize("size", [1, 16, 17, 64])  # of 8, 16, 32 and 64 lanes, live or padding
+@pytest.mark.parametrize("size", [1, 16, 17, 32, 64])  # of 8, 16, 32 and 64 lanes, live or padding
 @pytest.mark.parametrize(("name", "options", "backend"), BACKEND_CASES)
 def test_outputs_and_gradients(name, options, backend, size):
     case = example(name, size, **options)

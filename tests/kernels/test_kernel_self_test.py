@@ -38,7 +38,7 @@ def test_the_stems_kernels_are_tested_too(monkeypatch):
 def test_without_a_compiler_the_stems_kernels_are_not_available(monkeypatch):
     monkeypatch.setattr(pictures, "is_there", lambda *call: False)
     assert {line for *_, line in program.self_tests_of_pictures()} == {
-        "not available: see the line above"
+        "not available: PyTorch's own runs"
     }
 
 

@@ -6,15 +6,17 @@ import torch.nn.functional as F
 from cuda_shim import ASCENDING, DESCENDING, SHUFFLED
 from torch import Tensor
 
+import kernels
+from agents.network import Network, NetworkConfig
 from kernels import max_pool as package
-from kernels.cuda import compiler
-from kernels.cuda.launch import unavailable
+from kernels.cuda import compiler, launch
 from kernels.cuda.registers import ARCHITECTURES, usage
 from kernels.max_pool import cuda, has_kernel, max_pool
 
-SIZES = [(3, 16, 21, 21), (2, 32, 7, 4), (1, 4, 1, 1), (2, 8, 2, 3), (5, 12, 6, 5)]
+SIZES = [(3, 16, 21, 21), (2, 32, 7, 4), (1, 8, 1, 1), (2, 8, 2, 3), (5, 24, 6, 5)]
 DTYPES = [torch.float32, torch.bfloat16]
-WITHOUT_GPU = unavailable()
+WITHOUT_GPU = launch.unavailable()
+ON_A_GPU = pytest.mark.skipif(WITHOUT_GPU is not None, reason=WITHOUT_GPU or "")
 EVERY_SIZE = pytest.mark.parametrize("size", SIZES, ids=str)
 EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
@@ -49,9 +51,10 @@ def assert_as_pytorch(x: Tensor) -> None:
 
 @pytest.fixture
 def emulated(shim, monkeypatch):
-    """CPU tensors take the way of CUDA tensors, but for the driver."""
+    """CPU tensors take the way of CUDA tensors, but for the driver; which must have been asked."""
     monkeypatch.setitem(package.RUN, "cpu", cuda.run)
-    return shim
+    yield shim
+    assert shim.launched
 
 
 @EVERY_SIZE
@@ -70,7 +73,6 @@ def test_nan_wins_and_minus_infinity_loses(emulated, dtype):
     x[0, 3, 4, 4] = float("nan")
     x[1] = -torch.inf
     assert_as_pytorch(x)
-    assert emulated.launched
 
 
 def test_bfloat16_gradients_are_rounded_once(emulated):
@@ -84,29 +86,102 @@ def test_bfloat16_gradients_are_rounded_once(emulated):
     torch.testing.assert_close(found, exact.float().bfloat16(), equal_nan=True, atol=0, rtol=0)
 
 
-def test_a_view_that_begins_between_two_fours(emulated):
-    memory = torch.randn(1 + 2 * 6 * 6 * 4)
-    x = memory[1:].view(2, 6, 6, 4).permute(0, 3, 1, 2)
-    assert x.data_ptr() % 16 and x.is_contiguous(memory_format=torch.channels_last)
-    assert_as_pytorch(x)
+@EVERY_DTYPE
+def test_views_that_begin_where_packs_cannot_be_read(emulated, dtype, monkeypatch):
+    """Pictures and incoming gradients; what a kernel gets lies where it can read and write."""
+    run, addresses = launch.run_on_device, []
+
+    def noted(kernel, head_size, blocks, threads, words, device):
+        addresses.extend(words[4:])
+        run(kernel, head_size, blocks, threads, words, device)
+
+    monkeypatch.setattr(launch, "run_on_device", noted)
+
+    def shifted(size: tuple[int, ...]) -> Tensor:
+        count, channels, height, width = size
+        memory = torch.randint(-4, 5, (1 + count * channels * height * width,)).to(dtype)
+        x = memory[1:].view(count, height, width, channels).permute(0, 3, 1, 2)
+        assert x.data_ptr() % 16 and x.is_contiguous(memory_format=torch.channels_last)
+        return x
+
+    x = shifted((2, 8, 6, 6))
+    y, wanted, grad = max_pool(x.requires_grad_()), expected(x), shifted((2, 8, 3, 3))
+    assert torch.equal(y, wanted)
+    assert torch.equal(*torch.autograd.grad(y, x, grad), *torch.autograd.grad(wanted, x, grad))
+    assert len(addresses) == 6 and not any(address % 8 for address in addresses)
+    of_numbers = [
+        addresses[i] for i in (0, 1, 3, 5)
+    ]  # x, y and their gradients; the rest are bytes
+    assert not any(address % 16 for address in of_numbers)
+
+
+def test_no_pictures_are_no_launch(shim, monkeypatch):
+    monkeypatch.setitem(package.RUN, "cpu", cuda.run)
+    empty = torch.zeros((0, 8, 6, 6)).contiguous(memory_format=torch.channels_last)
+    y = torch.ops.fastweights.max_pool(empty.requires_grad_())[0]
+    assert y.shape == (0, 8, 3, 3)
+    assert torch.autograd.grad(y.sum(), empty)[0].shape == empty.shape
+    assert not shim.launched
 
 
 @pytest.mark.parametrize(
-    ("size", "dtype"),
-    [((2, 6, 5, 5), torch.float32), ((2, 8, 5, 5), torch.float64), ((2, 8, 5, 5), torch.float16)],
+    ("size", "dtype", "says"),
+    [
+        ((2, 6, 5, 5), torch.float32, "6 channels are no multiple of 4"),
+        ((2, 4, 5, 5), torch.bfloat16, "4 channels are no multiple of 8"),
+        ((2, 8, 5, 5), torch.float64, "compute in torch.float32 and torch.bfloat16, not in"),
+        ((2, 8, 5, 5), torch.float16, "not in torch.float16"),
+        ((2**17, 16, 32, 32), torch.bfloat16, "2,147,483,648 numbers, not fewer than"),
+    ],
 )
-def test_what_the_kernels_do_not_take(size, dtype, monkeypatch):
+def test_pictures_without_a_kernel_are_pytorchs_and_the_operator_says_why(
+    size, dtype, says, monkeypatch
+):
     monkeypatch.setattr(cuda, "is_there", lambda device: True)
-    assert not cuda.takes(pictures(size, dtype))
-    assert cuda.takes(pictures((2, 8, 5, 5), torch.float32))
-    assert not cuda.takes(torch.empty((2**17, 16, 32, 32), device="meta"))  # 2^31 numbers
+    x = torch.empty(size, dtype=dtype, device="meta", memory_format=torch.channels_last)
+    assert not cuda.takes(x)
+    assert cuda.takes(x[:2, :1].expand(2, 8, *size[2:]).to(torch.float32))
+    with pytest.raises(ValueError, match=says):
+        cuda.run("forward", size, (torch.empty(1, dtype=dtype), None, None))
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A device that torch and the compiler's package are said to have."""
+    monkeypatch.setattr(launch, "unavailable", lambda device: None)
+    cuda._why_not_there.cache_clear()
+    yield torch.device("cuda:0")
+    cuda._why_not_there.cache_clear()
+
+
+def test_kernels_are_loaded_once_before_the_first_call(gpu, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(launch, "load", lambda *call: loaded.append(call))
+    assert cuda.is_there(gpu) and cuda.is_there(gpu)
+    assert {kernel.name for kernel, *_ in loaded} == {
+        f"{way}_{dtype}" for way in ("forward", "backward") for dtype in ("float32", "bfloat16")
+    }
+    assert len(loaded) == 4
+    for name in ("reference", "chunked", "cpu"):
+        with kernels.backend(name):
+            assert not cuda.is_there(gpu)
+
+
+def test_kernels_that_cannot_be_loaded_leave_pytorchs(gpu, monkeypatch, caplog):
+    def load(*call):
+        raise RuntimeError("no such architecture\nand more")
+
+    monkeypatch.setattr(launch, "load", load)
+    assert not cuda.is_there(gpu) and not cuda.is_there(gpu)
+    (record,) = caplog.records
+    assert record.getMessage().endswith("they cannot be loaded: no such architecture")
 
 
 def test_the_kernels_compile_without_spilling():
     pytest.importorskip("cuda.core", exc_type=ImportError)
     pytest.importorskip("cuda.bindings.nvrtc", exc_type=ImportError)
     ways = [(way, dtype) for way in ("forward", "backward") for dtype in cuda.DTYPES.values()]
-    for architecture in (ARCHITECTURES[0], ARCHITECTURES[-1]):
+    for architecture in ARCHITECTURES:
         kernels = usage(compiler.source_file("max_pool"), 8, architecture)
         assert set(kernels) == {f"max_pool_{way}_{dtype}" for way, dtype in ways}
         for used in kernels.values():
@@ -115,11 +190,30 @@ def test_the_kernels_compile_without_spilling():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(WITHOUT_GPU is not None, reason=WITHOUT_GPU or "")
-@pytest.mark.parametrize("size", [*SIZES, (64, 32, 84, 84)], ids=str)
+@ON_A_GPU
+@pytest.mark.parametrize("size", [*SIZES, (64, 32, 84, 84), (19_000, 16, 84, 84)], ids=str)
 @EVERY_DTYPE
 def test_on_a_gpu(size, dtype):
+    if dtype is torch.float32 and size[0] > 1000:
+        pytest.skip("nine gigabytes")
     x = pictures(size, dtype).cuda()
     assert has_kernel(x)
     assert_as_pytorch(x)
-    torch.library.opcheck(torch.ops.fastweights.max_pool, (x.detach().requires_grad_(),))
+    if size in SIZES:
+        torch.library.opcheck(torch.ops.fastweights.max_pool, (x.detach().requires_grad_(),))
+
+
+@pytest.mark.gpu
+@ON_A_GPU
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_an_agents_stem_takes_it_on_a_gpu(precision, monkeypatch):
+    monkeypatch.setattr(F, "max_pool2d", None)  # PyTorch's own may not step in unseen
+    what = {"core": "lstm", "stem": "resnet", "precision": precision}
+    stem = Network(NetworkConfig(frame_shape=(4, 84, 84), num_actions=6, **what)).stem.cuda()
+    frames = torch.randint(0, 256, (5, 4, 84, 84), dtype=torch.uint8, device="cuda")
+    with torch.no_grad():
+        acting = stem(frames)
+    learning = stem(frames)
+    torch.testing.assert_close(acting, learning.detach())
+    learning.float().sum().backward()
+    assert all(weight.grad.isfinite().all() for weight in stem.parameters())
