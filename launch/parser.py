@@ -3,6 +3,7 @@
 import argparse
 import io
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from typing import Any, NoReturn, TypeVar
@@ -43,6 +44,7 @@ def _one_line() -> Iterator[None]:
         if end.code != 2:  # --help
             raise
         raise UserError(f"{in_one_line(said.getvalue())} (--help says more)") from None
+    sys.stderr.write(said.getvalue())
 
 
 def in_one_line(box: str) -> str:

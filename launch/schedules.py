@@ -58,7 +58,7 @@ class Plan:
     def environments(self, step: int) -> list[Environments]:
         """Those of all groups (in lockstep of the only one), for a run that is at `step`.
 
-        Environment i has seed + i, in whichever group and with whichever learner. Where Ray's
+        Environment i has the same seed in whichever group and with whichever learner. Where Ray's
         actors have them, one alone, to be looked at.
         """
         options, made = self.options, []

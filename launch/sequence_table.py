@@ -5,7 +5,7 @@ Each run is one command in a process of its own; those that are there are kept, 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -161,10 +161,24 @@ def _wanted_cells(everything: list[Cell], asked: TableOptions) -> list[Cell]:
 
 
 def _runs(everything: list[Cell], asked: TableOptions) -> list[Run]:
-    """All that the table needs, each once."""
-    trained = [cell for cell in everything if cell.options.core in (asked.only or CORES)]
-    trained = [cell for cell in trained if cell.options.core in CORES]
+    """All that the table needs, each once; and what else of it there is, in all its seeds."""
+    known = [cell for cell in everything if cell.options.core in CORES]
+    trained = [
+        cell
+        for cell in known
+        if cell.options.core in (asked.only or CORES)
+        or all(_is_there(cell.run(seed)) for seed in asked.seeds)
+    ]
     return list(dict.fromkeys(cell.run(seed) for seed in asked.seeds for cell in trained))
+
+
+def _is_there(run: Run) -> bool:
+    """Whether it has finished, as the table's; one that nobody asked for is no error if not."""
+    if run.finished:
+        with suppress(UserError):
+            run.check()
+            return True
+    return False
 
 
 def _make_folder(folder: Path, flag: str) -> None:

@@ -3,8 +3,9 @@
     python launch/t_maze.py                     all cores, three seeds
     python launch/t_maze.py --cores rdn lstm --seeds 1 2 --out /tmp/maze
 
-Each run is `python launch/atari.py --preset maze --num-threads 1 --core CORE --seed SEED`, as many
-at once as there are processors. Those that are in the folder are kept, and those cut off go on.
+Each run is `python launch/atari.py --preset maze --core CORE --seed SEED`, on one thread, as many
+at once as there are processors. Those that are in the folder are kept, and those cut off go on;
+one with other options than the preset's is refused.
 Writes results.json (options and every test episode's return), table.md and learning_curves.png.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -26,8 +28,9 @@ from cores import CORES
 from launch.atomic_files import replacing, write_bytes
 from launch.core_sizes import is_named_by_size
 from launch.devices import processors
-from launch.failures import UserError, one_line_errors
+from launch.failures import UserError, one_line_errors, user_input
 from launch.log_table import read_logs
+from launch.options import RunOptions, check, differences, preset
 from launch.palette import COLOURS
 from launch.parser import Parser
 from launch.run_folder import read_meta
@@ -46,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--cores", nargs="+", default=default, **named)
     seeds = {"type": int, "default": [1, 2, 3], "metavar": "SEED"}
     parser.add_argument("--seeds", nargs="+", help="of each core: 1 2 3", **seeds)
+    steps = {"type": int, "metavar": "STEPS", "help": "agent steps of each run: the preset's"}
+    parser.add_argument("--total-steps", **steps)
     runs = Path("runs") / "t_maze"
     parser.add_argument("--runs", type=Path, default=runs, help=f"folder of the runs: {runs}")
     parser.add_argument(
@@ -61,18 +66,22 @@ def main(words: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     options = parser().parse_args(words)
     runs, out = options.runs.resolve(), (options.out or options.runs).resolve()
-    wanted = [(core, seed) for core in options.cores for seed in options.seeds]
-    if len(set(wanted)) < len(wanted):
+    pairs = [(core, seed) for core in options.cores for seed in options.seeds]
+    if len(set(pairs)) < len(pairs):
         raise UserError("--cores and --seeds take each of theirs once")
+    with user_input():
+        wanted = [run_of(*pair, runs, options.total_steps) for pair in pairs]
+    for one in wanted:
+        check_same(one)
     for folder in (runs, out):
         folder.mkdir(parents=True, exist_ok=True)
     side_by_side = SideBySide(processors(), runs, Console())
     try:
-        side_by_side.run([job(core, seed, runs) for core, seed in wanted])
+        side_by_side.run([job(one) for one in wanted])
     except Interrupted as interrupted:
         print(STOPPED)
         return 128 + interrupted.signal_number
-    results = [result(*one, runs) for one in wanted if is_finished(folder_of(*one, runs))]
+    results = [result(one) for one in wanted if is_finished(folder_of(one))]
     if results:
         write_bytes(out / "results.json", f"{json.dumps(results, indent=1)}\n".encode())
         rows = table(results)
@@ -82,8 +91,33 @@ def main(words: Sequence[str] | None = None) -> int:
     return report(side_by_side.failures, runs)
 
 
-def folder_of(core: str, seed: int, runs: Path) -> Path:
-    return runs / f"{core}-{seed}"
+def run_of(core: str, seed: int, runs: Path, total_steps: int | None = None) -> RunOptions:
+    """One run of the table, in `runs`. Raises a one-line `ValueError` for numbers of no use."""
+    options = replace(preset("maze", core), seed=seed, savedir=runs, xpid=f"{core}-{seed}")
+    if total_steps is not None:
+        options = replace(options, learner=replace(options.learner, total_steps=total_steps))
+    check(options)
+    return options
+
+
+def folder_of(run: RunOptions) -> Path:
+    return run.savedir / str(run.xpid)
+
+
+def check_same(run: RunOptions) -> None:
+    """Raises a one-line `UserError` where the run's folder holds one of other options."""
+    folder = folder_of(run)
+    if not (folder / "meta.json").exists():
+        return
+    try:
+        stored = RunOptions.from_dict(read_meta(folder).get("args", {}))
+    except ValueError as error:
+        raise UserError(f"{folder} is no run of this table: {error}") from error
+    if different := differences(stored, run):
+        raise UserError(
+            f"{folder} holds another run than the table's, which has other options "
+            f"({', '.join(different)}): move it away, or name another --runs"
+        )
 
 
 def is_trained(folder: Path) -> bool:
@@ -102,19 +136,20 @@ def played_after_training(folder: Path) -> list[Path]:
     return [path for path in found if not path.name.startswith(f"step_{0:012d}_")]
 
 
-def job(core: str, seed: int, runs: Path) -> Job:
+def job(run: RunOptions) -> Job:
     """What trains one agent, or goes on with it; nothing where it has been trained."""
-    folder = folder_of(core, seed, runs)
+    folder = folder_of(run)
 
     def command() -> list[str] | None:
         if is_finished(folder):
             return None
         if is_trained(folder):  # and was stopped in its test games
-            games = ["--episodes", str(read_meta(folder)["args"]["evaluate_episodes"])]
+            games = ["--episodes", str(run.evaluate_episodes)]
             games += ["--repeats", "1", "--protocol", "trained", "--action-mode", "sampled"]
             return [sys.executable, str(EVALUATE), str(folder), *games]
-        options = ["--preset", "maze", "--core", core, "--seed", str(seed)]
-        options += ["--savedir", str(runs), "--xpid", folder.name]
+        options = ["--preset", "maze", "--core", run.core, "--seed", str(run.seed)]
+        options += ["--total-steps", str(run.learner.total_steps)]
+        options += ["--savedir", str(run.savedir), "--xpid", folder.name]
         begun = (folder / "meta.json").exists()
         asked = ["--resume", str(folder)] if begun else options
         return [sys.executable, str(SCRIPT), "--num-threads", "1", *asked]
@@ -122,14 +157,14 @@ def job(core: str, seed: int, runs: Path) -> Job:
     return Job(folder.name, command)
 
 
-def result(core: str, seed: int, runs: Path) -> dict:
+def result(run: RunOptions) -> dict:
     """What a finished run's test episodes came to."""
-    folder = folder_of(core, seed, runs)
+    folder = folder_of(run)
     meta = read_meta(folder)
     evaluation = json.loads(played_after_training(folder)[-1].read_text())
     return {
-        "core": core,
-        "seed": seed,
+        "core": run.core,
+        "seed": run.seed,
         "agent_steps": evaluation["agent_steps"],
         "returns": [round(e["episode_return"], 3) for e in evaluation["episodes"]],
         "options": meta["args"] | {"savedir": "runs"},

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from agents.network import Network
-from launch.evaluation_file import Evaluation
+from launch.evaluation_file import Evaluation, evaluations_in
 from launch.failures import UserError
 from launch.options import RunOptions
 from launch.play import GamePlan, Report, keep, play
@@ -57,7 +57,8 @@ def play_games_of(
 class PeriodicTest:
     """Plays a run's test games each time that training has passed another `evaluate_every` steps.
 
-    `step`: agent steps already trained for. `say` is given a line on each result.
+    `step`: agent steps already trained for. Where the run was stopped amid the games that were due
+    by then, it owes them. `say` is given a line on each result.
     """
 
     def __init__(
@@ -71,13 +72,11 @@ class PeriodicTest:
     ):
         self._network, self._options, self._run = network, options, run
         self._device, self._say = device, say
-        self._periods = self._passed(step)
+        kept = [one.agent_steps for one in evaluations_in(run).values()] if step else []
+        self._periods = self._passed(max([one for one in kept if one <= step], default=step))
 
     def __call__(self, step: int, check: Callable[[], None]) -> None:
-        """Plays if it is time; `check` may raise now and then, and the games leave no trace.
-
-        A run that is resumed then plays the next time's.
-        """
+        """Plays if it is time; `check` may raise now and then, and the games leave no trace."""
         if self._passed(step) == self._periods:
             return
         evaluation = play_games_of(

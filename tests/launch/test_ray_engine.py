@@ -287,9 +287,13 @@ def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_p
 
 def expected_seeds(seed: int, logs) -> list[set[int]]:
     """Of the streams that may have been played: the second actor or the first was killed."""
-    first = set(range(seed, seed + 48))
+
+    def streams(first: int, count: int) -> set[int]:
+        return {(first + i) % 2**14 for i in range(count)}
+
+    begun = streams(environment_seed(seed, 0), 48)
     again = [environment_seed(seed, 0, start, 1) for start in (0, 24)]
-    return [first | {(one + i) % 2**14 for i in range(24)} for one in again]
+    return [begun | streams(one, 24) for one in again]
 
 
 def assert_streams_in_order(seen, seeds) -> None:

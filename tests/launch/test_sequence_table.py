@@ -195,6 +195,22 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, m
     assert "1 runs, 0 of them to do" in printed and "depth=15" not in printed
 
 
+def test_rows_that_are_not_asked_for_are_filled_from_what_is_there(asked, capsys):
+    stored(asked)
+    stored(asked, core="delta_net")
+    stored(asked, core="rdn", core_width=9)  # no run of this table
+    assert make_table(ListOps, 2, "tiny", asked) == 0
+    rows = json.loads((asked.runs / "tiny" / "list_ops_table_2.json").read_text())
+    assert {row["core"]: row["percent"] for row in rows if row["percent"]} == {
+        "lstm": [62.5],
+        "delta_net": [62.5],
+    }
+    two_seeds = replace(asked, seeds=(1, 2))  # of which it has one
+    assert make_table(ListOps, 2, "tiny", two_seeds) == 0
+    assert "3 runs, 1 of them to do" not in (said := capsys.readouterr().out)
+    assert "2 runs, 1 of them to do: list_ops-depth10-lstm-seed2\n" in said
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -276,11 +292,11 @@ def test_one_table_at_a_time_fills_a_folder(asked):
 
 def test_a_run_that_has_finished_meanwhile_is_not_started(asked, monkeypatch, capsys):
     stored(asked)
-    looked = iter([False])
+    look, first = sequence_cells.Run.finished.fget, iter([False])
     monkeypatch.setattr(
         sequence_cells.Run,
         "finished",
-        property(lambda run: next(looked, True)),
+        property(lambda run: look(run) and next(first, True)),
     )
     monkeypatch.setattr(sequence_cells.Run, "check", lambda run: None)
     assert make_table(ListOps, 2, "tiny", asked) == 0

@@ -7,22 +7,32 @@ import pytest
 
 from launch import atari, t_maze
 
-SHORT = ("--num-threads", "1", "--core-width", "8", "--total-steps", "2560")
-SHORT = (*SHORT, "--evaluate-episodes", "4")
+STEPS = 2112
 
 
-def finished(runs, core, seed):
+def finished(runs, core, seed, *options):
     where = ("--savedir", runs, "--xpid", f"{core}-{seed}", "--seed", seed)
-    words = ("--preset", "maze", "--core", core, *SHORT, *where)
+    length = ("--num-threads", "1", "--total-steps", STEPS, "--evaluate-episodes", "4")
+    words = ("--preset", "maze", "--core", core, *length, *where, *options)
     assert atari.main([*map(str, words)]) == 0
+
+
+def begun(runs, core, seed, successful=False):
+    """The folder of a run of the table without a checkpoint: it cannot go on."""
+    run = t_maze.run_of(core, seed, runs, STEPS)
+    folder = t_maze.folder_of(run)
+    folder.mkdir(parents=True, exist_ok=True)
+    meta = {"successful": successful, "args": run.to_dict()}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    return run
 
 
 def test_a_table_of_runs_that_are_there(tmp_path, capsys):
     finished(tmp_path, "lstm", 1)
     capsys.readouterr()
-    (tmp_path / "rdn-1").mkdir()
-    (tmp_path / "rdn-1" / "meta.json").write_text('{"successful": false}')  # cannot go on
+    begun(tmp_path, "rdn", 1)
     asked = ["--cores", "lstm", "rdn", "--seeds", "1", "--runs", str(tmp_path)]
+    asked += ["--total-steps", str(STEPS)]
     assert t_maze.main([*asked, "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr()
     assert "failed: rdn-1: " in said.err and said.err.count("\n") == 1
@@ -46,18 +56,17 @@ def test_a_gap_is_left_where_a_seed_is_missing():
 
 
 def test_a_run_begins_or_goes_on(tmp_path):
-    name, command = t_maze.job("rdn", 3, tmp_path)
+    run = t_maze.run_of("rdn", 3, tmp_path, STEPS)
+    name, command = t_maze.job(run)
     start = command()
     assert name == "rdn-3" and start[:2] == [sys.executable, str(t_maze.SCRIPT)]
     assert " ".join(start[2:]) == (
-        f"--num-threads 1 --preset maze --core rdn --seed 3 --savedir {tmp_path} --xpid rdn-3"
+        "--num-threads 1 --preset maze --core rdn --seed 3 --total-steps 2112 "
+        f"--savedir {tmp_path} --xpid rdn-3"
     )
-    (tmp_path / "rdn-3").mkdir()
-    (tmp_path / "rdn-3" / "meta.json").write_text('{"successful": false}')
+    begun(tmp_path, "rdn", 3)
     assert command()[2:] == ["--num-threads", "1", "--resume", str(tmp_path / "rdn-3")]
-    (tmp_path / "rdn-3" / "meta.json").write_text(
-        '{"successful": true, "args": {"evaluate_episodes": 200}}'
-    )
+    begun(tmp_path, "rdn", 3, successful=True)
     games = tmp_path / "rdn-3" / "evaluations"
     games.mkdir()
     (games / "step_000000000000_trained_sampled_1x200_seed1000000.json").write_text("{}")
@@ -67,6 +76,20 @@ def test_a_run_begins_or_goes_on(tmp_path):
     ]
     (games / "step_000000600864_trained_sampled_1x200_seed1000000.json").write_text("{}")
     assert command() is None
+
+
+@pytest.mark.parametrize("changed", [["--core-input-map", "softmax"], ["--discounting", "0.9"]])
+def test_a_run_of_other_options_is_none_of_the_tables(changed, tmp_path, capsys):
+    finished(tmp_path, "srwm", 1, *changed)
+    capsys.readouterr()
+    asked = ["--cores", "srwm", "--seeds", "1", "--runs", str(tmp_path)]
+    with pytest.raises(SystemExit) as stopped:
+        t_maze.main([*asked, "--total-steps", str(STEPS)])
+    assert stopped.value.code == 2
+    line = capsys.readouterr().err
+    name = changed[0].removeprefix("--").replace("-", "_")
+    assert f"another run than the table's, which has other options ({name})" in line
+    assert line.count("\n") == 1
 
 
 @pytest.mark.parametrize("twice", [["--cores", "rdn", "rdn"], ["--seeds", "1", "1"]])

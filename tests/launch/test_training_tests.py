@@ -73,12 +73,22 @@ def test_an_asynchronous_run_is_tested_too(tmp_path):
 
 
 @pytest.fixture
-def periodic(tmp_path):
+def begin(tmp_path):
+    """Begins, or goes on with, the test games of one run, in `tmp_path`."""
     options = replace(preset("maze", "lstm"), evaluate_every=100, evaluate_episodes=2)
     network = Network(options.network((4,), 3))
-    said: list[str] = []
-    test = PeriodicTest(network, options, 250, tmp_path, torch.device("cpu"), said.append)
-    return test, said, tmp_path
+
+    def begin(step: int) -> tuple[PeriodicTest, list[str]]:
+        said: list[str] = []
+        test = PeriodicTest(network, options, step, tmp_path, torch.device("cpu"), said.append)
+        return test, said
+
+    return begin
+
+
+@pytest.fixture
+def periodic(begin, tmp_path):
+    return *begin(250), tmp_path
 
 
 def test_it_plays_once_a_period_from_where_a_run_goes_on(periodic):
@@ -86,6 +96,27 @@ def test_it_plays_once_a_period_from_where_a_run_goes_on(periodic):
     for step in (250, 299, 301, 350, 399, 640):
         test(step, lambda: None)
     assert [line.split()[2] for line in said] == ["301", "640"]
+
+
+def test_a_run_that_goes_on_plays_what_it_owes_and_nothing_twice(begin):
+    test, said = begin(0)
+    test(210, lambda: None)
+    with pytest.raises(Interrupted):
+        test(310, interrupt)
+    test, said = begin(310)
+    for step in (311, 320):
+        test(step, lambda: None)
+    assert [line.split()[2] for line in said] == ["311"]
+    test, said = begin(320)
+    test(399, lambda: None)
+    assert not said
+    test, said = begin(250)  # an older checkpoint: what was played after it is no debt
+    test(260, lambda: None)
+    assert not said
+
+
+def interrupt() -> None:
+    raise Interrupted(signal.SIGINT)
 
 
 def test_games_that_cannot_be_kept_do_not_end_training(periodic):
@@ -98,12 +129,8 @@ def test_games_that_cannot_be_kept_do_not_end_training(periodic):
 
 def test_a_stop_ends_the_games_and_they_are_played_another_time(periodic):
     test, said, folder = periodic
-
-    def stop():
-        raise Interrupted(signal.SIGINT)
-
     with pytest.raises(Interrupted):
-        test(300, stop)
+        test(300, interrupt)
     assert not said and not list(folder.iterdir())
     test(300, lambda: None)
     assert len(said) == 1
