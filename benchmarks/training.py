@@ -12,6 +12,7 @@ Agent steps/s everywhere; on Atari an agent step is four emulator frames.
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -110,22 +111,32 @@ def measure_whole(name: str, core: str, env: str, seconds: float, rate: float) -
 
 
 def _run(command: list[str]) -> float:
-    """Runs a command; the most resident memory of it, in gigabytes."""
-    watched = (
-        "import resource, subprocess, sys; "
-        "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); "
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(done.returncode)"
-    )
+    """Runs a command; the most resident memory of it, in gigabytes. `UserError` as in `_said`."""
+    with tempfile.TemporaryFile("w+") as errors:
+        run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+        try:
+            _, status, used = os.wait4(run.pid, 0)
+        except BaseException:  # it ends with this process
+            run.kill()
+            run.wait()
+            raise
+        run.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        _refuse(run.returncode, errors.read())
     unit = 1 if sys.platform == "darwin" else 1024  # bytes
-    return int(_said([sys.executable, "-c", watched, *command]).split()[-1]) * unit / 1e9
+    return used.ru_maxrss * unit / 1e9
 
 
 def _said(command: list[str]) -> str:
     """What a command prints. Raises `UserError` with its last words where it fails."""
     done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise UserError(f"a run failed: {last_words(done.stderr)}")
+    _refuse(done.returncode, done.stderr)
     return done.stdout
+
+
+def _refuse(code: int, errors: str) -> None:
+    if code:
+        raise UserError(f"a run failed: {last_words(errors)}")
 
 
 def measure_parts_elsewhere(name: str, core: str, env: str, seconds: float) -> dict[str, float]:
