@@ -34,15 +34,22 @@ def library(source: str, dtype: torch.dtype, channels: tuple[int, int]) -> cpu_b
 
 def is_there(source: str, dtype: torch.dtype, channels: tuple[int, int]) -> bool:
     """Whether that kernel may run and can be built; where it cannot, that is said once."""
-    if requested_backend() not in ("auto", "cpu") or dtype not in SCALARS:
+    if dtype not in SCALARS:
         return False
-    if problem := why_not(source, dtype, channels):
-        say_once(f"{Path(source).parent} runs on PyTorch's own kernels: {problem}")
-    return not problem
+    return may_run(Path(source).parent.name, "cpu", lambda: why_not(source, dtype, channels))
 
 
 # A compiled graph keeps the answer, as in kernels/dispatch.py.
 is_there._dynamo_marked_constant = True
+
+
+def may_run(name: str, backend: str, why_not: Callable[[], str]) -> bool:
+    """Whether that backend of a kernel is wanted, and `why_not` knows no reason; else says it."""
+    if requested_backend() not in ("auto", backend):
+        return False
+    if problem := why_not():
+        say_once(f"{name} runs on PyTorch's own kernels: {problem}")
+    return not problem
 
 
 @cache

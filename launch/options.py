@@ -285,6 +285,15 @@ def differences(saved: RunOptions, asked: RunOptions) -> list[str]:
     return [n for n in old if n not in CHANGEABLE_ON_RESUME and old[n] != new[n]]
 
 
+def changes(saved: RunOptions, asked: RunOptions) -> list[str]:
+    """`differences` as flags: "--core rdn (was lstm)"."""
+    old, new = saved.to_dict(), asked.to_dict()
+    return [
+        f"--{name.replace('_', '-')} {new[name]} (was {old[name]})"
+        for name in differences(saved, asked)
+    ]
+
+
 def paper(core: str) -> RunOptions:
     """The published recipe with gradients through the whole unroll (the default)."""
     return RunOptions(core=core)

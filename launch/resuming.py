@@ -6,7 +6,7 @@ from pathlib import Path
 
 from launch.checkpoint_folder import holds_checkpoints
 from launch.failures import expanded
-from launch.options import RunOptions, differences
+from launch.options import RunOptions, changes
 from launch.saved_agent import SavedAgent, open_agent
 
 
@@ -51,15 +51,10 @@ def has_finished(saved: SavedAgent) -> bool:
 
 def check_same(saved: SavedAgent, asked: RunOptions) -> None:
     """Raises `ValueError`, one line, where `asked` contradicts the run."""
-    names = differences(saved.options, asked)
-    if names:
-        old, new = saved.options.to_dict(), asked.to_dict()
-        changes = ", ".join(
-            f"--{name.replace('_', '-')} {new[name]} (was {old[name]})" for name in names
-        )
+    if changed := changes(saved.options, asked):
         raise ValueError(
-            f"a resumed run keeps what it computes, so these contradict --resume: {changes}; "
-            "leave them out, or start a new run"
+            "a resumed run keeps what it computes, so these contradict --resume: "
+            f"{', '.join(changed)}; leave them out, or start a new run"
         )
 
 

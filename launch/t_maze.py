@@ -30,7 +30,7 @@ from launch.core_sizes import is_named_by_size
 from launch.devices import processors
 from launch.failures import UserError, one_line_errors, user_input
 from launch.log_table import read_logs
-from launch.options import RunOptions, check, differences, preset
+from launch.options import RunOptions, changes, check, preset
 from launch.palette import COLOURS
 from launch.parser import Parser
 from launch.run_folder import read_meta
@@ -113,10 +113,10 @@ def check_same(run: RunOptions) -> None:
         stored = RunOptions.from_dict(read_meta(folder).get("args", {}))
     except ValueError as error:
         raise UserError(f"{folder} is no run of this table: {error}") from error
-    if different := differences(stored, run):
+    if changed := changes(stored, run):
         raise UserError(
-            f"{folder} holds another run than the table's, which has other options "
-            f"({', '.join(different)}): move it away, or name another --runs"
+            f"{folder} holds another run than the table's, which has {', '.join(changed)}: "
+            "move it away, or name another --runs"
         )
 
 

@@ -72,8 +72,9 @@ class PeriodicTest:
     ):
         self._network, self._options, self._run = network, options, run
         self._device, self._say = device, say
-        kept = [one.agent_steps for one in evaluations_in(run).values()] if step else []
-        self._periods = self._passed(max([one for one in kept if one <= step], default=step))
+        tested = evaluations_in(run).values() if step and options.evaluate_every else ()
+        steps = [one.agent_steps for one in tested if one.agent_steps <= step]
+        self._periods = self._passed(max(steps, default=step))
 
     def __call__(self, step: int, check: Callable[[], None]) -> None:
         """Plays if it is time; `check` may raise now and then, and the games leave no trace."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from kernels.cuda import launch
 from kernels.cuda.arguments import HEAD_SIZES
 from kernels.cuda.compiler import source_file
-from kernels.dispatch import requested_backend, say_once
+from kernels.pictures import may_run
 
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 TOGETHER = 16  # bytes of channels of a thread
@@ -29,11 +29,7 @@ def takes(x: Tensor) -> bool:
 
 def is_there(device: torch.device) -> bool:
     """Whether the kernels may run on that GPU; where they cannot, that is said once."""
-    if requested_backend() not in ("auto", "cuda"):
-        return False
-    if problem := _why_not_there(device):
-        say_once(f"max_pool runs on PyTorch's own kernels: {problem}")
-    return not problem
+    return may_run("max_pool", "cuda", lambda: _why_not_there(device))
 
 
 # A compiled graph keeps the answer, as in kernels/dispatch.py.

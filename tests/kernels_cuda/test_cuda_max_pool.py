@@ -109,9 +109,7 @@ def test_views_that_begin_where_packs_cannot_be_read(emulated, dtype, monkeypatc
     assert torch.equal(y, wanted)
     assert torch.equal(*torch.autograd.grad(y, x, grad), *torch.autograd.grad(wanted, x, grad))
     assert len(addresses) == 6 and not any(address % 8 for address in addresses)
-    of_numbers = [
-        addresses[i] for i in (0, 1, 3, 5)
-    ]  # x, y and their gradients; the rest are bytes
+    of_numbers = [addresses[i] for i in (0, 1, 3, 5)]  # the others are of places, in bytes
     assert not any(address % 16 for address in of_numbers)
 
 

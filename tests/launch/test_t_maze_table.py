@@ -78,17 +78,19 @@ def test_a_run_begins_or_goes_on(tmp_path):
     assert command() is None
 
 
-@pytest.mark.parametrize("changed", [["--core-input-map", "softmax"], ["--discounting", "0.9"]])
-def test_a_run_of_other_options_is_none_of_the_tables(changed, tmp_path, capsys):
-    finished(tmp_path, "srwm", 1, *changed)
+@pytest.mark.parametrize(
+    ("flag", "value", "own"),
+    [("--core-input-map", "softmax", "identity"), ("--discounting", "0.9", "0.99")],
+)
+def test_a_run_of_other_options_is_none_of_the_tables(flag, value, own, tmp_path, capsys):
+    finished(tmp_path, "srwm", 1, flag, value)
     capsys.readouterr()
     asked = ["--cores", "srwm", "--seeds", "1", "--runs", str(tmp_path)]
     with pytest.raises(SystemExit) as stopped:
         t_maze.main([*asked, "--total-steps", str(STEPS)])
     assert stopped.value.code == 2
     line = capsys.readouterr().err
-    name = changed[0].removeprefix("--").replace("-", "_")
-    assert f"another run than the table's, which has other options ({name})" in line
+    assert f"another run than the table's, which has {flag} {own} (was {value}): move it" in line
     assert line.count("\n") == 1
 
 
