@@ -1,7 +1,7 @@
 # make atari    install what is missing into .venv, train RDN on Qbert for minutes, evaluate, draw
 # make test     install what is missing into .venv, run the tests
 # make test-faults   let every accident happen, those of `make test` and those that take their time
-# make test-gpu compile every CUDA kernel for every architecture (no GPU needed), then what needs a GPU
+# make test-gpu check the CUDA kernels: all architectures, each barrier (no GPU needed), then what needs a GPU
 # make check    what CI runs: format, lint, tests (layering is one of them)
 # make audit    ask for known vulnerabilities of what is installed in .venv (needs the network)
 
@@ -28,8 +28,8 @@ test-faults: .venv/installed-dev
 	@$(BIN)/python -m pytest -m "faults or accidents" -n 2 $(WHOLE_FILES) $(ARGS)
 
 test-gpu: .venv/installed-gpu
-	@FASTWEIGHTS_ALL_TESTS=1 $(BIN)/python -m pytest -n 2 -k compile tests/kernels_cuda $(ARGS)
-	@$(BIN)/python -m pytest -m gpu -rs $(ARGS)
+	@FASTWEIGHTS_ALL_TESTS=1 $(BIN)/python -m pytest -n 2 -k "compile or barrier" tests/kernels_cuda $(ARGS)
+	@FASTWEIGHTS_ALL_TESTS=1 $(BIN)/python -m pytest -m gpu -rs $(ARGS)
 
 check: .venv/installed-dev
 	@$(BIN)/ruff format --check .

@@ -15,7 +15,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -89,10 +89,14 @@ def read_rates(path: Path, core: str) -> dict[str, float]:
 def read_layout(text: str) -> Layout:
     """`environments=512,cores=16,gpus=1` as a layout."""
     known = [field.name for field in fields(Layout)]
+    needed = {field.name for field in fields(Layout) if field.default is MISSING}
     try:
         given = {name: int(value) for name, value in (p.split("=") for p in text.split(","))}
+        if odd := (given.keys() - known) or (needed - given.keys()):
+            problem = "unknown" if odd <= given.keys() else "missing"
+            raise ValueError(f"{', '.join(sorted(odd))} {problem}")
         return Layout(**given)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise UserError(
             f"--layout {text}: {error}; give name=number pairs with commas, of {', '.join(known)}"
         ) from error
@@ -123,6 +127,16 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
+def check_numbers(options: argparse.Namespace) -> None:
+    """Raises a `UserError` for one out of its range, by the name of its flag."""
+    for name, value in vars(options).items():
+        if isinstance(value, (int, float)):
+            may_be_none = name == "call_seconds"
+            if not (0 < value < math.inf or (may_be_none and value == 0)):
+                flag, least = name.replace("_", "-"), "at least" if may_be_none else "above"
+                raise UserError(f"--{flag} must be {least} 0 and finite, not {value}")
+
+
 def read_parts(options: argparse.Namespace) -> Parts:
     """Measured rates, those given by hand before those of the file."""
     given = {
@@ -137,8 +151,7 @@ def read_parts(options: argparse.Namespace) -> Parts:
             f"the speed of {', '.join(missing)} is not known: give --parts training.json, or "
             "--environments-rate, --inference-rate and --update-rate"
         )
-    if options.unroll_length < 1:
-        raise UserError(f"--unroll-length must be at least 1, not {options.unroll_length}")
+    check_numbers(options)
     weight_bytes, step_bytes = weights_and_steps(options.core, options.unroll_length)
     return Parts(
         **rates,

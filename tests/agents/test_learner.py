@@ -128,20 +128,27 @@ def test_a_short_gradient_is_left_alone_and_forty_is_the_published_limit():
     assert all(map(torch.equal, gradients(free), gradients(limited)))
 
 
-def test_rmsprop_is_the_formula():
-    """Mean of squares without momentum, epsilon beside the root; the published agent's numbers."""
+@pytest.mark.parametrize(
+    ("alpha", "epsilon", "momentum", "options"),
+    [
+        (0.99, 0.01, 0.0, {}),  # the published agent's numbers
+        (0.9, 1e-5, 0.5, {"alpha": 0.9, "epsilon": 1e-5, "momentum": 0.5}),
+    ],
+)
+def test_rmsprop_is_the_formula(alpha, epsilon, momentum, options):
+    """Mean of squares, not centred; epsilon beside the root."""
     net = network()
     rollout = rollout_of(net)
-    learner = Learner(net, LearnerConfig(total_steps=10 * T * B))
-    squares = [torch.zeros_like(parameter) for parameter in net.parameters()]
+    learner = Learner(net, LearnerConfig(total_steps=10 * T * B, **options))
+    squares, moving = ([torch.zeros_like(p) for p in net.parameters()] for _ in range(2))
     for update in range(3):
         before = [parameter.detach().clone() for parameter in net.parameters()]
         learner.update(rollout)
         rate = 6e-4 * (1 - update / 10)
         for i, (old, new) in enumerate(zip(before, net.parameters(), strict=True)):
-            squares[i] = 0.99 * squares[i] + 0.01 * new.grad**2
-            expected = old - rate * new.grad / (squares[i].sqrt() + 0.01)
-            torch.testing.assert_close(new.detach(), expected, atol=1e-12, rtol=0)
+            squares[i] = alpha * squares[i] + (1 - alpha) * new.grad**2
+            moving[i] = momentum * moving[i] + new.grad / (squares[i].sqrt() + epsilon)
+            torch.testing.assert_close(new.detach(), old - rate * moving[i], atol=1e-12, rtol=0)
 
 
 def test_the_learning_rate_reaches_zero_exactly_at_total_steps():
@@ -207,13 +214,15 @@ def test_only_an_episode_that_goes_on_is_bootstrapped(ended):
     assert same == ended
 
 
-@pytest.mark.parametrize("name", ["baseline_cost", "entropy_cost", "discounting"])
-@pytest.mark.parametrize("clip", [None, "rho_clip", "c_clip", "pg_rho_clip"])
-def test_every_number_of_the_config_matters(name, clip):
+NUMBERS = ("baseline_cost", "entropy_cost", "discounting", "rho_clip", "c_clip", "pg_rho_clip")
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_every_number_of_the_config_matters(name):
     net = network()
     rollout = rollout_of(net)
     _, logs = updated(net, rollout)
-    _, changed = updated(net, rollout, **{clip or name: 0.2})
+    _, changed = updated(net, rollout, **{name: 0.2})
     assert logs["total_loss"] != changed["total_loss"]
 
 

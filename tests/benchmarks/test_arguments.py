@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+import torch
 
 from benchmarks import (
     builds,
@@ -35,16 +36,22 @@ ABOVE = "must be above 0 and finite, not"
         (distributed, "--rounds 0", f"--rounds {ABOVE} 0"),
         (distributed, "--updates -3", f"--updates {ABOVE} -3"),
         (distributed, "--game Qbrt", "did you mean Qbert"),
+        (distributed, "--parts wires", "no part is called wires"),
         (kernels, "--seconds -1", f"--seconds {ABOVE} -1.0"),
         (kernels, "--threads -1", f"--threads {ABOVE} -1"),
         (kernels, "--compile-steps 0", f"--compile-steps {ABOVE} 0"),
         (kernels, "--gigahertz nan", f"--gigahertz {ABOVE} nan"),
         (kernels, "--json .", ". is a folder: name a file"),
+        (kernels, "--json nowhere/kernels.json", "there is no folder nowhere"),
+        pytest.param(
+            *(kernels, "--device cuda", "torch sees no CUDA device"),
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+        ),
+        (peers, "--python nowhere/python", "install.sh"),
+        (peers, f"--python {sys.executable} --json nowhere/peers.json", "no folder nowhere"),
         (peers, f"--python {sys.executable} --rounds 0", f"--rounds {ABOVE} 0"),
         (peers, f"--python {sys.executable} --seconds nan", f"--seconds {ABOVE} nan"),
         (peers, f"--python {sys.executable} --game Qbrt", "did you mean Qbert"),
-        (scaling, "--parts nowhere.json", "nowhere.json is not what"),
-        (scaling, "--layout cores=two", "--layout cores=two"),
         (sequences, "--rounds 0", f"--rounds {ABOVE} 0"),
         (sequences, "--seconds inf", f"--seconds {ABOVE} inf"),
         (soak, "--minutes 0", f"--minutes {ABOVE} 0.0"),
@@ -65,8 +72,6 @@ ABOVE = "must be above 0 and finite, not"
     ],
 )
 def test_bad_input_is_one_line(command, arguments, says, capsys):
-    if command is scaling and "--layout" in arguments:
-        arguments += " --environments-rate 1 --inference-rate 1 --update-rate 1"
     with pytest.raises(SystemExit) as stopped:
         command.main(arguments.split())
     assert stopped.value.code == 2

@@ -132,24 +132,3 @@ def test_samples_are_taken_within_their_own_surroundings():
             "reference": {("reference", gradients)},
             "torch.compile": {("auto", gradients)},
         }
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--rounds", "0"), "--rounds must be above 0"),
-        (("--seconds", "0"), "--seconds must be above 0"),
-        (("--json", "nowhere/kernels.json"), "there is no folder nowhere"),
-        pytest.param(
-            ("--device", "cuda"),
-            "torch sees no CUDA device",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
-        ),
-    ],
-)
-def test_bad_input_is_one_line(words, says, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(words)
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1 and says in error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import FOLDER, OURS, main, measure, sample_factory, times
+from benchmarks.peers import FOLDER, OURS, measure, sample_factory, times
 from launch.failures import UserError
 
 # Not a part of this project's packages: it runs in Sample Factory's environment.
@@ -62,20 +62,3 @@ def test_a_peer_that_fails_says_why():
     """Its environment is not this one: Sample Factory is not installed here."""
     with pytest.raises(UserError, match=r"No module named '\w+'"):
         sample_factory(Path(sys.executable), "serial", "Qbert", 1.0)
-
-
-@pytest.mark.parametrize(
-    ("bad", "said"),
-    [
-        (("--python", "nowhere/python"), "install.sh"),
-        (("--python", sys.executable, "--rounds", "0"), "--rounds"),
-        (("--python", sys.executable, "--seconds", "0"), "--seconds"),
-        (("--python", sys.executable, "--json", "nowhere/peers.json"), "no folder nowhere"),
-    ],
-)
-def test_bad_input_is_one_line(bad, said, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(list(bad))
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1 and said in error

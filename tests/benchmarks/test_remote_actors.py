@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import remote_actors
-from benchmarks.distributed import main
 from benchmarks.remote_actors import PICTURE, rate_rows, wire, wire_rows
 
 
@@ -27,15 +26,3 @@ def test_ray_s_share_is_of_the_same_round():
     rates = {"lockstep": [100.0, 50.0], "asynchronous": [50.0, 100.0], "ray": [100.0, 50.0]}
     rows = rate_rows({"rates": rates, "ray_share_of": {"lockstep": 1.0, "asynchronous": 1.25}})
     assert rows == [("lockstep", "75", "100%"), ("asynchronous", "75", "125%"), ("ray", "75", "")]
-
-
-@pytest.mark.parametrize(
-    ("bad", "said"),
-    [(("--rounds", "0"), "--rounds"), (("--parts", "wires"), "no part is called wires")],
-)
-def test_bad_input_is_one_line(bad, said, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(list(bad))
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1 and said in error

@@ -26,6 +26,7 @@ CPU = Layout(environments=48, cores=2)
 GPU = Layout(environments=1024, cores=16, gpus=1)
 SPREAD = Layout(environments=4096, machines=4, cores=16, gpus=1, learners=2, learner_gpus=4)
 RATES = ("--environments-rate", "1000", "--inference-rate", "500", "--update-rate", "250")
+TWO_CORES = ("--layout", "environments=48,cores=2")
 
 
 def test_a_processor_takes_turns():
@@ -131,28 +132,30 @@ def test_the_command_writes_what_it_prints(tmp_path: Path, capsys):
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "says"),
     [
-        (),
-        ("--parts", "none.json"),
-        ("--parts", "empty.json"),
-        (*RATES, "--layout", "environments=48,gpus=1,cores=2"),
-        (*RATES, "--layout", "environments=48"),
-        (*RATES, "--layout", "environments=48,cores=zero"),
-        (*RATES, "--layout", "environments=48,cores=0"),
-        (*RATES, "--layout", "environments=48,cores=2,learners=1"),
-        (*RATES, "--gbits", "0"),
-        (*RATES, "--unroll-length", "0"),
-        (*RATES, "--layout", "environments=48,cores=2", "--json", "nowhere/scaling.json"),
+        ((), "the speed of environments, cpu_inference, cpu_update is not known"),
+        (("--parts", "none.json"), "none.json is not what `benchmarks/training.py"),
+        (("--parts", "empty.json"), "empty.json is not what `benchmarks/training.py"),
+        ((*RATES, "--layout", "environments=48,gpus=1,cores=2"), "needs their speed: add --gpu-"),
+        ((*RATES, "--layout", "environments=48"), "--layout environments=48: cores missing"),
+        ((*RATES, "--layout", "environments=48,cores=2,gpu=1"), "gpu unknown"),
+        ((*RATES, "--layout", "environments=48,cores=zero"), "'zero'; give name=number pairs"),
+        ((*RATES, "--layout", "environments=48,cores=0"), "cores must be at least 1, not 0"),
+        ((*RATES, "--layout", "environments=48,cores=2,learners=1"), "learner_gpus go together"),
+        ((*RATES, *TWO_CORES, "--gbits", "0"), "--gbits must be above 0 and finite, not 0"),
+        ((*RATES, *TWO_CORES, "--unroll-length", "0"), "--unroll-length must be above 0"),
+        ((*RATES, *TWO_CORES, "--call-seconds", "-1"), "--call-seconds must be at least 0"),
+        ((*RATES, *TWO_CORES, "--json", "nowhere/scaling.json"), "there is no folder nowhere"),
     ],
-    ids=" ".join,
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )
-def test_bad_input_is_one_line(bad, tmp_path, monkeypatch, capsys):
+def test_bad_input_is_one_line(bad, says, tmp_path, monkeypatch, capsys):
     (tmp_path / "empty.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stopped:
         main(bad)
     assert stopped.value.code == 2
     said = capsys.readouterr().err
-    assert said.startswith("error: ")
+    assert said.startswith("error: ") and says in said
     assert said.count("\n") == 1

@@ -44,9 +44,3 @@ def test_ratios_are_of_medians():
     assert (rdn["times_reference"], rdn["times_transformer"]) == (10, 2)
     assert rdn["published_times_transformer"] == 1.06
     assert transformer["times_reference"] is None
-
-
-def test_bad_input_is_one_line(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["--rounds", "0"])
-    assert "must be above 0" in capsys.readouterr().err

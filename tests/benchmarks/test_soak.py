@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.soak import UPDATE, Findings, _keep_going, _look, _recover, main
-from benchmarks.soak_run import SoakRun
+from benchmarks.soak_run import Reading, SoakRun
 from launch.checkpoint_folder import CheckpointFolder
 from launch.log_table import LogTable
 from launch.run_folder import RunFolder
@@ -68,6 +68,13 @@ def test_a_process_left_behind_is_noticed(run):
 LEAVES_ONE_UNBURIED = """
 import subprocess, time
 kept = subprocess.Popen("true")  # or Python would bury it
+time.sleep(60)
+"""
+
+
+LEAVES_ONE_RUNNING = """
+import subprocess, time
+kept = subprocess.Popen(["sleep", "60"])
 time.sleep(60)
 """
 
@@ -153,3 +160,46 @@ def test_a_missing_folder_is_said_before_anything_runs(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["--json", str(tmp_path / "none" / "soak.json")])
     assert "there is no folder" in capsys.readouterr().err
+
+
+def readings(*memory: int) -> list[Reading]:
+    """One every ten seconds, each with a file more."""
+    return [Reading(10.0 * i, pages, i) for i, pages in enumerate(memory)]
+
+
+def test_growth_is_that_of_the_worst_process_from_when_it_was_warm(run):
+    assert run.growth() is None
+    run._readings = {1: readings(10, 50, 100, 100, 100, 100)}  # not yet twice as long
+    assert run.growth() is None
+    run._readings[2] = readings(10, 50, 100, 100, 100, 120, 150)
+    assert run.growth() == (1.5, 3)
+    run._readings[3] = readings(10, 50, 100, 200, 200, 200, 200)
+    assert run.growth() == (1.5, 3)
+
+
+def test_a_run_that_grows_is_complained_about(run):
+    run._readings = {1: readings(*[100] * 4, *[100] * 10, 200)}
+    assert complaints(run) == [
+        "memory grew to 2.00 times its start",
+        "11 more open files than at its start",
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+def test_a_sample_reads_the_run_and_its_children(run):
+    run._command = [sys.executable, "-c", LEAVES_ONE_RUNNING]
+    run.start()
+    deadline = time.monotonic() + 20
+    while len(run.processes()) < 2:
+        assert time.monotonic() < deadline
+    run.sample()
+    assert set(run._readings) == set(run.processes())
+    assert all(one.memory > 0 and one.files > 0 for (one,) in run._readings.values())
+    run.signal_all(signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("wrong", "code"), [([], 0), (["something"], 1)])
+def test_a_complaint_is_the_exit_code(wrong, code, monkeypatch, capsys):
+    monkeypatch.setattr("benchmarks.soak.soak", lambda *asked: Findings(complaints=wrong))
+    assert main([]) == code
+    assert (wrong or ["none"])[0] in capsys.readouterr().out

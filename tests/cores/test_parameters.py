@@ -144,6 +144,13 @@ def test_self_referential_weights_begin_normal_with_mean_zero():
         assert abs(columns.std() - 1 / 8) < 4 * standard_error
 
 
+@pytest.mark.parametrize(("gate", "biases"), [("sigmoid", [3, 4, 5, 6]), ("exponential", [0] * 4)])
+def test_a_matrix_lstm_begins_to_forget_at_the_published_rates(gate, biases):
+    memory = build_core("mlstm", 16, layers=1, width=16, heads=4, forget_gate=gate).blocks[0].memory
+    assert memory.forget_bias.tolist() == biases
+    assert memory.input_bias.abs().max() < 1
+
+
 def test_a_gated_memory_begins_to_fade_at_the_published_rates():
     memory = build_core("gated_delta_net", 3, layers=1, width=512, heads=256).blocks[0].memory
     rates, steps = memory.log_rate.exp(), torch.nn.functional.softplus(memory.decay_bias)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from kernel_cases import assert_agree, example, truth
+from remembered import forget_calls
 
 import kernels
 from kernels import cpu_build
@@ -67,12 +68,15 @@ def built_for(capability: str) -> Iterator[None]:
     """In the block, kernels are those for another instruction set."""
     original = cpu_build.vector_flags
     try:
+        forget_calls()
         cpu_build.library.cache_clear()
         cpu_build.vector_flags = lambda _=None: original(capability)
         yield
+        assert cpu_build.library.cache_info().currsize, "nothing was loaded for it"
     finally:
         cpu_build.vector_flags = original
         cpu_build.library.cache_clear()
+        forget_calls()
 
 
 @pytest.mark.parametrize("amd", [False, True])
@@ -83,12 +87,8 @@ def test_kernels_agree_on_every_instruction_set(capability, amd, monkeypatch):
     monkeypatch.setattr(cpu_build, "made_by_amd", lambda: amd)
     flags = cpu_build.vector_flags("AVX2")
     assert (cpu_build.SPLIT_WRITES in flags) == (amd and bool(flags))
-    try:
-        with built_for(capability), kernels.backend("cpu"):
-            case.operation.signature._seen.clear()
-            found = case.to(torch.float32).run_with_gradients()
-    finally:
-        case.operation.signature._seen.clear()
+    with built_for(capability), kernels.backend("cpu"):
+        found = case.to(torch.float32).run_with_gradients()
     assert_agree(found, truth(case), 1e-5)
 
 

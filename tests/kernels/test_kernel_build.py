@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from forks import Program
+from remembered import forget_calls
 
 from agents.stem import build_stem
 from kernels import cpu_build, dispatch, pictures
@@ -70,7 +71,7 @@ def forget() -> None:
     """Everything that a process finds out once."""
     for found in (cpu_build.compiler, cpu_build.library, dispatch.say_once, pictures.why_not):
         found.cache_clear()
-    OPERATIONS["delta_rule"].signature._seen.clear()
+    forget_calls()
 
 
 def test_a_user_without_a_home_is_told_what_to_set(monkeypatch, caplog):

@@ -62,3 +62,18 @@ def test_a_machine_without_a_home_is_described(monkeypatch):
 
     monkeypatch.setattr(program, "cache_folder", no_home)
     assert any("none: this user has no home" in line for line in program.describe_machine())
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("spoilt", [None, "convolve_pool", "delta_rule"])
+def test_wrong_numbers_are_the_exit_code(spoilt, monkeypatch, capsys):
+    monkeypatch.setattr(program, "OPERATIONS", {"delta_rule": OPERATIONS["delta_rule"]})
+    if spoilt == "convolve_pool":
+        forward = pictures.forward
+        monkeypatch.setattr(pictures, "forward", lambda w, bias: forward(w.flip(2), bias))
+    elif spoilt:
+        monkeypatch.setattr(program, "TOLERANCE", 0.0)
+        monkeypatch.setattr(program, "self_tests_of_pictures", lambda device: ())
+    assert program.main([]) == (1 if spoilt else 0)
+    said = capsys.readouterr().out
+    assert ("WRONG" in said) == bool(spoilt)

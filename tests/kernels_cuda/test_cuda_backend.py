@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from remembered import forget_calls
 
 import kernels
 from kernels import dispatch
@@ -50,15 +51,10 @@ def kernels_on_cpu(shim, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for operator, way in ((f"{name}_cuda", "forward"), (f"{name}_cuda_backward", "backward")):
             function = getattr(pair, way)
             library.impl(operator, lambda *call, f=function: tuple(f(*call)), "CPU")
-    _forget_plans()
+    forget_calls()
     yield
     library._destroy()
-    _forget_plans()
-
-
-def _forget_plans() -> None:
-    for operation in OPERATIONS.values():
-        operation.signature._seen.clear()
+    forget_calls()
 
 
 def chosen(name: str, **options: str) -> str:
@@ -143,7 +139,7 @@ def test_a_forced_backend_refuses_an_option_without_a_kernel(gpu, name, options,
 
 def test_tensors_on_a_gpu_are_never_silently_slow(monkeypatch, caplog):
     monkeypatch.setattr(support, "unavailable", lambda device=None: "cuda.core not installed")
-    _forget_plans()
+    forget_calls()
     dispatch.say_once.cache_clear()
     with caplog.at_level(logging.WARNING, "fastweights"):
         assert {chosen(name) for name in WITH_KERNELS} == {"reference"}
@@ -151,7 +147,7 @@ def test_tensors_on_a_gpu_are_never_silently_slow(monkeypatch, caplog):
         f"{name} runs on the slower reference backend: cuda.core not installed"
         for name in WITH_KERNELS
     )
-    _forget_plans()
+    forget_calls()
 
 
 @pytest.mark.parametrize("name", WITH_KERNELS)

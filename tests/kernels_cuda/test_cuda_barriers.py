@@ -4,7 +4,6 @@ All sources, and those barriers that only heads above 32 meet, with FASTWEIGHTS_
 one.
 """
 
-import os
 import re
 import shutil
 from itertools import pairwise
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from cuda_cases import CASES, RESETS, Case, computed, make
+from cuda_needs import EVERYTHING
 from cuda_shim import ASCENDING, DESCENDING, Shim
 
 from kernels.cuda import compiler
@@ -30,7 +30,7 @@ BEHIND_A_SHUFFLE = {
 SHARED = {("cuda/matrix.cuh", number, 8) for number in (0, 1)}
 SHARED |= {("cuda/rewind.cuh", number, 8) for number in (0, 1)}
 SOURCES = ["recurrent_delta_rule"]
-if os.environ.get("FASTWEIGHTS_ALL_TESTS"):
+if EVERYTHING:
     # The barriers after a read are not seen: here every warp reads before any writes again.
     SHARED |= {("cuda/rewind.cuh", 2, 33), ("cuda/warp.cuh", 1, 33)}
     SOURCES += ["linear_attention", "delta_rule", "delta_rnn", "delta_lstm", "self_referential"]

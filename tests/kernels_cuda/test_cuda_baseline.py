@@ -3,6 +3,7 @@
 import pytest
 import torch
 from cuda_cases import BATCH, CASES, HEADS, RESETS, expected, largest_relative_error, make
+from cuda_needs import need_nvrtc
 
 from benchmarks import rdn_step_by_step as baseline
 from benchmarks.gpu_peers import launches
@@ -31,7 +32,7 @@ def test_it_computes_the_law_with_all_gradients(shim, T, size, resets):
 
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_120"])
 def test_it_compiles_without_spills(architecture):
-    pytest.importorskip("cuda.core", exc_type=ImportError)
+    need_nvrtc()
     for used in usage(baseline.SOURCE, baseline.HEAD_SIZES[-1], architecture).values():
         assert used.spilled_bytes == used.stack_bytes == 0
 

@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 from cuda_cases import CASES
+from cuda_needs import EVERYTHING, need_nvrtc
 
 from kernels import cache
 from kernels.cuda import compiler
 from kernels.cuda.arguments import HEAD_SIZES
 from kernels.cuda.registers import ARCHITECTURES, usage
 
-pytest.importorskip("cuda.core", exc_type=ImportError)
-pytest.importorskip("cuda.bindings.nvrtc", exc_type=ImportError)
+need_nvrtc()
 
 OPERATIONS = sorted({case.operation for case in CASES.values()})
 SOURCE = compiler.source_file("linear_attention")
-EVERYTHING = bool(os.environ.get("FASTWEIGHTS_ALL_TESTS"))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

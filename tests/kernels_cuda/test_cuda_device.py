@@ -5,11 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from cuda_cases import BATCH, CASES, HEADS, RESETS, WIDE, Case, Tensors, check, computed, make
+from cuda_needs import NEEDS_GPU
 
-from kernels.cuda.launch import unavailable
-
-REASON = unavailable()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
+pytestmark = [pytest.mark.gpu, NEEDS_GPU]
 EVERY_CASE = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 Call = tuple[Tensors, torch.Tensor, list[torch.Tensor]]
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from cuda_needs import NEEDS_GPU, need_nvrtc
 from cuda_shim import ASCENDING, DESCENDING, SHUFFLED
 from torch import Tensor
 
@@ -15,8 +16,6 @@ from kernels.max_pool import cuda, has_kernel, max_pool
 
 SIZES = [(3, 16, 21, 21), (2, 32, 7, 4), (1, 8, 1, 1), (2, 8, 2, 3), (5, 24, 6, 5)]
 DTYPES = [torch.float32, torch.bfloat16]
-WITHOUT_GPU = launch.unavailable()
-ON_A_GPU = pytest.mark.skipif(WITHOUT_GPU is not None, reason=WITHOUT_GPU or "")
 EVERY_SIZE = pytest.mark.parametrize("size", SIZES, ids=str)
 EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
@@ -176,8 +175,7 @@ def test_kernels_that_cannot_be_loaded_leave_pytorchs(gpu, monkeypatch, caplog):
 
 
 def test_the_kernels_compile_without_spilling():
-    pytest.importorskip("cuda.core", exc_type=ImportError)
-    pytest.importorskip("cuda.bindings.nvrtc", exc_type=ImportError)
+    need_nvrtc()
     ways = [(way, dtype) for way in ("forward", "backward") for dtype in cuda.DTYPES.values()]
     for architecture in ARCHITECTURES:
         kernels = usage(compiler.source_file("max_pool"), 8, architecture)
@@ -188,7 +186,7 @@ def test_the_kernels_compile_without_spilling():
 
 
 @pytest.mark.gpu
-@ON_A_GPU
+@NEEDS_GPU
 @pytest.mark.parametrize("size", [*SIZES, (64, 32, 84, 84)], ids=str)
 @EVERY_DTYPE
 def test_on_a_gpu(size, dtype):
@@ -200,7 +198,7 @@ def test_on_a_gpu(size, dtype):
 
 
 @pytest.mark.gpu
-@ON_A_GPU
+@NEEDS_GPU
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_an_agents_stem_takes_it_on_a_gpu(precision, monkeypatch):
     monkeypatch.setattr(F, "max_pool2d", None)  # PyTorch's own may not step in unseen

@@ -1,8 +1,21 @@
 """Whole runs: shapes are checked by the tests of what they call; here that would take longest."""
 
+from collections.abc import Iterator
+
 import pytest
+
+from kernels import requested_backend, use_backend
 
 
 @pytest.fixture(autouse=True)
 def _shapes_unchecked(shapes_unchecked):
     pass
+
+
+@pytest.fixture(autouse=True)
+def _a_run_leaves_no_backend_behind() -> Iterator[None]:
+    """`--kernels` is for a whole process, and this one has more tests to do."""
+    before = requested_backend()
+    yield
+    if requested_backend() != before:
+        use_backend(before)

@@ -68,29 +68,34 @@ def test_the_spread_of_one_repeat_is_its_episodes(games, score, over, trained, t
     assert ("± over episodes" in row) == (over == "episodes")
 
 
-def damage(path, change) -> None:
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
+def of_content(change):
+    """Damage to what a JSON file says."""
+
+    def spoil(path):
+        content = json.loads(path.read_text())
+        change(content)
+        path.write_text(json.dumps(content))
+
+    return spoil
 
 
 @pytest.mark.parametrize(
-    ("name", "spoil"),
+    ("name", "spoil", "says"),
     [
-        ("model.safetensors", lambda path: path.write_bytes(path.read_bytes()[:1000])),
-        ("model.safetensors", lambda path: path.write_bytes(b"\xff" * 64)),
-        ("model.safetensors", lambda path: path.write_bytes(b"")),
-        ("config.json", lambda path: path.write_text("{")),
-        ("config.json", lambda path: path.write_text("[]")),
-        ("config.json", lambda path: path.unlink()),
-        ("config.json", lambda path: damage(path, lambda c: c.update(version=9))),
-        ("config.json", lambda path: damage(path, lambda c: c["flags"].update(core="vgg"))),
-        ("config.json", lambda path: damage(path, lambda c: c["network"].update(num_actions=5))),
-        ("config.json", lambda path: damage(path, lambda c: c.update(flags=None))),
-        ("config.json", lambda path: damage(path, lambda c: c.update(step="many"))),
+        ("model.safetensors", lambda path: path.write_bytes(path.read_bytes()[:1000]), "header"),
+        ("model.safetensors", lambda path: path.write_bytes(b"\xff" * 64), "header too large"),
+        ("model.safetensors", lambda path: path.write_bytes(b""), "header too small"),
+        ("config.json", lambda path: path.write_text("{"), "Expecting property name"),
+        ("config.json", lambda path: path.write_text("[]"), "not an object"),
+        ("config.json", lambda path: path.unlink(), "config.json: No such file"),
+        ("config.json", of_content(lambda c: c.update(version=9)), "its format or version"),
+        ("config.json", of_content(lambda c: c["flags"].update(core="vgg")), "core 'vgg'"),
+        ("config.json", of_content(lambda c: c["network"].update(num_actions=5)), "policy.weight"),
+        ("config.json", of_content(lambda c: c.update(flags=None)), "does not fit this version"),
+        ("config.json", of_content(lambda c: c.update(step="many")), "its step is no count"),
     ],
 )
-def test_a_damaged_export_is_refused(name, spoil, exported):
+def test_a_damaged_export_is_refused(name, spoil, says, exported):
     spoil(exported / name)
-    with pytest.raises(CheckpointError, match="agent"):
+    with pytest.raises(CheckpointError, match=says):
         open_agent(exported)

@@ -1,7 +1,9 @@
 """The asynchronous schedule on a CPU: equal to lockstep where it must be, and how it fails."""
 
 import dataclasses
+import re
 import statistics
+import threading
 import time
 
 import gymnasium
@@ -15,7 +17,7 @@ from agents.learner import Learner
 from cores import CORES
 from cores.feedforward import Feedforward
 from envs.catch import Catch
-from launch.asynchronous import slots
+from launch.asynchronous import Asynchronous, slots
 from launch.checkpoints import load
 from launch.log_table import read_logs
 
@@ -85,6 +87,7 @@ def test_a_slow_learner_holds_acting_back_and_loses_nothing(tmp_path, monkeypatc
     for stream in range(4):
         of_stream = [frames[:, frames[0] // 10_000 == stream].flatten() for frames in seen]
         steps = torch.cat(of_stream) % 10_000
+        assert len(steps), f"nothing came of stream {stream}"
         assert torch.equal(steps, torch.arange(len(steps)))
 
 
@@ -159,26 +162,36 @@ class BreakingCatch(Catch):
 
 
 class SlowCatch(Catch):
-    """Its thirtieth step takes a while."""
+    """Its thirtieth step ends once somebody has been named."""
 
-    left = 30
+    left, named = 30, threading.Event()
 
     def step(self, actions):
         self.left -= 1
         if self.left == 0:
-            time.sleep(1.0)
+            assert self.named.wait(60)
         return super().step(actions)
 
 
 def test_a_thread_that_is_stuck_is_named_once(tmp_path, monkeypatch, capsys):
+    say = Asynchronous._say_who_is_stuck
+
+    def say_and_let_go(self):
+        say(self)
+        if self._stuck:
+            SlowCatch.named.set()
+
+    monkeypatch.setattr(Asynchronous, "_say_who_is_stuck", say_and_let_go)
+    monkeypatch.setattr("launch.asynchronous.STUCK_AFTER", 1.0)
     gymnasium.register("Slow-v0", vector_entry_point=SlowCatch)
-    monkeypatch.setattr("launch.asynchronous.STUCK_AFTER", 0.3)
     try:
         assert train(tmp_path, "slow", "--env", "Slow-v0", *IN_TURN, "--total-steps", 600) == 0
     finally:
         del gymnasium.registry["Slow-v0"]
     warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    assert warnings == ["warning: actor 0 has been in emulation for 0 s; Ctrl-C ends the run"]
+    (warning,) = warnings
+    line = r"warning: actor 0 has been in emulation for \d+ s; Ctrl-C ends the run"
+    assert re.fullmatch(line, warning)
 
 
 class BreakingCore(Feedforward):

@@ -123,7 +123,6 @@ def test_help_is_help(capsys):
         (["--device", "gpu"], "auto, cpu, cuda"),
         (["--learner-device", "gpu"], "--learner-device 'gpu' is none of auto, cpu, cuda"),
         (["--schedule", "lockstep", "--actor-device", "meta"], "leave both out, or --schedule"),
-        (["--ray-address", "auto"], "--ray-address belongs to --engine ray, and the engine is"),
         (["--actor-gpus", "0.5"], "leave --actor-gpus out, or --engine ray"),
         (["--env-groups", "0"], "--env-groups must be at least 1"),
         (["--queue-size", "-1"], "--queue-size must be at least 0"),

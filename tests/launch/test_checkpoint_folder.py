@@ -172,3 +172,12 @@ def test_kill_9_at_any_moment_leaves_whole_checkpoints(tmp_path):
     _, saves, _, leftovers = done.stdout.split()
     assert int(saves) > 0
     assert int(leftovers) > 0, "no kill hit a save: the test proves nothing"
+
+
+def test_the_published_readings_are_kept(tmp_path):
+    folder = CheckpointFolder(tmp_path)
+    for step in range(50_000_000, 250_000_001, 50_000_000):
+        folder.save({}, step)
+    steps = [f"step_{millions:06d}000000.pt" for millions in (150, 200, 250)]
+    milestones = [f"milestone_{millions:06d}000000.pt" for millions in (50, 200)]
+    assert names(tmp_path) == [*milestones, *steps]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from launch.devices import PRECISIONS, choose_precision
+from launch.devices import PRECISIONS, choose_precision, processors, use_threads
 from launch.options import RunOptions
 from launch.schedules import Plan
 
@@ -34,3 +34,12 @@ def test_unknown_precision_lists_the_known():
 def test_whoever_acts_is_told_what_auto_came_to(name):
     plan = Plan(RunOptions(device="cpu", precision=name))
     assert plan.options.precision == choose_precision(name, CPU)
+
+
+@pytest.mark.parametrize(
+    ("count", "processes", "threads"),
+    [(3, 1, 3), (0, 1, processors()), (0, processors(), 1), (0, 2 * processors(), 1)],
+)
+def test_threads_are_those_asked_for_or_a_share_of_the_cores(count, processes, threads):
+    use_threads(count, processes)
+    assert torch.get_num_threads() == threads

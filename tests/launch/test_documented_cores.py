@@ -1,7 +1,9 @@
 """The cores that docs/cores.md makes: its code, taken from the page, in a real run."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -33,24 +35,41 @@ def documented(request, monkeypatch) -> str:
 every_example = pytest.mark.parametrize("documented", EXAMPLES, indirect=True)
 
 
-def clauses() -> list[Callable[[str], None]]:
-    """The tests that every memory has to pass, of those that ask for nothing but its name."""
-    return [
-        test
-        for name, test in vars(test_contract).items()
-        if name.startswith("test_") and _names(test) >= {"lstm", "delta_net", "lt, normalised"}
-    ]
+def clauses() -> Iterator[partial]:
+    """The tests that every memory has to pass, with all that each of them asks for."""
+    for name, test in vars(test_contract).items():
+        if not name.startswith("test_"):
+            continue
+        marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+        asked = {mark.args[0]: mark.args[1] for mark in marks}
+        if set(asked.pop("name", ())) >= {"lstm", "delta_net", "lt, normalised"}:
+            for values in product(*asked.values()):
+                yield partial(test, **dict(zip(asked, values, strict=True)))
 
 
-def _names(test: Callable) -> set[str]:
-    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    return set(marks[0].args[1]) if [mark.args[0] for mark in marks] == ["name"] else set()
+def _described(clause: partial) -> str:
+    return "-".join([clause.func.__name__, *map(str, clause.keywords.values())])
+
+
+CLAUSES = list(clauses())
 
 
 @every_example
-@pytest.mark.parametrize("clause", clauses(), ids=lambda clause: clause.__name__)
+@pytest.mark.parametrize("clause", CLAUSES, ids=_described)
 def test_it_keeps_the_contract(documented, clause):
     clause(documented)
+
+
+def test_the_contract_has_what_the_page_promises():
+    checked = {clause.func for clause in CLAUSES}
+    assert checked >= {
+        test_contract.test_the_state_carries_all_that_a_later_unroll_needs,
+        test_contract.test_a_reset_is_a_fresh_start,
+        test_contract.test_nan_before_a_reset_reaches_neither_output_nor_gradient,
+        test_contract.test_outputs_and_state_keep_the_inputs_type,
+        test_contract.test_gradients_in_double_through_time,
+        test_contract.test_truncation_leaves_the_outputs_alone_and_cuts_the_gradient,
+    }
 
 
 @every_example

@@ -2,9 +2,6 @@
 
 import errno
 import json
-import sys
-from importlib.metadata import packages_distributions
-from pathlib import Path
 
 import pytest
 
@@ -79,11 +76,3 @@ def test_user_input_vouches_for_value_errors_only():
         raise TypeError
     with pytest.raises(UserError), user_input():
         json.loads("{")
-
-
-def test_no_file_in_launch_hides_another_module():
-    # `python launch/atari.py` puts launch/ first on the path.
-    here = {path.stem for path in (Path(__file__).parents[2] / "launch").glob("*.py")}
-    assert here - {"__init__"} and not here & (
-        sys.stdlib_module_names | set(packages_distributions())
-    )

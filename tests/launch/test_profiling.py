@@ -23,7 +23,7 @@ def test_a_stage_counts_its_seconds_and_its_calls():
         raise KeyError
     totals = stages.totals()
     assert totals["emulation"].calls == 3 and totals["gradient"].calls == 1
-    assert 0.03 <= totals["emulation"].seconds < 0.3
+    assert totals["emulation"].seconds >= 0.03
     assert sum(total.calls for total in totals.values()) == 4
 
 
@@ -41,7 +41,7 @@ def test_columns_hold_what_all_threads_did_since_the_row_before():
     for thread in threads:
         with thread("inference"):
             time.sleep(0.01)
-    assert 0.02 <= columns.row()["seconds_inference"] < 0.2
+    assert columns.row()["seconds_inference"] >= 0.02
     assert columns.row() == {f"seconds_{stage}": 0.0 for stage in STAGES}
 
 
@@ -123,5 +123,7 @@ def test_the_log_times_every_stage_of_every_update(tmp_path):
     logs = read_logs(tmp_path / "run")
     assert {f"seconds_{stage}" for stage in STAGES} <= set(logs)
     assert all(seconds > 0 for seconds in logs["seconds_gradient"])
-    whole = sum(sum(logs[f"seconds_{stage}"]) for stage in ("gradient", "optimise", "publish"))
-    assert whole <= 200 / min(logs["agent_steps_per_second"])
+    stages = ("gradient", "optimise", "publish")
+    own = zip(*(logs[f"seconds_{stage}"] for stage in stages), strict=True)
+    for seconds, rate in zip(own, logs["agent_steps_per_second"], strict=True):
+        assert sum(seconds) <= 20 / rate

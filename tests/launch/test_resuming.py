@@ -13,6 +13,7 @@ from small_runs import assert_same_run, logged, train
 
 from agents.learner import Learner
 from envs.catch import Catch
+from kernels import requested_backend
 from launch import training_tests
 from launch.checkpoints import load
 from launch.stopping import Interrupted, StopRequests
@@ -52,6 +53,7 @@ def test_another_preset_is_another_run(tmp_path, monkeypatch, capsys):
         train(tmp_path, "job", *AGAIN, "--preset", "paper")
     assert "--kernels auto (was reference)" in capsys.readouterr().err
     assert train(tmp_path, "job", *AGAIN, "--preset", "plain") == 0
+    assert requested_backend() == "reference"
 
 
 def test_half_a_checkpoint_is_none(tmp_path, monkeypatch):
@@ -192,3 +194,10 @@ def test_a_signal_told_twice_is_one_request(monkeypatch):
         now[0] += 1.5
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_the_best_checkpoint_is_kept_with_its_score(tmp_path):
+    assert train(tmp_path, "job", "--total-steps", 200) == 0
+    best = load(tmp_path / "job" / "checkpoints" / "best.pt")
+    assert best["score"] == logged(tmp_path / "job")["recent_full_game_return"][-1]
+    assert best["step"] == 200

@@ -49,7 +49,8 @@ def test_first_come_first_served_and_no_more_than_the_slots():
     threads = []
     for name in range(5):
         threads.append(in_thread(lambda name=name: collect(name)))
-        time.sleep(0.01)  # they queue up in this order
+        while queue._begun <= name:  # they queue up in this order
+            time.sleep(0.001)
     for released, expected in ((0, 2), (1, 3), (1, 4), (1, 5)):
         queue.release(released)
         for thread in threads[:expected]:

@@ -1,10 +1,17 @@
 """Seeds of games: runs share none, and train on no test game."""
 
+from dataclasses import replace
 from itertools import pairwise, product
 
+import numpy as np
 import pytest
 
+from agents.network import Network
+from launch import schedules
+from launch.options import RunOptions
+from launch.schedules import Plan
 from launch.seeds import TEST_SEEDS, action_seed, environment_seed
+from launch.stages import Stages
 
 SEEDS, STEPS, INCARNATIONS = (0, 1, 2, 3, 1_000_000, 2**31 - 1), (0, 1600), (0, 1)
 
@@ -34,3 +41,26 @@ def test_groups_draw_actions_of_their_own():
         for seed, step, group, again in product(SEEDS, STEPS, range(4), INCARNATIONS)
     }
     assert len(drawn) == len(SEEDS) * len(STEPS) * 4 * len(INCARNATIONS)
+
+
+MAZES = RunOptions(env="TMaze", core="feedforward", device="cpu", num_envs=32)
+GROUPS = replace(MAZES, schedule="asynchronous", env_groups=3)
+
+
+def test_groups_play_what_one_would_play():
+    (together,), groups = (Plan(options).environments(0) for options in (MAZES, GROUPS))
+    shown = [environments.reset().frame for environments in (together, *groups)]
+    assert [len(frames) for frames in shown] == [32, 11, 11, 10]
+    assert np.array_equal(shown[0], np.concatenate(shown[1:]))
+    assert len(np.unique(shown[0], axis=0)) > 1
+
+
+def test_each_group_has_a_generator_of_its_own(monkeypatch):
+    plan, handed = Plan(GROUPS), []
+    monkeypatch.setattr(schedules, "Asynchronous", lambda _, groups, **how: handed.extend(groups))
+    environments = plan.environments(1600)
+    network = Network(GROUPS.network(environments[0].frame_shape, environments[0].num_actions))
+    plan.source(network, environments, 1600, Stages("learner"))
+    assert [group.environments for group in handed] == environments
+    drawn_from = [group.generator.initial_seed() for group in handed]
+    assert drawn_from == [action_seed(1, 1600, group) for group in range(3)]

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 import pytest
 from rich.console import Console
@@ -16,12 +17,13 @@ KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 STOPPED = "import sys; print('saved'); sys.exit(143)"
 WAITS = "import time; print('waiting'); time.sleep(60)"
 SAVES = """
-import signal, sys, time
+import pathlib, signal, sys, time
 def save(number, frame):
     time.sleep(0.5)
     sys.exit(128 + number)
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, save)
+pathlib.Path({!r}).touch()
 time.sleep(60)
 """
 
@@ -45,9 +47,15 @@ def test_failures_are_one_line_each_and_the_others_go_on(tmp_path, capsys):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_every_job_and_starts_no_other(tmp_path, number, capsys):
-    before = signal.getsignal(number)
-    threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
-    codes = {"a": WAITS, "b": SAVES, "c": WAITS}  # b ends later than a
+    before, ready = signal.getsignal(number), tmp_path / "b is ready"
+
+    def signal_soon() -> None:
+        while not ready.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=signal_soon, daemon=True).start()
+    codes = {"a": WAITS, "b": SAVES.format(str(ready)), "c": WAITS}  # b ends later than a
     jobs = [job(name, code) for name, code in codes.items()]
     with pytest.raises(Interrupted) as stopped:
         SideBySide(2, tmp_path, Console()).run(jobs)

@@ -10,8 +10,8 @@ import pytest
 import torch
 from small_runs import StoppingDisplay
 
-from kernels import use_backend
 from launch import code_execution, list_ops
+from launch.checkpoint_folder import CheckpointFolder
 from launch.checkpoints import load, save
 from launch.log_table import read_logs
 from launch.run_folder import read_meta
@@ -19,6 +19,7 @@ from launch.sequence_data import FILE, sequences
 from launch.sequence_options import SequenceOptions, small
 from launch.sequence_run import RESULT
 from tasks import ListOps
+from tasks.train import Trainer
 
 TINY = (
     *("--preset", "small", "--train-size", "40", "--valid-size", "8", "--test-size", "8"),
@@ -82,6 +83,35 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, monkeypatch):
     results = [json.loads((tmp_path / name / RESULT).read_text()) for name in ("whole", "cut")]
     assert all(0 < result.pop("seconds") < 100 for result in results)
     assert results[0] == results[1]
+
+
+def test_a_run_is_saved_within_an_epoch_too(tmp_path, monkeypatch):
+    saved, keep = [], CheckpointFolder.save
+
+    def save(self, payload, step, score=None):
+        saved.append((step, score is not None))
+        return keep(self, payload, step, score)
+
+    monkeypatch.setattr(CheckpointFolder, "save", save)
+    assert train(tmp_path, "often", "--epochs", 2, "--checkpoint-minutes", "1e-6") == 0
+    assert saved == [(step, step % 5 == 0) for step in range(1, 11)]
+
+
+def test_a_loss_that_is_no_number_ends_the_run(tmp_path, monkeypatch, capsys):
+    update = Trainer.update
+
+    def broken(self, batch):
+        if self.updates == 7:
+            next(self.model.parameters()).data.fill_(torch.nan)
+        return update(self, batch)
+
+    monkeypatch.setattr(Trainer, "update", broken)
+    where = ("--savedir", tmp_path, "--xpid", "a")
+    said = error_of(list_ops.main, [*LISTS, *where], capsys)
+    assert "the loss became nan at update 8: lower --learning-rate" in said
+    kept = load(tmp_path / "a" / "model.tar")
+    assert kept["step"] == 5
+    assert all(tensor.isfinite().all() for tensor in kept["model_state_dict"].values())
 
 
 def test_statistics_stand_beside_the_papers(tmp_path, capsys):
@@ -151,11 +181,8 @@ def test_bad_input_is_one_line(main, arguments, says, tmp_path, capsys):
     ],
 )
 def test_kernels_that_cannot_be_are_one_line(arguments, says, tmp_path, capsys):
-    try:
-        given = [*arguments, "--device", "cpu", "--savedir", tmp_path]
-        assert says in error_of(code_execution.main, given, capsys)
-    finally:
-        use_backend("auto")
+    given = [*arguments, "--device", "cpu", "--savedir", tmp_path]
+    assert says in error_of(code_execution.main, given, capsys)
     assert not list(tmp_path.iterdir())
 
 

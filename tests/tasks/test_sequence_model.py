@@ -6,6 +6,7 @@ the paper rounds.
 
 import pytest
 import torch
+from torch import nn
 
 from tasks import CodeExecution
 from tasks.sequence_model import ModelConfig, SequenceModel
@@ -92,6 +93,23 @@ def test_dropout_acts_in_training_only(core):
     assert not torch.equal(model(tokens, asked), model(tokens, asked))
     model.eval()
     assert torch.equal(model(tokens, asked), model(tokens, asked))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_dropout_is_where_the_paper_has_it(norm, monkeypatch):
+    """Of words and answers once each, of each block's memory, inner layer and outer layer."""
+    dropped, drop = [], nn.Dropout.forward
+
+    def counted(self, x):
+        dropped.append(tuple(x.shape))
+        return drop(self, x)
+
+    monkeypatch.setattr(nn.Dropout, "forward", counted)
+    options = {"width": 16, "heads": 2, "layers": 2, "feedforward": 24, "norm": norm}
+    model = build("delta_net", 12, **options)
+    model(torch.zeros(4, 3, dtype=torch.long), torch.ones(4, 3, dtype=torch.bool))
+    block = [(4, 3, 16), (4, 3, 24), (4, 3, 16)]
+    assert dropped == [(4, 3, 12), *block, *block, (12, 16)]
 
 
 @pytest.mark.parametrize(

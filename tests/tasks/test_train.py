@@ -8,7 +8,7 @@ import torch
 from tasks import UNASKED, CodeExecution, ListOps, Sample
 from tasks.sequence_model import ModelConfig, SequenceModel
 from tasks.sequences import Sequences, draw
-from tasks.train import Trainer, TrainerConfig, evaluate
+from tasks.train import Result, Trainer, TrainerConfig, evaluate
 
 TASK = ListOps(depth=1)
 SPLITS = draw(TASK, {"train": 200, "valid": 40, "test": 40}, seed=1)
@@ -147,3 +147,34 @@ def test_clipping_bounds_the_step_of_the_gradient():
 def test_impossible_settings(config, says):
     with pytest.raises(ValueError, match=says):
         TrainerConfig(**config).check()
+
+
+def test_adam_is_the_published_one():
+    """Beta 0.9 and 0.995, epsilon 1e-9, by hand over two updates."""
+    training = trainer()
+    parameters = list(training.model.double().parameters())
+    means, squares = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
+    rows = training.rows()
+    for update in (1, 2):
+        before = [p.detach().clone() for p in parameters]
+        next(rows)
+        for i, (old, new) in enumerate(zip(before, parameters, strict=True)):
+            means[i] = 0.9 * means[i] + 0.1 * new.grad
+            squares[i] = 0.995 * squares[i] + 0.005 * new.grad**2
+            mean, square = means[i] / (1 - 0.9**update), squares[i] / (1 - 0.995**update)
+            expected = old - 1e-2 * mean / (square.sqrt() + 1e-9)
+            torch.testing.assert_close(new.detach(), expected, atol=1e-12, rtol=0)
+
+
+def test_every_epoch_and_every_seed_has_an_order_of_its_own():
+    orders = []
+    for seed in (1, 2):
+        training = trainer(seed)
+        for training.epoch in (0, 1):
+            orders.append(torch.cat(training._batches()))
+    assert all(torch.equal(order.sort().values, torch.arange(200)) for order in orders)
+    assert len({tuple(order.tolist()) for order in orders}) == 4
+
+
+def test_an_epoch_s_score_is_the_mean_of_both_accuracies():
+    assert Result(loss=0.0, sequence_accuracy=0.2, answer_accuracy=0.6).score == 0.4
