@@ -169,7 +169,6 @@ PUBLISHED_MAPS = {
     "delta_rnn": {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"},
     "srwm": {"input_map": "identity"},
 }
-SMALL_MAPS = {core: PUBLISHED_MAPS[core] for core in ("lt", "srwm")}
 
 
 def paper(core: str, task: Question) -> SequenceOptions[Question]:
@@ -187,7 +186,7 @@ def small(core: str, task: Question) -> SequenceOptions[Question]:
     own, clip = preset_of_core(core, {"width": 128}), 0.1
     if core != "lstm":
         sizes = {"layers": 2, "width": 64, "heads": 4, "feedforward": 256}
-        own, clip = preset_of_core(core, sizes | SMALL_MAPS.get(core, {})), 0.0
+        own, clip = preset_of_core(core, sizes | PUBLISHED_MAPS.get(core, {})), 0.0
     trainer = TrainerConfig(learning_rate=3e-3, clip=clip, batch_size=32, epochs=30)
     sequences = {"train_size": 4_000, "valid_size": 500, "test_size": 500}
     return SequenceOptions(task=task.small(), core=core, trainer=trainer, **sequences, **own)

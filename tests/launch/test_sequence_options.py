@@ -30,11 +30,19 @@ def test_the_papers_settings():
     assert (delta_net.core_dropout, lstm.dropout) == (0.1, 0.1)
     assert {(o.trainer.batch_size, o.trainer.epochs) for o in (delta_net, lstm)} == {(64, 200)}
     assert delta_net.sizes == {"train": 10_000, "valid": 1_000, "test": 1_000}
-    assert dict(paper("lt", task).core_options())["feature_map"] == "elu"
-    delta_rnn = paper("delta_rnn", task)
-    maps = (delta_rnn.core_feature_map, delta_rnn.core_recurrent_feature_map)
-    assert maps == ("elu_sum", "softmax")
-    assert round(sum(p.numel() for p in delta_rnn.build().parameters()) / 1e6, 1) == 3.7
+    delta_rnn = paper("delta_rnn", task).build()
+    assert round(sum(p.numel() for p in delta_rnn.parameters()) / 1e6, 1) == 3.7
+
+
+@pytest.mark.parametrize("preset", [paper, small])
+def test_feature_maps_are_those_of_the_published_code(preset):
+    def maps(core):
+        options = preset(core, CodeExecution())
+        return options.core_feature_map, options.core_recurrent_feature_map
+
+    assert maps("lt") == ("elu", None)
+    assert maps("delta_rnn") == ("elu_sum", "softmax")
+    assert maps("rdn") == (None, None)
 
 
 def test_small_is_the_same_question_with_shorter_sequences():
