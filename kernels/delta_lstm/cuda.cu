@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(GATES * GROUP, 1)
     k[at.lane] = row.k;
     q[at.lane] = row.q;
     recurrent_k[at.lane] = row.recurrent_k;
-    __syncwarp();
+    sync();
     next = load(t + 1);
     const float error = row.v - dot(weights, k);
     const float recurrent_error = row.recurrent_v - dot(recurrent, recurrent_k);

@@ -1,8 +1,9 @@
 // Runs a CUDA kernel's own source on the CPU: one fiber for each thread of a block, blocks in turn.
 //
 // A fiber runs until it meets a barrier; then another one does, in an order that changes with the
-// seed. So a number that a lane reads from shared memory before its writer's barrier is wrong in
-// some order. Shared memory is NaN when a block starts. Lanes that wait at different barriers, or
+// seed. A warp runs ahead of the others to the next barrier that it shares with them, and so does a
+// group. So a number that a lane reads from shared memory before its writer's barrier, or writes
+// there before its reader's, is wrong in some order. Shared memory is NaN when a block starts. Lanes that wait at different barriers, or
 // at one that others have passed by, are an error. Not modelled: a shuffle here is also a barrier
 // for memory, real warps are wider than one instruction, and nothing checks a device's limits.
 #pragma once
@@ -155,30 +156,72 @@ inline bool release(int first, int last, Status barrier) {
 
 enum Order { ASCENDING, DESCENDING };  // any other number seeds a shuffle
 
-// False where lanes can never meet again.
-inline bool run_block(int threads, int order, std::mt19937& random) {
-  std::vector<int> lanes(threads);
-  std::iota(lanes.begin(), lanes.end(), 0);
-  if (order == DESCENDING) std::reverse(lanes.begin(), lanes.end());
-  for (int i = 0; i < threads; ++i) prepare(fibers[i]);
-  ++blocks_started;
-  for (int done = 0; done < threads;) {
-    if (order > DESCENDING) std::shuffle(lanes.begin(), lanes.end(), random);
-    for (int lane : lanes) {
-      if (fibers[lane].status != READY) continue;
-      current = threadIdx.x = lane;
-      resume(fibers[lane]);
-      done += fibers[lane].status == DONE;
+// A block's threads, warps and groups, each in an order that changes from turn to turn.
+class Scheduler {
+ public:
+  Scheduler(int threads, int order, std::mt19937& random)
+      : threads(threads), order(order), random(random) {}
+
+  // False where lanes can never meet again.
+  bool run() {
+    for (int i = 0; i < threads; ++i) prepare(fibers[i]);
+    ++blocks_started;
+    while (done < threads) {
+      moved = false;
+      do {
+        const int lanes = group_lanes;
+        for (int group : in_turn(threads / lanes)) run_group(group * lanes, lanes);
+      } while (release(0, threads, BLOCK_BARRIER));
+      if (!moved) return false;
     }
-    bool released = release(0, threads, BLOCK_BARRIER);
-    for (int warp = 0; warp < threads; warp += WARP_LANES)
-      released |= release(warp, warp + WARP_LANES, WARP_BARRIER);
-    for (int group = 0; group + group_lanes <= threads; group += group_lanes)
-      released |= release(group, group + group_lanes, GROUP_BARRIER);
-    if (!released && done < threads) return false;
+    return true;
   }
-  return true;
-}
+
+ private:
+  // Ahead of the other groups, to the block's next barrier.
+  void run_group(int first, int lanes) {
+    do {
+      for (int warp : in_turn(lanes / WARP_LANES)) run_warp(first + warp * WARP_LANES);
+      // A first barrier of the group says how large a group is.
+    } while (lanes == group_lanes && let_go(first, lanes, GROUP_BARRIER) && !rests());
+  }
+
+  // Ahead of the other warps, to their next barrier.
+  void run_warp(int first) {
+    do {
+      for (int lane : in_turn(WARP_LANES)) {
+        Fiber& fiber = fibers[first + lane];
+        if (fiber.status != READY) continue;
+        current = threadIdx.x = first + lane;
+        resume(fiber);
+        moved = true;
+        done += fiber.status == DONE;
+      }
+    } while (let_go(first, WARP_LANES, WARP_BARRIER) && !rests());
+  }
+
+  bool let_go(int first, int lanes, Status barrier) {
+    const bool released = release(first, first + lanes, barrier);
+    moved |= released;
+    return released;
+  }
+
+  // Now and then, where the order is random, others catch up.
+  bool rests() { return order > DESCENDING && random() % 8 == 0; }
+
+  std::vector<int> in_turn(int count) {
+    std::vector<int> numbers(count);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    if (order == DESCENDING) std::reverse(numbers.begin(), numbers.end());
+    if (order > DESCENDING) std::shuffle(numbers.begin(), numbers.end(), random);
+    return numbers;
+  }
+
+  const int threads, order;
+  std::mt19937& random;
+  int done = 0;
+  bool moved = false;
+};
 
 // 0: done. 1: lanes waited for each other for ever. 2: the argument struct has another size.
 template <class Arguments>
@@ -193,7 +236,7 @@ int launch(void (*kernel)(Arguments), const void* words, size_t bytes, int block
   std::mt19937 random(order);
   gridDim.x = blocks;
   for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)
-    if (!run_block(threads, order, random)) return 1;
+    if (!Scheduler(threads, order, random).run()) return 1;
   return 0;
 }
 

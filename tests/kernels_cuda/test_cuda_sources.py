@@ -72,7 +72,7 @@ def test_nothing_crosses_a_reset(shim, case, reset):
 
 
 @EVERY_CASE
-@pytest.mark.parametrize("size", [7, 17])
+@pytest.mark.parametrize("size", [7, 17, 33])
 def test_the_order_of_lanes_changes_no_bit(shim, case, size):
     T = 5
     tensors, grads = make(case, T, BATCH, HEADS, size, size)
