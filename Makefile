@@ -23,6 +23,7 @@ atari: .venv/installed
 
 test: .venv/installed-dev
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 $(WHOLE_FILES) $(ARGS)
+	@test ! -e /dev/nvidiactl || $(BIN)/python -m pytest -m gpu -rs $(ARGS)
 
 test-faults: .venv/installed-dev
 	@$(BIN)/python -m pytest -m "faults or accidents" -n 2 $(WHOLE_FILES) $(ARGS)

@@ -60,7 +60,7 @@ def _act(core: Core, options: RunOptions, device: str) -> None:
 
 
 def _learn(core: Core, options: RunOptions, device: str) -> None:
-    streams = options.learner.micro_batch
+    streams = options.learner.streams_at_once(options.batch_size, torch.device(device))
     for _ in range(0, options.num_envs, streams):
         x, is_first = _inputs(core, options.unroll_length, streams, device)
         y, _ = core.unroll(x.requires_grad_(), core.initial_state(streams), is_first)

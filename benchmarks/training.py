@@ -38,7 +38,7 @@ from benchmarks.machine import describe
 from cores import CORES
 from kernels import use_backend
 from launch.allocator import tune_allocator
-from launch.devices import choose_precision, use_threads
+from launch.devices import use_threads
 from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
 from launch.options import RunOptions, preset
@@ -56,7 +56,7 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
     use_backend(options.kernels)
     use_threads(options.num_threads)
     plan = Plan(options)
-    options = replace(options, precision=choose_precision(options.precision, plan.learner))
+    options = plan.options
     environments = plan.environments(0)[0]
     network = Network(options.network(environments.frame_shape, environments.num_actions))
     network.to(plan.learner)

@@ -5,14 +5,14 @@ import torch
 from agents.network import Network
 from envs.interface import Environments
 from kernels import use_backend
-from launch.devices import use_threads
+from launch.devices import compute_exactly, use_threads
 from launch.options import RunOptions
 from launch.replicas import Replicas
 from launch.schedules import Plan
 
 
 def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[RunOptions, Plan]:
-    """Sets torch's threads and backend; returns the options with the precision `auto` came to.
+    """Sets up torch for the run; returns the options with the precision `auto` came to.
 
     `replicas`: this process's place among the learners, where there are several.
     Raises a one-line `ValueError` for what this machine has not.
@@ -22,6 +22,7 @@ def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[Run
     replicas = replicas or Replicas()
     use_threads(options.num_threads, replicas.local_count)
     plan = Plan(options, replicas)
+    compute_exactly(same_bits=plan.schedule == "lockstep")
     return plan.options, plan
 
 

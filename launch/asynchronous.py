@@ -98,7 +98,8 @@ class Asynchronous(QueuedSource):
 
     def _run(self, group: Group, network: Network, stages: Stages) -> None:
         try:
-            with own_stream(self._actor_device):
+            # On both devices: copies would wait for the update that the learner has under way.
+            with own_stream(self._learner_device), own_stream(self._actor_device):
                 self._collect(group, network, stages)
         except Closed:
             pass

@@ -50,8 +50,17 @@ def processors() -> int:
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
-def choose_precision(name: str, device: torch.device) -> str:
-    """`auto` is bfloat16 where the device multiplies it in hardware, else float32.
+def compute_exactly(same_bits: bool = False) -> None:
+    """Has float32 be float32 on a GPU, where cuDNN would round to TF32; on a CPU it is.
+
+    `same_bits`: cuDNN's convolutions also give the same bits each time, which takes longer.
+    """
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = same_bits
+
+
+def choose_precision(name: str, *devices: torch.device) -> str:
+    """`auto` is bfloat16 where all `devices` multiply it in hardware, else float32.
 
     Raises a one-line `ValueError` for an unknown name.
     """
@@ -59,7 +68,7 @@ def choose_precision(name: str, device: torch.device) -> str:
         raise ValueError(f"--precision {name!r} is none of {', '.join(PRECISIONS)}")
     if name != "auto":
         return name
-    return "bfloat16" if _multiplies_bfloat16(device) else "float32"
+    return "bfloat16" if all(map(_multiplies_bfloat16, devices)) else "float32"
 
 
 def _multiplies_bfloat16(device: torch.device) -> bool:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from launch.agent_export import write_export
 from launch.clips import ClipFormat, make_clip
-from launch.devices import choose_device, use_threads
+from launch.devices import choose_device, compute_exactly, use_threads
 from launch.evaluation_file import Evaluation, evaluations_in
 from launch.failures import UserError, one_line_errors, user_input
 from launch.parser import typed_options
@@ -67,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with user_input():
         _check(options)
         use_threads(options.num_threads)
+        compute_exactly()
         device = choose_device(options.device)
         agents = [open_agent(run, device, options.env) for run in options.runs]
         for agent in agents:

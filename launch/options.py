@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
-from math import gcd
 from pathlib import Path
 from typing import Any, Literal
 
@@ -216,13 +215,6 @@ def _check_counts(options: RunOptions) -> None:
 def _check_batches(options: RunOptions) -> None:
     if options.engine == "ray":
         _check_ray(options)
-    elif options.schedule != "asynchronous" and options.num_envs % options.batch_size:
-        raise ValueError(
-            f"--num-envs {options.num_envs} is not a multiple of --batch-size "
-            f"{options.batch_size}: every update takes the rollouts of a whole batch of "
-            f"environments; try --batch-size {gcd(options.num_envs, options.batch_size)}, or "
-            "--schedule asynchronous"
-        )
     total_steps = options.learner.total_steps
     if total_steps < options.batch_size * options.unroll_length:
         raise ValueError(

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from launch.failures import UserError
+from launch.failures import UserError, one_line
 from launch.meeting import meet
 
 _PATIENCE = timedelta(minutes=30)  # for a learner that is stopped, or plays test games
@@ -183,10 +183,13 @@ class Replicas:
 def _lost_learners() -> Iterator[None]:
     try:
         yield
+    except torch.OutOfMemoryError:  # this learner's own
+        raise
     except RuntimeError as error:
         raise LostLearner(
             "another learner of this run has gone, and its own output says why; with torchrun "
-            "--max-restarts 9, --xpid NAME and --auto-resume such a run goes on by itself"
+            "--max-restarts 9, --xpid NAME and --auto-resume such a run goes on by itself (what "
+            f"was noticed here: {one_line(str(error))[:200]})"
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import gcd
 from typing import Literal
 
 import torch
@@ -25,9 +26,9 @@ class Plan:
     """How and where a run shall be: its `schedule`, and the `actor` and `learner` devices.
 
     Of all environments and of each batch, one of several `replicas` has its share: `streams` and
-    `batch_size`. `options` are those given, with the precision that `auto` came to where the
-    learner is; whoever acts computes in the same. Raises a one-line `ValueError` for a device that
-    is not here, or options that contradict.
+    `batch_size`. `options` are those given, with the precision that `auto` came to: whoever acts
+    computes in the learner's. Raises a one-line `ValueError` for a device that is not here, or
+    options that contradict.
     """
 
     def __init__(self, options: RunOptions, replicas: Replicas | None = None):
@@ -37,7 +38,10 @@ class Plan:
         device = self._device(options.device, "--device")
         self.actor = self._device(options.actor_device, "--actor-device") or device
         self.learner = self._device(options.learner_device, "--learner-device") or device
-        precision = choose_precision(options.precision, self.learner)
+        acting = self.actor
+        if options.engine == "ray" and not options.actor_gpus:
+            acting = torch.device("cpu")  # like this one, as far as is known here
+        precision = choose_precision(options.precision, self.learner, acting)
         self.options = options = replace(options, precision=precision)
         self._ray = None
         if options.engine == "ray":
@@ -47,6 +51,8 @@ class Plan:
             self._ray = RayPlan(options, self.replicas, self.streams)
         else:
             self.schedule = _schedule(options.schedule, self.actor, self.learner)
+            if self.schedule == "lockstep":
+                _check_whole_batches(options)
 
     def __str__(self) -> str:
         devices = " and ".join(dict.fromkeys((str(self.actor), str(self.learner))))
@@ -135,6 +141,16 @@ def _schedule(asked: str, actor: torch.device, learner: torch.device) -> Schedul
         return asked
     on_gpu = "cuda" in (actor.type, learner.type)
     return "asynchronous" if on_gpu or actor != learner else "lockstep"
+
+
+def _check_whole_batches(options: RunOptions) -> None:
+    if options.num_envs % options.batch_size:
+        raise ValueError(
+            f"--num-envs {options.num_envs} is not a multiple of --batch-size "
+            f"{options.batch_size}: every update takes the rollouts of a whole batch of "
+            f"environments; try --batch-size {gcd(options.num_envs, options.batch_size)}, or "
+            "--schedule asynchronous"
+        )
 
 
 def _shares(total: int, groups: int) -> list[int]:

@@ -166,11 +166,14 @@ def _seconds(path: Path) -> float:
 
 
 def _packed(trainer: Trainer, options: SequenceOptions) -> dict[str, Any]:
+    device, random = trainer.model.output.weight.device, {"torch": torch.get_rng_state()}
+    if device.type == "cuda":  # dropout's
+        random["cuda"] = torch.cuda.get_rng_state(device)
     return {
         "model_state_dict": trainer.model.state_dict(),
         "trainer": trainer.state_dict(),
         "flags": options.to_dict(),
-        "rng": {"torch": torch.get_rng_state()},
+        "rng": random,
     }
 
 
@@ -194,7 +197,10 @@ def _restore(
     with fitting(found.path):
         trainer.model.load_state_dict(found.payload["model_state_dict"])
         trainer.load_state_dict(found.payload["trainer"])
-        torch.set_rng_state(found.payload["rng"]["torch"].cpu())
+        random = found.payload["rng"]
+        torch.set_rng_state(random["torch"].cpu())
+        if device.type == "cuda" and "cuda" in random:
+            torch.cuda.set_rng_state(random["cuda"].cpu(), device)
     _mend_best(trainer, found, checkpoints)
     folder.rewind(found.payload["step"])
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from envs.interface import Environments
-from launch.devices import choose_device, use_threads
+from launch.devices import choose_device, compute_exactly, use_threads
 from launch.evaluation import check_actions
 from launch.failures import UserError, expanded, one_line_errors, user_input
 from launch.films.moments import Moment, moments
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = typed_options(WatchOptions, arguments, prog="python launch/watch.py")
     with user_input():
         use_threads(options.num_threads)
+        compute_exactly()
         check(options)
         agent = open_agent(options.run, choose_device(options.device), options.env)
         check_game(agent.options, options.env, agent.path)

@@ -1,4 +1,7 @@
-"""Shapes are checked but in whole runs; torch and the emulator keep to one thread each."""
+"""Shapes are checked but in whole runs; torch and the emulator keep to one thread each.
+
+What `auto` chooses must be the same everywhere: GPUs are shown to `pytest -m gpu` alone.
+"""
 
 import gc
 import os
@@ -10,6 +13,11 @@ import pytest
 import torch
 
 jaxtyping.install_import_hook(["kernels", "cores", "agents", "tasks"], "beartype.beartype")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before anybody asks torch
 
 
 @pytest.hookimpl(wrapper=True)

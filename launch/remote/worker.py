@@ -16,7 +16,7 @@ from agents.actor import Actor
 from agents.network import Network
 from kernels import use_backend
 from launch.allocator import tune_allocator
-from launch.devices import use_threads
+from launch.devices import compute_exactly, use_threads
 from launch.evaluation import make_environments
 from launch.experience import Experience
 from launch.options import RunOptions
@@ -84,6 +84,7 @@ class RemoteActor:
         if options.kernels != "auto":
             use_backend(options.kernels)
         use_threads(options.num_threads)
+        compute_exactly()
         environments = make_environments(options, job.num_envs, job.environment_seed)
         network = Network(options.network(environments.frame_shape, environments.num_actions))
         self._length, self._network = options.unroll_length, network.to(job.device)

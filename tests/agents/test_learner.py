@@ -100,6 +100,15 @@ def test_micro_batches_give_the_whole_gradient(core, width, reduction):
         torch.testing.assert_close(logs[name], logs_of_pieces[name], atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("asked", "device", "streams"),
+    [(None, "cpu", 4), (None, "cuda", 32), (0, "cpu", 32), (8, "cpu", 8), (8, "cuda", 8)],
+)
+def test_a_cpu_has_few_streams_at_once_unless_told(asked, device, streams):
+    config = LearnerConfig(micro_batch=asked)
+    assert config.streams_at_once(32, torch.device(device)) == streams
+
+
 def norm(tensors: list[Tensor]) -> Tensor:
     return torch.cat([tensor.flatten() for tensor in tensors]).norm()
 

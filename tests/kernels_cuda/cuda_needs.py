@@ -14,7 +14,7 @@ from kernels.cuda.launch import unavailable
 
 EVERYTHING = bool(os.environ.get("FASTWEIGHTS_ALL_TESTS"))
 _REASON = None if EVERYTHING and torch.cuda.is_available() else unavailable()
-NEEDS_GPU = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
+NEEDS_GPU = pytest.mark.skipif(_REASON is not None, reason=f"{_REASON}; `-m gpu` shows GPUs")
 
 
 def need_nvrtc() -> None:

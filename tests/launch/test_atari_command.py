@@ -197,14 +197,6 @@ def test_the_closing_show_has_a_table_a_curve_and_a_clip(tmp_path, capsys, monke
     assert list((tmp_path / "show" / "clips").glob("*.mp4"))
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_one_device_acts_and_another_learns(tmp_path):
-    devices = ("--actor-device", "cpu", "--learner-device", "cuda")
-    assert train(tmp_path, "split", *MAZE, *devices, "--total-steps", 640) == 0
-    assert read_logs(tmp_path / "split")["step"][-1] == 640
-
-
 def test_what_fails_after_an_update_leaves_its_row(tmp_path, monkeypatch):
     publish = Lockstep.publish
 

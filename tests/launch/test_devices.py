@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from launch import devices
+from launch.assembly import plan_for
 from launch.devices import PRECISIONS, choose_precision, processors, use_threads
 from launch.options import RunOptions
 from launch.schedules import Plan
@@ -28,6 +30,25 @@ def test_unknown_precision_lists_the_known():
     with pytest.raises(ValueError, match="--precision 'half'") as error:
         choose_precision("half", CPU)
     assert all(name in str(error.value) for name in PRECISIONS)
+
+
+@pytest.mark.parametrize("able", [(True, True), (True, False), (False, True)])
+def test_auto_is_float32_where_not_all_multiply_bfloat16(able, monkeypatch):
+    gpu = torch.device("cuda", 0)
+    monkeypatch.setattr(
+        devices, "_multiplies_bfloat16", dict(zip((gpu, CPU), able, strict=True)).get
+    )
+    assert choose_precision("auto", gpu, CPU) == ("bfloat16" if all(able) else "float32")
+
+
+@pytest.mark.parametrize(("schedule", "same_bits"), [("lockstep", True), ("asynchronous", False)])
+def test_a_run_computes_float32_in_float32(schedule, same_bits, monkeypatch):
+    """On a GPU; in lockstep to the same bits each time."""
+    for name in ("allow_tf32", "deterministic"):
+        monkeypatch.setattr(torch.backends.cudnn, name, not same_bits)
+    plan_for(RunOptions(env="Catch", schedule=schedule, num_threads=1))
+    assert not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.deterministic == same_bits
 
 
 @pytest.mark.parametrize("name", PRECISIONS)

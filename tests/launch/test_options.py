@@ -10,6 +10,7 @@ from launch import sequence_options
 from launch.command_line import parse, peek
 from launch.core_sizes import is_named_by_size
 from launch.options import PRESETS, RunOptions, check, differences, preset
+from launch.schedules import Plan
 from launch.torchbeast_flags import translate
 from tasks import CodeExecution
 
@@ -153,9 +154,9 @@ def test_ray_takes_any_number_of_environments_that_its_actors_can_share():
 
 def test_only_lockstep_needs_whole_batches_of_environments():
     published = ("--num-envs", "48", "--batch-size", "32")
-    assert parsed(*published, "--schedule", "asynchronous").num_envs == 48
-    with pytest.raises(ValueError, match="--schedule asynchronous"):
-        parsed(*published)
+    assert Plan(parsed(*published, "--schedule", "asynchronous")).schedule == "asynchronous"
+    with pytest.raises(ValueError, match="try --batch-size 16, or --schedule asynchronous"):
+        Plan(parsed(*published, "--device", "cpu"))
 
 
 def test_flags_without_a_meaning_here_are_named():

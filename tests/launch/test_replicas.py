@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,7 @@ def test_without_one_the_others_end_soon_and_say_why(case, codes, runs):
     left = codes.index(2)
     said = runs.said(case, left)
     assert "error: another learner of this run has gone" in said and "Traceback" not in said
+    assert re.search(r"what was noticed here: .*peer", said)
     if left == 0:  # two updates were made, and are saved
         assert runs.saved_step(case) == max(runs.logs(case)["step"]) == 80
 
