@@ -22,9 +22,9 @@ class Cuda:
     differentiable: library.Differentiable
 
     def why_not(self, request: Request) -> str | None:
-        source = self.kernel.source
-        reason = why_not(request)
-        return reason or without_kernel(source.options, **request.options)
+        kernel = self.kernel
+        reason = why_not(request) or without_kernel(kernel.source.options, **request.options)
+        return reason or kernel.why_not_loaded(request.device, request.sizes)
 
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes

@@ -65,12 +65,12 @@ def cubin_name(source: Path, head_size: int, architecture: str) -> str:
     return f"{source.parent.name}-{head_size}-{architecture}-{digest.hexdigest()[:20]}.cubin"
 
 
-def cubin(source: Path, head_size: int, architecture: str) -> bytes:
-    """Machine code from the cache, or compiled now and put there."""
+def cubin(source: Path, head_size: int, architecture: str, anew: bool = False) -> bytes:
+    """Machine code from the cache, or compiled now and put there; `anew`: whatever is there."""
     name = cubin_name(source, head_size, architecture)
     with _kept_if_possible():
         path = private_cache_folder() / name
-        if path.is_file():
+        if path.is_file() and not anew:
             return path.read_bytes()
     code, _ = compile_source(source, head_size, architecture)
     with _kept_if_possible():

@@ -12,15 +12,15 @@ gives the gradient of weights for each batch column; here they are summed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from kernels.cuda.arguments import Sizes as KernelSizes
-from kernels.cuda.arguments import view_axes, views
+from kernels.cuda.arguments import padded, view_axes, views
 from kernels.cuda.compiler import source_file
-from kernels.cuda.launch import Kernel, launch
+from kernels.cuda.launch import Kernel, launch, why_not_loaded
 from kernels.cuda.support import refuse
 from kernels.signature import Argument, Axes, Signature, Sizes, shape
 
@@ -59,8 +59,7 @@ class CudaKernel:
         made = _fresh(tensors[0], results + kept if save else results, sizes)
         own = made if save else [*made, *[None] * len(kept)]
         given = views_of(signature.arguments, tensors, sizes)
-        kernel = Kernel(source_file(signature.name), "forward", self.source.forward_warps)
-        launch(kernel, self._kernel_sizes(sizes, call[count:]), given, own)
+        launch(self._kernel("forward"), self._kernel_sizes(sizes, call[count:]), given, own)
         return made
 
     def backward(self, *call: Any) -> tuple[Tensor, ...]:
@@ -74,9 +73,8 @@ class CudaKernel:
         wanted = [signature.arguments[i] for i in signature.differentiable]
         by_kernel = [argument for argument in wanted if argument.name not in self.source.outer_sums]
         made = _fresh(tensors[0], [view_axes(argument.axes) for argument in by_kernel], sizes)
-        kernel = Kernel(source_file(signature.name), "backward", self.source.backward_warps)
         launch(
-            kernel,
+            self._kernel("backward"),
             self._kernel_sizes(sizes, list(parts)),
             views_of([*signature.arguments, *outcome], given, sizes),
             [*saved.values(), *made],
@@ -88,6 +86,16 @@ class CudaKernel:
         for name, (left, right) in self.source.outer_sums.items():
             found[name] = sum_of_outer(saved[left], found[right])
         return tuple(found[argument.name] for argument in wanted)
+
+    def why_not_loaded(self, device: torch.device, sizes: Sizes) -> str | None:
+        """Why that GPU cannot run both for such heads, in one line; None if it can."""
+        both = self._kernel("forward"), self._kernel("backward")
+        head_size = padded(max(sizes.get(axis, 1) for axis in "KVD"))
+        return why_not_loaded(both, head_size, device)
+
+    def _kernel(self, way: Literal["forward", "backward"]) -> Kernel:
+        source = source_file(self.signature.name)
+        return Kernel(source, way, getattr(self.source, f"{way}_warps"))
 
     def _kernel_sizes(self, sizes: Sizes, options: Sequence[str]) -> KernelSizes:
         known = self.source.options

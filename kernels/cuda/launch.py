@@ -93,6 +93,21 @@ def run_on_device(
         raise RuntimeError(f"{kernel.symbol}, compiled for {head_size}: {result.name}")
 
 
+@cache
+def why_not_loaded(kernels: tuple[Kernel, ...], head_size: int, device: torch.device) -> str | None:
+    """Why these cannot be loaded for that GPU, asked once, in one line; None if they have been.
+
+    What is loaded here is loaded neither in a graph's capture nor by another thread.
+    """
+    try:
+        for kernel in kernels:
+            load(kernel, head_size, device)
+    except Exception as error:  # the compiler's and the driver's have no base of their own
+        reason, *_ = str(error).splitlines() or [type(error).__name__]
+        return f"its kernels cannot be loaded: {reason}"
+    return None
+
+
 def load(kernel: Kernel, head_size: int, device: torch.device) -> None:
     """Compiles and loads a kernel for that GPU, if it has not been; else the first launch does."""
     with torch.cuda.device(device):
@@ -125,10 +140,17 @@ class _Loaded(NamedTuple):
 
 @cache
 def _load(kernel: Kernel, head_size: int, architecture: str) -> _Loaded:
+    made_for = kernel.source, head_size, architecture
+    try:
+        return _loaded(compiler.cubin(*made_for), kernel.symbol)
+    except Exception:  # what was kept may be damaged
+        return _loaded(compiler.cubin(*made_for, anew=True), kernel.symbol)
+
+
+def _loaded(cubin: bytes, symbol: str) -> _Loaded:
     from cuda.bindings import driver
     from cuda.core import ObjectCode
 
-    code = compiler.cubin(kernel.source, head_size, architecture)
-    owner = ObjectCode.from_cubin(code, name=kernel.symbol).get_kernel(kernel.symbol)
+    owner = ObjectCode.from_cubin(cubin, name=symbol).get_kernel(symbol)
     (argument,) = owner.arguments_info
     return _Loaded(driver.CUfunction(int(owner.handle)), argument.size, owner)

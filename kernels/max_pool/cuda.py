@@ -3,7 +3,6 @@
 import math
 from array import array
 from collections.abc import Sequence
-from functools import cache
 from typing import Literal
 
 import torch
@@ -72,22 +71,10 @@ def _why_not_these(size: Sequence[int], dtype: torch.dtype) -> str:
     return ""
 
 
-@cache
 def _why_not_there(device: torch.device) -> str:
-    """Why the kernels cannot run on that GPU, asked once; nothing if they can.
-
-    Loads them all, so that neither a graph's capture nor another thread is where that happens.
-    """
-    if problem := launch.unavailable(device):
-        return problem
-    try:
-        for way in _INPUTS:
-            for dtype in DTYPES:
-                launch.load(_kernel(way, dtype), _ANY_SIZE, device)
-    except Exception as error:  # the compiler's and the driver's have no base of their own
-        reason, *_ = str(error).splitlines() or [type(error).__name__]
-        return f"they cannot be loaded: {reason}"
-    return ""
+    """Why the kernels cannot run on that GPU; nothing if they can."""
+    all_of_them = tuple(_kernel(way, dtype) for way in _INPUTS for dtype in DTYPES)
+    return launch.unavailable(device) or launch.why_not_loaded(all_of_them, _ANY_SIZE, device) or ""
 
 
 def _kernel(way: str, dtype: torch.dtype) -> launch.Kernel:

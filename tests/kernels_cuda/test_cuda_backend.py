@@ -10,7 +10,7 @@ from remembered import forget_calls
 import kernels
 from kernels import dispatch
 from kernels.cuda import backend as cuda_backend
-from kernels.cuda import compiler, support
+from kernels.cuda import compiler, launch, support
 from kernels.example import Example, make
 from kernels.registry import OPERATIONS
 
@@ -36,25 +36,34 @@ SIZES = dict.fromkeys(("T", "B", "H", "K", "V", "D"), 3)
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets the backend believe in a GPU; what is said once is said anew."""
     monkeypatch.setattr(support, "unavailable", lambda device=None: None)
-    dispatch.say_once.cache_clear()
+    monkeypatch.setattr(launch, "load", lambda *kernel: None)
+    forget()
     yield
-    dispatch.say_once.cache_clear()
+    forget()
+
+
+def forget() -> None:
+    """Everything that a process finds out once."""
+    for found_once in (dispatch.say_once, launch.why_not_loaded):
+        found_once.cache_clear()
+    forget_calls()
 
 
 @pytest.fixture
 def kernels_on_cpu(shim, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """CPU tensors may take the CUDA backend, whose sources then run under the shim."""
     monkeypatch.setattr(cuda_backend, "why_not", lambda *call: None)
+    monkeypatch.setattr(launch, "load", lambda *kernel: None)
     library = torch.library.Library("fastweights", "IMPL")
     for name in WITH_KERNELS:
         pair = OPERATIONS[name].backends["cuda"].kernel
         for operator, way in ((f"{name}_cuda", "forward"), (f"{name}_cuda_backward", "backward")):
             function = getattr(pair, way)
             library.impl(operator, lambda *call, f=function: tuple(f(*call)), "CPU")
-    forget_calls()
+    forget()
     yield
     library._destroy()
-    forget_calls()
+    forget()
 
 
 def chosen(name: str, **options: str) -> str:
@@ -135,6 +144,34 @@ def test_a_forced_backend_refuses_an_option_without_a_kernel(gpu, name, options,
     reason = f"{name} cannot run on the cuda backend: the CUDA kernel has {has}, not {value!r}"
     with kernels.backend("cuda"), pytest.raises(ValueError, match=f"^{reason}$"):
         chosen(name, **options)
+
+
+@pytest.mark.parametrize("name", WITH_KERNELS)
+def test_a_kernel_is_loaded_forward_and_backward_when_it_is_chosen(gpu, name, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(launch, "load", lambda *call: loaded.append(call))
+    assert [chosen(name), chosen(name)] == ["cuda", "cuda"]
+    assert [(kernel.symbol, head_size) for kernel, head_size, _ in loaded] == [
+        (f"{name}_forward", 8),
+        (f"{name}_backward", 8),
+    ]
+
+
+def test_a_kernel_that_cannot_be_loaded_leaves_the_call_to_others(gpu, monkeypatch, caplog):
+    """As where the driver is older than the compiler, or that knows no such GPU."""
+
+    def load(*kernel):
+        raise RuntimeError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION: too new\nand more")
+
+    monkeypatch.setattr(launch, "load", load)
+    problem = "its kernels cannot be loaded: CUDA_ERROR_UNSUPPORTED_PTX_VERSION: too new"
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        assert [chosen("delta_rnn"), chosen("delta_rnn")] == ["reference", "reference"]
+    assert [record.message for record in caplog.records] == [
+        f"delta_rnn runs on the slower reference backend: {problem}"
+    ]
+    with kernels.backend("cuda"), pytest.raises(ValueError, match=f"cuda backend: {problem}$"):
+        chosen("delta_rnn")
 
 
 def test_tensors_on_a_gpu_are_never_silently_slow(monkeypatch, caplog):

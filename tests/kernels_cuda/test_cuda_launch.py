@@ -5,7 +5,7 @@ import torch
 from cuda_cases import CASES, RESETS, make
 
 from kernels import cache, signature
-from kernels.cuda import launch
+from kernels.cuda import compiler, launch
 from kernels.cuda.arguments import Sizes, pack, padded, views
 from kernels.cuda.support import why_not
 from kernels.request import Request
@@ -66,6 +66,27 @@ def test_a_machine_without_a_gpu_or_without_the_compiler_says_so(monkeypatch):
     monkeypatch.setattr(launch, "find_spec", lambda name: object())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
     assert "compute capability (7, 0) is older" in launch.unavailable()
+
+
+def test_what_was_kept_and_is_damaged_is_compiled_anew(monkeypatch, tmp_path):
+    """Half a file, say, from a disk that was full: else no run would ever start again."""
+
+    def load(cubin: bytes, symbol: str) -> launch._Loaded:
+        if cubin != b"whole":
+            raise RuntimeError("CUDA_ERROR_INVALID_IMAGE")
+        return launch._Loaded(symbol, 0, None)
+
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(compiler, "compiler_version", lambda: "13.0")
+    monkeypatch.setattr(compiler, "compile_source", lambda *made_for: (b"whole", ""))
+    monkeypatch.setattr(launch, "_loaded", load)
+    launch._load.cache_clear()
+    kernel = launch.Kernel(compiler.source_file("delta_rule"), "forward", (1, 4))
+    kept = tmp_path / compiler.cubin_name(kernel.source, 8, "sm_90")
+    kept.write_bytes(b"half")
+    assert launch._load(kernel, 8, "sm_90").function == "delta_rule_forward"
+    assert kept.read_bytes() == b"whole"
+    launch._load.cache_clear()
 
 
 def test_the_cache_is_where_the_user_says(monkeypatch, tmp_path):

@@ -146,9 +146,9 @@ def test_pictures_without_a_kernel_are_pytorchs_and_the_operator_says_why(
 def gpu(monkeypatch):
     """A device that torch and the compiler's package are said to have."""
     monkeypatch.setattr(launch, "unavailable", lambda device: None)
-    cuda._why_not_there.cache_clear()
+    launch.why_not_loaded.cache_clear()
     yield torch.device("cuda:0")
-    cuda._why_not_there.cache_clear()
+    launch.why_not_loaded.cache_clear()
 
 
 def test_kernels_are_loaded_once_before_the_first_call(gpu, monkeypatch):
@@ -171,7 +171,7 @@ def test_kernels_that_cannot_be_loaded_leave_pytorchs(gpu, monkeypatch, caplog):
     monkeypatch.setattr(launch, "load", load)
     assert not cuda.is_there(gpu) and not cuda.is_there(gpu)
     (record,) = caplog.records
-    assert record.getMessage().endswith("they cannot be loaded: no such architecture")
+    assert record.getMessage().endswith("its kernels cannot be loaded: no such architecture")
 
 
 def test_the_kernels_compile_without_spilling():
