@@ -35,8 +35,8 @@ class RunOptions(CoreSizes):
     """auto, resnet (15 convolutions), shallow (2), shallow_norm (2, each normalised) or mlp (for
     vectors); see docs/design/stems.md."""
     precision: str = "auto"
-    """Of the stem's convolutions: float32, bfloat16, or auto (bfloat16 where the devices that act and
-    learn all multiply it in hardware)."""
+    """Of the stem's convolutions: float32, bfloat16, or auto (bfloat16 where all devices multiply
+    it in hardware)."""
     channels_last: bool = True
     """Keep the stem's pictures with channels last in memory, as convolutions are fastest."""
     kernels: str = "auto"

@@ -3,9 +3,10 @@
 // A fiber runs until it meets a barrier; then another one does, in an order that changes with the
 // seed. A warp runs ahead of the others to the next barrier that it shares with them, and so does a
 // group. So a number that a lane reads from shared memory before its writer's barrier, or writes
-// there before its reader's, is wrong in some order. Shared memory is NaN when a block starts. Lanes that wait at different barriers, or
-// at one that others have passed by, are an error. Not modelled: a shuffle here is also a barrier
-// for memory, real warps are wider than one instruction, and nothing checks a device's limits.
+// there before its reader's, is wrong in some order. Shared memory is NaN when a block starts. Lanes
+// that wait at different barriers, or at one that others have passed by, are an error. Not modelled:
+// a shuffle here is also a barrier for memory, real warps are wider than one instruction, and nothing
+// checks a device's limits.
 #pragma once
 #include <setjmp.h>
 #include <ucontext.h>
