@@ -32,7 +32,8 @@ class LearnerConfig:
     discounting: float = 0.99  # Of rewards, per agent step.
     baseline_cost: float = 0.5  # Weight of the value loss.
     entropy_cost: float = 0.01  # Weight of the policy's entropy, in nats.
-    reward_clipping: Literal["abs_one", "none"] = "abs_one"  # To [-1, 1], in the learner only.
+    # To [-1, 1], of what is learned from; what the core is shown always is.
+    reward_clipping: Literal["abs_one", "none"] = "abs_one"
     reduction: Literal["sum", "mean"] = "sum"  # Of losses, over time and batch.
     rho_clip: float = 1.0  # V-trace: of importance weights in the value targets' differences.
     c_clip: float = 1.0  # V-trace: of importance weights carried back in time.

@@ -1,6 +1,6 @@
 """Memories for agents: one interface, one file each, and `CORES` from name to kind.
 
-A new core is one file and one line here (and an operation in `kernels/` if its recurrence is new).
+A new core is one file and two lines here (and an operation in `kernels/` if its recurrence is new).
 """
 
 from collections.abc import Callable
@@ -123,7 +123,7 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
         if option not in kind.options():
             have = ", ".join(kind.options()) or "none"
             raise ValueError(f"core {name!r} has no option {option!r}; it has: {have}")
-        if isinstance(getattr(kind.config, option), int) and value < 1:
+        if type(getattr(kind.config, option)) is int and value < 1:
             raise ValueError(f"core option {option!r} must be at least 1, not {value}")
         if option in LARGEST and value > LARGEST[option]:
             raise ValueError(f"core option {option!r} must be at most {LARGEST[option]}")

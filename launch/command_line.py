@@ -86,9 +86,9 @@ def peek(arguments: Sequence[str]) -> argparse.Namespace:
 def _description() -> str:
     examples = (
         "python launch/atari.py --core rdn --env Qbert",
-        "python launch/atari.py --preset quick --core lstm --env Pong",
-        "python launch/atari.py --env TMaze --env-options corridor=10 --core delta_net",
+        "python launch/atari.py --preset quick --core lstm --env Qbert",
+        "python launch/atari.py --preset maze --core delta_net",
         "python launch/atari.py --resume runs/latest",
     )
-    presets = f"Presets: {', '.join(PRESETS)}."
+    presets = f"Presets: {', '.join(PRESETS)}; `--preset X --help` shows what X sets."
     return "\n\n".join((inspect.cleandoc(CommandLine.__doc__), presets, *examples))

@@ -24,7 +24,8 @@ class RunOptions(CoreSizes):
     env: str = "Qbert"
     """Game (Qbert, ALE/Qbert-v5, QbertNoFrameskip-v4), Catch, TMaze, or any gymnasium id."""
     env_options: tuple[str, ...] = ()
-    """name=value pairs for a non-Atari environment's constructor, e.g. corridor=10."""
+    """name=value pairs. On Atari they change the protocol (sticky=0.25, frame_stack=1; see
+    envs/protocols.py), elsewhere they go to the environment's constructor (corridor=10)."""
     protocol: str = "full-game"
     """Atari rules: full-game, published, machado or noop30."""
     core: str = "rdn"
@@ -50,7 +51,7 @@ class RunOptions(CoreSizes):
     batch_size: int = 32
     """Rollouts in one update."""
     unroll_length: int = 50
-    """Agent steps in a rollout: the reach of the gradient through time."""
+    """Agent steps in a rollout; gradients reach back at most this far."""
     learner: Learner = field(default_factory=LearnerConfig)
     seed: int = 1
     """Of weights, actions and environments: another seed, other games."""
@@ -60,7 +61,8 @@ class RunOptions(CoreSizes):
     num_threads: int = 0
     """CPU threads; 0: all cores."""
     schedule: Literal["auto", "lockstep", "asynchronous"] = "auto"
-    """lockstep (collect, learn, repeat), asynchronous (both at once), auto: that on a GPU only."""
+    """lockstep (collect, learn, repeat), asynchronous (both at once), auto:
+    asynchronous on a GPU, lockstep on a CPU."""
     engine: Literal["local", "ray"] = "local"
     """local, or ray: actors in processes of their own, on many machines; see docs/clusters.md."""
     ray_address: str | None = None
@@ -177,7 +179,7 @@ def _name_and_value(pair: str) -> tuple[str, Any]:
             return name, kind(text)
         except ValueError:
             continue
-    return name, {"true": True, "false": False}.get(text.lower(), text)
+    return name, {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
 _LEAST = {

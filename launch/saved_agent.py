@@ -21,6 +21,8 @@ from launch.options import RunOptions
 from launch.provenance import git_revision
 from launch.torchbeast_model import is_torchbeast, translated
 
+_LIKE_WEIGHTS = ("square_avg", "momentum_buffer")  # of RMSprop's state; others have others
+
 
 def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[str, Any]:
     """Everything that a run needs to go on, as plain values under TorchBeast's names."""
@@ -53,7 +55,7 @@ def unpack(payload: dict[str, Any], learner: Learner) -> None:
     if _settings(optimizer) != settings:
         raise ValueError("its optimiser is set otherwise than its options say")
     for weight, state in optimizer.state.items():
-        if any(value.shape not in (weight.shape, ()) for value in state.values()):
+        if any(state[name].shape != weight.shape for name in _LIKE_WEIGHTS if name in state):
             raise ValueError("its optimiser's state is that of another network")
     if any(type(count) is not int or count < 0 for count in _counts(learner)):
         raise ValueError("its steps and updates are no counts")

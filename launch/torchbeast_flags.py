@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from launch.failures import UserError
+
 # Flags whose value carries over under another name (those with the same name need no entry).
 RENAMED = {
     "num_layers": "core-layers",
@@ -25,7 +27,10 @@ WITHOUT_MEANING = (
 
 
 def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Rewrites TorchBeast's flags; returns the new arguments and the flags that were ignored."""
+    """Rewrites TorchBeast's flags; returns the new arguments and the flags that were ignored.
+
+    Raises a one-line `UserError` for a `--mode` that does not train.
+    """
     rewritten, ignored = [], []
     waiting = iter(_split_equals(arguments))
     for argument in waiting:
@@ -33,7 +38,12 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         if name in SWITCHES:
             rewritten.extend(SWITCHES[name])
         elif name in WITHOUT_MEANING:
-            next(waiting, None)
+            value = next(waiting, None)
+            if name == "mode" and value != "train":
+                raise UserError(
+                    f"--mode {value}: this command trains; python launch/evaluate.py RUN plays "
+                    "test games, python launch/watch.py RUN shows one"
+                )
             ignored.append(f"--{name}")
         else:
             rewritten.append(f"--{RENAMED[name]}" if name in RENAMED else argument)

@@ -64,7 +64,8 @@ class Run:
 
     def computed(self) -> dict[str, Any]:
         """The options that decide what a seed computes."""
-        options = self.options | {"env": self.env}
+        # A run of before an option was there had what is its default now.
+        options = RunOptions().to_dict() | self.options | {"env": self.env}
         return {name: v for name, v in options.items() if name not in _NOT_COMPUTED}
 
 
@@ -97,6 +98,11 @@ def open_run(path: Path) -> Run:
     except ValueError as error:
         raise UserError(f"{path / 'meta.json'} is damaged: {error}") from error
     missing = [name for name in _IDENTIFY if name not in options]
+    if missing and "task_name" in (meta.get("args") or {}):
+        raise UserError(
+            f"{path} is a run of a sequence task: its result.json has the figures, and --table of "
+            "launch/code_execution.py and launch/list_ops.py sets them beside the paper's"
+        )
     if missing:
         raise UserError(
             f"{path} is a run of another program (no {missing[0]!r} among its options): "

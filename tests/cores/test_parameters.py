@@ -1,10 +1,13 @@
 """Cores as published: sizes counted by hand, feature maps, initialisation; and bad options."""
 
+from dataclasses import dataclass, replace
+
 import pytest
 import torch
 
 from agents.network import Network, NetworkConfig, count_parameters
 from cores import CORES, build_core, core_kind
+from cores.lstm import LSTM, LSTMConfig
 
 ACTIONS, FEATURES = 18, 256
 CORE_INPUT = FEATURES + 1  # the reward
@@ -247,6 +250,22 @@ def test_sizes_are_at_least_one(option):
     with pytest.raises(ValueError, match=f"'{option}' must be at least 1, not 0") as error:
         build_core("rdn", 3, **{option: 0})
     assert message(error)
+
+
+def test_a_switch_is_no_size(monkeypatch):
+    @dataclass(frozen=True, kw_only=True)
+    class Switched(LSTMConfig):
+        gated: bool = True
+
+    class Core(LSTM):
+        def __init__(self, input_size: int, config: Switched):
+            super().__init__(input_size, config)
+            self.gated = config.gated
+
+    kind = replace(CORES["lstm"], build=Core, config=Switched())
+    monkeypatch.setitem(CORES, "switched", kind)
+    assert build_core("switched", 3).gated
+    assert not build_core("switched", 3, gated=False).gated
 
 
 def test_default_configs_are_not_shared_between_cores():

@@ -9,6 +9,7 @@ from cores import CORES
 from launch import sequence_options
 from launch.command_line import parse, peek
 from launch.core_sizes import is_named_by_size
+from launch.failures import UserError
 from launch.options import PRESETS, RunOptions, check, differences, preset
 from launch.schedules import Plan
 from launch.torchbeast_flags import translate
@@ -165,13 +166,19 @@ def test_flags_without_a_meaning_here_are_named():
     assert ignored == ["--num_buffers", "--num_inference_threads"]
 
 
+@pytest.mark.parametrize("given", [("--mode", "test"), ("--mode=test_render",), ("--mode",)])
+def test_a_mode_that_does_not_train_is_refused(given):
+    with pytest.raises(UserError, match=r"this command trains; .* RUN plays"):
+        translate([*given])
+
+
 def test_use_lstm_is_a_core():
     assert parsed("--use_lstm").core == "lstm"
 
 
 def test_values_with_an_equals_sign_stay_whole():
-    options = parsed("--env", "TMaze", "--env-options", "corridor=7", "penalty=0.5")
-    assert options.environment_options() == {"corridor": 7, "penalty": 0.5}
+    options = parsed("--env", "TMaze", "--env-options", "corridor=7", "penalty=0.5", "cap=none")
+    assert options.environment_options() == {"corridor": 7, "penalty": 0.5, "cap": None}
 
 
 def test_early_look_survives_a_flag_without_a_value():

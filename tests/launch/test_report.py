@@ -279,6 +279,26 @@ def test_how_fast_a_run_was_made_is_no_difference_but_its_precision_is(runs, tmp
     }
 
 
+def test_an_option_that_came_later_had_its_default_before(runs, tmp_path):
+    one = runs / "rdn-1"
+    older = changed(one, tmp_path / "older", '"feed_last_action": false,', "")
+    on = '"feed_last_action": false', '"feed_last_action": true'
+    other = changed(one, tmp_path / "other", *on)
+    found = grouped(open_runs([one, older, other]))
+    assert {group.label: len(group.runs) for group in found} == {
+        "rdn, feed_last_action False": 2,
+        "rdn, feed_last_action True": 1,
+    }
+
+
+def test_a_run_of_a_sequence_task_is_named_as_one(runs, tmp_path, capsys):
+    shutil.copytree(runs / "rdn-1", tmp_path / "list_ops")
+    about = {"args": {"core": "rdn", "task_name": "list_ops"}}
+    (tmp_path / "list_ops" / "meta.json").write_text(json.dumps(about))
+    said = error_of(report.main, [tmp_path / "list_ops", "--out", tmp_path / "out"], capsys)
+    assert "is a run of a sequence task: its result.json has the figures" in said
+
+
 def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):
     for name in ("wide-1", "wide-2"):
         changed(runs / "rdn-1", tmp_path / name, '"core_width": 16', '"core_width": 32')
