@@ -38,7 +38,8 @@ class EvaluateOptions(GamePlan):
     """Run folders (their newest checkpoint), checkpoints, exported folders, TorchBeast's model.tar.
     """
     action_mode: Literal["argmax", "sampled", "both"] = "argmax"
-    """argmax: the most probable action, as published; sampled: drawn from the policy; or both."""
+    """argmax: the most probable action, as published, which can freeze an agent for ever (see
+    --max-frames); sampled: drawn from the policy; or both."""
     clip: bool = True
     """Also write a clip of the first game."""
     clip_seconds: float = 60.0
