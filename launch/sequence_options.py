@@ -163,10 +163,15 @@ def flat(options: SequenceOptions) -> dict[str, Any]:
     return plain | nested
 
 
-# The feature maps of the published code for these tasks, where that of the agents has others.
+# The feature maps of the published code for sequences (these tasks', language models'), where that
+# of the agents has others.
+RECURRENT_MAPS = {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"}
 PUBLISHED_MAPS = {
     "lt": {"feature_map": "elu"},  # normalises nothing
-    "delta_rnn": {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"},
+    "delta_mlp": {"feature_map": "elu_sum"},
+    "delta_delta": {"feature_map": "elu_sum"},
+    "delta_rnn": RECURRENT_MAPS,
+    "delta_lstm": RECURRENT_MAPS,
     "srwm": {"input_map": "identity"},
 }
 

@@ -41,7 +41,8 @@ def test_feature_maps_are_those_of_the_published_code(preset):
         return options.core_feature_map, options.core_recurrent_feature_map
 
     assert maps("lt") == ("elu", None)
-    assert maps("delta_rnn") == ("elu_sum", "softmax")
+    assert maps("delta_rnn") == maps("delta_lstm") == ("elu_sum", "softmax")
+    assert maps("delta_delta") == maps("delta_mlp") == ("elu_sum", None)
     assert maps("rdn") == (None, None)
 
 
