@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1])
 
@@ -25,6 +24,7 @@ from rich.table import Table
 from benchmarks.arguments import check_above_zero
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
+from benchmarks.timing import told_rounds
 from kernels import cpu_build, residual_unit
 from kernels.registry import OPERATIONS
 from launch.failures import UserError, one_line_errors
@@ -32,6 +32,7 @@ from launch.parser import Parser
 
 LANES = (16, 32, 64)
 WANTED = 2.0  # seconds, at most
+EXPECTED = 1.0  # seconds, about
 
 
 def sources() -> dict[str, tuple[Path, int | None]]:
@@ -58,7 +59,7 @@ def seconds_to_build(source: Path, lanes: tuple[int, int]) -> float:
 def measure(rounds: int) -> dict[str, dict[str, list[float]]]:
     """Kernel -> head size or channels -> seconds of each round; the kernels take turns."""
     found: dict[str, dict[str, list[float]]] = {name: {} for name in sources()}
-    for _ in range(rounds):
+    for _ in told_rounds(rounds, EXPECTED * len(found) * len(LANES)):
         for name, (source, keys) in sources().items():
             for lanes in LANES:
                 taken = seconds_to_build(source, (keys or lanes, lanes))
@@ -88,14 +89,15 @@ def main(arguments: list[str] | None = None) -> None:
     check_folder(options.json)
     check_above_zero(options, "rounds")
     try:
-        compiler = cpu_build.compiler_version(cpu_build.compiler()).splitlines()[0]
+        cpu_build.compiler()
     except cpu_build.BuildError as error:
         raise UserError(str(error)) from error
+    machine = describe()
     found = measure(options.rounds)
     Console(width=100).print(table(found))
     slowest = max(statistics.median(each) for sizes in found.values() for each in sizes.values())
-    print(f"{compiler}: the slowest takes {slowest:.2f} s, at most {WANTED:.0f} are wanted")
-    machine: dict[str, Any] = describe() | {"compiler": compiler}
+    taken = f"the slowest takes {slowest:.2f} s, at most {WANTED:.0f} are wanted"
+    print(f"{machine['compiler']}: {taken}")
     write_json(options.json, {"machine": machine, "seconds": found})
 
 

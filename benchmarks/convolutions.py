@@ -28,7 +28,7 @@ from torch import Tensor, nn
 import kernels
 from agents.stem import PooledConv2d, ResidualUnit, build_stem
 from benchmarks.json_file import write_json
-from benchmarks.timing import Run, add_options, take_turns, use_options
+from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from launch.allocator import tune_allocator
 from launch.devices import choose_precision
 from launch.failures import one_line_errors
@@ -93,15 +93,14 @@ def rows(samples: dict[Key, list[float]]) -> list[dict[str, Any]]:
     found = []
     for name, what in dict.fromkeys(key[:2] for key in samples):
         taken = {by: times for (*key, by), times in samples.items() if key == [name, what]}
-        middle = {by: statistics.median(times) for by, times in taken.items()}
-        times = {by: seconds / middle["ours"] for by, seconds in middle.items() if by != "ours"}
+        slower = {by: median_ratio(taken[by], taken["ours"]) for by in taken if by != "ours"}
         found.append(
             {
                 "layer": name,
                 "call": what,
                 "frames": FRAMES[what],
-                "milliseconds": {by: 1e3 * seconds for by, seconds in middle.items()},
-                "slower": times,
+                "milliseconds": {by: 1e3 * statistics.median(taken[by]) for by in taken},
+                "slower": slower,
                 "seconds": taken,
             }
         )

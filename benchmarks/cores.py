@@ -7,7 +7,8 @@
 Of a run only the core differs. So the cores are timed alone, by turns, in the default preset's
 sizes: acting on all streams, once for every step of an unroll, and learning from it by
 micro-batches, forward and backward. How long an update of the LSTM's whole agent takes comes from
-`benchmarks/training.py`'s parts: environments, inference and update, one after the other.
+`benchmarks/training.py`'s parts, on as many threads and the same device: environments, inference
+and update, one after the other.
 """
 
 import argparse
@@ -29,8 +30,9 @@ from agents.network import Network
 from benchmarks.arguments import check_game
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, take_turns, use_options
-from benchmarks.training import measure_parts_elsewhere
+from benchmarks.training import bound, measure_parts_elsewhere
 from cores import CORES, Core
+from kernels.recurrence import State
 from launch.allocator import tune_allocator
 from launch.failures import one_line_errors
 from launch.options import RunOptions, preset
@@ -48,15 +50,16 @@ def contenders(names: Sequence[str], device: str) -> dict[tuple[str, str], Run]:
     for name in names:
         options = preset("paper", name)
         core = Network(options.network(*ATARI)).core.to(device)
-        runs[name, "acting"] = partial(_act, core, options, device)
+        state = core.initial_state(options.num_envs)
+        x, is_first = _inputs(core, 1, options.num_envs, device)
+        runs[name, "acting"] = partial(_act, core, x, state, is_first)
         runs[name, "learning"] = partial(_learn, core, options, device)
     return runs
 
 
 @torch.no_grad()
-def _act(core: Core, options: RunOptions, device: str) -> None:
-    x, is_first = _inputs(core, 1, options.num_envs, device)
-    core.unroll(x, core.initial_state(options.num_envs), is_first)
+def _act(core: Core, x: Tensor, state: State, is_first: Tensor) -> None:
+    core.unroll(x, state, is_first)
 
 
 def _learn(core: Core, options: RunOptions, device: str) -> None:
@@ -77,7 +80,7 @@ def rows(
 ) -> list[dict[str, Any]]:
     """One row a core; `samples` are seconds a call, `parts` the LSTM agent's steps a second."""
     options = RunOptions()
-    update = options.num_envs * options.unroll_length / parts["bound"]
+    update = options.num_envs * options.unroll_length / _rate(parts)
     found = []
     for name in dict.fromkeys(name for name, _ in samples):
         acting, learning = (statistics.median(samples[name, part]) for part in PARTS)
@@ -90,9 +93,14 @@ def rows(
     return found
 
 
+def _rate(parts: dict[str, float]) -> float:
+    """Agent steps/s where each step waits for all parts, whichever the schedule of training is."""
+    return bound(parts, "lockstep")
+
+
 def _table(found: list[dict[str, Any]], machine: dict[str, Any], parts: dict[str, float]) -> Table:
     said = ", ".join(f"{name} {value}" for name, value in machine.items() if value)
-    steps = f"the LSTM's agent: {parts['bound']:,.0f} agent steps/s by its parts"
+    steps = f"the LSTM's agent: {_rate(parts):,.0f} agent steps/s by its parts"
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
         "acting, ms": lambda row: f"{1e3 * row['acting']:.2f}",
         "learning, ms": lambda row: f"{1e3 * row['learning']:.0f}",
@@ -123,7 +131,11 @@ def main(words: Sequence[str] | None = None) -> None:
     check_game(options.env)
     machine = use_options(options)
     tune_allocator()  # as every training run does
-    parts = measure_parts_elsewhere("paper", COMPARED_WITH, options.env, 15.0)
+    parts = measure_parts_elsewhere(
+        *("paper", COMPARED_WITH, options.env, 15.0),
+        threads=torch.get_num_threads(),
+        device=options.device,
+    )
     names = dict.fromkeys([COMPARED_WITH, *options.cores])
     samples = take_turns(
         contenders([*names], options.device), options.rounds, options.seconds, options.device

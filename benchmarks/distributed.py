@@ -37,6 +37,7 @@ class Part(NamedTuple):
     measure: Callable[[], dict[str, Any]]
     rows: Callable[[dict[str, Any]], list[tuple[str, ...]]]
     columns: tuple[str, ...]
+    check: Callable[[], object] = lambda: None  # a `UserError` where it cannot be measured
 
 
 def parts(options: argparse.Namespace) -> dict[str, Part]:
@@ -53,11 +54,13 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
                 "share of alone on both",
                 "of an update for working together",
             ),
+            learners.two_cores,
         ),
         "ray": Part(
             partial(remote_actors.rates, *what, options.updates, options.rounds),
             remote_actors.rate_rows,
             ("", "agent steps/s", "ray's share of it"),
+            remote_actors.need_ray,
         ),
         "wire": Part(
             partial(remote_actors.wire, *what, rollouts=20),
@@ -68,6 +71,7 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
             partial(remote_actors.recovery, *what, options.rounds),
             remote_actors.recovery_rows,
             ("", "seconds", "every round"),
+            remote_actors.need_ray,
         ),
     }
 
@@ -105,11 +109,13 @@ def main(arguments: list[str] | None = None) -> None:
     asked = options.parts or list(every)
     if unknown := sorted(set(asked) - set(every)):
         raise UserError(f"no part is called {unknown[0]}: {', '.join(every)} are")
-    described, findings = describe(), {}
     for name in asked:
-        findings[name] = every[name].measure()
-        show(name, every[name], findings[name])
-    write_json(options.json, {"machine": described} | findings)
+        every[name].check()
+    content: dict[str, Any] = {"machine": describe()}
+    for name in asked:
+        content[name] = every[name].measure()
+        show(name, every[name], content[name])
+        write_json(options.json, content)  # the next part may fail
 
 
 if __name__ == "__main__":

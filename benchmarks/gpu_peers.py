@@ -50,8 +50,8 @@ def peers(name: str, call: str, mode: str, device: str) -> tuple[dict[str, Run],
         forward = partial(kernel.forward, save=mode != "forward")
         makers[CAPTURED] = partial(captured, forward, kernel.backward, mode)
     if name == "recurrent_delta_rule":
-        pair = rdn_step_by_step.forward, rdn_step_by_step.backward
-        makers[STEP_BY_STEP] = partial(captured, *pair, mode)
+        forward = partial(rdn_step_by_step.forward, save=mode != "forward")
+        makers[STEP_BY_STEP] = partial(captured, forward, rdn_step_by_step.backward, mode)
     runs: dict[str, Run] = {}
     absent: list[Row] = []
     for peer, make in makers.items():

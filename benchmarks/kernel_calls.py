@@ -119,8 +119,8 @@ def compiled(
 
     Rows say how many seconds compiling took, or why there is nothing to measure.
     """
-    case, steps = example(name, call, device), CALLS[call]["T"]
-    law = case.operation.signature.law
+    signature, steps = OPERATIONS[name].signature, CALLS[call]["T"]
+    law = signature.law
     ways: dict[str, Callable[..., Any]] = {}
     rows: list[Row] = []
     if steps <= most_steps:
@@ -129,10 +129,11 @@ def compiled(
         reason = f"the compiler unrolls {steps} steps: minutes, see --compile-steps"
         rows.append({"backend": COMPILED, "absent": reason})
     if steps > 1:
-        ways[COMPILED_STEP] = _loop(torch.compile(law), len(case.operation.signature.inputs))
+        ways[COMPILED_STEP] = _loop(torch.compile(law), len(signature.inputs))
     runs: dict[str, Run] = {}
     for way, chosen in ways.items():
-        run, row = _compile(way, timed(chosen, example(name, call, device), mode), mode)
+        case = example(name, call, device)
+        run, row = _compile(way, partial(timed, chosen, case, mode), mode)
         rows.append(row)
         runs |= {way: run} if run else {}
     return runs, rows
@@ -144,18 +145,21 @@ def _loop(step: Callable[..., Any], inputs: int) -> Callable[..., Any]:
     def law(*call: Any) -> tuple[Tensor, Any]:
         rows, (state, *weights) = call[: inputs + 1], call[inputs + 1 :]
         outputs = []
-        for t in range(len(rows[0])):
-            y, state = step(*(row[t : t + 1] for row in rows), state, *weights)
+        # Split once: each slice by itself would have a gradient as large as all rows.
+        for row in zip(*(each.split(1) for each in rows), strict=True):
+            y, state = step(*row, state, *weights)
             outputs.append(y)
         return torch.cat(outputs), state
 
     return law
 
 
-def _compile(way: str, run: Run, mode: str) -> tuple[Run | None, Row]:
+def _compile(way: str, prepare: Callable[[], Run], mode: str) -> tuple[Run | None, Row]:
+    """Calls it for the first time: preparing a backward pass calls the law, too."""
     began = time.perf_counter()
     try:
         with surroundings(way, mode):
+            run = prepare()
             run()
     except Exception as error:  # whatever goes wrong inside the compiler belongs into the table
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0]

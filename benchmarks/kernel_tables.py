@@ -7,6 +7,7 @@ from rich.table import Table
 
 from benchmarks.gpu_peers import CAPTURED, STEP_BY_STEP
 from benchmarks.kernel_calls import COMPILED, COMPILED_STEP, Row
+from benchmarks.timing import median_ratio
 
 CALL = ("operation", "size", "mode")
 
@@ -34,8 +35,10 @@ def ratios(rows: Sequence[Row], described: Mapping[str, Any], device: str) -> Ta
     )
     for key, found in cells.items():
         ms = {backend: row.get("median_ms") for backend, row in found.items()}
+        taken = {backend: row.get("seconds") for backend, row in found.items()}
         times = [
-            _ratio(ms.get(b), ms.get(CAPTURED if b == STEP_BY_STEP else device)) for b in slower
+            _ratio(taken.get(b), taken.get(CAPTURED if b == STEP_BY_STEP else device))
+            for b in slower
         ]
         seconds = [found.get(b, {}).get("compile_s") for b in compile_time]
         table.add_row(
@@ -72,8 +75,8 @@ def _table(title: str, *numbers: str) -> Table:
     return table
 
 
-def _ratio(slower: float | None, ours: float | None) -> float | None:
-    return slower / ours if slower and ours else None
+def _ratio(slower: Sequence[float] | None, ours: Sequence[float] | None) -> float | None:
+    return median_ratio(slower, ours) if slower and ours else None
 
 
 def _number(value: float | None, digits: int) -> str:

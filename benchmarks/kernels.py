@@ -6,7 +6,8 @@
     python benchmarks/kernels.py --device cuda        with peers, and what was foretold
 
 The backends take turns round by round, so that a busy moment hits all of them; the table gives
-medians and how many times faster the device's own kernel is. Run the tests first.
+medians, and how many times faster the device's own kernel is: the median of the rounds' ratios.
+Run the tests first.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from benchmarks.kernel_calls import (
     surroundings,
 )
 from benchmarks.kernel_tables import foretold, ratios, reasons
-from benchmarks.timing import add_options, take_turns, use_options
+from benchmarks.timing import add_options, median_ratio, take_turns, use_options
 from kernels.registry import OPERATIONS
 from launch.allocator import tune_allocator
 from launch.failures import one_line_errors
@@ -52,16 +53,16 @@ def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> lis
     samples = take_turns(
         runs, options.rounds, options.seconds, device, partial(surroundings, mode=mode)
     )
-    medians = {backend: statistics.median(times) for backend, times in samples.items()}
     known = {row["backend"]: row for row in rows}
-    for backend, median in medians.items():
+    for backend, seconds in samples.items():
         known[backend] = known.get(backend, {"backend": backend}) | {
-            "median_ms": 1e3 * median,
-            "best_ms": 1e3 * min(samples[backend]),
-            "rounds": len(samples[backend]),
+            "median_ms": 1e3 * statistics.median(seconds),
+            "best_ms": 1e3 * min(seconds),
+            "rounds": len(seconds),
+            "seconds": seconds,
         }
-        if "reference" in medians:
-            known[backend]["times_faster"] = medians["reference"] / median
+        if "reference" in samples:
+            known[backend]["times_faster"] = median_ratio(samples["reference"], seconds)
     return [{"operation": name, "size": call, "mode": mode, **row} for row in known.values()]
 
 

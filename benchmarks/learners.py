@@ -19,10 +19,12 @@ import sys
 import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.arguments import last_words
+from benchmarks.timing import median_ratio, play_rounds
 from launch.failures import UserError
 from launch.log_table import read_logs
 from launch.options import preset
@@ -69,7 +71,7 @@ class Job:
 
     def learners(self, kind: str) -> list[subprocess.Popen[str]]:
         """Starts all learners of one of `KINDS`."""
-        first, second = sorted(os.sched_getaffinity(0))[:2]
+        first, second = two_cores()
         if kind == "alone on both":
             return [self.start("run", {first, second}, share=1)]
         if kind == "two learners":
@@ -78,6 +80,18 @@ class Job:
             return [self.start("run", {core}, 1, place) for core, place in places.items()]
         alone = self.start("run", {first}, share=2)
         return [alone] if kind == "alone" else [alone, self.start("other", {second}, share=2)]
+
+
+def two_cores() -> list[int]:
+    """Of those that this process may use. Raises a `UserError` where there are none to choose."""
+    if not hasattr(os, "sched_getaffinity"):
+        raise UserError(
+            "two learners are given a core each, which only Linux does: --parts ray wire recovery"
+        )
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        raise UserError("two learners want two cores, and this process may use one")
+    return cores
 
 
 class Sample(NamedTuple):
@@ -93,26 +107,17 @@ def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> d
 
     `settings` names the preset.
     """
-    if len(os.sched_getaffinity(0)) < 2:
-        raise UserError("two learners want two cores, and this process may use one")
-    samples: dict[str, list[Sample]] = {kind: [] for kind in KINDS}
-    for turn in range(rounds):
-        for kind in KINDS:
-            samples[kind].append(_sample(kind, game, core, settings, updates))
-            print(f"round {turn + 1}: {kind} {samples[kind][-1].rate:.0f} a core", file=sys.stderr)
+    cases = {kind: partial(_sample, kind, game, core, settings, updates) for kind in KINDS}
+    samples = play_rounds(cases, rounds, lambda sample: f"{sample.rate:.0f} a core")
     rates = {kind: [one.rate for one in samples[kind]] for kind in KINDS}
     shares = {
-        share: {kind: _share(rates[kind], rates[lone]) for kind in KINDS}
+        share: {kind: median_ratio(rates[kind], rates[lone]) for kind in KINDS}
         for lone, share in LONE.items()
     }
     together = statistics.median(one.exchange / one.update for one in samples["two learners"])
     what = {"game": game, "core": core, "preset": settings, "updates": updates}
     seconds = {kind: [one._asdict() for one in samples[kind]] for kind in KINDS}
     return what | {"rates": rates, "samples": seconds, "exchange_share": together} | shares
-
-
-def _share(rates: list[float], lone: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(rates, lone, strict=True))
 
 
 def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -134,9 +139,14 @@ def _sample(kind: str, *what: Any) -> Sample:
     """What the runs log once they are warm."""
     with tempfile.TemporaryDirectory() as folder:
         learners = Job(*what, Path(folder)).learners(kind)
-        for learner in learners:
-            if learner.wait():
-                raise UserError(f"{kind}: a run failed: {last_words(learner.stderr.read())}")
+        try:
+            for learner in learners:
+                if learner.wait():
+                    raise UserError(f"{kind}: a run failed: {last_words(learner.stderr.read())}")
+        finally:  # none outlives its folder
+            for learner in learners:
+                learner.kill()
+                learner.wait()
         runs = [read_logs(run) for run in Path(folder).iterdir() if not run.is_symlink()]
     rates = [statistics.median(run["agent_steps_per_second"][WARM_UP:]) for run in runs]
     steps = runs[0]["step"][0]

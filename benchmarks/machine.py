@@ -8,10 +8,13 @@ from typing import Any
 import torch
 
 from kernels import cpu_build
+from launch.devices import processors
 
 
 def describe(device: str = "cpu") -> dict[str, Any]:
-    """Processor, vectors, cores, threads, load before the run, compiler, torch, GPU."""
+    """Processor, vectors, cores that may be used, threads, load before the run, compiler, torch,
+    GPU. To be called before it: later, the load is the run's own.
+    """
     model = ""
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -23,7 +26,7 @@ def describe(device: str = "cpu") -> dict[str, Any]:
     return {
         "processor": model or platform.processor(),
         "vectors": torch.backends.cpu.get_cpu_capability(),
-        "cores": os.cpu_count(),
+        "cores": processors(),
         "threads": torch.get_num_threads(),
         "load": os.getloadavg(),
         "compiler": compiler,

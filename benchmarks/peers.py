@@ -15,7 +15,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -28,37 +28,22 @@ from rich.table import Table
 from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
+from benchmarks.timing import median_ratio, play_rounds
 from benchmarks.training import measure_whole
+from launch.devices import processors
 from launch.failures import UserError, one_line_errors
 from launch.parser import Parser
 
 FOLDER = ROOT / "benchmarks" / "peers" / "sample_factory"
 OURS = "fastweights"
 PATIENCE = 300  # seconds beyond those asked for, until a peer counts as stuck
-Rates = dict[str, list[float]]
-
-
-def measure(cases: Mapping[str, Callable[[], float]], rounds: int) -> Rates:
-    """Agent steps/s of every case in every round."""
-    found: Rates = {name: [] for name in cases}
-    for turn in range(rounds):
-        for name, case in cases.items():
-            found[name].append(case())
-            print(f"round {turn + 1}: {name} {found[name][-1]:.0f}", file=sys.stderr)
-    return found
-
-
-def times(rates: Rates, name: str) -> float:
-    """How many times faster ours is than `name`: the median over rounds."""
-    pairs = zip(rates[OURS], rates[name], strict=True)
-    return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
 def sample_factory(python: Path, mode: str, game: str, seconds: float) -> float:
     """Agent steps/s of one run of Sample Factory, serial or async."""
-    cores = os.cpu_count() or 1
-    words = ["--mode", mode, "--game", game, "--seconds", str(seconds), "--cores", str(cores)]
-    threads = {"OMP_NUM_THREADS": str(cores)}
+    cores = str(processors())
+    words = ["--mode", mode, "--game", game, "--seconds", str(seconds), "--cores", cores]
+    threads = {"OMP_NUM_THREADS": cores}
     try:
         done = subprocess.run(
             [str(python), str(FOLDER / "run.py"), *words],
@@ -80,13 +65,16 @@ def ours(game: str, seconds: float, guess: float) -> float:
     return measure_whole("paper", "lstm", game, seconds, guess)["whole"]
 
 
-def show(rates: Rates, described: Mapping[str, object]) -> None:
+def show(
+    rates: Mapping[str, list[float]], times: Mapping[str, float], described: Mapping[str, object]
+) -> None:
+    """`times`: how many times faster ours is than each peer."""
     title = ", ".join(f"{key} {value}" for key, value in described.items() if value)
     table = Table(title=f"agent steps/s\n{title}")
     for column in ("", "median", "rounds", "ours is faster by"):
         table.add_column(column, justify="right" if column else "left")
     for name, found in rates.items():
-        faster = "" if name == OURS else f"{times(rates, name):.1f} times"
+        faster = f"{times[name]:.1f} times" if name in times else ""
         every = " ".join(f"{rate:,.0f}" for rate in found)
         table.add_row(name, f"{statistics.median(found):,.0f}", every, faster)
     Console(width=120).print(table)
@@ -127,10 +115,10 @@ def main(arguments: list[str] | None = None) -> None:
     }
     cases = theirs | {OURS: partial(ours, options.game, options.seconds, options.guess)}
     described = describe()
-    rates = measure(cases, options.rounds)
-    show(rates, described)
-    ratios = {name: times(rates, name) for name in theirs}
-    write_json(options.json, {"machine": described, "rates": rates, "times": ratios})
+    rates = play_rounds(cases, options.rounds, "{:.0f}".format)
+    times = {name: median_ratio(rates[OURS], rates[name]) for name in theirs}
+    show(rates, times, described)
+    write_json(options.json, {"machine": described, "rates": rates, "times": times})
 
 
 if __name__ == "__main__":

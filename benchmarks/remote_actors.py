@@ -15,6 +15,8 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import torch
 from agents.actor import Actor
 from agents.network import Network
 from benchmarks.arguments import last_words
+from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from launch.devices import choose_precision
 from launch.experience import Experience, Source
 from launch.failures import UserError, user_input
@@ -35,6 +38,7 @@ from launch.stages import Stages
 
 ROOT = Path(__file__).parents[1]
 WARM_UP = 5  # updates that no rate is taken of
+PRESET = "quick"
 PICTURE = 84 * 84  # bytes: the least that an agent step of Atari can be, uncompressed
 KINDS = {
     "lockstep": ("--schedule", "lockstep"),
@@ -44,18 +48,22 @@ KINDS = {
 _PATIENCE = 120.0  # seconds for an actor to be replaced
 
 
+def need_ray() -> None:
+    """Raises a `UserError` where it is not installed."""
+    if find_spec("ray") is None:
+        raise UserError(
+            "the parts ray and recovery need Ray: pip install -e '.[ray]', or --parts learners wire"
+        )
+
+
 def rates(game: str, core: str, updates: int, rounds: int) -> dict[str, Any]:
     """Agent steps/s of each kind in each round, and the medians of the rounds' ratios."""
-    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for turn in range(rounds):
-        for kind, options in KINDS.items():
-            found[kind].append(_rate(game, core, updates, options))
-            print(f"round {turn + 1}: {kind} {found[kind][-1]:.0f}", file=sys.stderr)
-    shares = {
-        kind: statistics.median(a / b for a, b in zip(found["ray"], found[kind], strict=True))
-        for kind in ("lockstep", "asynchronous")
-    }
-    return {"game": game, "core": core, "rates": found, "ray_share_of": shares}
+    cases = {kind: partial(_rate, game, core, updates, words) for kind, words in KINDS.items()}
+    found = play_rounds(cases, rounds, "{:.0f}".format)
+    local = ("lockstep", "asynchronous")
+    shares = {kind: median_ratio(found["ray"], found[kind]) for kind in local}
+    what = {"game": game, "core": core, "preset": PRESET, "updates": updates}
+    return what | {"rates": found, "ray_share_of": shares}
 
 
 def rate_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -68,10 +76,10 @@ def rate_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _rate(game: str, core: str, updates: int, kind: tuple[str, ...]) -> float:
-    options = preset("quick", core)
+    options = preset(PRESET, core)
     steps = (WARM_UP + updates) * options.batch_size * options.unroll_length
     with tempfile.TemporaryDirectory() as folder:
-        words = ("--preset", "quick", "--core", core, "--env", game, "--evaluate-episodes", "0")
+        words = ("--preset", PRESET, "--core", core, "--env", game, "--evaluate-episodes", "0")
         command = (sys.executable, str(ROOT / "launch" / "atari.py"))
         where = ("--savedir", folder, "--xpid", "run", "--disable-checkpoint")
         done = subprocess.run(
@@ -83,10 +91,7 @@ def _rate(game: str, core: str, updates: int, kind: tuple[str, ...]) -> float:
         )
         if done.returncode:
             raise UserError(f"{' '.join(kind)}: the run failed: {last_words(done.stderr)}")
-        logs = read_logs(Path(folder) / "run")
-    # Updates come in bursts where rollouts do: whole time, not the median update's.
-    step, clock = logs["step"], logs["_time"]
-    return (step[-1] - step[WARM_UP]) / (clock[-1] - clock[WARM_UP])
+        return logged_rate(read_logs(Path(folder) / "run"), WARM_UP)
 
 
 def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
@@ -182,5 +187,5 @@ def _an_actor(folder: str) -> int:
 
 
 def _options(game: str, core: str) -> RunOptions:
-    options = preset("quick", core)
+    options = preset(PRESET, core)
     return replace(options, env=game, precision=choose_precision("auto", torch.device("cpu")))

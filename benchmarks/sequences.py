@@ -8,7 +8,8 @@
 A token is a position of a batch. One update of each model and backend after the other, round by
 round, on the same batch of sequences; the table gives medians, how many times faster the kernels
 are than the reference loop in the same model, and how each model compares with the softmax
-Transformer (PyTorch's fused attention), beside the published ratio.
+Transformer (PyTorch's fused attention), beside the published ratio. Ratios are medians of the
+rounds' own.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from rich.table import Table
 
 import kernels
 from benchmarks.json_file import write_json
-from benchmarks.timing import Run, add_options, take_turns, use_options
+from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from cores import CORES
 from launch.allocator import tune_allocator
 from launch.failures import one_line_errors
@@ -83,22 +84,21 @@ def rows(
 ) -> list[dict[str, Any]]:
     """One row a model; samples are seconds an update."""
 
-    def rate(core: str, backend: str) -> float | None:
-        times = samples.get((core, backend))
+    def rate(times: list[float] | None) -> float | None:
         return tokens / statistics.median(times) if times else None
 
-    beside, found = rate(COMPARED_WITH, "auto"), []
+    beside, found = samples.get((COMPARED_WITH, "auto")), []
     for model in models:
         core = model["core"]
-        fast, slow = rate(core, "auto"), rate(core, "reference")
+        fast, slow = samples[core, "auto"], samples.get((core, "reference"))
         published = PUBLISHED.get(core)
         found.append(
             model
             | {
-                "tokens_per_second": fast,
-                "reference_tokens_per_second": slow,
-                "times_reference": fast / slow if slow else None,
-                "times_transformer": fast / beside if beside else None,
+                "tokens_per_second": rate(fast),
+                "reference_tokens_per_second": rate(slow),
+                "times_reference": median_ratio(slow, fast) if slow else None,
+                "times_transformer": median_ratio(beside, fast) if beside else None,
                 "published_times_transformer": published
                 and round(published / PUBLISHED[COMPARED_WITH], 2),
                 "seconds": {b: times for (name, b), times in samples.items() if name == core},

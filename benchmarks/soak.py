@@ -78,7 +78,8 @@ def soak(
             next_fault = time.monotonic() + draw.uniform(0.5, 1.5) * pause
         time.sleep(0.2)
     _recover(run, found)
-    run.end()
+    if left := run.end():
+        found.complaints.append(f"an interrupt did not end the run: {left} were killed")
     found.seconds, found.starts = time.monotonic() - begin, run.starts
     _look(run, found)
     return found
@@ -143,11 +144,15 @@ def main(arguments: list[str] | None = None) -> int:
     if not Path("/proc/self/task").exists():
         raise UserError("this benchmark finds processes in /proc, which only Linux has")
     draw = random.Random(options.seed)
+    machine = describe()
     with tempfile.TemporaryDirectory() as folder:
         run = SoakRun(Path(folder), options.env, options.learners, options.engine)
-        found = soak(run, options.minutes, options.faults, options.pause, draw)
+        try:
+            found = soak(run, options.minutes, options.faults, options.pause, draw)
+        finally:
+            run.kill_left_behind()
     settings = {name: value for name, value in vars(options).items() if name != "json"}
-    write_json(options.json, {"machine": describe(), "options": settings, **asdict(found)})
+    write_json(options.json, {"machine": machine, "options": settings, **asdict(found)})
     Console().print(_table(found, settings))
     return bool(found.complaints)
 

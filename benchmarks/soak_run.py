@@ -30,6 +30,7 @@ LAUNCHED = {1}  # of what torchrun or Ray ends
 # Exceptions that may end a traceback: a start that was interrupted, and torchrun's own.
 EXPLAINED = ("KeyboardInterrupt", "torch.distributed.")
 WARM = 20.0  # seconds until a process has the memory that it needs
+PATIENCE = 10.0  # seconds in which killed processes should be gone
 
 
 class Reading(NamedTuple):
@@ -136,15 +137,33 @@ class SoakRun:
 
     def signal_all(self, number: int) -> None:
         for process in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, number)
+            _send(process, number)
 
-    def end(self, patience: float = 60.0) -> None:
-        """Interrupts the run, and waits for it."""
+    def end(self, patience: float = 60.0) -> list[int]:
+        """Interrupts the run and waits for it; returns what had to be killed after `patience`."""
         if self.is_alive():
-            os.kill(self._process.pid, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            _send(self._process.pid, signal.SIGINT)
+            try:
                 self._process.wait(patience)
+            except subprocess.TimeoutExpired:
+                return self.kill_left_behind()
+        return []
+
+    def kill_left_behind(self) -> list[int]:
+        """Kills all that is left of any start, whatever has been stopped too; returns whom.
+
+        Again and again: torchrun starts others in place of those that are gone.
+        """
+        killed: set[int] = set()
+        deadline = time.monotonic() + PATIENCE
+        while (left := self.left_behind()) and time.monotonic() < deadline:
+            for process in left:
+                _send(process, signal.SIGCONT)
+                _send(process, signal.SIGKILL)
+            killed.update(left)
+            time.sleep(0.05)
+        self.is_alive()  # buries it
+        return sorted(killed)
 
     def left_behind(self) -> list[int]:
         """Processes of any start that are still there: of its session, or told of the folder."""
@@ -185,10 +204,16 @@ class SoakRun:
         return max(memory), max(files)
 
 
+def _send(process: int, number: int) -> None:
+    """A signal; none to a process that has just ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, number)
+
+
 def _kill(run: SoakRun, draw: random.Random) -> bool:
     victims = run.processes()
     if victims:
-        os.kill(draw.choice(victims), signal.SIGKILL)
+        _send(draw.choice(victims), signal.SIGKILL)
     return bool(victims)
 
 
@@ -197,10 +222,11 @@ def _stop(run: SoakRun, draw: random.Random) -> bool:
     if not victims:
         return False
     victim = draw.choice(victims)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(victim, signal.SIGSTOP)
+    try:
+        _send(victim, signal.SIGSTOP)
         time.sleep(draw.uniform(1.0, 8.0))
-        os.kill(victim, signal.SIGCONT)
+    finally:
+        _send(victim, signal.SIGCONT)
     return True
 
 

@@ -141,6 +141,7 @@ def main(arguments: list[str] | None = None) -> None:
     """The command."""
     options = parser().parse_args(arguments)
     check_folder(options.json)
+    machine = describe()
     try:
         frames = frames_of(options.game)
     except ValueError as error:
@@ -149,7 +150,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows |= dict(trained(path, options.game) for path in options.runs)
     Console(width=120).print(table(options.game, rows))
     found: dict[str, Any] = {name: one._asdict() for name, one in rows.items()}
-    write_json(options.json, {"machine": describe(), "game": options.game, "stems": found})
+    write_json(options.json, {"machine": machine, "game": options.game, "stems": found})
 
 
 if __name__ == "__main__":

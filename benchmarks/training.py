@@ -6,7 +6,8 @@
     python benchmarks/training.py --json training.json
 
 Every measurement is a process of its own, and all take turns round by round, so that a busy moment
-hits each of them; the tables give medians. The whole is `launch/atari.py` itself, by its own log.
+hits each of them; the tables give medians, of ratios those of the rounds' own. The whole is
+`launch/atari.py` itself, by its own log: all steps after the warm-up over all of their time.
 Agent steps/s everywhere; on Atari an agent step is four emulator frames.
 """
 
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -35,15 +37,15 @@ from agents.network import Network
 from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
+from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from cores import CORES
-from kernels import use_backend
 from launch.allocator import tune_allocator
-from launch.devices import use_threads
+from launch.assembly import plan_for
 from launch.failures import UserError, one_line_errors
 from launch.log_table import read_logs
 from launch.options import RunOptions, preset
 from launch.parser import Parser
-from launch.schedules import Plan, Schedule
+from launch.schedules import Schedule
 
 PARTS = ("environments", "inference", "update")
 WARM_UP = 2  # updates (or as many steps as in one): kernels are built, the heap finds its size
@@ -53,10 +55,7 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
     """Agent steps/s of each part with all cores to itself; to be called once in a process."""
     if options.tune_memory:
         tune_allocator()
-    use_backend(options.kernels)
-    use_threads(options.num_threads)
-    plan = Plan(options)
-    options = plan.options
+    options, plan = plan_for(options)
     environments = plan.environments(0)[0]
     network = Network(options.network(environments.frame_shape, environments.num_actions))
     network.to(plan.learner)
@@ -95,7 +94,7 @@ def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
 
 
 def measure_whole(name: str, core: str, env: str, seconds: float, rate: float) -> dict[str, float]:
-    """The median rate that a run of about `seconds` logs, and the most memory it held."""
+    """The rate of a run of about `seconds`, by its log, and the most memory it held."""
     options = preset(name, core)
     batch = options.batch_size * options.unroll_length
     updates = WARM_UP + max(3, round(seconds * rate / batch))
@@ -106,8 +105,8 @@ def measure_whole(name: str, core: str, env: str, seconds: float, rate: float) -
             *("--total-steps", str(updates * batch), "--disable-checkpoint"),
         ]
         peak = _run(command)
-        rates = read_logs(Path(folder) / "run" / "logs.csv")["agent_steps_per_second"][WARM_UP:]
-    return {"whole": statistics.median(rates), "gigabytes": peak}
+        rate = logged_rate(read_logs(Path(folder) / "run"), WARM_UP)
+    return {"whole": rate, "gigabytes": peak}
 
 
 def _run(command: list[str]) -> float:
@@ -139,9 +138,20 @@ def _refuse(code: int, errors: str) -> None:
         raise UserError(f"a run failed: {last_words(errors)}")
 
 
-def measure_parts_elsewhere(name: str, core: str, env: str, seconds: float) -> dict[str, float]:
-    command = [sys.executable, __file__, "--parts-of", name, core, env, str(seconds)]
-    return json.loads(_said(command).splitlines()[-1])
+def measure_parts_elsewhere(
+    name: str, core: str, env: str, seconds: float, threads: int = 0, device: str = "auto"
+) -> dict[str, float]:
+    """`measure_parts` in a process of its own; threads and device are as training takes them."""
+    case = (name, core, env, str(seconds), str(threads), device)
+    return json.loads(_said([sys.executable, __file__, "--parts-of", *case]).splitlines()[-1])
+
+
+def _parts_of(
+    name: str, core: str, env: str, seconds: str, threads: str, device: str
+) -> dict[str, float]:
+    """That process's side of it."""
+    options = replace(preset(name, core), env=env, num_threads=int(threads), device=device)
+    return measure_parts(options, float(seconds))
 
 
 def bound(parts: dict[str, float], schedule: Schedule) -> float:
@@ -157,20 +167,21 @@ def measure(
     cases: list[tuple[str, str]], env: str, rounds: int, seconds: float
 ) -> list[dict[str, float | str]]:
     """A row for each (preset, core): medians over the rounds."""
-    found: dict[tuple[str, str], list[dict[str, float]]] = {case: [] for case in cases}
-    for turn in range(rounds):
-        for case in cases:
-            parts = measure_parts_elsewhere(*case, env, seconds / 3)
-            whole = measure_whole(*case, env, seconds, parts["bound"])
-            found[case].append(parts | whole)
-            print(f"round {turn + 1}: {' '.join(case)} {whole['whole']:.0f}", file=sys.stderr)
+    turns = {" ".join(case): partial(_measure_both, *case, env, seconds) for case in cases}
+    found = play_rounds(turns, rounds, lambda sample: f"{sample['whole']:.0f}")
     rows = []
-    for (name, core), samples in found.items():
+    for case, samples in found.items():
+        name, core = case.split()
         row = {key: statistics.median(s[key] for s in samples) for key in samples[0]}
-        shares = [sample["whole"] / sample["bound"] for sample in samples]
-        extra = {"preset": name, "core": core, "share_of_bound": statistics.median(shares)}
+        share = median_ratio([s["whole"] for s in samples], [s["bound"] for s in samples])
+        extra = {"preset": name, "core": core, "share_of_bound": share}
         rows.append(extra | row | {"rounds": samples})
     return rows
+
+
+def _measure_both(name: str, core: str, env: str, seconds: float) -> dict[str, float]:
+    parts = measure_parts_elsewhere(name, core, env, seconds / 3)
+    return parts | measure_whole(name, core, env, seconds, parts["bound"])
 
 
 def show(rows: list[dict], described: dict) -> None:
@@ -179,22 +190,21 @@ def show(rows: list[dict], described: dict) -> None:
     columns = ("preset", "core", *PARTS, "bound", "whole", "of bound", "against lstm", "peak GB")
     for column in columns:
         table.add_column(column, justify="left" if column in ("preset", "core") else "right")
-    lstm = {row["preset"]: row["whole"] for row in rows if row["core"] == "lstm"}
+    wholes = {(row["preset"], row["core"]): [s["whole"] for s in row["rounds"]] for row in rows}
     for row in rows:
-        against = lstm.get(row["preset"])
+        mine, lstm = wholes[row["preset"], row["core"]], wholes.get((row["preset"], "lstm"))
         table.add_row(
             *(row["preset"], row["core"]),
             *(f"{row[part]:,.0f}" for part in PARTS),
             *(f"{row['bound']:,.0f}", f"{row['whole']:,.0f}", f"{row['share_of_bound']:.0%}"),
-            f"{row['whole'] / against - 1:+.1%}" if against else "",
+            f"{median_ratio(mine, lstm) - 1:+.1%}" if lstm else "",
             f"{row['gigabytes']:.2f}",
         )
     Console(width=120).print(table)
-    plain = {row["core"]: row["whole"] for row in rows if row["preset"] == "plain"}
-    for row in rows:
-        if row["preset"] == "paper" and row["core"] in plain:
-            times = row["whole"] / plain[row["core"]]
-            print(f"{row['core']}: {times:.1f} times the same program with --preset plain")
+    for (name, core), mine in wholes.items():
+        if name == "paper" and ("plain", core) in wholes:
+            times = median_ratio(mine, wholes["plain", core])
+            print(f"{core}: {times:.1f} times the same program with --preset plain")
 
 
 @one_line_errors
@@ -212,14 +222,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--seconds", type=float, default=15.0, help="of each whole, and of its parts (default 15)"
     )
     parser.add_argument("--json", type=Path, help="write machine and rows to this file")
-    parser.add_argument("--parts-of", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--parts-of", nargs=6, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     check_above_zero(options, "rounds", "seconds")
     check_game(options.env)
     check_folder(options.json)
     if options.parts_of:
-        name, core, env, seconds = options.parts_of
-        print(json.dumps(measure_parts(replace(preset(name, core), env=env), float(seconds))))
+        print(json.dumps(_parts_of(*options.parts_of)))
         return
     cases = [("paper", core) for core in options.cores]
     cases += [("plain", core) for core in options.plain]

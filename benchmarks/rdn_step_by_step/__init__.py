@@ -21,18 +21,23 @@ HEAD_SIZES = (8, 16, 32)
 INPUTS, SAVED = 4, 6  # after the inputs q, k, v, beta come as many weights
 
 
-def forward(*call: Any) -> list[Tensor]:
-    """As `CudaKernel.forward`: (y, *final state, *saved)."""
+def forward(*call: Any, save: bool = True) -> list[Tensor]:
+    """As `CudaKernel.forward`: (y, *final state, *saved); without `save`, nothing is saved."""
     tensors = call[: len(SIGNATURE.arguments)]
     *given, initial, initial_output = tensors
-    size, weights, output = call[0].shape[-1], initial.clone(), initial_output.clone()
-    query, key, error, hidden, y = (torch.empty_like(call[0]).contiguous() for _ in range(5))
-    strength = y.new_empty(y.shape[:-1])
-    before = y.new_empty(*y.shape, size)
-    saved = [query, key, error, strength, hidden, before]
+    weights, output = initial.clone(), initial_output.clone()
+    y = torch.empty_like(call[0]).contiguous()
+    saved = _to_be_saved(y) if save else [None] * SAVED
     seen = views_of(SIGNATURE.arguments[: len(given)], given, SIGNATURE.check(tensors))
     _launch_each("forward", range(len(y)), seen, y, [weights, output, y, *saved])
-    return [y, weights, output, *saved, weights]
+    return [y, weights, output, *([*saved, weights] if save else [])]
+
+
+def _to_be_saved(y: Tensor) -> list[Tensor]:
+    """query, key, error, strength, hidden and before (see `cuda.cu`), not yet written."""
+    query, key, error, hidden = (torch.empty_like(y) for _ in range(4))
+    strength, before = y.new_empty(y.shape[:-1]), y.new_empty(*y.shape, y.shape[-1])
+    return [query, key, error, strength, hidden, before]
 
 
 def backward(*call: Any) -> list[Tensor]:
@@ -52,7 +57,11 @@ def backward(*call: Any) -> list[Tensor]:
 
 
 def _launch_each(
-    name: str, steps: Iterable[int], seen: Sequence[Tensor], like: Tensor, own: Sequence[Tensor]
+    name: str,
+    steps: Iterable[int],
+    seen: Sequence[Tensor],
+    like: Tensor,
+    own: Sequence[Tensor | None],
 ) -> None:
     """A launch for each step; `like` is shaped as y."""
     kernel = Kernel(SOURCE, name, (padded(like.shape[-1]) ** 2 // WARP, 0))

@@ -9,7 +9,8 @@
 
 constexpr int THREADS = D * D;
 
-struct Saved {  // all [T, B, H, ...]; before is W_{t-1} where row t forgot it
+// All [T, B, H, ...]; before is W_{t-1} where row t forgot it. All are null without a backward.
+struct Saved {
   float *query, *key, *error, *strength, *hidden, *before;
 };
 
@@ -114,6 +115,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (!at.leads()) return;
   const long long position = at.at_step(at.size, at.vector());
   a.y[position] = a.output[at.vector()] = y[at.column];
+  if (!a.saved.query) return;
   a.saved.query[position] = q[at.column];
   a.saved.key[position] = k[at.column];
   a.saved.error[position] = v[at.column] - old[at.column];

@@ -19,8 +19,8 @@ def test_every_layer_is_timed_both_ways(tmp_path, monkeypatch, capsys):
     assert convolutions.WHOLE in capsys.readouterr().out
 
 
-def test_ratios_are_of_medians():
+def test_ratios_are_of_the_same_round():
     seconds = {"ours": [0.1, 0.2, 9.0], "pytorch": [0.5, 0.8, 0.6]}
     (row,) = convolutions.rows({("unit", "acting", by): s for by, s in seconds.items()})
     assert row["milliseconds"] == {"ours": 200, "pytorch": 600}
-    assert row["slower"]["pytorch"] == pytest.approx(3)
+    assert row["slower"]["pytorch"] == pytest.approx(4)

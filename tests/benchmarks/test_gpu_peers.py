@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks import gpu_peers, kernel_calls
+from benchmarks import gpu_peers, kernel_calls, rdn_step_by_step
 from benchmarks.gpu_peers import CAPTURED, STEP_BY_STEP, against_foretold, fla, peers
 from benchmarks.kernel_tables import foretold
 from kernels.delta_rule import DeltaRuleState, reference
@@ -55,6 +55,22 @@ def test_what_is_missing_says_why():
     assert STEP_BY_STEP in {
         r["backend"] for r in peers("recurrent_delta_rule", "rl", "forward", "cpu")[1]
     }
+
+
+@pytest.mark.parametrize("mode", kernel_calls.MODES)
+def test_the_baseline_writes_for_a_backward_where_there_is_one(mode, monkeypatch):
+    written = []
+
+    def launch(kernel, sizes, given, own):
+        if kernel.name == "forward":
+            written.append([tensor is not None for tensor in own])
+
+    monkeypatch.setattr(rdn_step_by_step, "launch", launch)
+    monkeypatch.setattr(gpu_peers, "captured", gpu_peers.launches)  # nothing to capture here
+    runs, _ = peers("recurrent_delta_rule", "rl", mode, "cpu")
+    runs[STEP_BY_STEP]()
+    saves = mode != "forward"
+    assert written == [[True] * 3 + [saves] * rdn_step_by_step.SAVED] * len(written) != []
 
 
 def test_captured_launches_are_compared_with_the_estimates(monkeypatch):

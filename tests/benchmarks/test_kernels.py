@@ -1,6 +1,7 @@
 """The kernels' benchmark on tiny calls: its rows and table, what it leaves out, and bad input."""
 
 import json
+import statistics
 import time
 from functools import partial
 from pathlib import Path
@@ -47,8 +48,18 @@ def test_every_backend_has_a_row_for_every_call(tmp_path, capsys):
             for r in rows
             if r["backend"] == "reference" and r["mode"] == row["mode"] and r["size"] == row["size"]
         )
-        assert row["times_faster"] == pytest.approx(reference["median_ms"] / row["median_ms"])
+        pairs = zip(reference["seconds"], row["seconds"], strict=True)
+        assert row["times_faster"] == pytest.approx(statistics.median(a / b for a, b in pairs))
     assert "faster than reference" in capsys.readouterr().out
+
+
+def test_ratios_are_of_the_same_round(tmp_path, monkeypatch, capsys):
+    seconds = {"reference": [2.0, 8.0, 1.0], "cpu": [0.1, 0.2, 0.4]}  # of medians: 10
+    monkeypatch.setattr("benchmarks.kernels.take_turns", lambda *how: seconds)
+    rows = rows_of(tmp_path, "--ops", "delta_rule", "--sizes", "rl", "--modes", "forward")
+    assert [row["times_faster"] for row in rows] == pytest.approx([1, 20])
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "delta_rule" in line)
+    assert [cell.strip() for cell in line.split("│")[4:-1]] == ["2000", "200", "20"]
 
 
 def test_a_loop_that_keeps_too_much_is_left_out(tmp_path, monkeypatch, capsys):

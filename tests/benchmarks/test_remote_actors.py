@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import remote_actors
-from benchmarks.remote_actors import PICTURE, rate_rows, wire, wire_rows
+from benchmarks.remote_actors import PICTURE, rate_rows, rates, wire, wire_rows
 
 
 def test_a_message_is_a_picture_a_step_and_what_a_rollout_begins_with(monkeypatch):
@@ -22,7 +22,12 @@ def test_a_message_is_a_picture_a_step_and_what_a_rollout_begins_with(monkeypatc
     assert wire_rows(found)[0][1] == "7,056"
 
 
-def test_ray_s_share_is_of_the_same_round():
-    rates = {"lockstep": [100.0, 50.0], "asynchronous": [50.0, 100.0], "ray": [100.0, 50.0]}
-    rows = rate_rows({"rates": rates, "ray_share_of": {"lockstep": 1.0, "asynchronous": 1.25}})
+def test_ray_s_share_is_of_the_same_round(monkeypatch):
+    turns = {"lockstep": [100.0, 50.0], "asynchronous": [50.0, 100.0], "ray": [100.0, 50.0]}
+    left = {remote_actors.KINDS[kind]: iter(rates) for kind, rates in turns.items()}
+    monkeypatch.setattr(remote_actors, "_rate", lambda *what: next(left[what[-1]]))
+    found = rates("Qbert", "rdn", updates=7, rounds=2)
+    assert found["ray_share_of"] == {"lockstep": 1.0, "asynchronous": 1.25}
+    assert (found["preset"], found["updates"], found["rates"]) == ("quick", 7, turns)
+    rows = rate_rows(found)
     assert rows == [("lockstep", "75", "100%"), ("asynchronous", "75", "125%"), ("ray", "75", "")]

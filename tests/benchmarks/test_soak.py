@@ -1,5 +1,7 @@
 """The soak: it sees what is wrong, and a short one finds nothing wrong."""
 
+import os
+import random
 import signal
 import subprocess
 import sys
@@ -9,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.soak import UPDATE, Findings, _keep_going, _look, _recover, main
-from benchmarks.soak_run import Reading, SoakRun
+from benchmarks.soak import UPDATE, Findings, _keep_going, _look, _recover, main, soak
+from benchmarks.soak_run import FAULTS, Reading, SoakRun
 from launch.checkpoint_folder import CheckpointFolder
 from launch.log_table import LogTable
 from launch.run_folder import RunFolder
@@ -54,7 +56,12 @@ def test_a_lost_checkpoint_is_noticed(run):
     assert complaints(run) == [f"the last checkpoint has step None, the log {3 * UPDATE}"]
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="finds processes in /proc"
+)
+
+
+@needs_proc
 def test_a_process_left_behind_is_noticed(run):
     sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
     process = subprocess.Popen(sleeper, start_new_session=True)
@@ -79,7 +86,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+@needs_proc
 def test_a_process_that_has_ended_has_no_memory_to_compare(run):
     run._command = [sys.executable, "-c", LEAVES_ONE_UNBURIED]
     run.start()
@@ -92,7 +99,83 @@ def test_a_process_that_has_ended_has_no_memory_to_compare(run):
 
 
 def _is_unburied(process: int) -> bool:
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return _state(process) == "Z"
+
+
+def _state(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+STUBBORN = """
+import signal, subprocess, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+kept = subprocess.Popen(["sleep", "60"])
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def start_stubborn(run: SoakRun) -> None:
+    """Two processes that no interrupt ends, the second stopped."""
+    run._command = [sys.executable, "-c", STUBBORN]
+    run.start()
+    deadline = time.monotonic() + 20
+    while "ready" not in run._said():
+        assert time.monotonic() < deadline
+    os.kill(run.processes()[1], signal.SIGSTOP)
+
+
+@needs_proc
+def test_an_interrupted_soak_leaves_nothing_running(monkeypatch, capsys):
+    runs = []
+
+    def interrupted(run, *how):
+        runs.append(run)
+        start_stubborn(run)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("benchmarks.soak.soak", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        main([])
+    (run,) = runs
+    assert run.left_behind() == [] and not run.is_alive()
+
+
+@needs_proc
+def test_a_run_that_an_interrupt_does_not_end_is_killed_and_complained_about(run, monkeypatch):
+    monkeypatch.setattr("benchmarks.soak.RECOVERY", 0.0)
+    monkeypatch.setattr(SoakRun.end, "__defaults__", (0.1,))
+    start_stubborn(run)
+    started = run.processes()
+    found = soak(run, 0.0, [], 1.0, random.Random(1))
+    assert f"an interrupt did not end the run: {sorted(started)} were killed" in found.complaints
+    assert run.left_behind() == [] and not run.is_alive()
+
+
+def test_a_victim_that_has_just_ended_is_none(run, monkeypatch):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    monkeypatch.setattr(run, "processes", lambda: [ended.pid])
+    assert FAULTS["kill"](run, random.Random(1))
+
+
+@needs_proc
+def test_an_interrupted_stop_leaves_nothing_stopped(run, monkeypatch):
+    run._command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    run.start()
+
+    def interrupt(seconds):
+        deadline = time.monotonic() + 20
+        while _state(run._process.pid) != "T":
+            assert time.monotonic() < deadline
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "sleep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            FAULTS["stop"](run, random.Random(1))
+    assert _state(run._process.pid) != "T"
+    run.kill_left_behind()
 
 
 def test_a_run_that_does_not_go_on_is_noticed(run, monkeypatch):
@@ -185,7 +268,7 @@ def test_a_run_that_grows_is_complained_about(run):
     ]
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+@needs_proc
 def test_a_sample_reads_the_run_and_its_children(run):
     run._command = [sys.executable, "-c", LEAVES_ONE_RUNNING]
     run.start()

@@ -17,12 +17,13 @@ import time
 
 WARM_UP = 3  # updates that are not counted
 UNROLL, BATCH, ENVIRONMENTS = 50, 32, 32
+SPLITS = 2  # of an async worker's environments: some are stepped while others wait for actions
 NEVER = 10**9
 
 
 def arguments(game: str, mode: str, seconds: float, cores: int, folder: str) -> list[str]:
     """Sample Factory's command line."""
-    workers = 1 if mode == "serial" else cores
+    workers = 1 if mode == "serial" else workers_for(cores)
     options = {
         "algo": "APPO",
         "env": f"atari_{game.lower()}",
@@ -34,7 +35,7 @@ def arguments(game: str, mode: str, seconds: float, cores: int, folder: str) -> 
         "async_rl": mode == "async",
         "num_workers": workers,
         "num_envs_per_worker": ENVIRONMENTS // workers,
-        "worker_num_splits": 1 if mode == "serial" else 2,
+        "worker_num_splits": 1 if mode == "serial" else SPLITS,
         "rollout": UNROLL,
         "recurrence": UNROLL,
         "batch_size": UNROLL * BATCH,
@@ -55,6 +56,12 @@ def arguments(game: str, mode: str, seconds: float, cores: int, folder: str) -> 
         "with_wandb": False,
     }
     return [f"--{name}={value}" for name, value in options.items()]
+
+
+def workers_for(cores: int) -> int:
+    """As many as there are cores for, where all have as many environments in each split."""
+    most = ENVIRONMENTS // SPLITS
+    return max(count for count in range(1, most + 1) if most % count == 0 and count <= cores)
 
 
 def rate(updates: list[tuple[float, int]]) -> float:

@@ -1,0 +1,33 @@
+"""Two learners: none outlives the others' failure, and what a person gets wrong."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import learners
+from launch.failures import UserError
+
+
+def test_a_learner_that_fails_ends_the_others(monkeypatch):
+    words = ("import sys; sys.exit('error: no such game')", "import time; time.sleep(60)")
+    started = [
+        subprocess.Popen([sys.executable, "-c", each], stderr=subprocess.PIPE, text=True)
+        for each in words
+    ]
+    monkeypatch.setattr(learners.Job, "learners", lambda job, kind: started)
+    with pytest.raises(UserError, match="two runs: a run failed: no such game"):
+        learners._sample("two runs", "Catch", "rdn", "quick", 1)
+    assert all(each.returncode for each in started)
+
+
+def test_cores_that_cannot_be_chosen_are_one_line(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 1, 2}, raising=False)
+    assert learners.two_cores() == [1, 2]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3})
+    with pytest.raises(UserError, match="may use one"):
+        learners.two_cores()
+    monkeypatch.delattr(os, "sched_getaffinity")
+    with pytest.raises(UserError, match="only Linux"):
+        learners.two_cores()

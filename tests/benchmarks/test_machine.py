@@ -1,0 +1,38 @@
+"""What is said of the machine: what may be used of it, before it is used."""
+
+import os
+
+import pytest
+
+from benchmarks import builds, soak, stems
+from benchmarks.machine import describe
+
+
+def test_cores_are_those_that_may_be_used(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(1000), raising=False)
+    assert describe()["cores"] == 1000
+
+
+class Begun(Exception):
+    """The work of a benchmark."""
+
+
+@pytest.mark.parametrize(
+    ("command", "work"),
+    [
+        pytest.param(builds, "measure", marks=pytest.mark.compiler),
+        (soak, "soak"),
+        (stems, "frames_of"),
+    ],
+)
+def test_the_load_is_that_before_the_run(command, work, monkeypatch):
+    described = []
+
+    def begin(*how):
+        raise Begun
+
+    monkeypatch.setattr(command, "describe", lambda: described.append(True))
+    monkeypatch.setattr(command, work, begin)
+    with pytest.raises(Begun):
+        command.main([])
+    assert described
