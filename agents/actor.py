@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from agents.graphed_step import GraphedStep
 from agents.network import Network
 from agents.rollout import Rollout
 from kernels.recurrence import State
@@ -56,8 +57,8 @@ class Actor:
 
     `generator` draws the actions (None draws from torch's global one); `greedy` takes the most
     probable action instead. `streams` are this actor's among `of` that draw from equal generators:
-    together such actors act as one with all environments would. `stage(name)` is entered around
-    emulation, transfer and inference.
+    together such actors act as one with all environments would. `graphed`, on a GPU: see
+    `GraphedStep`. `stage(name)` is entered around emulation, transfer and inference.
     """
 
     def __init__(
@@ -70,9 +71,11 @@ class Actor:
         greedy: bool = False,
         streams: range | None = None,
         of: int | None = None,
+        graphed: bool = False,
         stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ):
         self.network, self.environments, self.stage = network, environments, stage
+        self._act = GraphedStep(network) if graphed else network
         self.device, self.generator, self.greedy = torch.device(device), generator, greedy
         self.streams = range(environments.num_envs) if streams is None else streams
         self.of = len(self.streams) if of is None else of
@@ -88,7 +91,7 @@ class Actor:
     def step(self) -> Decision:
         """Acts on the current row, moves the environments and the state one step on."""
         with self.stage("inference"):
-            output, self.state = self.network(*self.seen())
+            output, self.state = self._act(*self.seen())
             logits = output.policy_logits[0]
             self.last_action = self._choose(logits)
             chosen = self.last_action.cpu().numpy()

@@ -36,7 +36,10 @@ class Group(NamedTuple):
 
 
 class Asynchronous(QueuedSource):
-    """A `Source` that collects `length` steps at a time in a thread for each of `groups`."""
+    """A `Source` that collects `length` steps at a time in a thread for each of `groups`.
+
+    `graphed` is for their actors.
+    """
 
     def __init__(
         self,
@@ -47,10 +50,11 @@ class Asynchronous(QueuedSource):
         slots: int,
         actor_device: torch.device,
         learner_device: torch.device,
+        graphed: bool = False,
         stages: Stages,
     ):
         super().__init__(slots, stages)
-        self._network, self._length = network, length
+        self._network, self._length, self._graphed = network, length, graphed
         self._actor_device, self._learner_device = actor_device, learner_device
         self._store = WeightStore()
         acting = [Stages(f"actor {i}", self.queue.check) for i in range(len(groups))]
@@ -115,6 +119,7 @@ class Asynchronous(QueuedSource):
             group.environments,
             device=self._actor_device,
             generator=group.generator,
+            graphed=self._graphed,
             stage=stages,
         )
         while True:

@@ -20,7 +20,7 @@ class Lockstep:
     """A `Source` that collects when it is asked for a rollout, `length` steps of each stream.
 
     `generator` draws the actions, `streams` of those `of` all learners; `stages` are those of the
-    one thread.
+    one thread; `graphed` is for the actor.
     """
 
     waiting = 0
@@ -35,6 +35,7 @@ class Lockstep:
         generator: torch.Generator,
         streams: range,
         of: int,
+        graphed: bool = False,
         stages: Stages,
     ):
         self.threads = (stages,)
@@ -46,6 +47,7 @@ class Lockstep:
             generator=generator,
             streams=streams,
             of=of,
+            graphed=graphed,
             stage=stages,
         )
 

@@ -81,6 +81,8 @@ class RunOptions(CoreSizes):
     """asynchronous: where actions are chosen (default: --device)."""
     learner_device: str | None = None
     """asynchronous: where gradients are computed (default: --device)."""
+    cuda_graphs: bool = False
+    """On a GPU, replay the acting step as a CUDA graph: fewer calls for the host to make."""
     profile: bool = False
     """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
     max_refused_updates: int = 10
@@ -158,6 +160,7 @@ CHANGEABLE_ON_RESUME = (
     "queue_size",
     "actor_device",
     "learner_device",
+    "cuda_graphs",
     "profile",
     "max_refused_updates",
     "checkpoint_minutes",

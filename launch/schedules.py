@@ -41,6 +41,11 @@ class Plan:
         acting = self.actor
         if options.engine == "ray" and not options.actor_gpus:
             acting = torch.device("cpu")  # like this one, as far as is known here
+        if options.cuda_graphs and acting.type != "cuda":
+            raise ValueError(
+                f"--cuda-graphs replays what a GPU did, and actions are chosen on {acting}: leave "
+                "it out, --no-cuda-graphs, or choose them on a GPU (--device cuda)"
+            )
         precision = choose_precision(options.precision, self.learner, acting)
         self.options = options = replace(options, precision=precision)
         self._ray = None
@@ -101,6 +106,7 @@ class Plan:
                 generator=self._generator(action_seed(seed, step, 0)),
                 streams=self.streams,
                 of=self.options.num_envs,
+                graphed=self.options.cuda_graphs,
                 stages=stages,
             )
         first = self.replicas.rank * len(environments)
@@ -118,6 +124,7 @@ class Plan:
             ),
             actor_device=self.actor,
             learner_device=self.learner,
+            graphed=self.options.cuda_graphs,
             stages=stages,
         )
 

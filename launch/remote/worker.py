@@ -90,7 +90,12 @@ class RemoteActor:
         self._length, self._network = options.unroll_length, network.to(job.device)
         generator = torch.Generator(job.device).manual_seed(job.action_seed)
         self._actor = Actor(
-            self._network, environments, device=job.device, generator=generator, stage=self._stages
+            self._network,
+            environments,
+            device=job.device,
+            generator=generator,
+            graphed=options.cuda_graphs,
+            stage=self._stages,
         )
         self._since = time.perf_counter()
 

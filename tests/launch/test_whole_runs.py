@@ -55,6 +55,22 @@ def test_what_was_learned_is_played(device, schedule, tmp_path):
     assert len(played.episodes) == 6
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_GPU)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_acting_step_is_replayed(schedule, tmp_path, recwarn):
+    """In lockstep with the same bits as without."""
+    options = (*PONG, "--core", "rdn", *TINY[:2], "--device", "cuda", *SCHEDULES[schedule])
+    logs = {}
+    for how in ("--cuda-graphs", "--no-cuda-graphs"):
+        assert train(tmp_path, how[2:], *options, how, "--total-steps", 80) == 0
+        logs[how] = read_logs(tmp_path / how[2:])
+    assert not [said for said in recwarn if "CUDA graph" in str(said.message)]
+    losses = [log["total_loss"] for log in logs.values()]
+    assert all(map(math.isfinite, losses[0])) and len(losses[0]) == len(losses[1])
+    assert schedule != "lockstep" or losses[0] == losses[1]
+
+
 @EVERY_DEVICE
 def test_one_device_acts_and_another_learns(device, tmp_path):
     devices = ("--actor-device", "cpu", "--learner-device", device, *GROUPS)
