@@ -85,11 +85,14 @@ def told_rounds(rounds: int, a_round: float) -> Iterator[int]:
 def play_rounds(
     cases: Mapping[str, Callable[[], Result]], rounds: int, tell: Callable[[Result], str]
 ) -> dict[str, list[Result]]:
-    """What every case came to in every round; one takes so long that each is told on stderr."""
+    """What every case came to in every round; one takes so long that each is told on stderr.
+
+    Every other round goes backwards: no case always follows the same one, or comes first.
+    """
     found: dict[str, list[Result]] = {name: [] for name in cases}
     for number in range(1, rounds + 1):
-        for name, case in cases.items():
-            found[name].append(case())
+        for name in list(cases)[:: -1 if number % 2 == 0 else 1]:
+            found[name].append(cases[name]())
             print(f"round {number}: {name} {tell(found[name][-1])}", file=sys.stderr, flush=True)
     return found
 

@@ -15,7 +15,7 @@ from benchmarks.timing import (
 )
 
 
-def test_cases_take_turns_and_each_is_told(capsys):
+def test_cases_take_turns_there_and_back_and_each_is_told(capsys):
     played: list[str] = []
 
     def case(name: str, values: list[float]):
@@ -28,8 +28,8 @@ def test_cases_take_turns_and_each_is_told(capsys):
     cases = {"peer": case("peer", [10.0, 20.0]), "ours": case("ours", [70.0, 100.0])}
     found = play_rounds(cases, 2, "{:.0f} steps".format)
     assert found == {"peer": [10.0, 20.0], "ours": [70.0, 100.0]}
-    assert played == ["peer", "ours"] * 2
-    assert capsys.readouterr().err.splitlines()[-1] == "round 2: ours 100 steps"
+    assert played == ["peer", "ours", "ours", "peer"]
+    assert capsys.readouterr().err.splitlines()[-1] == "round 2: peer 20 steps"
 
 
 def test_ratios_are_of_the_same_round():
