@@ -115,8 +115,17 @@ def core_kind(name: str) -> CoreKind:
 def build_core(name: str, input_size: int, **changes: Any) -> Core:
     """Builds a core from its published defaults and `changes` to its config's fields.
 
-    Raises `ValueError` for an unknown core, an option that the core does not have, or a value that
-    does not fit (a width that the heads do not divide, an unknown feature map).
+    Raises `ValueError` as `core_config` does, and for values that do not fit each other (a width
+    that the heads do not divide, an unknown feature map).
+    """
+    return core_kind(name).build(input_size, core_config(name, **changes))
+
+
+def core_config(name: str, **changes: Any) -> Any:
+    """A core's published defaults with `changes`: the dataclass that it is built from.
+
+    Raises `ValueError` for an unknown core, an option that the core does not have, or a size that
+    is too small or too large.
     """
     kind = core_kind(name)
     for option, value in changes.items():
@@ -127,7 +136,7 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
             raise ValueError(f"core option {option!r} must be at least 1, not {value}")
         if option in LARGEST and value > LARGEST[option]:
             raise ValueError(f"core option {option!r} must be at most {LARGEST[option]}")
-    return kind.build(input_size, replace(kind.config, **changes))
+    return replace(kind.config, **changes)
 
 
 __all__ = [
@@ -135,6 +144,7 @@ __all__ = [
     "Core",
     "CoreKind",
     "build_core",
+    "core_config",
     "core_kind",
     "unroll_by_steps",
     "unroll_truncated",

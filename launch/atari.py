@@ -83,7 +83,7 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
         environments, network = build(options, plan, step)
     frames_per_step = environments[0].frames_per_step
     stop = StopRequests()
-    records = Kept(options, saved) if replicas.is_first else NotKept()
+    records = Kept(options, saved, network) if replicas.is_first else NotKept()
     stages = Stages("learner", stop.check)
     source = plan.source(network, environments, step, stages)
     can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved

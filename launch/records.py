@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any, Protocol
 
+from agents.network import Network
+from launch import provenance
 from launch.checkpoint_folder import CheckpointFolder
 from launch.failures import expanded
 from launch.metrics import Metrics
@@ -33,9 +35,9 @@ class Records(Protocol):
 class Kept:
     """Records in the folder of a new run, or of the one that `saved` is of. Raises `UserError`."""
 
-    def __init__(self, options: RunOptions, saved: SavedAgent | None) -> None:
+    def __init__(self, options: RunOptions, saved: SavedAgent | None, network: Network) -> None:
         self._options, self._saved = options, saved
-        self._folder = _open(options, saved)
+        self._folder = _open(options, saved, network)
         self.path = self._folder.path
         self._checkpoints = CheckpointFolder(self.path)
         begin = saved.step if saved else 0 if self._folder.meta.get("resumed") else None
@@ -78,7 +80,7 @@ class NotKept:
         """See `Records`."""
 
 
-def _open(options: RunOptions, saved: SavedAgent | None) -> RunFolder:
+def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunFolder:
     if saved:
         return RunFolder.open(saved.run)
     xpid = options.xpid or claim_xpid(options.env, options.core, options.savedir)
@@ -88,7 +90,8 @@ def _open(options: RunOptions, saved: SavedAgent | None) -> RunFolder:
         folder = RunFolder.open(path)
         folder.rewind(0)  # it ended before its first checkpoint
         return folder
-    return RunFolder.create(options.savedir, xpid, options.to_dict())
+    facts = provenance.network_facts(network, options.core, dict(options.core_options()))
+    return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
 
 
 def _check_same(path: Path, options: RunOptions) -> None:

@@ -1,6 +1,6 @@
 """The folder `{savedir}/{xpid}` of one run, as TorchBeast lays it out.
 
-    meta.json     options, dates, code, versions, machine        logs.csv, fields.csv   log_table.py
+    meta.json     options, network, dates, code, machine         logs.csv, fields.csv   log_table.py
     latest -> xpid                                               beside it
 
 One process writes a run folder at a time, by a lock that dies with it.
@@ -88,8 +88,16 @@ class RunFolder:
         _point_latest_to(path)
 
     @classmethod
-    def create(cls, savedir: Path, xpid: str, config: dict[str, Any]) -> "RunFolder":
+    def create(
+        cls,
+        savedir: Path,
+        xpid: str,
+        config: dict[str, Any],
+        network: dict[str, Any] | None = None,
+    ) -> "RunFolder":
         """Makes the folder of a new run; `config`, its resolved options, must be JSON-able.
+
+        `network`: what `provenance.network_facts` says.
 
         Raises:
             RunFolderError: not writable, in use, `xpid` no file name, or the folder holds a run.
@@ -103,7 +111,7 @@ class RunFolder:
             lock = _lock(path)
             try:
                 _check_no_run(path)
-                return cls(path, lock, _new_meta(xpid, config))
+                return cls(path, lock, _new_meta(xpid, config, network))
             except BaseException:
                 lock.release()
                 raise
@@ -170,9 +178,10 @@ class RunFolder:
         write_bytes(self.path / "meta.json", text.encode())
 
 
-def _new_meta(xpid: str, config: dict[str, Any]) -> dict[str, Any]:
+def _new_meta(xpid: str, config: dict[str, Any], network: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "args": config,
+        "network": network,
         "xpid": xpid,
         "date_start": _now(),
         "date_end": None,

@@ -21,7 +21,7 @@ from launch.devices import choose_device, use_threads
 from launch.display import Display
 from launch.failures import UserError, expanded, user_input
 from launch.log_table import read_logs
-from launch.provenance import git_revision
+from launch.provenance import git_revision, network_facts
 from launch.run_folder import RunFolder, claim_xpid, read_meta
 from launch.saved_agent import fitting
 from launch.scalars import Scalars
@@ -69,10 +69,11 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     torch.manual_seed(options.seed)
     model = options.build().to(device)
     xpid = options.xpid or claim_xpid(options.task.name, options.core, options.savedir)
+    facts = network_facts(model, options.core, dict(options.model().core_options))
     folder = (
         RunFolder.open(resume)
         if resume
-        else RunFolder.create(options.savedir, xpid, options.to_dict())
+        else RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
     )
     trainer = Trainer(
         model, splits["train"], splits["valid"], options.task.blank, options.trainer, options.seed
@@ -80,7 +81,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     checkpoints = CheckpointFolder(folder.path, milestones=())
     if resume:
         _restore(trainer, options, checkpoints, folder, device)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    parameters = facts["parameters"]
     print(
         f"training {options.core} ({parameters:,} parameters) on {options.task}, seed "
         f"{options.seed}, {device}\nrun folder: {folder.path}",

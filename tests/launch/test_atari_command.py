@@ -12,6 +12,7 @@ from forked_runs import ForkedRun
 from forks import Program
 from small_runs import logged
 
+from cores import core_kind
 from launch import atari, evaluate
 from launch.checkpoints import load
 from launch.evaluation_file import evaluations_in
@@ -80,6 +81,14 @@ def test_a_run_on_real_qbert_leaves_a_torchbeast_folder(qbert):
     assert (qbert.parent / "latest").resolve() == qbert.resolve()
     assert list((qbert / "tensorboard").glob("events.*"))
     assert load(qbert / "model.tar")["step"] == 200
+
+
+def test_meta_tells_every_option_of_the_core(qbert):
+    """Those at their defaults, too: other defaults one day would build another network."""
+    told = json.loads((qbert / "meta.json").read_text())["network"]
+    assert set(told["core_options"]) == set(core_kind("rdn").options()) and told["core"] == "rdn"
+    weights = load(qbert / "model.tar")["model_state_dict"]
+    assert told["parameters"] == sum(weight.numel() for weight in weights.values())
 
 
 def test_the_learning_rate_falls_linearly_to_zero(qbert):

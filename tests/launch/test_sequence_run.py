@@ -48,6 +48,8 @@ def test_a_run_keeps_its_best_epoch_and_reports_the_test_split(tmp_path, capsys)
     assert "% of sequences" in capsys.readouterr().out
     meta = json.loads((run / "meta.json").read_text())
     assert meta["successful"]
+    assert meta["network"]["parameters"] == result["parameters"]
+    assert meta["network"]["core_options"]["width"] == 16
     assert load(run / "model.tar")["git"] == meta["git"]
 
 
