@@ -17,14 +17,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.arguments import last_words
-from benchmarks.timing import median_ratio, play_rounds
+from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from launch.failures import UserError
 from launch.log_table import read_logs
 from launch.options import preset
@@ -69,17 +70,19 @@ class Job:
             preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
 
-    def learners(self, kind: str) -> list[subprocess.Popen[str]]:
-        """Starts all learners of one of `KINDS`."""
+    def learners(self, kind: str) -> Iterator[subprocess.Popen[str]]:
+        """Starts the learners of one of `KINDS`, one after the other."""
         first, second = two_cores()
         if kind == "alone on both":
-            return [self.start("run", {first, second}, share=1)]
-        if kind == "two learners":
+            yield self.start("run", {first, second}, share=1)
+        elif kind == "two learners":
             port = _free_port()
-            places = {first: _place(0, port), second: _place(1, port)}
-            return [self.start("run", {core}, 1, place) for core, place in places.items()]
-        alone = self.start("run", {first}, share=2)
-        return [alone] if kind == "alone" else [alone, self.start("other", {second}, share=2)]
+            for rank, core in enumerate((first, second)):
+                yield self.start("run", {core}, 1, _place(rank, port))
+        else:
+            yield self.start("run", {first}, share=2)
+            if kind != "alone":
+                yield self.start("other", {second}, share=2)
 
 
 def two_cores() -> list[int]:
@@ -138,23 +141,33 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
 def _sample(kind: str, *what: Any) -> Sample:
     """What the runs log once they are warm."""
     with tempfile.TemporaryDirectory() as folder:
-        learners = Job(*what, Path(folder)).learners(kind)
+        learners: list[subprocess.Popen[str]] = []
         try:
-            for learner in learners:
-                if learner.wait():
-                    raise UserError(f"{kind}: a run failed: {last_words(learner.stderr.read())}")
+            learners.extend(Job(*what, Path(folder)).learners(kind))
+            _wait(kind, learners)
         finally:  # none outlives its folder
             for learner in learners:
                 learner.kill()
                 learner.wait()
         runs = [read_logs(run) for run in Path(folder).iterdir() if not run.is_symlink()]
-    rates = [statistics.median(run["agent_steps_per_second"][WARM_UP:]) for run in runs]
+    rates = [logged_rate(run, WARM_UP) for run in runs]
     steps = runs[0]["step"][0]
     return Sample(
         rate=sum(rates) / (1 if kind == "alone" else 2),
         update=steps / rates[0],
         exchange=statistics.fmean(runs[0]["seconds_exchange"][WARM_UP:]),
     )
+
+
+def _wait(kind: str, learners: Sequence[subprocess.Popen[str]]) -> None:
+    """For all of them, or the first that fails: another may be waiting for that one."""
+    running = True
+    while running:
+        running = any(learner.poll() is None for learner in learners)
+        for learner in learners:
+            if learner.returncode:
+                raise UserError(f"{kind}: a run failed: {last_words(learner.stderr.read())}")
+        time.sleep(0.05)
 
 
 def _place(rank: int, port: int) -> dict[str, str]:

@@ -30,6 +30,7 @@ LAUNCHED = {1}  # of what torchrun or Ray ends
 # Exceptions that may end a traceback: a start that was interrupted, and torchrun's own.
 EXPLAINED = ("KeyboardInterrupt", "torch.distributed.")
 WARM = 20.0  # seconds until a process has the memory that it needs
+MARK = "FASTWEIGHTS_SOAK"  # in the environment of all that a run starts
 PATIENCE = 10.0  # seconds in which killed processes should be gone
 
 
@@ -69,7 +70,8 @@ class SoakRun:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+                env=os.environ
+                | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", MARK: str(self.folder)},
             )
         self._groups.append(self._process.pid)
         self.starts += 1
@@ -166,13 +168,13 @@ class SoakRun:
         return sorted(killed)
 
     def left_behind(self) -> list[int]:
-        """Processes of any start that are still there: of its session, or told of the folder."""
-        groups, folder = set(self._groups), str(self.folder.parent).encode()
+        """Processes of any start that are still there: of its session, or with its mark."""
+        groups, mark = set(self._groups), f"{MARK}={self.folder}".encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-                ours = int(words[3]) in groups or folder in (entry / "cmdline").read_bytes()
+                ours = int(words[3]) in groups or mark in (entry / "environ").read_bytes()
                 if ours and words[0] != "Z":  # 3: its session
                     found.append(int(entry.name))
         return found
@@ -205,8 +207,8 @@ class SoakRun:
 
 
 def _send(process: int, number: int) -> None:
-    """A signal; none to a process that has just ended."""
-    with contextlib.suppress(ProcessLookupError):
+    """A signal; none to a process that has just ended, or is another user's by now."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
 
 

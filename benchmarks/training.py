@@ -40,6 +40,7 @@ from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from cores import CORES
+from envs.interface import Environments
 from launch.allocator import tune_allocator
 from launch.assembly import plan_for
 from launch.failures import UserError, one_line_errors
@@ -60,14 +61,11 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
     environments = plan.environments(0)[0]
     network = Network(options.network(environments.frame_shape, environments.num_actions))
     network.to(plan.learner)
+    steps = environments.num_envs  # of one group: each step of it is one call
+    emulated = _rate(random_play(environments), steps, seconds)
     actor = Actor(network, environments, device=plan.learner)
     learner = Learner(network, options.learner)
     rollout = actor.collect(options.unroll_length).rollout
-    random = np.random.default_rng(0)
-
-    def emulate() -> None:  # what a game costs depends on how it is played: for all cores the same
-        action = random.integers(environments.num_actions, size=environments.num_envs)
-        environments.step(action)
 
     @torch.no_grad()
     def infer() -> None:
@@ -77,13 +75,23 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
     def update() -> None:
         float(learner.update(rollout)["gradient_norm"])  # on a GPU: waits for the whole update
 
-    steps = environments.num_envs  # of one group: each step of it is one call
     parts = {
-        "environments": _rate(emulate, steps, seconds),
+        "environments": emulated,
         "inference": _rate(infer, steps, seconds),
         "update": _rate(update, steps * options.unroll_length, seconds),
     }
     return parts | {"bound": bound(parts, plan.schedule)}
+
+
+def random_play(environments: Environments) -> Callable[[], None]:
+    """A step of games that begin here; what it costs depends on the play: the same for all cores."""
+    random = np.random.default_rng(0)
+    environments.reset()
+
+    def step() -> None:
+        environments.step(random.integers(environments.num_actions, size=environments.num_envs))
+
+    return step
 
 
 def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:

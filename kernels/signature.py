@@ -7,8 +7,10 @@ order of tensors that every compiled backend is called with, and the shapes of w
 import inspect
 import operator
 import re
+import threading
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,6 +24,25 @@ REMEMBERED_SHAPES = 1024
 # "D4" for 4 * D: for annotations that jaxtyping reads before it knows D.
 _MULTIPLE = re.compile(r"^([A-Z])(\d+)$")
 _shape_of = operator.attrgetter("shape")
+_host = threading.local()
+
+
+def may_wait(tensor: Tensor) -> bool:
+    """Whether the host may ask what `tensor` holds: not while a graph is traced or recorded."""
+    if is_traced() or getattr(_host, "may_not_wait", False):
+        return False
+    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """In this thread, `may_wait` is false: kernels choose as in a CUDA graph's recording."""
+    before = getattr(_host, "may_not_wait", False)
+    _host.may_not_wait = True
+    try:
+        yield
+    finally:
+        _host.may_not_wait = before
 
 
 def is_traced() -> bool:

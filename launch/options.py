@@ -82,7 +82,8 @@ class RunOptions(CoreSizes):
     learner_device: str | None = None
     """asynchronous: where gradients are computed (default: --device)."""
     cuda_graphs: bool = False
-    """On a GPU, replay the acting step as a CUDA graph: fewer calls for the host to make."""
+    """Where actions are chosen on a GPU: replay the step there as a CUDA graph, for less work of
+    the host's."""
     profile: bool = False
     """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
     max_refused_updates: int = 10

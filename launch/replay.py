@@ -96,7 +96,8 @@ def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
         threads = int(hashes.conditions["threads"])
     except (KeyError, ValueError) as error:
         raise UserError(f"the hashes of {run} do not say how many threads it had") from error
-    return hashes, replace(options, num_threads=threads, schedule="lockstep")
+    same = {"num_threads": threads, "schedule": "lockstep", "cuda_graphs": False}
+    return hashes, replace(options, **same)
 
 
 def replayed(

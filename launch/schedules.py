@@ -41,11 +41,7 @@ class Plan:
         acting = self.actor
         if options.engine == "ray" and not options.actor_gpus:
             acting = torch.device("cpu")  # like this one, as far as is known here
-        if options.cuda_graphs and acting.type != "cuda":
-            raise ValueError(
-                f"--cuda-graphs replays what a GPU did, and actions are chosen on {acting}: leave "
-                "it out, --no-cuda-graphs, or choose them on a GPU (--device cuda)"
-            )
+        _check_cuda_graphs(options, acting)
         precision = choose_precision(options.precision, self.learner, acting)
         self.options = options = replace(options, precision=precision)
         self._ray = None
@@ -148,6 +144,17 @@ def _schedule(asked: str, actor: torch.device, learner: torch.device) -> Schedul
         return asked
     on_gpu = "cuda" in (actor.type, learner.type)
     return "asynchronous" if on_gpu or actor != learner else "lockstep"
+
+
+def _check_cuda_graphs(options: RunOptions, acting: torch.device) -> None:
+    """Where Ray's actors have GPUs, this machine may have none."""
+    on_gpu = options.actor_gpus > 0 if options.engine == "ray" else acting.type == "cuda"
+    if options.cuda_graphs and not on_gpu:
+        how = "--actor-gpus" if options.engine == "ray" else "--device cuda"
+        raise ValueError(
+            "--cuda-graphs replays what a GPU did, and actions are chosen on cpu: leave it out, "
+            f"--no-cuda-graphs, or choose them on a GPU, {how}"
+        )
 
 
 def _check_whole_batches(options: RunOptions) -> None:

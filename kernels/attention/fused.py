@@ -17,7 +17,7 @@ from torch import Tensor
 from kernels.attention import reference
 from kernels.attention.reference import Window, in_use
 from kernels.chunks import keep, without_spoilt
-from kernels.signature import is_traced
+from kernels.signature import may_wait
 
 
 def unroll(
@@ -54,17 +54,10 @@ def positions(is_first: Bool[Tensor, "T B"], count: Float[Tensor, "B 1"]) -> Flo
 
 def _is_plain(is_first: Bool[Tensor, "T B"], state: Window) -> bool:
     """Whether every row sees all rows before it and nothing else. False where nobody may wait."""
-    if len(is_first) > state.keys.shape[2] or _may_not_wait(is_first):
+    if len(is_first) > state.keys.shape[2] or not may_wait(is_first):
         return False
     remembers = (state.count[:, 0] != 0) & ~is_first[0]
     return not bool(remembers.any() | is_first[1:].any())
-
-
-def _may_not_wait(tensor: Tensor) -> bool:
-    """While a graph is traced or captured, nobody knows yet what a tensor holds."""
-    if is_traced():
-        return True
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _visible(reach: Int[Tensor, "B T"], size: int) -> Bool[Tensor, "B 1 T S"]:

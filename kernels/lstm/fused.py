@@ -22,7 +22,7 @@ from torch.backends import cudnn
 from kernels.lstm import reference
 from kernels.lstm.reference import LSTMState
 from kernels.recurrence import forget
-from kernels.signature import is_traced
+from kernels.signature import may_wait
 
 
 @dataclass
@@ -64,7 +64,7 @@ def unroll(
     hidden_weights: Float[Tensor, "D4 D"],
 ) -> tuple[Float[Tensor, "T B D"], LSTMState]:
     """As `reference.unroll`; differentiable once. Where the host may not wait, it is that."""
-    if z.numel() == 0 or _may_not_wait(z):
+    if z.numel() == 0 or not may_wait(z):
         return reference.unroll(z, is_first, state, hidden_weights)
     cuts = is_first[1:].any(1).nonzero().flatten().tolist()
     parts, weights = [], [torch.eye(z.shape[-1], dtype=z.dtype, device=z.device), hidden_weights]
@@ -86,10 +86,3 @@ def _whole(
         y.grad_fn.register_prehook(exact.begin)
         y.grad_fn.register_hook(exact.end)
     return y, LSTMState(hidden[0], cell[0])
-
-
-def _may_not_wait(z: Tensor) -> bool:
-    """While a graph is traced or captured, nobody knows yet what is_first holds."""
-    if is_traced():
-        return True
-    return z.is_cuda and torch.cuda.is_current_stream_capturing()

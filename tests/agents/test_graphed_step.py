@@ -3,15 +3,23 @@
 Without a GPU the recording is played by the network itself, in the memory that was recorded.
 """
 
+import subprocess
+import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from agents.graphed_step import GraphedStep, record
+from agents import graphed_step
+from agents.graphed_step import GraphedStep
 from agents.network import Network, NetworkConfig
 from cores import CORES
 from kernels.cuda.launch import unavailable
+from launch.assembly import build
+from launch.options import preset
+from launch.schedules import Plan
+from launch.stages import Stages
 
 STREAMS, STEPS, SIZE, ACTIONS = 3, 6, 5, 4
 NEEDS_GPU = pytest.mark.skipif(unavailable() is not None, reason=f"{unavailable()}")
@@ -65,36 +73,61 @@ def played(act: Any, net: Network, other: dict[str, torch.Tensor]) -> list[torch
     return answers
 
 
-def replayed_by_hand(call: Any, device: torch.device) -> tuple[Any, Any]:
-    outputs = call()
+@pytest.fixture
+def by_hand(monkeypatch) -> list[int]:
+    """Replays, counted by recording."""
+    counts: list[int] = []
 
-    def replay() -> None:
-        for place, fresh in zip(tensors(outputs), tensors(call()), strict=True):
-            place.copy_(fresh)
+    def record_by_hand(call: Any, device: torch.device) -> tuple[Any, Any]:
+        outputs, number = call(), len(counts)
+        counts.append(0)
 
-    return outputs, replay
+        def replay() -> None:
+            counts[number] += 1
+            for place, fresh in zip(tensors(outputs), tensors(call()), strict=True):
+                place.copy_(fresh)
+
+        return outputs, replay
+
+    monkeypatch.setattr(graphed_step, "record", record_by_hand)
+    return counts
 
 
 @pytest.mark.parametrize("core", ["feedforward", "lstm", "rdn", "delta_lstm", "transformer"])
-def test_it_answers_as_the_network_does_and_each_answer_stays(core):
+def test_it_answers_as_the_network_does_and_each_answer_stays(core, by_hand):
     net, other = network(core), network(core).state_dict()
     expected = played(net, net, other)
-    found = played(GraphedStep(net, replayed_by_hand), net, other)
+    found = played(GraphedStep(net), net, other)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert by_hand == [STEPS]
 
 
-def test_what_cannot_be_recorded_is_said_once_and_runs():
-    def refuses(call: Any, device: torch.device) -> tuple[Any, Any]:
-        tried.append(device)
-        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+@pytest.mark.parametrize("other", [{"count": STREAMS - 1}, {"dtype": torch.float64}])
+def test_what_was_not_recorded_is_refused(other, by_hand):
+    net = network("rdn")
+    act = GraphedStep(net)
+    frame, reward, is_first, action = rows()[0]
+    state = net.initial_state(STREAMS)
+    act(frame, reward, is_first, action, state)
+    if "count" in other:
+        frame = frame[:, : other["count"]]
+    with pytest.raises(ValueError, match="the recorded step takes"):
+        act(frame.to(other.get("dtype")), reward, is_first, action, state)
 
-    tried: list[torch.device] = []
-    net, other = network("rdn"), network("rdn").state_dict()
-    expected = played(net, net, other)
-    with pytest.warns(RuntimeWarning, match=r"cannot be a CUDA graph.*is capturing$") as said:
-        found = played(GraphedStep(net, refuses), net, other)
-    assert len(said) == len(tried) == 1
-    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+@pytest.mark.parametrize("schedule", ["lockstep", "asynchronous"])
+@pytest.mark.parametrize("asked", [False, True])
+def test_every_schedule_has_it_where_it_was_asked_for(schedule, asked, by_hand):
+    sizes = {"num_envs": 4, "batch_size": 4, "unroll_length": 3, "num_threads": 1}
+    options = replace(preset("maze", "rdn"), **sizes, schedule=schedule, core_width=16)
+    plan = Plan(options)
+    plan.options = replace(plan.options, cuda_graphs=asked)  # refused here, where no GPU acts
+    environments, net = build(plan.options, plan)
+    source = plan.source(net, environments, 0, Stages("learner"))
+    source.publish(0)
+    with source:
+        next(iter(source.rollouts()))
+    assert bool(by_hand) == asked and all(count >= 3 for count in by_hand[:1])
 
 
 @pytest.mark.gpu
@@ -103,26 +136,32 @@ def test_what_cannot_be_recorded_is_said_once_and_runs():
 def test_on_a_gpu_it_answers_as_the_network_does(core):
     net, other = network(core, "cuda"), network(core, "cuda").state_dict()
     expected = played(net, net, other)
-    recorded = []
-
-    def watched(*call: Any) -> tuple[Any, Any]:
-        recorded.append(record(*call))
-        return recorded[-1]
-
-    found = played(GraphedStep(net, watched), net, other)
-    assert len(recorded) == 1
-    bound = 1e-5 if core == "lstm" else 0.0  # cuDNN's cannot be recorded, ours is
+    stream = torch.cuda.current_stream()
+    found = played(GraphedStep(net), net, other)
+    assert torch.cuda.current_stream() == stream
+    bound = 1e-5 if core == "lstm" else 0.0  # cuDNN's is not recorded, ours is
     for one, right in zip(found, expected, strict=True):
         torch.testing.assert_close(one, right, rtol=bound, atol=bound)
 
 
+WAITS = """
+import torch
+from agents.graphed_step import CannotRecord, record
+
+number, stream = torch.ones(3, device="cuda"), torch.cuda.current_stream()
+try:
+    record(lambda: number * float(number.sum()), number.device)
+except CannotRecord as error:
+    print(error)
+print(torch.cuda.current_stream() == stream)
+"""
+
+
 @pytest.mark.gpu
 @NEEDS_GPU
-def test_a_network_that_waits_for_the_gpu_is_launched_as_usual():
-    net = network("rdn", "cuda")
-    net.policy.register_forward_hook(lambda *call: call[-1] + float(call[-1].sum()) * 0)
-    other = network("rdn", "cuda").state_dict()
-    expected = played(net, net, other)
-    with pytest.warns(RuntimeWarning, match="cannot be a CUDA graph"):
-        found = played(GraphedStep(net), net, other)
-    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+def test_a_step_that_waits_for_the_gpu_cannot_be_recorded():
+    """In a process of its own, which such a recording spoils."""
+    ran = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True)
+    said, same_stream = ran.stdout.splitlines()
+    assert said.startswith("the acting step cannot be a CUDA graph: ") and "captur" in said
+    assert same_stream == "True"

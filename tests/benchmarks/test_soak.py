@@ -72,6 +72,25 @@ def test_a_process_left_behind_is_noticed(run):
     assert complaints(run) == []
 
 
+@needs_proc
+def test_what_a_run_started_in_other_sessions_is_its_own_and_who_looks_on_is_not(run):
+    """As torchrun starts its learners, and as a person follows the log."""
+    sleeps = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True).wait()"
+    run._command = [sys.executable, "-c", sleeps]
+    spectator = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", run.folder])
+    try:
+        run.start()
+        deadline = time.monotonic() + 20
+        while len(run.processes()) < 2:
+            assert time.monotonic() < deadline
+        both = sorted(run.processes())
+        assert sorted(run.left_behind()) == both
+        assert run.kill_left_behind() == both and spectator.poll() is None
+    finally:
+        spectator.kill()
+        spectator.wait()
+
+
 LEAVES_ONE_UNBURIED = """
 import subprocess, time
 kept = subprocess.Popen("true")  # or Python would bury it

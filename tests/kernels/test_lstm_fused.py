@@ -9,6 +9,7 @@ from kernels import dispatch
 from kernels.example import Example
 from kernels.lstm import fused
 from kernels.registry import OPERATIONS
+from kernels.signature import without_waiting
 
 
 @pytest.fixture
@@ -42,6 +43,18 @@ def test_one_call_for_each_stretch_without_resets(monkeypatch, resets, calls):
     weights, _, hidden, cell = case.tensors[1:]
     fused.unroll(z, is_first, fused.LSTMState(hidden, cell), weights)
     assert len(counted) == calls
+
+
+def test_where_the_host_may_not_wait_it_is_the_law(monkeypatch):
+    case, called, lstm = example("lstm", 4), [], torch.lstm
+    z, (weights, _, hidden, cell) = case.tensors[0], case.tensors[1:]
+    call = z, torch.zeros(7, 5, dtype=torch.bool), fused.LSTMState(hidden, cell), weights
+    monkeypatch.setattr(torch, "lstm", lambda *given: called.append(1) or lstm(*given))
+    with without_waiting():
+        by_law = fused.unroll(*call)
+        assert not called
+    torch.testing.assert_close(fused.unroll(*call), by_law)
+    assert called
 
 
 @pytest.mark.parametrize("allowed", [False, True])
