@@ -84,7 +84,7 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
 
 
 def random_play(environments: Environments) -> Callable[[], None]:
-    """A step of games that begin here. It costs what the play makes it cost: alike for all cores."""
+    """A step of games that begin here, played alike for all cores: what it costs depends on play."""
     random = np.random.default_rng(0)
     environments.reset()
 
