@@ -84,7 +84,7 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
 
 
 def random_play(environments: Environments) -> Callable[[], None]:
-    """A step of games that begin here, played alike for all cores: what it costs depends on play."""
+    """A step of games that begin here, played alike for all cores: play decides what it costs."""
     random = np.random.default_rng(0)
     environments.reset()
 
