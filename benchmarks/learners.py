@@ -163,7 +163,7 @@ def _wait(kind: str, learners: Sequence[subprocess.Popen[str]]) -> None:
     """For all of them, or the first that fails: another may be waiting for that one."""
     running = True
     while running:
-        running = any(learner.poll() is None for learner in learners)
+        running = None in [learner.poll() for learner in learners]
         for learner in learners:
             if learner.returncode:
                 raise UserError(f"{kind}: a run failed: {last_words(learner.stderr.read())}")

@@ -10,14 +10,8 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-from torch import nn
-
-from cores import core_config
 
 _ENVIRONMENT = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUBLAS_WORKSPACE_CONFIG"),
@@ -50,13 +44,6 @@ def slurm() -> dict[str, str] | None:
         for name in _SLURM
         if f"SLURM_{name}" in os.environ
     }
-
-
-def network_facts(network: nn.Module, core: str, core_options: Mapping[str, Any]) -> dict[str, Any]:
-    """How many numbers it learns, and all its core's options: those that nobody gave, too."""
-    options = asdict(core_config(core, **core_options))
-    parameters = sum(parameter.numel() for parameter in network.parameters())
-    return {"core": core, "core_options": options, "parameters": parameters}
 
 
 def git_revision(folder: Path = _REPOSITORY) -> dict[str, Any] | None:

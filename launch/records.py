@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agents.network import Network
-from launch import provenance
 from launch.checkpoint_folder import CheckpointFolder
 from launch.failures import expanded
 from launch.metrics import Metrics
+from launch.network_facts import network_facts
 from launch.options import RunOptions, differences
 from launch.run_folder import RunFolder, RunFolderError, claim_xpid, read_meta
 from launch.saved_agent import SavedAgent
@@ -90,7 +90,7 @@ def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> Ru
         folder = RunFolder.open(path)
         folder.rewind(0)  # it ended before its first checkpoint
         return folder
-    facts = provenance.network_facts(network, options.core, dict(options.core_options()))
+    facts = network_facts(network, options.core, dict(options.core_options()))
     return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
 
 

@@ -97,7 +97,7 @@ class RunFolder:
     ) -> "RunFolder":
         """Makes the folder of a new run; `config`, its resolved options, must be JSON-able.
 
-        `network`: what `provenance.network_facts` says.
+        `network`: what `network_facts` says.
 
         Raises:
             RunFolderError: not writable, in use, `xpid` no file name, or the folder holds a run.

@@ -21,7 +21,8 @@ from launch.devices import choose_device, use_threads
 from launch.display import Display
 from launch.failures import UserError, expanded, user_input
 from launch.log_table import read_logs
-from launch.provenance import git_revision, network_facts
+from launch.network_facts import network_facts
+from launch.provenance import git_revision
 from launch.run_folder import RunFolder, claim_xpid, read_meta
 from launch.saved_agent import fitting
 from launch.scalars import Scalars

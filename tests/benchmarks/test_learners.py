@@ -1,6 +1,7 @@
 """Two learners: none outlives the others' failure, and what a person gets wrong."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -22,7 +23,8 @@ def test_a_learner_that_fails_ends_the_others(words, monkeypatch):
     monkeypatch.setattr(learners.Job, "learners", lambda job, kind: started)
     with pytest.raises(UserError, match="two runs: a run failed: no such game"):
         learners._sample("two runs", "Catch", "rdn", "quick", 1)
-    assert all(each.returncode is not None for each in started)
+    codes = {WAITS: -signal.SIGKILL, FAILS: 1, ENDS: 0}
+    assert [each.returncode for each in started] == [codes[each] for each in words]
 
 
 def test_cores_that_cannot_be_chosen_are_one_line(monkeypatch):
