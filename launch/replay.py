@@ -17,6 +17,7 @@ from rich.table import Table
 
 from agents.network import Network
 from launch.assembly import build, plan_for
+from launch.devices import choose_device
 from launch.display import Display
 from launch.experience import Source
 from launch.failures import UserError, expanded, one_line_errors, user_input
@@ -96,7 +97,8 @@ def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
         threads = int(hashes.conditions["threads"])
     except (KeyError, ValueError) as error:
         raise UserError(f"the hashes of {run} do not say how many threads it had") from error
-    same = {"num_threads": threads, "schedule": "lockstep", "cuda_graphs": False}
+    graphs = options.cuda_graphs and choose_device(options.device).type == "cuda"
+    same = {"num_threads": threads, "schedule": "lockstep", "cuda_graphs": graphs}
     return hashes, replace(options, **same)
 
 

@@ -96,6 +96,11 @@ def test_another_seed_differs_from_the_first_rollout_on(copy, capsys):
     assert code == 1 and said.startswith("differs first at update 1, in rollout and weights")
 
 
+def test_what_a_gpu_replayed_is_launched_on_a_cpu(copy, capsys):
+    change_meta(copy, lambda options: options.update(cuda_graphs=True))
+    assert replayed(capsys, copy)[0] == 0
+
+
 def test_known_reasons_are_named(copy, capsys):
     hashes = read_hashes(copy)
     was = hashes.conditions | {"torch": "1.2.3", "processor": "an abacus"}
