@@ -60,6 +60,7 @@ class Asynchronous(QueuedSource):
         acting = [Stages(f"actor {i}", self.queue.check) for i in range(len(groups))]
         self.threads = (stages, *acting)
         self._stuck: set[str] = set()
+        self._looked = self._woke = time.monotonic()
         stages.checks.append(self._say_who_is_stuck)
         # Copied here, by the only thread that changes the network.
         copies = [copy.deepcopy(network).to(actor_device) for _ in groups]
@@ -92,7 +93,15 @@ class Asynchronous(QueuedSource):
         return {}
 
     def _say_who_is_stuck(self) -> None:
-        """Once for each thread: the others go on without it, or everybody waits for it."""
+        """Once for each thread: the others go on without it, or everybody waits for it.
+
+        Nobody was stuck while the whole process was stopped, or its machine asleep.
+        """
+        before, self._looked = self._looked, time.monotonic()
+        if self._looked - before > STUCK_AFTER:
+            self._woke = self._looked
+        if self._looked - self._woke <= STUCK_AFTER:
+            return
         for thread in self.threads[1:]:
             stage, seconds = thread.going_on
             if stage in _BRIEF and seconds > STUCK_AFTER and thread.name not in self._stuck:

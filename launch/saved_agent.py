@@ -55,6 +55,8 @@ def unpack(payload: dict[str, Any], learner: Learner) -> None:
     if _settings(optimizer) != settings:
         raise ValueError("its optimiser is set otherwise than its options say")
     for weight, state in optimizer.state.items():
+        if not all(isinstance(value, torch.Tensor | int | float) for value in state.values()):
+            raise ValueError("its optimiser's state is no tensors and numbers")
         if any(state[name].shape != weight.shape for name in _LIKE_WEIGHTS if name in state):
             raise ValueError("its optimiser's state is that of another network")
     if any(type(count) is not int or count < 0 for count in _counts(learner)):

@@ -5,6 +5,7 @@ import re
 import statistics
 import threading
 import time
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -14,12 +15,14 @@ import torch
 from small_runs import GROUPS, assert_same_run, logged, train
 
 from agents.learner import Learner
+from agents.network import Network, NetworkConfig
 from cores import CORES
 from cores.feedforward import Feedforward
 from envs.catch import Catch
 from launch.asynchronous import Asynchronous, slots
 from launch.checkpoints import load
 from launch.log_table import read_logs
+from launch.stages import Stages
 
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
 IN_TURN = ("--schedule", "asynchronous", "--env-groups", "1", "--queue-size", "0")
@@ -192,6 +195,22 @@ def test_a_thread_that_is_stuck_is_named_once(tmp_path, monkeypatch, capsys):
     (warning,) = warnings
     line = r"warning: actor 0 has been in emulation for \d+ s; Ctrl-C ends the run"
     assert re.fullmatch(line, warning)
+
+
+def test_a_process_that_was_stopped_had_nobody_stuck(monkeypatch, capsys):
+    """Looked at every twenty seconds, a thread is in inference all the time."""
+    now, cpu, stages = 1000.0, torch.device("cpu"), Stages("learner")
+    monkeypatch.setattr("launch.asynchronous.time", SimpleNamespace(monotonic=lambda: now))
+    network = Network(NetworkConfig(frame_shape=(4,), num_actions=3, core="feedforward"))
+    devices = {"actor_device": cpu, "learner_device": cpu}
+    source = Asynchronous(network, [], length=1, slots=1, stages=stages, **devices)
+    source.threads = stages, SimpleNamespace(name="actor 0", going_on=("inference", 62.0))
+    said = []
+    for passed in (100.0, 20.0, 20.0, 20.0, 20.0):
+        now += passed
+        source._say_who_is_stuck()
+        said.append(capsys.readouterr().err)
+    assert said[:4] == [""] * 4 and said[4].startswith("warning: actor 0 has been in inference")
 
 
 class BreakingCore(Feedforward):

@@ -182,6 +182,11 @@ def wrong_shape(content: dict) -> None:
     [
         (lambda content: content.pop("optimizer_state_dict"), "optimizer_state_dict"),
         (wrong_shape, "state is that of another network"),
+        (lambda content: content["optimizer_state_dict"]["state"].update({0: []}), "'values'"),
+        (
+            lambda content: content["optimizer_state_dict"]["state"][0].update(square_avg=None),
+            "optimiser's state is no tensors and numbers",
+        ),
         (
             lambda content: content["optimizer_state_dict"]["param_groups"][0].update(eps="x"),
             "optimiser is set otherwise",
