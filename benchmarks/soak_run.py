@@ -30,6 +30,7 @@ LAUNCHED = {1}  # of what torchrun or Ray ends
 # Exceptions that may end a traceback: a start that was interrupted, and torchrun's own.
 EXPLAINED = ("KeyboardInterrupt", "torch.distributed.")
 WARM = 20.0  # seconds until a process has the memory that it needs
+HEADER = r"Traceback \(most"
 MARK = "FASTWEIGHTS_SOAK"  # in the environment of all that a run starts
 PATIENCE = 10.0  # seconds in which killed processes should be gone
 
@@ -89,9 +90,13 @@ class SoakRun:
         return f"{self._process.returncode}: {lines[-1] if lines else 'nothing was said'}"
 
     def tracebacks(self) -> list[str]:
-        """The exceptions that the last start has printed and nothing explains, a line each."""
-        found = re.findall(r"^Traceback \(most.*\n(?:[ \t].*\n)*(.*)", self._said(), re.MULTILINE)
-        return [line for line in found if not line.startswith(EXPLAINED)]
+        """The exceptions that the last start has printed and nothing explains, a line each.
+
+        Where two processes print at once, a header comes right after another: that is no exception.
+        """
+        found = re.findall(rf"^{HEADER}.*\n(?:[ \t].*\n)*(?=(.*))", self._said(), re.MULTILINE)
+        lines = [line for line in found if not re.match(HEADER, line)]
+        return [line for line in lines if not line.startswith(EXPLAINED)]
 
     def _said(self) -> str:
         return self._out.read_text(errors="replace") if self._out.exists() else ""

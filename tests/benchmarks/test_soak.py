@@ -239,6 +239,12 @@ def test_a_traceback_of_a_lone_run_is_noticed(code, says, run):
     assert found.complaints == says
 
 
+def test_tracebacks_that_two_processes_print_at_once_are_told_apart(run):
+    header, where = "Traceback (most recent call last):\n", '  File "a.py", line 1\n'
+    run._out.write_text(header + header + where + where + "RuntimeError: broken\n")
+    assert run.tracebacks() == ["RuntimeError: broken"]
+
+
 def test_torchrun_may_end_with_1(tmp_path):
     ended = {}
     for learners, engine in ((1, "local"), (2, "local"), (1, "ray")):
