@@ -17,14 +17,11 @@ class Attention(FastWeightCore):
     def __init__(self, width: int, heads: int, window: int):
         super().__init__(width, heads, "identity")
         self.window = window
-        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3)
+        self.slow_net = SlowNet(width, heads, (self.value(),) * 3)
 
     def initial_state(self, batch_size: int) -> Window:
         slots = batch_size, self.heads, self.window, self.head_size
         return Window(self.zeros(*slots), self.zeros(*slots), self.zeros(batch_size, 1))
-
-    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        return self.slow_net(x)
 
     def inspect(self, x: Float[Tensor, "B D"], state: Window) -> list[dict[str, Tensor]]:
         """The window after the step, and how much each slot is attended to [B, H, M]."""

@@ -5,7 +5,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
 from kernels.delta_delta_rule import DeltaDeltaState, delta_delta_rule
 from kernels.delta_delta_rule.reference import program, step
 from kernels.fast_weights import read
@@ -25,7 +25,8 @@ class DeltaDelta(FastWeightCore):
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
         size = self.head_size
-        self.slow_net = SlowNet(width, heads, (size, size, 3 * size + 1, SCALAR))
+        parts = self.key(), self.key(), self.value(3 * size + 1), STRENGTH
+        self.slow_net = SlowNet(width, heads, parts)
 
     def initial_state(self, batch_size: int) -> DeltaDeltaState:
         size = self.head_size
@@ -33,10 +34,6 @@ class DeltaDelta(FastWeightCore):
             self.zeros(batch_size, self.heads, size, 3 * size + 1),
             self.zeros(batch_size, self.heads, size, size),
         )
-
-    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        q, k, v, beta = self.slow_net(x)
-        return self.feature_map(q), self.feature_map(k), v, beta.sigmoid()
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaDeltaState) -> tuple[Tensor, ...]:
         outer = self.program(x)

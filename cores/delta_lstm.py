@@ -5,11 +5,11 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import FastWeightCore, SlowNet
+from cores.fast_weight_core import FastWeightCore, SlowNet, mapped
 from cores.stack import chosen
-from kernels import feature_maps
 from kernels.delta_lstm import DeltaLSTMState, delta_lstm
 from kernels.delta_lstm.reference import step
+from kernels.split_map import Part
 
 GATES = 3  # main, forget, output
 
@@ -32,10 +32,12 @@ class DeltaLSTM(FastWeightCore):
         self, width: int, heads: int, feature_map: str, version: str, recurrent_feature_map: str
     ):
         super().__init__(width, heads, feature_map)
-        self.recurrent_feature_map = feature_maps.feature_map(recurrent_feature_map)
         self.version = chosen("version", version, ("A", "B", "C", "D"))
-        size = GATES * self.head_size
-        self.slow_net = SlowNet(width, heads, (size, size, size, GATES, size, size, GATES))
+        each = GATES, self.head_size
+        strengths = Part((GATES,), "sigmoid")
+        parts = self.key(*each), self.key(*each), self.value(*each), strengths
+        recurrent_key = mapped(recurrent_feature_map, *each)
+        self.slow_net = SlowNet(width, heads, (*parts, recurrent_key, self.value(*each), strengths))
 
     def initial_state(self, batch_size: int) -> DeltaLSTMState:
         size = self.head_size
@@ -45,16 +47,6 @@ class DeltaLSTM(FastWeightCore):
             self.zeros(batch_size, self.heads, size),
             self.zeros(batch_size, self.heads, size),
         )
-
-    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta = self.slow_net(x)
-        q, k, v, recurrent_k, recurrent_v = (
-            vector.unflatten(-1, (GATES, self.head_size))
-            for vector in (q, k, v, recurrent_k, recurrent_v)
-        )
-        phi, recurrent_phi = self.feature_map, self.recurrent_feature_map
-        written = (phi(q), phi(k), v, beta.sigmoid())
-        return *written, recurrent_phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaLSTMState) -> tuple[Tensor, ...]:
         asked = state.output if self.version == "A" else state.output.softmax(-1)

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
 from cores.stack import chosen
 from kernels.delta_mlp import DeltaMLPState, delta_mlp
 from kernels.delta_mlp.reference import queries, step
@@ -27,9 +27,10 @@ class DeltaMLP(FastWeightCore):
     def __init__(self, width: int, heads: int, feature_map: str, version: str = "B"):
         super().__init__(width, heads, feature_map)
         self.pairs = PAIRS[chosen("version", version, tuple(PAIRS))]
-        size, hidden = self.head_size, HIDDEN * self.head_size
-        pair = (size, hidden, SCALAR, hidden, size, SCALAR)
-        self.slow_net = SlowNet(width, heads, (size, *pair * self.pairs))
+        hidden = HIDDEN * self.head_size
+        up = self.key(), self.value(hidden), STRENGTH
+        down = self.key(hidden), self.value(), STRENGTH
+        self.slow_net = SlowNet(width, heads, (self.key(), *(up + down) * self.pairs))
 
     def initial_state(self, batch_size: int) -> DeltaMLPState:
         matrices, size = self.pairs * self.heads, self.head_size
@@ -39,14 +40,11 @@ class DeltaMLP(FastWeightCore):
         )
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        q, *vectors = self.slow_net(x)
-        kinds, heads = len(vectors) // self.pairs, x.ndim - 1
-        up_k, up_v, up_beta, down_k, down_v, down_beta = (
-            torch.cat(vectors[kind::kinds], heads) for kind in range(kinds)
-        )
-        phi = self.feature_map
-        up, down = (phi(up_k), up_v, up_beta.sigmoid()), (phi(down_k), down_v, down_beta.sigmoid())
-        return phi(q), *up, *down
+        q, *written = self.slow_net(x)
+        if self.pairs == 1:
+            return q, *written
+        kinds, heads = len(written) // self.pairs, x.ndim - 1
+        return q, *(torch.cat(written[kind::kinds], heads) for kind in range(kinds))
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaMLPState) -> tuple[Tensor, ...]:
         q, *written = self.program(x)

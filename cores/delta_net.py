@@ -1,9 +1,6 @@
 """DeltaNet: look up what the key already answers, and write only the difference."""
 
-from jaxtyping import Float
-from torch import Tensor
-
-from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
 from kernels.delta_rule import DeltaRuleState, delta_rule
 from kernels.delta_rule.reference import step
 
@@ -18,11 +15,7 @@ class DeltaNet(FastWeightCore):
 
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
-        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3 + (SCALAR,))
+        self.slow_net = SlowNet(width, heads, (self.key(), self.key(), self.value(), STRENGTH))
 
     def initial_state(self, batch_size: int) -> DeltaRuleState:
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
-
-    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        q, k, v, beta = self.slow_net(x)
-        return self.feature_map(q), self.feature_map(k), v, beta.sigmoid()

@@ -5,9 +5,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet, mapped
 from cores.stack import chosen
-from kernels import feature_maps
 from kernels.delta_rnn import DeltaRNNState, delta_rnn
 from kernels.delta_rnn.reference import step
 
@@ -30,10 +29,10 @@ class DeltaRNN(FastWeightCore):
         self, width: int, heads: int, feature_map: str, version: str, recurrent_feature_map: str
     ):
         super().__init__(width, heads, feature_map)
-        self.recurrent_feature_map = feature_maps.feature_map(recurrent_feature_map)
         self.version = chosen("version", version, ("A", "B"))
-        size = self.head_size
-        self.slow_net = SlowNet(width, heads, (size, size, size, SCALAR, size, size, SCALAR))
+        parts = self.key(), self.key(), self.value(), STRENGTH
+        recurrent_key = mapped(recurrent_feature_map, self.head_size)
+        self.slow_net = SlowNet(width, heads, (*parts, recurrent_key, self.value(), STRENGTH))
 
     def initial_state(self, batch_size: int) -> DeltaRNNState:
         size = self.head_size
@@ -42,12 +41,6 @@ class DeltaRNN(FastWeightCore):
             self.zeros(batch_size, self.heads, size, size),
             self.zeros(batch_size, self.heads, size),
         )
-
-    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta = self.slow_net(x)
-        phi, recurrent_phi = self.feature_map, self.recurrent_feature_map
-        written = (phi(q), phi(k), v, beta.sigmoid())
-        return *written, recurrent_phi(recurrent_k), recurrent_v, recurrent_beta.sigmoid()
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaRNNState) -> tuple[Tensor, ...]:
         asked = state.output if self.version == "A" else state.output.softmax(-1)

@@ -3,7 +3,6 @@
 A variant says only what varies: the vectors its slow net emits, and which recurrence they drive.
 """
 
-import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -13,27 +12,30 @@ from torch import Tensor, nn
 from cores.core import Core
 from kernels.feature_maps import feature_map
 from kernels.recurrence import State
+from kernels.split_map import Part, split_map
 
-SCALAR = None  # the size of what has no axis of its own, unlike a vector of one number
+SCALAR = Part(())
+STRENGTH = Part((), "sigmoid")  # of a write, in (0, 1)
+
+
+def mapped(feature_map_name: str, *shape: int) -> Part:
+    """What a feature map is for; an unknown one raises a `ValueError` that lists the known ones."""
+    feature_map(feature_map_name)
+    return Part(shape, feature_map_name)
 
 
 class SlowNet(nn.Module):
-    """Projects x to several vectors and scalars per head, without bias.
+    """Projects x to several vectors and scalars per head, without bias, each through its map."""
 
-    `sizes` names the length of each vector, or `SCALAR`. The results are views of one tensor
-    [..., H, all numbers]: nothing is copied.
-    """
-
-    def __init__(self, width: int, heads: int, sizes: tuple[int | None, ...]):
+    def __init__(self, width: int, heads: int, parts: tuple[Part, ...]):
         super().__init__()
-        self.heads, self.sizes = heads, sizes
-        self.lengths = [1 if size is SCALAR else size for size in sizes]
-        self.project = nn.Linear(width, heads * sum(self.lengths), bias=False)
+        self.parts = parts
+        self.project = nn.Linear(width, heads * sum(p.length for p in parts), bias=False)
+        self.heads = heads
 
     def forward(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        programs = self.project(x).unflatten(-1, (self.heads, sum(self.lengths)))
-        parts = zip(programs.split(self.lengths, -1), self.sizes, strict=True)
-        return tuple(part.squeeze(-1) if size is SCALAR else part for part, size in parts)
+        """Of each part [..., H, *its shape]."""
+        return split_map(self.project(x).unflatten(-1, (self.heads, -1)), self.parts)
 
 
 class FastWeightCore(Core):
@@ -41,6 +43,7 @@ class FastWeightCore(Core):
 
     operation: Callable[..., tuple[Tensor, Any]]  # the recurrence, unrolled
     law: Callable[..., tuple[Tensor, Any]]  # one step of it
+    slow_net: SlowNet  # for `program`
     vectors: tuple[str, ...]  # what `programmed` returns, by the names that `inspect` gives
 
     def __init__(self, width: int, heads: int, feature_map_name: str):
@@ -49,12 +52,20 @@ class FastWeightCore(Core):
             raise ValueError(f"width {width} cannot be split into {heads} heads of equal size")
         self.input_size = self.output_size = width
         self.heads, self.head_size = heads, width // heads
+        feature_map(feature_map_name)  # refuses what is none
         self.feature_map_name = feature_map_name
-        self.feature_map = feature_map(feature_map_name)
 
-    @abc.abstractmethod
+    def key(self, *shape: int) -> Part:
+        """What of a slow net's output the feature map is for; a vector of the head's size."""
+        return mapped(self.feature_map_name, *(shape or (self.head_size,)))
+
+    def value(self, *shape: int) -> Part:
+        """As `key`, without a map."""
+        return Part(shape or (self.head_size,))
+
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        """The recurrence's inputs, each [..., H, size] or [..., H]."""
+        """The recurrence's inputs [..., H, ...]."""
+        return self.slow_net(x)
 
     def programmed(self, x: Float[Tensor, "B D"], state: State) -> tuple[Tensor, ...]:
         """What the recurrence reads and writes with at this step, feature maps applied."""

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from cores.fast_weight_core import SCALAR, STRENGTH, FastWeightCore, SlowNet
 from kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
 from kernels.gated_delta_rule.reference import step
 
@@ -25,7 +25,8 @@ class GatedDeltaNet(FastWeightCore):
 
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
-        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3 + (SCALAR, SCALAR))
+        parts = self.key(), self.key(), self.value(), STRENGTH, SCALAR
+        self.slow_net = SlowNet(width, heads, parts)
         self.log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
         fading = torch.empty(heads).uniform_(-3, -1).mul(torch.tensor(10.0).log()).exp()
         self.decay_bias = nn.Parameter(fading.expm1().log())  # the inverse of softplus
@@ -34,9 +35,9 @@ class GatedDeltaNet(FastWeightCore):
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        q, k, v, beta, fading = self.slow_net(x)
+        *written, fading = self.slow_net(x)
         log_decay = -self.log_rate.exp() * F.softplus(fading + self.decay_bias)
-        return self.feature_map(q), self.feature_map(k), v, beta.sigmoid(), log_decay
+        return *written, log_decay
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaRuleState) -> tuple[Tensor, ...]:
         *written, log_decay = self.program(x)

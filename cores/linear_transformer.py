@@ -65,7 +65,7 @@ class LinearTransformer(FastWeightCore):
                 f"normaliser {normaliser!r} divides by a sum that the feature map 'identity' lets "
                 "vanish; use softmax, elu_sum or elu"
             )
-        self.slow_net = SlowNet(width, heads, (self.head_size,) * 3)
+        self.slow_net = SlowNet(width, heads, (self.key(), self.key(), self.value()))
 
     @property
     def operation(self) -> Callable[..., tuple[Tensor, Any]]:
@@ -78,7 +78,3 @@ class LinearTransformer(FastWeightCore):
     def initial_state(self, batch_size: int) -> LinearAttentionState | NormalisedState:
         weights = self.zeros(batch_size, self.heads, self.head_size, self.head_size)
         return NORMALISERS[self.normaliser].fresh(weights)
-
-    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        q, k, v = self.slow_net(x)
-        return self.feature_map(q), self.feature_map(k), v

@@ -12,6 +12,7 @@ from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from cores.stack import BlocksConfig, chosen
 from kernels.mlstm import MLSTMState, mlstm
 from kernels.mlstm.reference import step
+from kernels.split_map import Part
 
 LOG_FORGET = {"sigmoid": F.logsigmoid, "exponential": lambda gate: gate}
 
@@ -42,7 +43,8 @@ class MatrixLSTM(FastWeightCore):
         super().__init__(width, heads, "identity")
         self.log_forget = LOG_FORGET[chosen("forget_gate", forget_gate, tuple(LOG_FORGET))]
         size = self.head_size
-        self.slow_net = SlowNet(width, heads, (size, size, size, SCALAR, SCALAR, size))
+        parts = self.value(), self.value(), self.value(), SCALAR, SCALAR, Part((size,), "sigmoid")
+        self.slow_net = SlowNet(width, heads, parts)
         kept = torch.linspace(3, 6, heads) if forget_gate == "sigmoid" else torch.zeros(heads)
         self.input_bias = nn.Parameter(0.1 * torch.randn(heads))
         self.forget_bias = nn.Parameter(kept)
@@ -59,4 +61,4 @@ class MatrixLSTM(FastWeightCore):
         q, k, v, log_input, forget, output = self.slow_net(x)
         log_forget = self.log_forget(forget + self.forget_bias)
         k = k / self.head_size**0.5
-        return q, k, v, log_input + self.input_bias, log_forget, output.sigmoid()
+        return q, k, v, log_input + self.input_bias, log_forget, output

@@ -26,7 +26,7 @@ class RecurrentDeltaNet(FastWeightCore):
     def __init__(self, width: int, heads: int, feature_map: str):
         super().__init__(width, heads, feature_map)
         size, std = self.head_size, self.head_size**-0.5
-        self.slow_net = SlowNet(width, heads, (size, size, size, SCALAR))
+        self.slow_net = SlowNet(width, heads, (self.value(),) * 3 + (SCALAR,))
         self.recurrent_query = nn.Parameter(torch.randn(heads, size, size) * std)
         self.recurrent_key = nn.Parameter(torch.randn(heads, size, size) * std)
         self.recurrent_value = nn.Parameter(torch.randn(heads, size, size) * std)
@@ -37,9 +37,6 @@ class RecurrentDeltaNet(FastWeightCore):
             self.zeros(batch_size, self.heads, self.head_size, self.head_size),
             self.zeros(batch_size, self.heads, self.head_size),
         )
-
-    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        return self.slow_net(x)
 
     def programmed(
         self, x: Float[Tensor, "B D"], state: RecurrentDeltaRuleState

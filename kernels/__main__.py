@@ -10,20 +10,23 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 import kernels
-from kernels import convolve_pool, cpu_build, max_pool, residual_unit
+from kernels import convolve_pool, cpu_build, max_pool, residual_unit, split_map
 from kernels.cache import cache_folder
 from kernels.dispatch import ENVIRONMENT_VARIABLE, Operation
 from kernels.example import make
+from kernels.feature_maps import FEATURE_MAPS
 from kernels.registry import OPERATIONS
 
 SIZES = {"T": 9, "B": 3, "H": 2, "K": 16, "V": 16, "D": 16}
 TOLERANCE = 1e-5
 BACKENDS_TESTED = ("cpu", "chunked", "cuda")
+PARTS = *(split_map.Part((8,), name) for name in FEATURE_MAPS), split_map.Part((1,), "sigmoid")
 
 
 def describe_machine() -> list[str]:
@@ -76,8 +79,8 @@ def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
     return good, f"{verdict}, largest error {errors[worst]:.0e} ({worst}), {seconds:.1f} s"
 
 
-def self_tests_of_pictures(device: str = "cpu") -> Iterator[tuple[str, bool, str]]:
-    """The image stem's kernels beside PyTorch's own: name, whether all went well, a line."""
+def self_tests_beside_pytorch(device: str = "cpu") -> Iterator[tuple[str, bool, str]]:
+    """The kernels that are no recurrences: name, whether all went well, a line."""
     last = {"memory_format": torch.channels_last}
     pixels = torch.arange(2 * 4 * 9 * 9).remainder(251).to(torch.uint8).view(2, 4, 9, 9)
     x = torch.linspace(-1, 1, 2 * 16 * 9 * 9).cos().view(2, 16, 9, 9).contiguous(**last)
@@ -85,12 +88,14 @@ def self_tests_of_pictures(device: str = "cpu") -> Iterator[tuple[str, bool, str
     bias = torch.linspace(-1, 1, 16)
     units = [x, first, bias, second, bias]
     of_pixels = [pixels, first[:, :4] / 255, bias]
+    rows = torch.linspace(-3, 3, 5 * 33).view(5, 33)
     unit, pool, stage = residual_unit.residual_unit, max_pool.max_pool, convolve_pool.convolve_pool
     for name, has_kernel, function, tensors in (
         ("max_pool", max_pool.has_kernel, pool, [x]),
         ("convolve_pool", convolve_pool.has_kernel, stage, [x, first, bias]),
         ("convolve_pool, pixels", convolve_pool.has_kernel, stage, of_pixels),
         ("residual_unit", residual_unit.has_kernel, unit, units),
+        ("split_map", partial(split_map.has_kernel, parts=PARTS), _split_map, [rows]),
     ):
         tensors = [each.to(device) for each in tensors]
         if not has_kernel(*tensors):
@@ -104,6 +109,10 @@ def self_tests_of_pictures(device: str = "cpu") -> Iterator[tuple[str, bool, str
         errors = [float((a - b).abs().max() / b.abs().max().clamp_min(1.0)) for a, b in pairs]
         good = all(error <= TOLERANCE for error in errors)
         yield name, good, f"{'ok' if good else 'WRONG'}, largest error {max(errors):.0e}"
+
+
+def _split_map(x: Tensor) -> Tensor:
+    return torch.cat([part.flatten(1) for part in split_map.split_map(x, PARTS)], 1)
 
 
 def _with_gradients(function: Callable[..., Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -122,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(describe_machine()))
     good = True
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
-        for name, passed, line in self_tests_of_pictures(device):
+        for name, passed, line in self_tests_beside_pytorch(device):
             print(f"{name:22s} {device:8s} {line}", flush=True)
             good = good and passed
     for name, operation in OPERATIONS.items():

@@ -1,9 +1,6 @@
-"""What the kernels of the image stem share: which tensors they take, their memory, their calls."""
+"""What the kernels of the image stem share: which tensors they take, memory, operators."""
 
-import struct
 from collections.abc import Callable, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -11,8 +8,6 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels import cpu_build
-from kernels.dispatch import requested_backend, say_once
 from kernels.library import LIBRARY, keep_nothing, refuse_to_differentiate
 from kernels.signature import in_functorch, is_traced
 
@@ -20,46 +15,7 @@ Picture = Float[Tensor, "N C Y X"]
 Weight = Float[Tensor, "D C 3 3"]
 Bias = Float[Tensor, " D"]
 Length = int | torch.SymInt  # symbols while a graph is made
-SCALARS = {torch.bfloat16: "bfloat16", torch.float32: "float", torch.float64: "double"}
 FULL_REGISTERS = 16  # output channels of a convolution come in multiples of these
-
-
-def library(source: str, dtype: torch.dtype, channels: tuple[int, int]) -> cpu_build.Library:
-    """The kernel for channels in and out, built if need be; raises `BuildError`.
-
-    `source` is a path below `kernels/`: a string, which compiled graphs take for a constant.
-    """
-    return cpu_build.library(cpu_build.KERNELS / source, SCALARS[dtype], channels)
-
-
-def is_there(source: str, dtype: torch.dtype, channels: tuple[int, int]) -> bool:
-    """Whether that kernel may run and can be built; where it cannot, that is said once."""
-    if dtype not in SCALARS:
-        return False
-    return may_run(Path(source).parent.name, "cpu", lambda: why_not(source, dtype, channels))
-
-
-# A compiled graph keeps the answer, as in kernels/dispatch.py.
-is_there._dynamo_marked_constant = True
-
-
-def may_run(name: str, backend: str, why_not: Callable[[], str]) -> bool:
-    """Whether that backend of a kernel is wanted, and `why_not` knows no reason; else says it."""
-    if requested_backend() not in ("auto", backend):
-        return False
-    if problem := why_not():
-        say_once(f"{name} runs on PyTorch's own kernels: {problem}")
-    return not problem
-
-
-@cache
-def why_not(source: str, dtype: torch.dtype, channels: tuple[int, int]) -> str:
-    """Why that kernel cannot be built here, asked once; nothing if it can."""
-    try:
-        library(source, dtype, channels)
-    except (cpu_build.BuildError, OSError) as error:
-        return str(error)
-    return ""
 
 
 def is_plain() -> bool:
@@ -153,15 +109,6 @@ def empty_gradients(weight: Weight) -> tuple[Float[Tensor, "3 3 C D"], Bias]:
     """Uninitialised memory for those of taps and bias."""
     outputs, inputs = weight.shape[:2]
     return weight.new_empty((3, 3, inputs, outputs)), weight.new_empty(outputs)
-
-
-def call(
-    function: Callable[[bytes, bytes], None], sizes: Sequence[int], tensors: Sequence[Tensor | None]
-) -> None:
-    """Hands over sizes, torch's number of threads, and addresses; None is a null pointer."""
-    layout = struct.pack(f"{len(sizes) + 1}q", *sizes, torch.get_num_threads())
-    addresses = (0 if tensor is None else tensor.data_ptr() for tensor in tensors)
-    function(layout, struct.pack(f"{len(tensors)}q", *addresses))
 
 
 class Way(NamedTuple):

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from kernels import cpu_build, pictures
+from kernels import cpu_build, direct_call, pictures
 from kernels.library import wants_gradient
 from kernels.max_pool import max_pool
 from kernels.pictures import (
@@ -63,7 +63,7 @@ def has_kernel(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     else:
         fits = x.dtype is weight.dtype and pictures.is_channels_last(x)
         fits = fits and x.shape[1] % FULL_REGISTERS == 0
-    return fits and pictures.is_there(_source(x), weight.dtype, _channels(weight))
+    return fits and direct_call.is_there(_source(x), weight.dtype, _channels(weight))
 
 
 def _source(x: Tensor) -> str:
@@ -75,7 +75,7 @@ def _channels(weight: Tensor) -> tuple[int, int]:
 
 
 def _library(x: Tensor, weight: Tensor) -> cpu_build.Library:
-    return pictures.library(_source(x), weight.dtype, _channels(weight))
+    return direct_call.library(_source(x), weight.dtype, _channels(weight))
 
 
 def _forward(
@@ -85,7 +85,7 @@ def _forward(
     x = x.contiguous() if is_pixels(x) else pictures.channels_last(x)
     y, places = _results(x, weight)
     tensors = x, *pictures.forward(weight, bias), y, places if keep else None
-    pictures.call(_library(x, weight).forward, pictures.sizes(x), tensors)
+    direct_call.call(_library(x, weight).forward, pictures.sizes(x), tensors)
     return y, places
 
 
@@ -99,7 +99,7 @@ def _backward(grad_y: Pooled, places: Places, x: Picture, weight: Weight) -> tup
     grad_y, places, x = map(pictures.channels_last, (grad_y, places, x))
     grad_x, (taps, bias) = torch.empty_like(x), pictures.empty_gradients(weight)
     tensors = (grad_y, places, x, pictures.turned_taps(weight), grad_x, taps, bias)
-    pictures.call(_library(x, weight).backward, pictures.sizes(x), tensors)
+    direct_call.call(_library(x, weight).backward, pictures.sizes(x), tensors)
     return grad_x, pictures.like_weight(taps), bias
 
 
@@ -109,7 +109,7 @@ def _backward_of_pixels(
     grad_y, places = map(pictures.channels_last, (grad_y, places))
     taps, bias = pictures.empty_gradients(weight)
     tensors = grad_y, places, x.contiguous(), taps, bias
-    pictures.call(_library(x, weight).backward, pictures.sizes(x), tensors)
+    direct_call.call(_library(x, weight).backward, pictures.sizes(x), tensors)
     return pictures.like_weight(taps), bias
 
 

@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from kernels import pictures
+from kernels import direct_call, pictures
+from kernels.direct_call import ANY_SIZE
 from kernels.library import wants_gradient
 from kernels.max_pool import cuda
 from kernels.pictures import Length, Picture, Way, empty_pictures, empty_pooled
 from kernels.signature import is_traced
 
 SOURCE = "max_pool/cpu.cpp"
-_ANY_CHANNELS = 16, 16  # the build is the same for every number of them
 _DEVICES = "CPU", "CUDA"
 
 
@@ -43,15 +43,15 @@ def has_kernel(x: Tensor) -> bool:
         return False
     if x.is_cuda:
         return cuda.takes(x)
-    return x.is_cpu and pictures.is_there(SOURCE, x.dtype, _ANY_CHANNELS)
+    return x.is_cpu and direct_call.is_there(SOURCE, x.dtype, ANY_SIZE)
 
 
 def _on_cpu(
     way: Literal["forward", "backward"], size: Sequence[int], tensors: Sequence[Tensor | None]
 ) -> None:
     assert tensors[0] is not None
-    library = pictures.library(SOURCE, tensors[0].dtype, _ANY_CHANNELS)
-    pictures.call(getattr(library, way), size, tensors)
+    library = direct_call.library(SOURCE, tensors[0].dtype, ANY_SIZE)
+    direct_call.call(getattr(library, way), size, tensors)
 
 
 RUN = {"cpu": _on_cpu, "cuda": cuda.run}  # by the tensors' device

@@ -11,7 +11,7 @@ from torch import Tensor
 from kernels.cuda import launch
 from kernels.cuda.arguments import HEAD_SIZES
 from kernels.cuda.compiler import source_file
-from kernels.pictures import may_run
+from kernels.direct_call import may_run
 
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 TOGETHER = 16  # bytes of channels of a thread

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels import cpu_build, pictures
+from kernels import cpu_build, direct_call, pictures
 from kernels.library import wants_gradient
 from kernels.pictures import FULL_REGISTERS, Bias, Picture, Way, Weight
 from kernels.signature import is_traced
@@ -50,11 +50,11 @@ def has_kernel(x: Tensor, *weights: Tensor) -> bool:
     channels = x.shape[1]
     if channels % FULL_REGISTERS:
         return False
-    return pictures.is_there(SOURCE, x.dtype, (channels, channels))
+    return direct_call.is_there(SOURCE, x.dtype, (channels, channels))
 
 
 def _library(x: Tensor) -> cpu_build.Library:
-    return pictures.library(SOURCE, x.dtype, (x.shape[1], x.shape[1]))
+    return direct_call.library(SOURCE, x.dtype, (x.shape[1], x.shape[1]))
 
 
 def _run(
@@ -65,7 +65,7 @@ def _run(
     y = torch.empty_like(x)
     first_pair, second_pair = pictures.forward(first, b), pictures.forward(second, c)
     tensors = x, *first_pair, *second_pair, y, inner
-    pictures.call(_library(x).forward, pictures.sizes(x), tensors)
+    direct_call.call(_library(x).forward, pictures.sizes(x), tensors)
     return y
 
 
@@ -81,7 +81,7 @@ def _backward(
     grad_x, grads = torch.empty_like(x), _empty_gradients(first, second)
     weights = pictures.turned_taps(first), pictures.turned_taps(second)
     tensors = (grad_y, x, inner, *weights, grad_x, *chain.from_iterable(grads))
-    pictures.call(_library(x).backward, pictures.sizes(x), tensors)
+    direct_call.call(_library(x).backward, pictures.sizes(x), tensors)
     return grad_x, *_as_weights(grads)
 
 

@@ -15,6 +15,7 @@ from kernels import cpu_build
 from kernels.convolve_pool import convolve_pool
 from kernels.max_pool import max_pool
 from kernels.residual_unit import residual_unit
+from kernels.split_map import MAPS, Part, split_map
 
 pytestmark = pytest.mark.compiler
 SOURCE = Path(__file__).parent / "elementwise.cpp"
@@ -92,30 +93,32 @@ def test_kernels_agree_on_every_instruction_set(capability, amd, monkeypatch):
     assert_agree(found, truth(case), 1e-5)
 
 
-def of_pictures(dtype: torch.dtype) -> list[torch.Tensor]:
-    """What each kernel of the image stem comes to, and its gradients."""
+def no_recurrences(dtype: torch.dtype) -> list[torch.Tensor]:
+    """What each kernel that is no recurrence comes to, and its gradients."""
     torch.manual_seed(0)
     last = {"memory_format": torch.channels_last}
     pixels = torch.randint(0, 256, (2, 4, 21, 13), dtype=torch.uint8)
     x = torch.randn(2, 16, 21, 13).to(dtype).contiguous(**last).requires_grad_()
     w, v, u, p = (torch.randn(32, 16, 3, 3).to(dtype).div_(12).requires_grad_() for _ in range(4))
     bias = torch.randn(32).to(dtype).requires_grad_()
+    rows = torch.randn(11, 90).to(dtype).requires_grad_()
     results = [
         max_pool(x),
         convolve_pool(pixels, p[:, :4] / 255, bias),
         convolve_pool(x, w, bias),
         residual_unit(x, v[:16], bias[:16], u[:16], bias[16:]),
+        *split_map(rows, tuple(Part((2, 9), name) for name in MAPS)),
     ]
     loss = sum((y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum() for y in results)
-    return [*results, *torch.autograd.grad(loss, [x, w, v, u, p, bias])]
+    return [*results, *torch.autograd.grad(loss, [x, w, v, u, p, bias, rows])]
 
 
 @pytest.mark.parametrize("capability", SETS)
-def test_the_stems_kernels_agree_on_every_instruction_set(capability):
+def test_kernels_that_are_no_recurrences_agree_on_every_instruction_set(capability):
     with kernels.backend("reference"):
-        expected = of_pictures(torch.float64)
+        expected = no_recurrences(torch.float64)
     with built_for(capability), kernels.backend("cpu"):
-        found = of_pictures(torch.float32)
+        found = no_recurrences(torch.float32)
     for mine, right in zip(found, expected, strict=True):
         scale = float(right.detach().abs().max())
         torch.testing.assert_close(mine.double(), right, atol=2e-5 * scale, rtol=0)

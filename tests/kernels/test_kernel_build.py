@@ -14,7 +14,7 @@ from forks import Program
 from remembered import forget_calls
 
 from agents.stem import build_stem
-from kernels import cpu_build, dispatch, pictures
+from kernels import cpu_build, direct_call, dispatch
 from kernels.cache import cache_folder, private_cache_folder
 from kernels.cuda import compiler
 from kernels.dispatch import backend
@@ -69,7 +69,7 @@ def test_without_a_compiler_one_line_says_so(tmp_path, monkeypatch, caplog):
 
 def forget() -> None:
     """Everything that a process finds out once."""
-    for found in (cpu_build.compiler, cpu_build.library, dispatch.say_once, pictures.why_not):
+    for found in (cpu_build.compiler, cpu_build.library, dispatch.say_once, direct_call.why_not):
         found.cache_clear()
     forget_calls()
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernels import __main__ as program
-from kernels import dispatch, pictures
+from kernels import direct_call, dispatch, pictures, split_map
 from kernels.example import Example
 from kernels.registry import OPERATIONS
 
@@ -26,18 +26,20 @@ def test_wrong_numbers_are_found_whatever_they_are(monkeypatch, wrong):
 
 
 @pytest.mark.compiler
-def test_the_stems_kernels_are_tested_too(monkeypatch):
-    right = list(program.self_tests_of_pictures())
-    assert len(right) == 4 and all(good for _, good, _ in right)
+def test_kernels_that_are_no_recurrences_are_tested_too(monkeypatch):
+    right = list(program.self_tests_beside_pytorch())
+    assert len(right) == 5 and all(good for _, good, _ in right)
     forward = pictures.forward
     monkeypatch.setattr(pictures, "forward", lambda weight, bias: forward(weight.flip(2), bias))
-    verdicts = {name: good for name, good, _ in program.self_tests_of_pictures()}
-    assert verdicts.pop("max_pool") and not any(verdicts.values())
+    good = {name for name, good, _ in program.self_tests_beside_pytorch() if good}
+    assert good == {"max_pool", "split_map"}
+    monkeypatch.setattr(split_map, "_CODES", dict.fromkeys(split_map.MAPS, 3))
+    assert not any(good for name, good, _ in program.self_tests_beside_pytorch() if name[0] == "s")
 
 
-def test_without_a_compiler_the_stems_kernels_are_not_available(monkeypatch):
-    monkeypatch.setattr(pictures, "is_there", lambda *call: False)
-    assert {line for *_, line in program.self_tests_of_pictures()} == {
+def test_without_a_compiler_they_are_not_available(monkeypatch):
+    monkeypatch.setattr(direct_call, "is_there", lambda *call: False)
+    assert {line for *_, line in program.self_tests_beside_pytorch()} == {
         "not available: PyTorch's own runs"
     }
 
@@ -73,7 +75,7 @@ def test_wrong_numbers_are_the_exit_code(spoilt, monkeypatch, capsys):
         monkeypatch.setattr(pictures, "forward", lambda w, bias: forward(w.flip(2), bias))
     elif spoilt:
         monkeypatch.setattr(program, "TOLERANCE", 0.0)
-        monkeypatch.setattr(program, "self_tests_of_pictures", lambda device: ())
+        monkeypatch.setattr(program, "self_tests_beside_pytorch", lambda device: ())
     assert program.main([]) == (1 if spoilt else 0)
     said = capsys.readouterr().out
     assert ("WRONG" in said) == bool(spoilt)

@@ -1,0 +1,125 @@
+"""What a slow net emits, taken apart: each vector through a map of its own, in one pass.
+
+By PyTorch's operators that is ten passes over memory forward and as many back. The C++ kernel reads
+every number once, and once more on the way back, for which it keeps nothing but its input.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from kernels import cpu_build, direct_call
+from kernels.direct_call import ANY_SIZE
+from kernels.feature_maps import FEATURE_MAPS
+from kernels.library import wants_gradient
+from kernels.signature import is_traced
+
+MAPS: dict[str, Callable[[Tensor], Tensor]] = FEATURE_MAPS | {"sigmoid": torch.sigmoid}
+UNMAPPED = "identity"
+SOURCE = "split_map/cpu.cpp"
+_CODES = {name: code for code, name in enumerate(MAPS)}  # of the C++ enum
+
+Row = Float[Tensor, "*batch N"]
+
+
+class Part(NamedTuple):
+    """Some of a row's numbers: their axes, none for a single number, and the last axis' map."""
+
+    shape: tuple[int, ...]
+    map: str = UNMAPPED
+
+    @property
+    def length(self) -> int:
+        """How many numbers they are."""
+        return math.prod(self.shape)
+
+
+def split_map(x: Row, parts: tuple[Part, ...]) -> tuple[Float[Tensor, "..."], ...]:
+    """One tensor [*batch, *part.shape] for each part, in the order in which x has them.
+
+    Any floating dtype, any device, any number of derivatives. Where nothing is mapped these are
+    views. The kernel takes float32 and float64 on CPUs; where something traces, on other devices
+    and without a compiler, PyTorch's own operators run. Raises a `ValueError` for parts that are
+    not all of x, and for unknown maps.
+    """
+    if x.shape[-1] != sum(part.length for part in parts):
+        raise ValueError(f"rows of {x.shape[-1]} numbers are not made of {parts}")
+    if unknown := {part.map for part in parts} - MAPS.keys():
+        raise ValueError(f"unknown maps {sorted(unknown)}; known: {', '.join(MAPS)}")
+    if not has_kernel(x, parts):
+        return _by_pytorch(x, parts)
+    return _Recorded.apply(x, parts) if wants_gradient((x,)) else _forward(x, parts)
+
+
+def has_kernel(x: Tensor, parts: Sequence[Part]) -> bool:
+    """Whether `split_map` runs its own kernel on such a tensor, which it builds if need be."""
+    if is_traced() or not x.is_cpu or x.dtype not in (torch.float32, torch.float64) or x.is_neg():
+        return False
+    maps_something = any(part.map != UNMAPPED for part in parts)
+    return maps_something and direct_call.is_there(SOURCE, x.dtype, ANY_SIZE)
+
+
+def _by_pytorch(x: Row, parts: Sequence[Part]) -> tuple[Tensor, ...]:
+    found = x.split([part.length for part in parts], -1)
+    return tuple(
+        MAPS[part.map](numbers.unflatten(-1, part.shape or (1,))).view((*x.shape[:-1], *part.shape))
+        for numbers, part in zip(found, parts, strict=True)
+    )
+
+
+def _library(x: Tensor) -> cpu_build.Library:
+    return direct_call.library(SOURCE, x.dtype, ANY_SIZE)
+
+
+def _layout(x: Row, parts: Sequence[Part]) -> list[int]:
+    """Rows and parts, and of each part its vectors, their length and their map."""
+    layout = [x.shape[:-1].numel(), len(parts)]
+    for part in parts:
+        size = part.shape[-1] if part.shape else 1
+        layout += part.length // size, size, _CODES[part.map]
+    return layout
+
+
+def _forward(x: Row, parts: Sequence[Part]) -> tuple[Tensor, ...]:
+    found = tuple(x.new_empty((*x.shape[:-1], *part.shape)) for part in parts)
+    direct_call.call(_library(x).forward, _layout(x, parts), (x.contiguous(), *found))
+    return found
+
+
+def _backward(x: Row, parts: Sequence[Part], grads: Sequence[Tensor | None]) -> Row:
+    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
+    dense = [None if grad is None else grad.resolve_neg().contiguous() for grad in grads]
+    direct_call.call(_library(x).backward, _layout(x, parts), (x.contiguous(), grad_x, *dense))
+    return grad_x
+
+
+def _differentiable_backward(x: Row, parts: Sequence[Part], grads: Sequence[Tensor | None]) -> Row:
+    """By PyTorch's operators, whose gradients have gradients."""
+    with torch.enable_grad():
+        pairs = zip(_by_pytorch(x, parts), grads, strict=True)
+        found, given = zip(*(pair for pair in pairs if pair[1] is not None), strict=True)
+        return torch.autograd.grad(found, x, given, create_graph=True)[0]
+
+
+class _Recorded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Row, parts: Sequence[Part]) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(x)
+        ctx.parts = parts
+        ctx.set_materialize_grads(False)
+        return _forward(x, parts)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None]:
+        if all(grad is None for grad in grads):
+            return None, None
+        watched = torch.is_grad_enabled() or is_traced()
+        back = _differentiable_backward if watched else _backward
+        return back(*ctx.saved_tensors, ctx.parts, grads), None
+
+
+__all__ = ["MAPS", "Part", "has_kernel", "split_map"]

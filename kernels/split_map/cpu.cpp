@@ -1,0 +1,209 @@
+// A slow net's rows taken apart, each part through its own map: once over memory, and once back.
+#include "call.h"
+#include "feature_maps.h"
+
+using namespace fastweights;
+
+constexpr int L = kRegisterBytes / int(sizeof(T));  // lanes in a register
+constexpr int64_t kTask = 16384;                    // numbers that are worth a thread
+using Lane = Row<T, L>;
+
+// In the order of MAPS (__init__.py).
+enum class Map : int64_t { softmax, elu_sum, elu, identity, sigmoid };
+
+// `count` vectors of `size` numbers, one after the other.
+struct Part {
+  int64_t count, size;
+  Map map;
+};
+
+// Calls body(i, how many of the numbers from i on fill a register, the mask of these).
+template <class Size, class Body>
+static FW_INLINE void each(Size size, Body body) {
+  int64_t i = 0;
+  for (; i + L <= size; i += L) body(i, std::integral_constant<int, L>(), Lane::fill(T(1)));
+  if (i < size) body(i, size - i, live_lanes<T, L>(size - i));
+}
+
+// Calls body(size), with the usual sizes as constants: loops over so few numbers cost as much as the
+// numbers do.
+template <class Body>
+static FW_INLINE void with_size(int64_t size, Body body) {
+  switch (size) {
+    case 1: return body(std::integral_constant<int64_t, 1>());
+    case 16: return body(std::integral_constant<int64_t, 16>());
+    case 32: return body(std::integral_constant<int64_t, 32>());
+    case 64: return body(std::integral_constant<int64_t, 64>());
+    default: return body(size);
+  }
+}
+
+struct Parts {
+  int64_t rows, width = 0, number;
+  Buffer<Part> parts;
+  int64_t threads;
+
+  explicit Parts(Call& call) : rows(call.integer()), number(call.integer()), parts(number) {
+    for (int64_t p = 0; p < number; p++) {
+      Part& part = parts[p];
+      part.count = call.integer(), part.size = call.integer(), part.map = Map(call.integer());
+      width += part.count * part.size;
+    }
+    threads = call.integer();
+  }
+
+  // Calls body(part, where a vector lies in all rows, where in all rows of its part, its size).
+  template <class Body>
+  void for_each_vector(Body body) {
+    const int64_t share = width < kTask ? kTask / width : 1, tasks = (rows + share - 1) / share;
+    parallel_for(tasks, tasks > 1 ? threads : 1, [&](int64_t task) {
+      const int64_t end = (task + 1) * share < rows ? (task + 1) * share : rows;
+      for (int64_t row = task * share; row < end; row++)
+        for (int64_t p = 0, at = row * width; p < number; p++) {
+          const Part part = parts[p];
+          int64_t own = row * part.count * part.size;
+          with_size(part.size, [&](auto size) __attribute__((always_inline)) {
+            for (int64_t n = 0; n < part.count; n++, at += size, own += size)
+              body(p, at, own, size);
+          });
+        }
+    });
+  }
+};
+
+static FW_INLINE Lane positive(const T* x, int64_t live, const Lane& mask) {
+  return activate(FeatureMap::elu, Lane::load(x, live), mask);
+}
+
+template <class Size>
+static FW_INLINE void softmax(const T* x, T* y, Size size) {
+  Lane top = Lane::fill(T(-__builtin_inf())), total = Lane::fill(T(0));
+  each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
+    Lane part = select(mask, Lane::load(x + i, live), T(-__builtin_inf()));
+    top.part[0] = part.part[0] > top.part[0] ? part.part[0] : top.part[0];
+  });
+  const Lane most = Lane::fill(maximum(top));
+  each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
+    Lane part = select(mask, exp(Lane::load(x + i, live) - most), T(0));
+    total = total + part;
+    part.store(y + i, live);
+  });
+  const T scale = T(1) / sum(total);
+  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+    (scale * Lane::load(y + i, live)).store(y + i, live);
+  });
+}
+
+template <class Size>
+static FW_INLINE void elu_sum(const T* x, T* y, Size size) {
+  Lane total = Lane::fill(T(0));
+  each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
+    Lane part = positive(x + i, live, mask);
+    total = total + part;
+    part.store(y + i, live);
+  });
+  const T scale = T(1) / (sum(total) + kSumFloor<T>);
+  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+    (scale * Lane::load(y + i, live)).store(y + i, live);
+  });
+}
+
+template <class Size>
+static FW_INLINE void map_vector(Map map, const T* x, T* y, Size size) {
+  switch (map) {
+    case Map::softmax: return softmax(x, y, size);
+    case Map::elu_sum: return elu_sum(x, y, size);
+    case Map::elu:
+      return each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
+        positive(x + i, live, mask).store(y + i, live);
+      });
+    case Map::identity:
+      std::memcpy(y, x, size * sizeof(T));
+      return;
+    case Map::sigmoid:
+      return each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+        sigmoid(Lane::load(x + i, live)).store(y + i, live);
+      });
+  }
+}
+
+// dx = y * (g - y . g), y = softmax(x); y lies in dx meanwhile.
+template <class Size>
+static FW_INLINE void softmax_back(const T* x, const T* g, T* dx, Size size) {
+  softmax(x, dx, size);
+  Lane total = Lane::fill(T(0));
+  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+    total = total + Lane::load(dx + i, live) * Lane::load(g + i, live);
+  });
+  const Lane mean = Lane::fill(sum(total));
+  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+    (Lane::load(dx + i, live) * (Lane::load(g + i, live) - mean)).store(dx + i, live);
+  });
+}
+
+// As include/feature_maps.h has it; elu(x) + 1 lies in dx meanwhile.
+template <class Size>
+static FW_INLINE void elu_sum_back(const T* x, const T* g, T* dx, Size size) {
+  Lane total = Lane::fill(T(0)), weighted = total;
+  each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
+    Lane part = positive(x + i, live, mask);
+    total = total + part, weighted = weighted + part * Lane::load(g + i, live);
+    part.store(dx + i, live);
+  });
+  const T scale = T(1) / (sum(total) + kSumFloor<T>);
+  const Lane mean = Lane::fill(scale * sum(weighted));
+  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+    Lane grad = scale * (Lane::load(g + i, live) - mean);
+    feature_adjoint(FeatureMap::elu, Lane::load(dx + i, live), grad).store(dx + i, live);
+  });
+}
+
+template <class Size>
+static FW_INLINE void unmap_vector(Map map, const T* x, const T* g, T* dx, Size size) {
+  switch (map) {
+    case Map::softmax: return softmax_back(x, g, dx, size);
+    case Map::elu_sum: return elu_sum_back(x, g, dx, size);
+    case Map::elu:
+      return each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
+        Lane grad = Lane::load(g + i, live);
+        feature_adjoint(FeatureMap::elu, positive(x + i, live, mask), grad).store(dx + i, live);
+      });
+    case Map::identity:
+      std::memcpy(dx, g, size * sizeof(T));
+      return;
+    case Map::sigmoid:
+      return each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+        Lane y = sigmoid(Lane::load(x + i, live));
+        (Lane::load(g + i, live) * y * (Lane::fill(T(1)) - y)).store(dx + i, live);
+      });
+  }
+}
+
+FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
+  Parts parts(call);
+  auto* x = call.pointer<const T>();
+  Buffer<T*> results(parts.number);
+  for (int64_t p = 0; p < parts.number; p++) results[p] = call.pointer<T>();
+  parts.for_each_vector(
+      [&](int64_t p, int64_t at, int64_t own, auto size) __attribute__((always_inline)) {
+        map_vector(parts.parts[p].map, x + at, results[p] + own, size);
+      });
+}
+
+// A gradient that nobody has is null, and so zero.
+FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
+  Call call(layout, addresses);
+  Parts parts(call);
+  auto* x = call.pointer<const T>();
+  auto* dx = call.pointer<T>();
+  Buffer<const T*> grads(parts.number);
+  for (int64_t p = 0; p < parts.number; p++) grads[p] = call.pointer<const T>();
+  parts.for_each_vector(
+      [&](int64_t p, int64_t at, int64_t own, auto size) __attribute__((always_inline)) {
+        if (grads[p])
+          unmap_vector(parts.parts[p].map, x + at, grads[p] + own, dx + at, size);
+        else
+          std::memset(dx + at, 0, size * sizeof(T));
+      });
+}

@@ -1,0 +1,217 @@
+"""A slow net's rows taken apart: the kernel against PyTorch's operators in float64."""
+
+import pytest
+import torch
+from forks import Program
+from torch import Tensor
+
+from kernels import backend, direct_call
+from kernels.split_map import MAPS, Part, split_map
+
+pytestmark = pytest.mark.compiler
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
+SIZES = [1, 3, 8, 16, 19, 64, 130]  # less than a register, whole ones, and what is left of one
+ROWS = [(5, 2, 3), (2,), (), (0, 3)]
+
+
+def parts_of(size: int) -> tuple[Part, ...]:
+    """Every map, of one vector, of three side by side, and of a single number."""
+    vectors = [Part(shape, name) for name in MAPS for shape in ((size,), (3, size))]
+    return *vectors, *(Part((), name) for name in MAPS)
+
+
+def rows(parts: tuple[Part, ...], *batch: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    width = sum(part.length for part in parts)
+    return 3 * torch.randn(*batch, width, generator=generator, dtype=torch.float64)
+
+
+def with_gradient(x: Tensor, parts: tuple[Part, ...]) -> list[Tensor]:
+    """The parts of x, and the gradient of a fixed random weighting of them all."""
+    generator = torch.Generator().manual_seed(1)
+    x = x.detach().requires_grad_()
+    found = split_map(x, parts)
+    weights = [torch.randn(y.shape, generator=generator, dtype=torch.float64) for y in found]
+    (grad,) = torch.autograd.grad(found, x, [w.to(x.dtype) for w in weights])
+    return [*(y.detach() for y in found), grad]
+
+
+def by_pytorch(x: Tensor, parts: tuple[Part, ...]) -> list[Tensor]:
+    with backend("reference"):
+        return with_gradient(x, parts)
+
+
+@pytest.fixture
+def only_the_kernel(monkeypatch):
+    """PyTorch's own may not step in unseen."""
+    monkeypatch.setattr("kernels.split_map._by_pytorch", None)
+
+
+@pytest.mark.parametrize("batch", ROWS)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_values_and_gradients_are_pytorchs(dtype, size, batch, monkeypatch):
+    parts = parts_of(size)
+    x = rows(parts, *batch)
+    wanted = by_pytorch(x, parts)
+    monkeypatch.setattr("kernels.split_map._by_pytorch", None)
+    found = with_gradient(x.to(dtype), parts)
+    for mine, right in zip(found, wanted, strict=True):
+        assert mine.dtype is dtype
+        torch.testing.assert_close(mine.double(), right, atol=TOLERANCE[dtype], rtol=0)
+    with torch.no_grad():
+        inferred = split_map(x.to(dtype), parts)
+    assert all(map(torch.equal, inferred, found))
+
+
+def test_maps_are_what_they_are_called():
+    """By hand: softmax of (0, ln 3), elu of (-ln 2, 1), the sigmoid of 0."""
+    x = torch.tensor([0, 3.0]).log()
+    x = torch.cat([torch.tensor([0.0]), x[1:], -torch.tensor([2.0]).log(), torch.ones(1)])
+    parts = Part((2,), "softmax"), Part((2,), "elu")
+    soft, positive = split_map(x, parts)
+    torch.testing.assert_close(soft, torch.tensor([0.25, 0.75]))
+    torch.testing.assert_close(positive, torch.tensor([0.5, 2.0]))
+    whole, half = split_map(
+        torch.cat([x[2:], torch.zeros(1)]), (Part((2,), "elu_sum"), Part((), "sigmoid"))
+    )
+    torch.testing.assert_close(whole, torch.tensor([0.2, 0.8]), atol=1e-5, rtol=0)
+    assert half == 0.5
+
+
+@pytest.mark.usefixtures("only_the_kernel")
+def test_rows_that_are_not_dense_are_read_as_they_are(monkeypatch):
+    parts = parts_of(4)
+    x = rows(parts, 3, 4)
+    dense = with_gradient(x.transpose(0, 1).contiguous(), parts)
+    for found, right in zip(with_gradient(x.transpose(0, 1), parts), dense, strict=True):
+        assert torch.equal(found, right)
+    y = split_map(x.requires_grad_(), parts)
+    (grad,) = torch.autograd.grad(y[0].sum(), x)  # an expanded gradient, and others that are none
+    monkeypatch.undo()
+    with backend("reference"):
+        (wanted,) = torch.autograd.grad(split_map(x, parts)[0].sum(), x)
+    torch.testing.assert_close(grad, wanted, atol=1e-12, rtol=0)
+
+
+@pytest.mark.usefixtures("only_the_kernel")
+def test_any_number_of_threads_gives_the_same_bits():
+    parts = parts_of(16)
+    x, before, found = rows(parts, 333).float(), torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(with_gradient(x, parts))
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.usefixtures("only_the_kernel")
+def test_a_nan_spoils_its_own_vector_and_no_other():
+    parts = Part((2, 5), "softmax"), Part((2, 5), "elu_sum"), Part((5,), "elu"), Part((), "sigmoid")
+    x = rows(parts, 2)
+    x[0, [1, 11, 21]] = float("nan")
+    soft, whole, positive, strength = split_map(x, parts)
+    for vectors in (soft, whole):
+        assert vectors[0, 0].isnan().all()
+        assert not vectors[0, 1].isnan().any() and not vectors[1].isnan().any()
+    assert positive[0].isnan().tolist() == [False, True, False, False, False]
+    assert not strength.isnan().any()
+
+
+@pytest.mark.usefixtures("only_the_kernel")
+def test_large_inputs_stay_finite():
+    parts = Part((3,), "softmax"), Part((3,), "elu_sum"), Part((3,), "sigmoid")
+    x = torch.tensor([1e4, -1e4, 0.0] * 3)
+    *values, grad = with_gradient(x, parts)
+    assert all(value.isfinite().all() for value in (*values, grad))
+    soft, whole, strength = (
+        torch.tensor(numbers)
+        for numbers in ([1.0, 0, 0], [10001 / 10002, 0, 1 / 10002], [1, 0, 0.5])
+    )
+    for found, right in zip(values, (soft, whole, strength), strict=True):
+        torch.testing.assert_close(found, right, atol=1e-7, rtol=0)
+
+
+def test_first_and_second_derivatives():
+    parts = parts_of(3)
+    x = rows(parts, 2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: split_map(x, parts), x)
+    assert torch.autograd.gradgradcheck(lambda x: split_map(x, parts), x)
+
+
+def test_a_gradient_that_nobody_wants_is_none():
+    parts = Part((2,), "elu"), Part((2,))
+    x = torch.ones(3, 4, requires_grad=True)
+    unused = torch.zeros(3, requires_grad=True)
+    split_map(x, parts)
+    assert torch.autograd.grad(unused.sum(), x, allow_unused=True) == (None,)
+
+
+def test_transforms_go_to_pytorch(monkeypatch):
+    parts = Part((4,), "elu_sum"), Part((4,), "softmax"), Part((), "sigmoid")
+    x = rows(parts, 3)
+    expected = split_map(x, parts)
+    monkeypatch.setattr("kernels.split_map._forward", None)
+    for found, right in zip(
+        torch.func.vmap(lambda row: split_map(row, parts))(x), expected, strict=True
+    ):
+        torch.testing.assert_close(found, right)
+    _, slopes = torch.func.jvp(lambda x: split_map(x, parts)[2], (x,), (torch.ones_like(x),))
+    torch.testing.assert_close(slopes, expected[2] * (1 - expected[2]))
+
+
+COMPILED = """
+import torch
+from cores import build_core
+from kernels import split_map
+
+core = build_core("delta_net", 5, layers=1, width=16, heads=2)
+x, state, is_first = torch.randn(9, 3, 5), core.initial_state(3), torch.zeros(9, 3).bool()
+expected, _ = core.unroll(x, state, is_first)
+split_map._forward = None  # a graph has PyTorch's operators
+compiled = torch.compile(core.unroll, backend="aot_eager", fullgraph=True)
+torch.testing.assert_close(compiled(x, state, is_first)[0], expected)
+"""
+
+
+def test_torch_compile_of_a_core():
+    found = Program(COMPILED).end()
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_pytorchs(dtype):
+    parts = Part((4,), "elu_sum"), Part((), "sigmoid")
+    x = rows(parts, 3).to(dtype)
+    with backend("reference"):
+        expected = split_map(x, parts)
+    assert all(map(torch.equal, split_map(x, parts), expected))
+
+
+def test_without_a_map_nothing_is_copied():
+    x = torch.randn(3, 5)
+    vector, number = split_map(x, (Part((4,)), Part(())))
+    assert vector.data_ptr() == x.data_ptr() and number.data_ptr() == x[0, 4:].data_ptr()
+
+
+def test_without_a_compiler_pytorch_runs(monkeypatch):
+    parts = parts_of(5)
+    x = rows(parts, 2)
+    monkeypatch.setattr(direct_call, "is_there", lambda *call: False)
+    for found, right in zip(with_gradient(x, parts), by_pytorch(x, parts), strict=True):
+        assert torch.equal(found, right)
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        ((Part((3,)),), "rows of 4 numbers"),
+        ((Part((4,), "relu"),), r"unknown maps \['relu'\]; known: softmax, elu_sum, "),
+    ],
+)
+def test_wrong_parts_are_refused(parts, problem):
+    with pytest.raises(ValueError, match=problem):
+        split_map(torch.zeros(2, 4), parts)
