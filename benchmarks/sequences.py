@@ -7,9 +7,10 @@
 
 A token is a position of a batch. One update of each model and backend after the other, round by
 round, on the same batch of sequences; the table gives medians, how many times faster the kernels
-are than the reference loop in the same model, and how each model compares with the softmax
-Transformer (PyTorch's fused attention), beside the published ratio. Ratios are medians of the
-rounds' own.
+are than the reference loop in the same model, how many times any kernels could be, and how each
+model compares with the softmax Transformer (PyTorch's fused attention), beside the published ratio.
+Ratios are medians of the rounds' own. What any kernels could is the update with the recurrence left
+out: its inputs are made, and have gradients, and one of them is its answer.
 """
 
 import argparse
@@ -25,16 +26,20 @@ sys.path[0] = str(Path(__file__).parents[1])
 import torch
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
 import kernels
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from cores import CORES
+from cores.fast_weight_core import FastWeightCore
+from kernels.recurrence import State
 from launch.allocator import tune_allocator
 from launch.failures import one_line_errors
 from launch.parser import Parser
 from launch.sequence_options import PRESETS, preset
 from tasks.code_execution import CodeExecution
+from tasks.sequence_model import SequenceModel
 from tasks.sequences import Batch, Sequences, draw
 from tasks.train import Trainer
 
@@ -49,6 +54,7 @@ PUBLISHED = {
 }
 COMPARED_WITH = "transformer"
 WITHOUT_A_LOOP = {COMPARED_WITH, "feedforward", "feedforward_gated"}
+LEFT_OUT = "left out"  # in a backend's place
 
 
 def contenders(
@@ -62,9 +68,13 @@ def contenders(
         backends = ["auto"]
         if options.reference and core not in WITHOUT_A_LOOP:
             backends.append("reference")
+            if CORES[core].has_fast_weights:
+                backends.append(LEFT_OUT)
         for backend in backends:
             torch.manual_seed(0)
             model = chosen.build().to(options.device)
+            if backend == LEFT_OUT:
+                _leave_recurrences_out(model)
             trainer = Trainer(model, sequences, sequences, None, chosen.trainer, seed=0)
             batch = sequences.batch(torch.arange(len(sequences.lengths)))
             batch = Batch(*(tensor.to(options.device) for tensor in batch))
@@ -74,8 +84,24 @@ def contenders(
     return runs, models
 
 
+def _leave_recurrences_out(model: SequenceModel) -> None:
+    for memory in model.modules():
+        if isinstance(memory, FastWeightCore):
+            memory.unroll = partial(_unroll_nothing, memory)
+
+
+def _unroll_nothing(
+    memory: FastWeightCore, x: Tensor, state: State, is_first: Tensor
+) -> tuple[Tensor, State]:
+    """The first of the recurrence's inputs of an answer's shape; all of them get gradients."""
+    inputs = memory.program(x)
+    y = next(each for each in inputs if each.shape[-1] == memory.head_size)
+    y = y if y.ndim == x.ndim + 1 else y[..., 0, :]
+    return (y + 0 * sum(each.sum() for each in inputs)).flatten(-2), state
+
+
 def _update(trainer: Trainer, batch: Batch, backend: str) -> None:
-    with kernels.backend(backend):
+    with kernels.backend("auto" if backend == LEFT_OUT else backend):
         trainer.update(batch)
 
 
@@ -91,6 +117,7 @@ def rows(
     for model in models:
         core = model["core"]
         fast, slow = samples[core, "auto"], samples.get((core, "reference"))
+        least = samples.get((core, LEFT_OUT))
         published = PUBLISHED.get(core)
         found.append(
             model
@@ -98,6 +125,7 @@ def rows(
                 "tokens_per_second": rate(fast),
                 "reference_tokens_per_second": rate(slow),
                 "times_reference": median_ratio(slow, fast) if slow else None,
+                "times_possible": median_ratio(slow, least) if slow and least else None,
                 "times_transformer": median_ratio(beside, fast) if beside else None,
                 "published_times_transformer": published
                 and round(published / PUBLISHED[COMPARED_WITH], 2),
@@ -116,6 +144,7 @@ def _table(found: list[dict[str, Any]], machine: dict[str, Any], what: str) -> T
         "tokens_per_second": "{:,.0f}",
         "reference_tokens_per_second": "{:,.0f}",
         "times_reference": "{:.1f}",
+        "times_possible": "{:.1f}",
         "times_transformer": "{:.2f}",
         "published_times_transformer": "{:.2f}",
     }

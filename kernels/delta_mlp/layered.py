@@ -26,12 +26,16 @@ def unroll(
     written = up_k, up_v, up_beta, down_k, down_v, down_beta
     rows = [part.split(q.shape[2], 2) for part in written]
     weights = [part.split(q.shape[2], 1) for part in state]
-    ups, downs = [], []
+    ups, downs, y = [], [], q
     for k, v, beta, hidden_k, hidden_v, hidden_beta, up, down in zip(*rows, *weights, strict=True):
-        hidden, up = delta_rule(q, k, v, beta, is_first, DeltaRuleState(up))
-        asked = hidden.softmax(-1), hidden_k, hidden_v, hidden_beta
-        y, down = delta_rule(*asked, is_first, DeltaRuleState(down))
+        asked = y.softmax(-1) if ups else q
+        hidden, up = delta_rule(asked, k, v, beta, is_first, DeltaRuleState(up))
+        row = hidden.softmax(-1), hidden_k, hidden_v, hidden_beta
+        y, down = delta_rule(*row, is_first, DeltaRuleState(down))
         ups.append(up.fast_weights)
         downs.append(down.fast_weights)
-        q = y.softmax(-1)
-    return y, DeltaMLPState(torch.cat(ups, 1), torch.cat(downs, 1))
+    return y, DeltaMLPState(_side_by_side(ups), _side_by_side(downs))
+
+
+def _side_by_side(matrices: list[Tensor]) -> Tensor:
+    return torch.cat(matrices, 1) if len(matrices) > 1 else matrices[0]

@@ -5,8 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.sequences import main, rows
+from benchmarks.sequences import LEFT_OUT, contenders, main, parser, rows
+from cores import CORES
+from cores.fast_weight_core import FastWeightCore
 from launch.sequence_options import PRESETS, small
+from tasks.code_execution import CodeExecution
+from tasks.sequences import draw
 
 
 @pytest.fixture(autouse=True)
@@ -26,10 +30,30 @@ def test_every_model_has_a_row_and_memories_one_more_time(tmp_path, capsys):
     assert {name: len(times) for name, times in memory["seconds"].items()} == {
         "auto": 2,
         "reference": 2,
+        "left out": 2,
     }
     assert list(transformer["seconds"]) == ["auto"] and transformer["times_transformer"] == 1
     assert memory["parameters"] > 0 and memory["times_reference"] > 0
+    assert memory["times_possible"] > 0 and transformer["times_possible"] is None
     assert "times reference" in capsys.readouterr().out.replace("\n", " ")
+
+
+@pytest.mark.parametrize("core", [name for name, kind in CORES.items() if kind.has_fast_weights])
+def test_without_its_recurrence_a_memory_still_makes_all_inputs_of_it(core, monkeypatch):
+    def refuse(*call: object) -> None:
+        raise AssertionError("the recurrence ran")
+
+    chosen = PRESETS["small"](core, CodeExecution())
+    sequences = draw(chosen.task, {"train": 2}, seed=1)["train"]
+    options = parser().parse_args(["--cores", core])
+    runs, _ = contenders(options, sequences)
+    monkeypatch.setattr(FastWeightCore, "unroll", refuse)
+    trainer = runs[core, LEFT_OUT].args[0]
+    runs[core, LEFT_OUT]()
+    without = {name for name, p in trainer.model.named_parameters() if p.grad is None}
+    assert all("recurrent_" in name or "initial_weights" in name for name in without)
+    with pytest.raises(AssertionError, match="the recurrence ran"):
+        runs[core, "auto"]()
 
 
 def test_ratios_are_of_the_same_round():
@@ -37,11 +61,13 @@ def test_ratios_are_of_the_same_round():
     samples = {
         ("rdn", "auto"): [0.1, 0.2, 0.4],
         ("rdn", "reference"): [2.0, 8.0, 1.0],
+        ("rdn", "left out"): [0.05, 0.1, 0.1],
         ("transformer", "auto"): [0.3, 0.4, 1.6],
     }
     models = [{"core": core, "parameters": 1} for core in ("rdn", "transformer")]
     rdn, transformer = rows(models, samples, tokens=100)
     assert rdn["tokens_per_second"] == 500
     assert (rdn["times_reference"], rdn["times_transformer"]) == pytest.approx((20, 3))
+    assert rdn["times_possible"] == pytest.approx(40)
     assert rdn["published_times_transformer"] == 1.06
     assert transformer["times_reference"] is None
