@@ -1,5 +1,8 @@
 """The calls that the kernel tests run: every operation in every version, all kinds of resets."""
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 import pytest
 import torch
 
@@ -20,6 +23,7 @@ CASES = [
     for options in VERSIONS.get(name, [{}])
 ]
 TIME, RESETS = 7, 5
+Result = TypeVar("Result")
 
 
 def all_resets(time: int = TIME) -> torch.Tensor:
@@ -28,6 +32,18 @@ def all_resets(time: int = TIME) -> torch.Tensor:
     mask[0, 1] = mask[time // 2, 2] = mask[-1, 3] = True
     mask[:, 4] = True
     return mask
+
+
+def by_threads(run: Callable[[], Result], numbers: Sequence[int]) -> list[Result]:
+    """What `run` returns with each number of torch's threads."""
+    before, found = torch.get_num_threads(), []
+    try:
+        for number in numbers:
+            torch.set_num_threads(number)
+            found.append(run())
+    finally:
+        torch.set_num_threads(before)
+    return found
 
 
 def example(

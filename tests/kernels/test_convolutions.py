@@ -6,6 +6,7 @@ import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
+from kernel_cases import by_threads
 from torch import Tensor
 
 from kernels import backend, convolve_pool, pictures, residual_unit
@@ -125,13 +126,7 @@ def test_gradcheck(make, size):
 def test_any_number_of_threads_gives_the_same_bits(make, size):
     function, tensors = make(67, *size[1:])
     tensors = as_dtype(tensors, torch.float32)
-    before, found = torch.get_num_threads(), []
-    try:
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
-            found.append(with_gradients(function, tensors))
-    finally:
-        torch.set_num_threads(before)
+    found = by_threads(lambda: with_gradients(function, tensors), (1, 3))
     assert all(map(torch.equal, *found))
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from forks import Program
-from kernel_cases import CASES, assert_agree, example, truth
+from kernel_cases import CASES, assert_agree, by_threads, example, truth
 
 import kernels
 from kernels.example import make
@@ -132,14 +132,8 @@ def test_any_number_of_threads_gives_the_same_bits(name, options):
     sizes = {"T": 12, "B": 9, "H": 3, "K": 32, "V": 32, "D": 32}
     mask = torch.rand(12, 9, generator=torch.Generator().manual_seed(0)) < 0.1
     case = make(OPERATIONS[name], sizes, mask, **options).to(torch.float32)
-    found = []
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            with kernels.backend("cpu"):
-                found.append(case.run_with_gradients())
-    finally:
-        torch.set_num_threads(1)
+    with kernels.backend("cpu"):
+        found = by_threads(case.run_with_gradients, (1, 2, 3))
     for other in found[1:]:
         for tensor, expected in other.items():
             assert torch.equal(found[0][tensor], expected), tensor

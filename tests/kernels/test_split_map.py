@@ -3,6 +3,7 @@
 import pytest
 import torch
 from forks import Program
+from kernel_cases import by_threads
 from torch import Tensor
 
 from kernels import backend, direct_call
@@ -98,13 +99,8 @@ def test_rows_that_are_not_dense_are_read_as_they_are(monkeypatch):
 @pytest.mark.usefixtures("only_the_kernel")
 def test_any_number_of_threads_gives_the_same_bits():
     parts = parts_of(16)
-    x, before, found = rows(parts, 333).float(), torch.get_num_threads(), []
-    try:
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
-            found.append(with_gradient(x, parts))
-    finally:
-        torch.set_num_threads(before)
+    x = rows(parts, 333).float()
+    found = by_threads(lambda: with_gradient(x, parts), (1, 3))
     assert all(map(torch.equal, *found))
 
 
