@@ -10,14 +10,15 @@ round, on the same batch of sequences; the table gives medians, how many times f
 are than the reference loop in the same model, how many times any kernels could be, and how each
 model compares with the softmax Transformer (PyTorch's fused attention), beside the published ratio.
 Ratios are medians of the rounds' own. What any kernels could is the update with the recurrence left
-out: its inputs are made, and have gradients, and one of them is its answer.
+out: its inputs are made, and have gradients, and one of them is its answer. (Weights of its own,
+RDN's and SRWM's, have no gradient then.)
 """
 
 import argparse
 import statistics
 import sys
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,32 @@ def _leave_recurrences_out(model: SequenceModel) -> None:
 def _unroll_nothing(
     memory: FastWeightCore, x: Tensor, state: State, is_first: Tensor
 ) -> tuple[Tensor, State]:
-    """The first of the recurrence's inputs of an answer's shape; all of them get gradients."""
+    """Answers with the first of the recurrence's inputs that has an answer's numbers."""
     inputs = memory.program(x)
-    y = next(each for each in inputs if each.shape[-1] == memory.head_size)
-    y = y if y.ndim == x.ndim + 1 else y[..., 0, :]
-    return (y + 0 * sum(each.sum() for each in inputs)).flatten(-2), state
+    place = next(i for i, each in enumerate(inputs) if each.shape[-1] == memory.head_size)
+    ready = _zeros(tuple(each.shape for each in inputs), x.device)
+    y = _Nothing.apply(place, ready, *inputs)
+    return (y if y.ndim == x.ndim + 1 else y[..., 0, :]).flatten(-2), state
+
+
+@cache
+def _zeros(shapes: tuple[torch.Size, ...], device: torch.device) -> list[Tensor]:
+    return [torch.zeros(shape, device=device) for shape in shapes]
+
+
+class _Nothing(torch.autograd.Function):
+    """One of its inputs; the gradients of the others are zeros that lie ready."""
+
+    @staticmethod
+    def forward(ctx: Any, place: int, ready: Sequence[Tensor], *inputs: Tensor) -> Tensor:
+        ctx.place, ctx.ready = place, ready
+        return inputs[place].view_as(inputs[place])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        grads = [*ctx.ready]
+        grads[ctx.place] = grad
+        return None, None, *grads
 
 
 def _update(trainer: Trainer, batch: Batch, backend: str) -> None:

@@ -1,7 +1,8 @@
 """The one interface of every memory: a fresh state, one step, an unroll that can forget.
 
-`step` is the definition, in plain PyTorch, as the paper writes it. `unroll` is the implementation
-that training and acting use; one test over all cores shows that they agree.
+`step` is the definition, as the paper writes it: plain PyTorch, but for the feature maps of its
+inputs, which have a kernel that `kernels.backend("reference")` leaves out. `unroll` is the
+implementation that training and acting use; one test over all cores shows that they agree.
 """
 
 import abc

@@ -19,7 +19,10 @@ STRENGTH = Part((), "sigmoid")  # of a write, in (0, 1)
 
 
 def mapped(feature_map_name: str, *shape: int) -> Part:
-    """What a feature map is for; an unknown one raises a `ValueError` that lists the known ones."""
+    """A part of a slow net's output that goes through that feature map.
+
+    An unknown one raises a `ValueError` that lists the known ones.
+    """
     feature_map(feature_map_name)
     return Part(shape, feature_map_name)
 
@@ -56,11 +59,11 @@ class FastWeightCore(Core):
         self.feature_map_name = feature_map_name
 
     def key(self, *shape: int) -> Part:
-        """What of a slow net's output the feature map is for; a vector of the head's size."""
+        """A key or a query: of the head's size, or of `shape`; for the feature map."""
         return mapped(self.feature_map_name, *(shape or (self.head_size,)))
 
     def value(self, *shape: int) -> Part:
-        """As `key`, without a map."""
+        """As `key`, left as it is."""
         return Part(shape or (self.head_size,))
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from kernels import cpu_build
+from kernels import cpu_build, cpu_call
 from kernels.dispatch import requested_backend, say_once
 
-SCALARS = {torch.bfloat16: "bfloat16", torch.float32: "float", torch.float64: "double"}
+SCALARS = cpu_call.SCALARS | {torch.bfloat16: "bfloat16"}
 ANY_SIZE = 16, 16  # of a kernel whose build is the same for all
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.signature import Argument, Signature, in_functorch, is_traced, shape
+from kernels.signature import Argument, Signature, in_functorch, is_watched, shape
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
 Function = Callable[..., Sequence[Tensor]]
@@ -122,7 +122,7 @@ def register(
         def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
             tensors = all_tensors(ctx, grads)
             # With a graph of the backward pass (create_graph), the operator says what it cannot.
-            watched = torch.is_grad_enabled() or is_traced()
+            watched = is_watched(grads)
             found = reverse(*tensors, *ctx.options) if watched else ctx.go_back(tensors)
             return None, None, None, *in_place(found)
 

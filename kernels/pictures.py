@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from kernels.library import LIBRARY, keep_nothing, refuse_to_differentiate
-from kernels.signature import in_functorch, is_traced
+from kernels.signature import in_functorch, is_traced, is_watched
 
 Picture = Float[Tensor, "N C Y X"]
 Weight = Float[Tensor, "D C 3 3"]
@@ -170,8 +170,7 @@ def register(
         @staticmethod
         def backward(ctx: Any, *grads: Tensor) -> Any:
             # With a graph of the backward pass (create_graph), the operator says what it cannot.
-            watched = torch.is_grad_enabled() or is_traced()
-            return differentiate(ctx, *grads, back if watched else backward.function)
+            return differentiate(ctx, *grads, back if is_watched(grads) else backward.function)
 
     def call(*inputs: Tensor) -> Tensor:
         return whole(*inputs)[0] if is_traced() else Recorded.apply(*inputs)

@@ -60,6 +60,18 @@ def is_traced() -> bool:
     )
 
 
+def is_watched(grads: Sequence[Tensor | None]) -> bool:
+    """Whether a way back with these gradients is to be differentiated, traced or batched.
+
+    `is_grads_batched` of `torch.autograd.grad` hands over tensors without numbers of their own.
+    """
+    return torch.is_grad_enabled() or is_traced() or any(map(_is_batched, grads))
+
+
+def _is_batched(grad: Tensor | None) -> bool:
+    return grad is not None and torch._C._functorch.is_legacy_batchedtensor(grad)
+
+
 # Each is asked in every call while acting: the functions around them take longer than they do.
 _is_tracing = torch._C._is_tracing
 _dispatch_modes = torch._C._len_torch_dispatch_stack

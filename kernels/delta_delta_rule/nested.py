@@ -3,8 +3,9 @@
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.delta_delta_rule.reference import DeltaDeltaState, program
+from kernels.delta_delta_rule.reference import DeltaDeltaState
 from kernels.delta_rule import DeltaRuleState, delta_rule
+from kernels.split_map import Part, split_map
 
 
 def unroll(
@@ -20,5 +21,8 @@ def unroll(
     outer = DeltaRuleState(state.outer_fast_weights)
     answer, outer = delta_rule(q, k, v, beta, is_first, outer)
     inner = DeltaRuleState(state.fast_weights)
-    y, inner = delta_rule(*program(answer, feature_map), is_first, inner)
+    vector = q.shape[-1:]
+    key, value, strength = Part(vector, feature_map), Part(vector), Part((), "sigmoid")
+    programs = split_map(answer, (key, key, value, strength))
+    y, inner = delta_rule(*programs, is_first, inner)
     return y, DeltaDeltaState(outer.fast_weights, inner.fast_weights)

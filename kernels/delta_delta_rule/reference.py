@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from kernels.fast_weights import delta_write, read
-from kernels.split_map import Part, split_map
+from kernels.feature_maps import feature_map as look_up
 
 
 class DeltaDeltaState(NamedTuple):
@@ -23,9 +23,9 @@ class DeltaDeltaState(NamedTuple):
 
 def program(answer: Float[Tensor, "*batch P"], feature_map: str) -> tuple[Tensor, ...]:
     """The inner rule's query, key, value and strength, from an outer answer of P = 3 D + 1."""
-    size = answer.shape[-1] // 3
-    key, value, strength = Part((size,), feature_map), Part((size,)), Part((), "sigmoid")
-    return split_map(answer, (key, key, value, strength))
+    size, phi = answer.shape[-1] // 3, look_up(feature_map)
+    q, k, v, beta = answer.split((size, size, size, 1), -1)
+    return phi(q), phi(k), v, beta.squeeze(-1).sigmoid()
 
 
 def step(

@@ -6,7 +6,8 @@ every number once, and once more on the way back, for which it keeps nothing but
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -16,7 +17,7 @@ from kernels import cpu_build, direct_call
 from kernels.direct_call import ANY_SIZE
 from kernels.feature_maps import FEATURE_MAPS
 from kernels.library import wants_gradient
-from kernels.signature import is_traced
+from kernels.signature import is_traced, is_watched
 
 MAPS: dict[str, Callable[[Tensor], Tensor]] = FEATURE_MAPS | {"sigmoid": torch.sigmoid}
 UNMAPPED = "identity"
@@ -26,11 +27,20 @@ _CODES = {name: code for code, name in enumerate(MAPS)}  # of the C++ enum
 Row = Float[Tensor, "*batch N"]
 
 
-class Part(NamedTuple):
-    """Some of a row's numbers: their axes, none for a single number, and the last axis' map."""
+@dataclass(frozen=True)
+class Part:
+    """A run of a row's numbers, all for one purpose.
+
+    `shape`: the axes that they get, () for one number. `map`: one of `MAPS`, along the last axis;
+    a `ValueError` for others.
+    """
 
     shape: tuple[int, ...]
     map: str = UNMAPPED
+
+    def __post_init__(self) -> None:
+        if self.map not in MAPS:
+            raise ValueError(f"unknown map {self.map!r}; known: {', '.join(MAPS)}")
 
     @property
     def length(self) -> int:
@@ -44,12 +54,10 @@ def split_map(x: Row, parts: tuple[Part, ...]) -> tuple[Float[Tensor, "..."], ..
     Any floating dtype, any device, any number of derivatives. Where nothing is mapped these are
     views. The kernel takes float32 and float64 on CPUs; where something traces, on other devices
     and without a compiler, PyTorch's own operators run. Raises a `ValueError` for parts that are
-    not all of x, and for unknown maps.
+    not all of x.
     """
     if x.shape[-1] != sum(part.length for part in parts):
         raise ValueError(f"rows of {x.shape[-1]} numbers are not made of {parts}")
-    if unknown := {part.map for part in parts} - MAPS.keys():
-        raise ValueError(f"unknown maps {sorted(unknown)}; known: {', '.join(MAPS)}")
     if not has_kernel(x, parts):
         return _by_pytorch(x, parts)
     return _Recorded.apply(x, parts) if wants_gradient((x,)) else _forward(x, parts)
@@ -57,18 +65,23 @@ def split_map(x: Row, parts: tuple[Part, ...]) -> tuple[Float[Tensor, "..."], ..
 
 def has_kernel(x: Tensor, parts: Sequence[Part]) -> bool:
     """Whether `split_map` runs its own kernel on such a tensor, which it builds if need be."""
-    if is_traced() or not x.is_cpu or x.dtype not in (torch.float32, torch.float64) or x.is_neg():
+    if all(part.map == UNMAPPED for part in parts) or is_traced() or not x.is_cpu:
         return False
-    maps_something = any(part.map != UNMAPPED for part in parts)
-    return maps_something and direct_call.is_there(SOURCE, x.dtype, ANY_SIZE)
+    if x.dtype not in (torch.float32, torch.float64) or x.is_neg() or x.numel() == 0:
+        return False
+    return direct_call.is_there(SOURCE, x.dtype, ANY_SIZE)
 
 
 def _by_pytorch(x: Row, parts: Sequence[Part]) -> tuple[Tensor, ...]:
     found = x.split([part.length for part in parts], -1)
-    return tuple(
-        MAPS[part.map](numbers.unflatten(-1, part.shape or (1,))).view((*x.shape[:-1], *part.shape))
-        for numbers, part in zip(found, parts, strict=True)
-    )
+    return tuple(_mapped(numbers, part) for numbers, part in zip(found, parts, strict=True))
+
+
+def _mapped(numbers: Float[Tensor, "*batch M"], part: Part) -> Tensor:
+    if len(part.shape) > 1:
+        numbers = numbers.unflatten(-1, part.shape)
+    y = MAPS[part.map](numbers)
+    return y if part.shape else y.squeeze(-1)
 
 
 def _library(x: Tensor) -> cpu_build.Library:
@@ -117,8 +130,7 @@ class _Recorded(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None]:
         if all(grad is None for grad in grads):
             return None, None
-        watched = torch.is_grad_enabled() or is_traced()
-        back = _differentiable_backward if watched else _backward
+        back = _differentiable_backward if is_watched(grads) else _backward
         return back(*ctx.saved_tensors, ctx.parts, grads), None
 
 

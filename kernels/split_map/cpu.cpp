@@ -1,4 +1,6 @@
 // A slow net's rows taken apart, each part through its own map: once over memory, and once back.
+// Vectors have any length here, so the maps are written once more: those of feature_maps.h are for
+// rows that lie in registers whole.
 #include "call.h"
 #include "feature_maps.h"
 
@@ -8,7 +10,7 @@ constexpr int L = kRegisterBytes / int(sizeof(T));  // lanes in a register
 constexpr int64_t kTask = 16384;                    // numbers that are worth a thread
 using Lane = Row<T, L>;
 
-// In the order of MAPS (__init__.py).
+// FeatureMap and one more, in the order of MAPS (__init__.py).
 enum class Map : int64_t { softmax, elu_sum, elu, identity, sigmoid };
 
 // `count` vectors of `size` numbers, one after the other.

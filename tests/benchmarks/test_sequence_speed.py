@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from benchmarks.sequences import LEFT_OUT, contenders, main, parser, rows
 from cores import CORES
@@ -43,15 +44,24 @@ def test_without_its_recurrence_a_memory_still_makes_all_inputs_of_it(core, monk
     def refuse(*call: object) -> None:
         raise AssertionError("the recurrence ran")
 
-    chosen = PRESETS["small"](core, CodeExecution())
+    def watched(memory: FastWeightCore, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        inputs.extend(program(memory, x))
+        for each in inputs:
+            each.retain_grad()
+        return tuple(inputs)
+
+    chosen, inputs = PRESETS["small"](core, CodeExecution()), []
     sequences = draw(chosen.task, {"train": 2}, seed=1)["train"]
-    options = parser().parse_args(["--cores", core])
-    runs, _ = contenders(options, sequences)
+    runs, _ = contenders(parser().parse_args(["--cores", core]), sequences)
     monkeypatch.setattr(FastWeightCore, "unroll", refuse)
-    trainer = runs[core, LEFT_OUT].args[0]
+    (memory,) = (
+        m for m in runs[core, LEFT_OUT].args[0].model.modules() if isinstance(m, FastWeightCore)
+    )
+    program = type(memory).program
+    monkeypatch.setattr(type(memory), "program", watched)
     runs[core, LEFT_OUT]()
-    without = {name for name, p in trainer.model.named_parameters() if p.grad is None}
-    assert all("recurrent_" in name or "initial_weights" in name for name in without)
+    assert inputs and all(each.grad is not None for each in inputs)
+    assert sum(bool(each.grad.any()) for each in inputs) == 1
     with pytest.raises(AssertionError, match="the recurrence ran"):
         runs[core, "auto"]()
 

@@ -123,6 +123,19 @@ def test_gradcheck(make, size):
 
 
 @pytest.mark.parametrize(("make", "size"), SMALL_CASES)
+def test_batched_gradients(make, size):
+    function, tensors = make(*size)
+    tensors = as_dtype(tensors, torch.float64)
+    wanted, y = [each for each in tensors if each.requires_grad], function(*tensors)
+    grads = torch.randn(2, *y.shape).double()
+    kept = {"retain_graph": True}
+    found = torch.autograd.grad(y, wanted, grads, is_grads_batched=True, **kept)
+    expected = [torch.autograd.grad(y, wanted, grad, **kept) for grad in grads]
+    for mine, right in zip(found, map(torch.stack, zip(*expected, strict=True)), strict=True):
+        torch.testing.assert_close(mine, right)
+
+
+@pytest.mark.parametrize(("make", "size"), SMALL_CASES)
 def test_any_number_of_threads_gives_the_same_bits(make, size):
     function, tensors = make(67, *size[1:])
     tensors = as_dtype(tensors, torch.float32)

@@ -117,6 +117,17 @@ def test_forward_mode_names_the_reference(name, options, gradient):
         torch.func.jvp(of_first(case, "cpu"), (first,), (torch.ones_like(first),))
 
 
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_batched_gradients(name, options):
+    case = small(name, options)
+    leaf = case.tensors[0].clone().requires_grad_()
+    y, *_ = of_first(case, "cpu")(leaf)
+    grads = torch.randn(2, *y.shape)
+    (found,) = torch.autograd.grad(y, leaf, grads, is_grads_batched=True, retain_graph=True)
+    expected = [torch.autograd.grad(y, leaf, grad, retain_graph=True)[0] for grad in grads]
+    torch.testing.assert_close(found, torch.stack(expected))
+
+
 def test_the_lstm_of_gpus_is_its_law_while_something_traces():
     """The rows at which it is cut would be those of the tracing call, for ever."""
     z, weights, is_first, hidden, cell = example("lstm", 3).tensors
