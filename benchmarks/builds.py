@@ -25,7 +25,7 @@ from benchmarks.arguments import check_above_zero
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.timing import told_rounds
-from kernels import cpu_build, residual_unit
+from kernels import cpu_build, max_pool, residual_unit, split_map
 from kernels.registry import OPERATIONS
 from launch.failures import UserError, one_line_errors
 from launch.parser import Parser
@@ -44,6 +44,8 @@ def sources() -> dict[str, tuple[Path, int | None]]:
         "convolve_pool": (cpu_build.KERNELS / "convolve_pool/cpu.cpp", None),
         "convolve_pool, pixels": (cpu_build.KERNELS / "convolve_pool/pixels.cpp", 4),
         "residual_unit": (cpu_build.KERNELS / residual_unit.SOURCE, None),
+        "max_pool": (cpu_build.KERNELS / max_pool.SOURCE, None),
+        "split_map": (cpu_build.KERNELS / split_map.SOURCE, None),
     }
 
 
