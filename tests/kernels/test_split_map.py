@@ -141,8 +141,8 @@ def test_large_inputs_stay_finite():
 
 
 def test_first_and_second_derivatives():
-    parts = parts_of(3)
-    x = rows(parts, 2).requires_grad_()
+    parts = parts_of(2)
+    x = rows(parts, 1).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: split_map(x, parts), x)
     assert torch.autograd.gradgradcheck(lambda x: split_map(x, parts), x)
 
@@ -227,19 +227,16 @@ import torch
 from cores import build_core
 from kernels import split_map
 
-forward = split_map._forward
-for name in ("delta_net", "delta_delta", "delta_lstm"):
-    core = build_core(name, 5, layers=1, width=16, heads=2)
-    x, state, is_first = torch.randn(9, 3, 5), core.initial_state(3), torch.zeros(9, 3).bool()
-    split_map._forward = forward
-    expected, _ = core.unroll(x, state, is_first)
-    split_map._forward = None  # a graph has PyTorch's operators
-    compiled = torch.compile(core.unroll, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x, state, is_first)[0], expected)
+core = build_core("delta_delta", 5, layers=1, width=16, heads=2)  # splits twice
+x, state, is_first = torch.randn(9, 3, 5), core.initial_state(3), torch.zeros(9, 3).bool()
+expected, _ = core.unroll(x, state, is_first)
+split_map._forward = None  # a graph has PyTorch's operators
+compiled = torch.compile(core.unroll, backend="aot_eager", fullgraph=True)
+torch.testing.assert_close(compiled(x, state, is_first)[0], expected)
 """
 
 
-def test_torch_compile_of_cores():
+def test_torch_compile_of_a_core():
     found = Program(COMPILED).end()
     assert found.returncode == 0, found.stderr
 
