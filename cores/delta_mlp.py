@@ -1,12 +1,12 @@
 """Delta MLP: the fast net is a deep feedforward network, and delta rules write its matrices."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
 from cores.stack import chosen
 from kernels.delta_mlp import DeltaMLPState, delta_mlp
+from kernels.delta_mlp.layered import side_by_side
 from kernels.delta_mlp.reference import queries, step
 
 PAIRS = {"A": 2, "B": 1}  # of fast layers, up and down: 4 layers or 2
@@ -41,10 +41,8 @@ class DeltaMLP(FastWeightCore):
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
         q, *written = self.slow_net(x)
-        if self.pairs == 1:
-            return q, *written
         kinds, heads = len(written) // self.pairs, x.ndim - 1
-        return q, *(torch.cat(written[kind::kinds], heads) for kind in range(kinds))
+        return q, *(side_by_side(written[kind::kinds], heads) for kind in range(kinds))
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaMLPState) -> tuple[Tensor, ...]:
         q, *written = self.program(x)

@@ -3,6 +3,8 @@
 No matrix depends on another's, only its query does: every layer is a delta rule of its own.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -34,8 +36,9 @@ def unroll(
         y, down = delta_rule(*row, is_first, DeltaRuleState(down))
         ups.append(up.fast_weights)
         downs.append(down.fast_weights)
-    return y, DeltaMLPState(_side_by_side(ups), _side_by_side(downs))
+    return y, DeltaMLPState(side_by_side(ups, 1), side_by_side(downs, 1))
 
 
-def _side_by_side(matrices: list[Tensor]) -> Tensor:
-    return torch.cat(matrices, 1) if len(matrices) > 1 else matrices[0]
+def side_by_side(of_pairs: Sequence[Tensor], axis: int) -> Tensor:
+    """The pairs' tensors along `axis`, of heads; a single one is not copied."""
+    return torch.cat(of_pairs, axis) if len(of_pairs) > 1 else of_pairs[0]
