@@ -20,6 +20,9 @@ def test_a_learner_that_fails_ends_the_others(words, monkeypatch):
         subprocess.Popen([sys.executable, "-c", each], stderr=subprocess.PIPE, text=True)
         for each in words
     ]
+    for process, its_words in zip(started, words, strict=True):
+        if its_words is ENDS:  # before the other fails
+            process.wait()
     monkeypatch.setattr(learners.Job, "learners", lambda job, kind: started)
     with pytest.raises(UserError, match="two runs: a run failed: no such game"):
         learners._sample("two runs", "Catch", "rdn", "quick", 1)
