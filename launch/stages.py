@@ -26,7 +26,7 @@ STAGES = {
     "save": "checkpoints",
 }
 # An update that has been made is published, logged and saved before anything stops.
-_NEVER_STOPPED = {"optimise", "publish", "log", "save"}
+NEVER_STOPPED = {"optimise", "publish", "log", "save"}
 
 
 class Total(NamedTuple):
@@ -56,7 +56,7 @@ class Stages:
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
         """Times the block as part of `stage`, one of `STAGES`."""
-        if stage not in _NEVER_STOPPED:
+        if stage not in NEVER_STOPPED:
             self.check()
         with self._lock:
             self.current, self._entered = stage, time.perf_counter()

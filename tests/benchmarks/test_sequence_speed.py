@@ -13,6 +13,8 @@ from launch.sequence_options import PRESETS, small
 from tasks.code_execution import CodeExecution
 from tasks.sequences import draw
 
+PATIENT = ("--seconds", "1e6")  # kernels may have to be built first
+
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +28,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_model_has_a_row_and_memories_one_more_time(tmp_path, capsys):
     path = tmp_path / "sequences.json"
-    main(["--cores", "delta_net", "transformer", "--rounds", "2", "--json", str(path)])
+    main(["--cores", "delta_net", "transformer", "--rounds", "2", *PATIENT, "--json", str(path)])
     memory, transformer = json.loads(path.read_text())["rows"]
     assert {name: len(times) for name, times in memory["seconds"].items()} == {
         "auto": 2,

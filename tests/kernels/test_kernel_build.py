@@ -273,7 +273,8 @@ def compiler_cache_is_left_alone() -> bool:
 @pytest.mark.compiler
 def test_a_build_is_kept_and_serves_every_checkout(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
-    elsewhere = shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    others = shutil.ignore_patterns("__pycache__")  # which come and go meanwhile
+    elsewhere = shutil.copytree(ROOT / "kernels", tmp_path / "kernels", ignore=others)
     builds = []
     for folder in (ROOT / "kernels", ROOT / "kernels", elsewhere):
         monkeypatch.setattr(cpu_build, "HEADERS", folder / "include")

@@ -21,12 +21,11 @@ from pathlib import Path
 import torch
 
 from kernels import cpu_build
-from kernels.cache import cache_folder
+from kernels.cache import private_cache_folder
 from kernels.cuda import compiler
 from kernels.cuda.launch import Kernel
 
 HERE = Path(__file__).parent
-CACHE = cache_folder() / "shim"
 FLAGS = os.environ.get("FASTWEIGHTS_SHIM_FLAGS", "").split()
 CXX = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 PROBLEMS = {1: "lanes wait for each other for ever", 2: "another argument struct"}
@@ -83,7 +82,8 @@ def library(kernel: Path, headers: Path, head_size: int) -> ctypes.CDLL:
     for path in sorted(path for folder in folders for path in folder.glob("*.[ch]u*")):
         digest.update(path.read_bytes())
     digest.update((HERE / "fiber.h").read_bytes())
-    target = CACHE / f"shim-{operation}-{head_size}-{digest.hexdigest()[:20]}.so"
+    name = f"shim-{operation}-{head_size}-{digest.hexdigest()[:20]}.so"
+    target = private_cache_folder() / "shim" / name
     if not target.exists():
         with cpu_build.turn(target):  # the workers of one test run share what they compile
             if not target.exists():

@@ -22,18 +22,19 @@ class ForkedRun:
         self.pid = self._process.pid
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """While it lives; a minute at most."""
+        """While it lives; a minute at most, then it is killed."""
         deadline = time.monotonic() + 60
         while not condition():
             assert self._process.exitcode is None, self.said()
-            assert time.monotonic() < deadline, "still waiting after a minute"
+            if time.monotonic() > deadline:
+                self._process.kill()
+                raise TimeoutError(f"still waiting after a minute; it said {self.said()}")
             time.sleep(0.02)
 
     def end(self, number: int) -> int:
         """Its exit code after signal `number`."""
         os.kill(self._process.pid, number)
-        self._process.join(60)
-        return self._process.exitcode
+        return self.wait(60)
 
     def wait(self, seconds: float) -> int | None:
         """Its exit code once it ends by itself; None, and it is killed, where it does not."""

@@ -55,7 +55,7 @@ class TestCluster:
                 env=os.environ | TOKEN | self._common | self._reach,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while b"Ray runtime started" not in log.read_bytes():
             assert node.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)

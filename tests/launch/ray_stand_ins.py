@@ -5,10 +5,13 @@ import time
 
 
 class StandIn:
-    """Delivers (number, incarnation, how many before); its first incarnation fails as told."""
+    """Delivers (number, incarnation, how many before); its first incarnation fails as told.
 
-    def __init__(self, number, incarnation, fails=""):
-        self.who, self.fails, self.made = (number, incarnation), fails, 0
+    It dies `once` that file is there.
+    """
+
+    def __init__(self, number, incarnation, fails="", once=None):
+        self.who, self.fails, self.made, self.once = (number, incarnation), fails, 0, once
 
     def join(self):
         if self.fails == "always":
@@ -17,7 +20,8 @@ class StandIn:
     def collect(self, offer):
         first = self.who[1] == 0
         if first and self.made == 1 and self.fails == "dies":
-            time.sleep(0.3)  # until what was delivered is on its way
+            while not self.once.exists():
+                time.sleep(0.02)
             os._exit(1)
         if first and self.made == 1 and self.fails == "raises":
             raise RuntimeError("broken")

@@ -81,6 +81,8 @@ def signal_in_a_long_update(learner: Learner) -> None:
     losses, calls = learner._losses, itertools.count(1)
 
     def slow_losses(rollout: Rollout) -> dict[str, Tensor]:
+        with (Path(sys.argv[1]) / f"long-update.{os.environ['RANK']}.gradients").open("a") as made:
+            made.write(".")
         if next(calls) == 2:
             (Path(sys.argv[1]) / "long-update.happened").touch()
             os.kill(os.getpid(), signal.SIGINT)

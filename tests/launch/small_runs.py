@@ -2,6 +2,8 @@
 
 import signal
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -50,4 +52,16 @@ def assert_same_run(one: Path, two: Path) -> None:
 
 
 def acting_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("actor")]
+    """Those that do not end, though they have a minute to."""
+    acting = [each for each in threading.enumerate() if each.name.startswith("actor")]
+    for thread in acting:
+        thread.join(60)
+    return [thread.name for thread in acting if thread.is_alive()]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """A minute at most."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)

@@ -4,8 +4,8 @@
 
 For every case a child is forked, after one import for all. It gets SIGINT the third time that it
 enters the stage, in whatever thread, and dwells there; one is stuck in its emulator for a minute.
-Prints a line of JSON for each: `case`, exit `code`, `seconds` from the signal to the exit, and
-`left`, whether a process of its group outlived it.
+Prints a line of JSON for each: `case`, exit `code`, `seconds` from the signal to the exit, `left`,
+whether a process of its group outlived it, and the `stages` that the learner entered meanwhile.
 """
 
 import gc
@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ import gymnasium
 import tensorboard.summary.writer.record_writer  # noqa: F401
 import torch._dynamo  # noqa: F401
 
+import launch.asynchronous
 import launch.stages
 from envs.catch import Catch
 from launch import atari
@@ -32,6 +34,7 @@ CASES = (*((s, "lockstep") for s in LOCKSTEP), *((s, "asynchronous") for s in (*
 SMALL = ("--core", "feedforward", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "5")
 DWELL, STUCK = 0.3, 60.0  # seconds
 AT_ONCE = 3
+told = threading.Event()
 
 
 class StuckCatch(Catch):
@@ -51,8 +54,9 @@ def _signal() -> None:
     """Once: a second signal means more."""
     signalled = Path(os.environ["SIGNALLED"])
     if not signalled.exists():
-        signalled.touch()
+        signalled.write_text(f"{time.time()}\n")
         os.kill(os.getpid(), signal.SIGINT)
+        told.set()
 
 
 def interrupting(stage: str):
@@ -62,6 +66,9 @@ def interrupting(stage: str):
     @contextmanager
     def annotate(name: str):
         nonlocal entered
+        if told.is_set() and threading.current_thread() is threading.main_thread():
+            with Path(os.environ["SIGNALLED"]).open("a") as signalled:
+                signalled.write(f"{name}\n")
         entered += name == stage
         if name == stage and entered == 3:
             _signal()
@@ -78,6 +85,8 @@ def run(folder: Path, stage: str, schedule: str) -> None:
     os.dup2(log, 1), os.dup2(log, 2)
     os.environ["SIGNALLED"] = str(folder / f"{schedule}-{stage}.signalled")
     launch.stages.nullcontext = interrupting(stage)
+    if stage != "stuck":
+        launch.asynchronous._PATIENCE = 60.0
     gymnasium.register("Stuck-v0", vector_entry_point=StuckCatch)
     where = ["--savedir", str(folder), "--xpid", f"{schedule}-{stage}", "--schedule", schedule]
     env = ["--env", "Stuck-v0" if stage == "stuck" else "Catch", "--num-threads", "1"]
@@ -97,10 +106,10 @@ def main() -> None:
         child, status = os.wait()
         case = children.pop(child)
         signalled = folder / f"{case}.signalled"
-        taken = time.time() - signalled.stat().st_mtime if signalled.exists() else None
-        code = os.waitstatus_to_exitcode(status)
-        left = _outlived(child)
-        print(json.dumps({"case": case, "code": code, "seconds": taken, "left": left}), flush=True)
+        since, *stages = signalled.read_text().split() if signalled.exists() else ("nan",)
+        end = {"case": case, "code": os.waitstatus_to_exitcode(status), "left": _outlived(child)}
+        end |= {"seconds": time.time() - float(since), "stages": stages}
+        print(json.dumps(end), flush=True)
 
 
 def _outlived(group: int) -> bool:

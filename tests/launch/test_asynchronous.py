@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 import small_runs
 import torch
-from small_runs import GROUPS, assert_same_run, logged, train
+from small_runs import GROUPS, assert_same_run, logged, train, wait_until
 
 from agents.learner import Learner
 from agents.network import Network, NetworkConfig
 from cores import CORES
 from cores.feedforward import Feedforward
 from envs.catch import Catch
+from launch import asynchronous
 from launch.asynchronous import Asynchronous, slots
 from launch.checkpoints import load
 from launch.log_table import read_logs
+from launch.rollout_queue import RolloutQueue
 from launch.stages import Stages
 
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
@@ -61,7 +63,7 @@ def test_real_atari_in_two_groups_and_a_batch_of_another_size(tmp_path):
     assert train(tmp_path, "qbert", *options, *GROUPS, "--total-steps", 100) == 0
     logs = read_logs(tmp_path / "qbert")
     assert logs["step"] == list(range(10, 101, 10))
-    assert all(seconds > 0 for seconds in logs["seconds_emulation"])
+    assert sum(logs["seconds_emulation"]) > 0
     assert max(logs["policy_lag"]) > 0
     assert not small_runs.acting_threads()
 
@@ -69,13 +71,21 @@ def test_real_atari_in_two_groups_and_a_batch_of_another_size(tmp_path):
 def test_a_slow_learner_holds_acting_back_and_loses_nothing(tmp_path, monkeypatch):
     """Frames say which step of which stream they are; the learner must see every one, in order."""
     gymnasium.register("Counting-v0", vector_entry_point=CountingSteps)
-    seen, update = [], Learner.update
+    seen, update, queues, put = [], Learner.update, [], RolloutQueue.put
+
+    def noted(self, experience):
+        put(self, experience)
+        queues[:] = [self]
 
     def slow(self, rollout):
         seen.append(rollout.frame[:-1, :, 0].clone())
-        time.sleep(0.01)
+        if len(seen) % 10 == 0:  # it fills up; no further, while nothing is taken
+            wait_until(lambda: len(queues[0]) == 2)
+            time.sleep(0.1)
+            assert len(queues[0]) == 2
         return update(self, rollout)
 
+    monkeypatch.setattr(RolloutQueue, "put", noted)
     monkeypatch.setattr(Learner, "update", slow)
     options = ("--env", "Counting-v0", "--num-envs", 4, "--batch-size", 2, "--total-steps", 1200)
     try:
@@ -84,7 +94,7 @@ def test_a_slow_learner_holds_acting_back_and_loses_nothing(tmp_path, monkeypatc
         del gymnasium.registry["Counting-v0"]
     logs = logged(tmp_path / "slow")
     assert logs["step"][-1] == 1200 == sum(frames.numel() for frames in seen)
-    assert max(logs["learner_queue_size"]) == 2  # --queue-size: it filled up, and no further
+    assert len(seen) >= 100 and max(logs["learner_queue_size"]) <= 2  # --queue-size
     # What waited before it, and itself; a thread that the machine holds up is passed by the other.
     assert statistics.median(logs["policy_lag"]) <= 3
     for stream in range(4):
@@ -165,14 +175,16 @@ class BreakingCatch(Catch):
 
 
 class SlowCatch(Catch):
-    """Its thirtieth step ends once somebody has been named."""
+    """Its thirtieth step ends once somebody has been named, which takes a second then."""
 
     left, named = 30, threading.Event()
 
     def step(self, actions):
         self.left -= 1
         if self.left == 0:
+            asynchronous.STUCK_AFTER = 1.0
             assert self.named.wait(60)
+            asynchronous.STUCK_AFTER = 60.0
         return super().step(actions)
 
 
@@ -185,7 +197,8 @@ def test_a_thread_that_is_stuck_is_named_once(tmp_path, monkeypatch, capsys):
             SlowCatch.named.set()
 
     monkeypatch.setattr(Asynchronous, "_say_who_is_stuck", say_and_let_go)
-    monkeypatch.setattr("launch.asynchronous.STUCK_AFTER", 1.0)
+    monkeypatch.setattr(asynchronous, "STUCK_AFTER", 60.0)
+    monkeypatch.setattr(asynchronous, "_PATIENCE", 60.0)
     gymnasium.register("Slow-v0", vector_entry_point=SlowCatch)
     try:
         assert train(tmp_path, "slow", "--env", "Slow-v0", *IN_TURN, "--total-steps", 600) == 0

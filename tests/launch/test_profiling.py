@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from small_runs import GROUPS, train
+from small_runs import GROUPS, train, wait_until
 
 from launch import profiling
 from launch.log_table import read_logs
@@ -62,7 +62,29 @@ def test_a_stop_is_heard_between_stages_but_not_between_an_update_and_its_row():
                 raise AssertionError("entered")
 
 
+@pytest.fixture
+def patient_trace(monkeypatch):
+    """A trace in which somebody acts, however few updates it has."""
+    start, stop, before = profiling._start, profiling._stop, []
+
+    def emulated(threads):
+        return sum(thread.totals()["emulation"].calls for thread in threads)
+
+    def start_counting(threads):
+        trace = start(threads)
+        before.append(emulated(threads))
+        return trace
+
+    def stop_later(trace, threads, path):
+        wait_until(lambda: emulated(threads) > before[0] + 2)  # each may have been amid a step
+        stop(trace, threads, path)
+
+    monkeypatch.setattr(profiling, "_start", start_counting)
+    monkeypatch.setattr(profiling, "_stop", stop_later)
+
+
 @pytest.mark.parametrize("schedule", [("--schedule", "lockstep"), GROUPS])
+@pytest.mark.usefixtures("patient_trace")
 def test_profile_leaves_a_table_and_a_trace(schedule, tmp_path, capsys):
     updates = WARM_UP + TRACED + 5
     assert train(tmp_path, "run", *schedule, "--profile", "--total-steps", 20 * updates) == 0

@@ -15,7 +15,7 @@ import torch
 from ray_cluster import LOOPBACK, TestCluster
 from ray_games import SEED_UNIT, STEP_UNIT
 from ray_stand_ins import Repeats, StandIn
-from small_runs import logged, train
+from small_runs import logged, train, wait_until
 from test_rollout_wire import assert_same, play
 
 from agents.learner import Learner
@@ -60,10 +60,10 @@ def crew(connected):
 
     made = []
 
-    def make(size: int, fails=lambda number: "", cpus=0.1):
+    def make(size: int, fails=lambda number: "", cpus=0.1, once=None):
         def start(number, incarnation):
             remote = connected.remote(StandIn).options(num_cpus=cpus)
-            return remote.remote(number, incarnation, fails(number))
+            return remote.remote(number, incarnation, fails(number), once)
 
         given_back: list[int] = []
         made.append(Crew(start, size, given_back.append))
@@ -77,8 +77,10 @@ def crew(connected):
 
 def deliveries(crew, enough) -> list[str]:
     """Messages until there are `enough(messages)`, asking whoever is free in between."""
-    found, deadline = [], time.monotonic() + 60
+    found, seen, deadline = [], None, 0.0
     while not enough(found):
+        if seen != (now := (len(found), crew.actors, crew.restarts)):  # something came of it
+            seen, deadline = now, time.monotonic() + 60
         assert time.monotonic() < deadline, found
         while member := crew.who_is_free():
             crew.ask(member, (0, []))
@@ -86,13 +88,6 @@ def deliveries(crew, enough) -> list[str]:
             crew.has_delivered(delivery.member)
             found.append(delivery.message.decode())
     return found
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def some_of_each(found: list[str]) -> bool:
@@ -111,21 +106,29 @@ def test_rollouts_come_in_each_actor_s_order_and_none_has_more_than_two_to_do(cr
     assert (crew.actors, crew.restarts, crew.lost, given_back) == (2, 0, 0, [])
 
 
-def test_nobody_is_passed_over_where_rollouts_come_faster_than_they_are_taken(crew):
+def test_nobody_is_passed_over_where_rollouts_come_faster_than_they_are_taken(crew, connected):
     crew, _ = crew(4)
     deliveries(crew, lambda found: crew.actors == 4)
     found = []
     while len(found) < 24:
         found += deliveries(crew, len)
-        time.sleep(0.1)
+        awaited = [member.next for member in crew._members]
+        assert len(connected.wait(awaited, num_returns=4, timeout=60)[0]) == 4
     counts = [sum(message.startswith(f"{number} ") for message in found) for number in range(4)]
     assert min(counts) >= 2
 
 
 @pytest.mark.parametrize("how", ["dies", "raises"])
-def test_an_actor_that_fails_is_replaced_and_its_rollout_counted(how, crew):
-    crew, given_back = crew(2, lambda number: how * (number == 1))
-    found = deliveries(crew, lambda found: "1 1 0" in found)
+def test_an_actor_that_fails_is_replaced_and_its_rollout_counted(how, crew, tmp_path):
+    taken = tmp_path / "taken"
+
+    def replaced(found: list[str]) -> bool:
+        if "1 0 0" in found:
+            taken.touch()
+        return "1 1 0" in found
+
+    crew, given_back = crew(2, lambda number: how * (number == 1), once=taken)
+    found = deliveries(crew, replaced)
     assert [m for m in found if m.startswith("1 0 ")] == ["1 0 0"]
     assert crew.actors == 2
     assert (crew.restarts, crew.lost, given_back) == (1, 1, [2])

@@ -153,9 +153,13 @@ import os, sys, time
 from pathlib import Path
 from launch.run_folder import RunFolder
 run = RunFolder.create(Path(sys.argv[1]), "a", {})
+begun, begin = os.pipe()
 if sys.argv[2] == "fork" and os.fork() == 0:  # a worker that outlives its parent
+    os.write(begin, b"1")
     time.sleep(3)
     os._exit(0)
+if sys.argv[2] == "fork":
+    os.read(begun, 1)
 print("held", flush=True)
 time.sleep(60)
 """
