@@ -41,7 +41,10 @@ class RunOptions(CoreSizes):
     channels_last: bool = True
     """Keep the stem's pictures with channels last in memory, as convolutions are fastest."""
     kernels: str = "auto"
-    """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md."""
+    """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md.
+
+    With reference or chunked all other kernels of ours are left out, too.
+    """
     tune_memory: bool = True
     """Have the C library keep freed memory, in large pages (Linux)."""
     feed_last_action: bool = False

@@ -67,13 +67,18 @@ def git_revision(folder: Path = _REPOSITORY) -> dict[str, Any] | None:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python and the packages that results depend on; None where not installed."""
+    """Versions of Python and the packages that results depend on; None where not installed.
+
+    PyTorch's own, where it is loaded, says more than the package's: 2.13.0+cu130.
+    """
     found: dict[str, str | None] = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             found[name] = None
+    if torch := sys.modules.get("torch"):
+        found["torch"] = str(torch.__version__)
     return found
 
 

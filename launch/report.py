@@ -27,7 +27,7 @@ class ReportOptions:
     """Report on runs: learning curves, test scores, comparisons, options, throughput.
 
     Writes report.html (one file, opens anywhere) and the same as report.md with its figures.
-    Runs that differ in their seed only are shown as one curve with a band.
+    Runs that differ only in their seed, or in where and how they ran, are one curve with a band.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]

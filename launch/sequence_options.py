@@ -52,7 +52,10 @@ class SequenceOptions(CoreSizes, Generic[Question]):
     num_threads: int = 0
     """CPU threads; 0: all cores."""
     kernels: str = "auto"
-    """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md."""
+    """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md.
+
+    With reference or chunked all other kernels of ours are left out, too.
+    """
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints; the end of each epoch has one too."""
     savedir: Path = Path("runs")

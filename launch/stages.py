@@ -1,7 +1,7 @@
 """Where a thread's time goes: seconds and counts of the stages that a step is made of.
 
 Every schedule times every stage, always: a stage costs two microseconds. Entering one is also where
-a thread can be asked to stop, except for those between an update and its row in the log; within a
+a thread can be asked to stop, except for those of an update whose gradient is there; within a
 long pass of the network `launch/layer_checks.py` asks too.
 """
 
@@ -25,7 +25,8 @@ STAGES = {
     "log": "logs.csv, TensorBoard and the display",
     "save": "checkpoints",
 }
-# An update that has been made is published, logged and saved before anything stops.
+# Once gradients are summed every learner makes the update; what is made is published and logged,
+# and a checkpoint is finished, before anything stops.
 NEVER_STOPPED = {"optimise", "publish", "log", "save"}
 
 

@@ -13,7 +13,7 @@ import cores
 from cores import CORES
 from launch.core_sizes import is_named_by_size
 from launch.options import preset
-from tests.cores import test_contract
+from tests.cores import test_contract, test_inspect
 
 PAGE = Path(__file__).parents[2] / "docs" / "cores.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
@@ -70,6 +70,14 @@ def test_the_contract_has_what_the_page_promises():
         test_contract.test_gradients_in_double_through_time,
         test_contract.test_truncation_leaves_the_outputs_alone_and_cuts_the_gradient,
     }
+
+
+@every_example
+def test_what_it_shows_is_what_it_computes_with(documented):
+    test_inspect.test_the_state_shown_is_the_state_after_the_step(documented, {})
+    if "feature_map" in CORES[documented].options():
+        for one in ("softmax", "elu_sum"):
+            test_inspect.test_keys_and_queries_sum_to_one_and_strengths_lie_between(documented, one)
 
 
 @every_example
