@@ -2,6 +2,7 @@
 
 import os
 import platform
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import torch
 
 from kernels import cpu_build
 from launch.devices import processors
+from launch.provenance import git_revision
 
 
 def describe(device: str = "cpu") -> dict[str, Any]:
     """Processor, vectors, cores that may be used, threads, load before the run, compiler, torch,
-    GPU. To be called before it: later, the load is the run's own.
+    GPU, our revision, the day. To be called before it: later, the load is the run's own.
     """
     model = ""
     if Path("/proc/cpuinfo").exists():
@@ -32,4 +34,12 @@ def describe(device: str = "cpu") -> dict[str, Any]:
         "compiler": compiler,
         "torch": torch.__version__,
         "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
+        "revision": _revision(),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }
+
+
+def _revision() -> str | None:
+    """Of the code that is measured; None where it is no checkout."""
+    git = git_revision()
+    return git and git["commit"] + " and changes" * git["is_dirty"]

@@ -181,15 +181,15 @@ def _table(found: list[dict[str, Any]], machine: dict[str, Any], what: str) -> T
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--preset", choices=list(PRESETS), default="small")
-    default = ["lstm", *(core for core in PUBLISHED if core != "delta_lstm")]
+    parser.add_argument("--preset", choices=list(PRESETS), default="small", help="default small")
+    default = ["lstm", *PUBLISHED]
     parser.add_argument(
         "--cores",
         nargs="+",
         choices=list(CORES),
         default=default,
         metavar="CORE",
-        help=str(default),
+        help=f"default: {' '.join(default)}",
     )
     parser.add_argument(
         "--reference",

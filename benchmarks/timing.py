@@ -126,7 +126,7 @@ def add_options(
         "--seconds", type=float, default=default, help=f"{seconds}, about: {default:.0f}"
     )
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's own)")
-    parser.add_argument("--device", choices=devices, default="cpu")
+    parser.add_argument("--device", choices=devices, default="cpu", help="default cpu")
     parser.add_argument("--json", type=Path, help="write machine and rows to this file")
 
 

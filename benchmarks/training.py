@@ -224,7 +224,10 @@ def show(rows: list[dict], described: dict) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = Parser(__doc__)
-    parser.add_argument("--cores", nargs="+", choices=list(CORES), default=list(CORES))
+    parser.add_argument(
+        "--cores", nargs="+", choices=list(CORES), default=list(CORES), metavar="CORE",
+        help="cores to run with the default preset (default: all)",
+    )  # fmt: skip
     parser.add_argument(
         "--plain", nargs="*", choices=list(CORES), default=["rdn", "lstm"],
         help="cores to run with --preset plain too (default: rdn lstm)",

@@ -28,7 +28,7 @@ class CoreSizes:
     """Of the recurrent keys of Delta RNN and Delta LSTM (default: as the other keys)."""
     core_input_map: str | None = None
     """The self-referential matrix's, of what it reads: softmax as in the published agents, or
-    identity, with which it remembers (presets but paper, published and plain)."""
+    identity, with which it remembers."""
     core_normaliser: str | None = None
     """The linear Transformer's: none, or key_sum, which divides outputs by their weights' sum."""
     core_version: str | None = None

@@ -75,7 +75,10 @@ def in_one_line(box: str) -> str:
         return f"{message}: did you mean {' or '.join(flags[:3])}?"
     # "Error parsing --num-envs: ..." is followed by "--num-envs INT" and its help.
     flag, colon, reason = message.removeprefix("Error parsing ").partition(": ")
-    return f"{flags[0]}{colon}{reason}" if flags and flags[0].startswith(flag) else message
+    if not (flags and flags[0].startswith(flag)):
+        return message
+    *_, reason = re.split(r" - <class '\w+'>: ", reason)  # what is optional could be None as well
+    return f"{flags[0].replace('{None}|', '')}{colon}{reason}"
 
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -58,6 +58,8 @@ class SequenceOptions(CoreSizes, Generic[Question]):
     """
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints; the end of each epoch has one too."""
+    profile: bool = False
+    """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
     savedir: Path = Path("runs")
     """Where run folders are made."""
     xpid: str | None = None
@@ -115,7 +117,9 @@ class SequenceOptions(CoreSizes, Generic[Question]):
 
 
 # What a resumed run may do differently: where and how it runs, not what it learns.
-CHANGEABLE_ON_RESUME = ("data", "device", "num_threads", "checkpoint_minutes", "savedir", "xpid")
+CHANGEABLE_ON_RESUME = (
+    *("data", "device", "num_threads", "checkpoint_minutes", "profile", "savedir", "xpid"),
+)
 
 
 def check(options: SequenceOptions) -> None:

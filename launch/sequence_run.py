@@ -5,6 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,14 @@ from launch.display import Display
 from launch.failures import UserError, expanded, user_input
 from launch.log_table import read_logs
 from launch.network_facts import network_facts
+from launch.profiling import profiled
 from launch.provenance import git_revision
 from launch.run_folder import RunFolder, claim_xpid, read_meta
 from launch.saved_agent import fitting
 from launch.scalars import Scalars
 from launch.sequence_data import sequences
 from launch.sequence_options import SequenceOptions, check, differences
+from launch.stages import Stages
 from launch.stopping import Interrupted, StopRequests
 from tasks.train import Trainer, evaluate
 
@@ -76,9 +79,10 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
         if resume
         else RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
     )
-    trainer = Trainer(
-        model, splits["train"], splits["valid"], options.task.blank, options.trainer, options.seed
-    )
+    stages = Stages("learner")
+    learned, held_out = splits["train"], splits["valid"]
+    settings = options.trainer, options.seed, stages
+    trainer = Trainer(model, learned, held_out, options.task.blank, *settings)
     checkpoints = CheckpointFolder(folder.path, milestones=())
     if resume:
         _restore(trainer, options, checkpoints, folder, device)
@@ -90,7 +94,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     )
     scalars = Scalars(folder.path / "tensorboard", trainer.updates if resume else None)
     try:
-        _train(trainer, options, folder, checkpoints, scalars)
+        _train(trainer, options, folder, checkpoints, scalars, stages)
     except Interrupted as interrupted:
         folder.finish(successful=False)
         script = f"python launch/{options.task.name}.py"
@@ -120,6 +124,7 @@ def _train(
     folder: RunFolder,
     checkpoints: CheckpointFolder,
     scalars: Scalars,
+    stages: Stages,
 ) -> None:
     stop, last_save, held_out, git = StopRequests(), time.monotonic(), {}, git_revision()
     total = options.trainer.epochs * trainer.updates_an_epoch
@@ -128,19 +133,24 @@ def _train(
     def save(score: float | None = None) -> None:
         nonlocal last_save
         last_save = time.monotonic()
-        checkpoints.save(_packed(trainer, options) | {"git": git}, trainer.updates, score)
+        with stages("save"):
+            checkpoints.save(_packed(trainer, options) | {"git": git}, trainer.updates, score)
 
-    with stop, display:
-        for row in _timed(trainer.rows()):
+    rows = _timed(trainer.rows())
+    if options.profile:
+        rows = profiled(rows, (stages,), folder.path)
+    with stop, display, closing(rows):
+        for row in rows:
             if not math.isfinite(row["total_loss"]):
                 raise UserError(
                     f"the loss became {row['total_loss']} at update {trainer.updates}: lower "
                     "--learning-rate, or set --clip"
                 )
-            folder.log(row)
-            scalars.write(row)
-            held_out |= {name: row[name] for name in row if name.startswith("valid_")}
-            display.update(trainer.updates, row | held_out)
+            with stages("log"):
+                folder.log(row)
+                scalars.write(row)
+                held_out |= {name: row[name] for name in row if name.startswith("valid_")}
+                display.update(trainer.updates, row | held_out)
             if "score" in row:
                 save(row["score"])
             elif time.monotonic() - last_save > options.checkpoint_minutes * 60:

@@ -130,8 +130,6 @@ def _note(rows: Sequence[dict[str, Any]]) -> str:
 
 def _check(asked: TableOptions) -> None:
     """What no table can have. Raises a one-line `UserError`."""
-    if unknown := sorted(set(asked.only) - set(CORES)):
-        raise UserError(f"--only {' '.join(unknown)}: unknown; known: {', '.join(CORES)}")
     if not asked.seeds or len(set(asked.seeds)) < len(asked.seeds):
         raise UserError("--seeds needs at least one, and each of them once")
     with user_input():
@@ -148,6 +146,9 @@ def _wanted_cells(everything: list[Cell], asked: TableOptions) -> list[Cell]:
     if unknown := sorted(set(asked.settings) - known):
         known_ones = ", ".join(sorted(known))
         raise UserError(f"--settings {' '.join(unknown)}: unknown; known: {known_ones}")
+    rows = dict.fromkeys(cell.options.core for cell in everything)
+    if unknown := sorted(set(asked.only) - set(rows)):
+        raise UserError(f"--only {' '.join(unknown)}: this table has {', '.join(rows)}")
     wanted = [c for c in everything if c.published.setting in (asked.settings or known)]
     options = wanted[0].options
     with user_input():

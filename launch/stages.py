@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 STAGES = {
     "emulation": "the environments' step",
-    "transfer": "frames to the acting device; rollouts put together and sent on",
+    "transfer": "frames or words to the device; rollouts put together and sent on",
     "inference": "the network's step, sampling, and the actions' way back",
     "wait_for_learner": "acting is as far ahead as it may be",
     "wait_for_rollouts": "learning has caught up with acting",
     "gradient": "forward and backward passes; on a GPU their launch",
     "exchange": "what several learners tell each other, the sum of gradients too, and its waits",
-    "optimise": "clipping, RMSprop, reading the losses; on a GPU the wait for all of it",
+    "optimise": "clipping, RMSprop or Adam, reading the losses; on a GPU the wait for all of it",
     "publish": "the weights' copy for acting",
-    "test": "test games, with --evaluate-every",
+    "test": "test games, with --evaluate-every; sequences: the held-out split",
     "log": "logs.csv, TensorBoard and the display",
     "save": "checkpoints",
 }

@@ -24,6 +24,7 @@ END = "]"
 DIGITS = tuple("0123456789")
 OPERATION_SHARE = 0.25  # of arguments
 DEEPEST = 19  # below the 19th operation the published generator draws digits only
+RAREST = 1e-4  # share of drawn trees; below it a thousand sequences take minutes, then hours
 PAPER_LENGTHS = {10: "37 / 98 / 364", 15: "61 / 185 to 190 / 676"}
 
 
@@ -65,6 +66,24 @@ class ListOps(Task):
             )
         if not 2 <= self.max_arguments <= 5:
             raise ValueError(f"--max-arguments must lie in [2, 5], not {self.max_arguments}")
+        if self.share < RAREST:
+            raise ValueError(
+                f"lists of at most {self.max_arguments} arguments nest {self.depth} deep once in "
+                f"{1 / self.share:,.0f}: ask for more --max-arguments, or a smaller --depth"
+            )
+
+    @property
+    def share(self) -> float:
+        """Of drawn trees, those that nest exactly `depth` deep."""
+        return self._share_at_most(self.depth) - self._share_at_most(self.depth - 1)
+
+    def _share_at_most(self, depth: int) -> float:
+        """Of drawn trees, those that nest at most `depth` deep; from their deepest level up."""
+        counts, share = range(2, self.max_arguments + 1), 0.0
+        for level in range(depth, 0, -1):
+            argument = 1 - OPERATION_SHARE * (1 - share) if level < DEEPEST else 1.0
+            share = fmean(argument**count for count in counts)
+        return share
 
     @property
     def words(self) -> tuple[str, ...]:

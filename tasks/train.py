@@ -5,7 +5,8 @@ the loss is the mean cross-entropy over a batch's asked positions. What is held 
 best epoch and ends training early; what is reported is a third split that training never sees.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -93,6 +94,7 @@ class Trainer:
     """A model in training; whatever it needs to go on is in `state_dict`.
 
     `splits`: what is learned from and what is held out. The order of batches is `seed`'s alone.
+    `stage(name)` is entered around transfer, gradient, optimise and test (of what is held out).
     """
 
     def __init__(
@@ -103,9 +105,10 @@ class Trainer:
         blank: int | None,
         config: TrainerConfig,
         seed: int,
+        stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ):
         config.check()
-        self.model, self.config = model, config
+        self.model, self.config, self._stage = model, config, stage
         self._train, self._valid, self._blank, self._seed = train, valid, blank, seed
         self._optimiser = torch.optim.Adam(
             model.parameters(), lr=config.learning_rate, betas=(0.9, 0.995), eps=1e-9, fused=True
@@ -138,23 +141,26 @@ class Trainer:
 
     def update(self, batch: Batch) -> dict[str, Any]:
         """One step of Adam on a batch; its loss, the norm of its gradient, its positions."""
-        batch = _on(_device(self.model), batch)
-        asked = batch.targets != UNASKED
-        self.model.train()
-        loss = F.cross_entropy(self.model(batch.tokens, asked), batch.targets[asked])
-        self._optimiser.zero_grad()
-        loss.backward()
-        largest = self.config.clip or float("inf")
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest)
-        self._optimiser.step()
-        self.updates += 1
-        return {
-            "step": self.updates,
-            "epoch": self.epoch,
-            "total_loss": loss.item(),
-            "gradient_norm": norm.item(),
-            "positions": batch.tokens.numel(),
-        }
+        with self._stage("transfer"):
+            batch = _on(_device(self.model), batch)
+            asked = batch.targets != UNASKED
+        with self._stage("gradient"):
+            self.model.train()
+            loss = F.cross_entropy(self.model(batch.tokens, asked), batch.targets[asked])
+            self._optimiser.zero_grad()
+            loss.backward()
+        with self._stage("optimise"):
+            largest = self.config.clip or float("inf")
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest)
+            self._optimiser.step()
+            self.updates += 1
+            return {
+                "step": self.updates,
+                "epoch": self.epoch,
+                "total_loss": loss.item(),
+                "gradient_norm": norm.item(),
+                "positions": batch.tokens.numel(),
+            }
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values and tensors."""
@@ -172,7 +178,8 @@ class Trainer:
         return shuffled_batches(self._train.lengths, self.config.batch_size, generator)
 
     def _end_epoch(self) -> dict[str, Any]:
-        held_out = evaluate(self.model, self._valid, self._blank, self.config.batch_size)
+        with self._stage("test"):
+            held_out = evaluate(self.model, self._valid, self._blank, self.config.batch_size)
         self.epoch, self.position = self.epoch + 1, 0
         better = held_out.score > self.best_score
         self.best_score = max(self.best_score, held_out.score)

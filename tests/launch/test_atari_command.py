@@ -12,7 +12,7 @@ from forked_runs import ForkedRun
 from forks import Program
 from small_runs import logged
 
-from cores import core_kind
+from cores import CORES, core_kind
 from launch import atari, evaluate
 from launch.checkpoints import load
 from launch.evaluation_file import evaluations_in
@@ -151,9 +151,9 @@ def test_another_seed_gives_other_logs(qbert, tmp_path):
     assert logged(tmp_path / "other")["total_loss"][0] != logged(qbert)["total_loss"][0]
 
 
-@pytest.mark.parametrize("core", ["feedforward", "lstm", "lt", "delta_net", "delta_rnn", "srwm"])
+@pytest.mark.parametrize("core", CORES)
 def test_every_core_trains_from_the_command_line(core, tmp_path):
-    tiny = [] if core == "feedforward" else ["--core-width", "16"]
+    tiny = ["--core-width", "16"] if "width" in CORES[core].options() else []
     maze = ["--env", "TMaze", "--unroll-length", "8", *SMALL]
     assert train(tmp_path, core, *maze, *tiny, "--core", core, "--total-steps", 64) == 0
     assert logged(tmp_path / core)["step"] == [32, 64]

@@ -47,6 +47,7 @@ def half_trained(tmp_path, monkeypatch):
     ("command", "arguments", "says"),
     [
         (atari, ["--num-envs", "x"], "error: --num-envs INT: invalid literal for int()"),
+        (atari, ["--core-width", "x"], "error: --core-width INT: invalid literal for int()"),
         (atari, ["--num-envs"], "error: Missing value for argument '--num-envs'."),
         (atari, ["--unrol-length", "5"], "--unrol-length, 5: did you mean --unroll-length INT?"),
         (atari, ["Qbert"], "error: Unrecognized options: Qbert (--help says more)"),

@@ -3,6 +3,7 @@
 import errno
 import json
 import multiprocessing
+import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from launch import code_execution, list_ops
 from launch.checkpoint_folder import CheckpointFolder
 from launch.checkpoints import load, save
 from launch.log_table import read_logs
+from launch.profiling import TRACED, WARM_UP
 from launch.run_folder import read_meta
 from launch.sequence_data import FILE, sequences
 from launch.sequence_options import SequenceOptions, small
@@ -51,6 +53,20 @@ def test_a_run_keeps_its_best_epoch_and_reports_the_test_split(tmp_path, capsys)
     assert meta["network"]["parameters"] == result["parameters"]
     assert meta["network"]["core_options"]["width"] == 16
     assert load(run / "model.tar")["git"] == meta["git"]
+
+
+def test_profile_says_where_the_time_goes(tmp_path, capsys):
+    assert train(tmp_path, "a", "--profile") == 0
+    table = (tmp_path / "a" / "profile.txt").read_text().split("\n\n")[0]
+    assert table in capsys.readouterr().out
+    after = 15 - WARM_UP - TRACED  # updates, of which the third epoch's last is one
+    for stage, calls in (("gradient", after), ("optimise", after), ("log", after), ("test", 2)):
+        assert re.search(rf"^learner +{stage} .* % +{calls} ", table, re.M), (stage, table)
+    events = json.loads((tmp_path / "a" / "trace.json").read_text())["traceEvents"]
+    assert {"gradient", "aten::mm"} & {event["name"] for event in events} == {
+        "gradient",
+        "aten::mm",
+    }
 
 
 def test_code_execution_with_a_fast_weight_core(tmp_path):
@@ -192,7 +208,7 @@ def test_kernels_that_cannot_be_are_one_line(arguments, says, tmp_path, capsys):
     ("main", "arguments", "says"),
     [
         (code_execution.main, ["--table", "7"], "tables that have: 2, 5, 6"),
-        (list_ops.main, ["--only", "rnd"], "--only rnd: unknown"),
+        (list_ops.main, ["--only", "rnd"], "--only rnd: this table has lstm, transformer, lt,"),
         (list_ops.main, ["--settings", "depth=5"], "known: depth=10, depth=15"),
         (list_ops.main, ["--seeds", "-1"], "--seeds must lie in [0, 2^31), not -1"),
         (list_ops.main, ["--seeds", "1", "1"], "each of them once"),

@@ -47,6 +47,20 @@ def test_python_agrees_and_the_depth_is_exact(depth, count):
         assert nesting(words) == depth
 
 
+@pytest.mark.parametrize(("depth", "arguments"), [(1, 5), (3, 5), (4, 3), (2, 2)])
+def test_the_share_of_trees_of_a_depth(depth, arguments):
+    task, random, count = ListOps(depth=depth, max_arguments=arguments), Random(0), 20_000
+    grown = (task._grow(random, [], 1) for _ in range(count))
+    share = sum(tree is not None and tree[1] == depth for tree in grown) / count
+    assert share == pytest.approx(task.share, abs=0.01)
+
+
+def test_some_of_the_deepest_are_found_and_none_that_would_take_hours():
+    ListOps(depth=19).check()
+    with pytest.raises(ValueError, match=r"nest 19 deep once in .*: ask for more"):
+        ListOps(depth=19, max_arguments=2).check()
+
+
 def test_the_evaluator_itself_on_the_papers_example():
     words = PAPERS_EXAMPLE.split()
     assert evaluated(words) == 6 and nesting(words) == 2
