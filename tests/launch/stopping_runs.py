@@ -1,9 +1,10 @@
-"""Real processes that are told to stop at every stage of a step; run by test_shutdown.py.
+"""Real processes that are told to stop, or break, at the stages of a step; for test_shutdown.py.
 
     python tests/launch/stopping_runs.py FOLDER
 
 For every case a child is forked, after one import for all. It gets SIGINT the third time that it
 enters the stage, in whatever thread, and dwells there; one is stuck in its emulator for a minute.
+Others raise there instead, when something has been learned.
 Prints a line of JSON for each: `case`, exit `code`, `seconds` from the signal to the exit, `left`,
 whether a process of its group outlived it, and the `stages` that the learner entered meanwhile.
 """
@@ -30,9 +31,15 @@ from launch.stages import STAGES
 
 LOCKSTEP = ("emulation", "transfer", "inference", "gradient", "exchange", "optimise")
 LOCKSTEP = (*LOCKSTEP, "log", "save")
-CASES = (*((s, "lockstep") for s in LOCKSTEP), *((s, "asynchronous") for s in (*STAGES, "stuck")))
+STOPPED = {"lockstep": LOCKSTEP, "asynchronous": (*STAGES, "stuck")}
+ACCIDENTS = ("emulation", "transfer", "inference", "gradient")
+CASES = (
+    *((f"{schedule}-{stage}", "stopped") for schedule in STOPPED for stage in STOPPED[schedule]),
+    *((f"{schedule}-{stage}", "broken") for schedule in STOPPED for stage in ACCIDENTS),
+)
 SMALL = ("--core", "feedforward", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "5")
 DWELL, STUCK = 0.3, 60.0  # seconds
+AT_ENTRY = {"stopped": 3, "broken": 40}
 AT_ONCE = 3
 told = threading.Event()
 
@@ -59,9 +66,14 @@ def _signal() -> None:
         told.set()
 
 
-def interrupting(stage: str):
-    """What a stage is annotated with: the signal where `stage` is entered for the third time."""
-    entered = 0
+def _raise() -> None:
+    Path(os.environ["SIGNALLED"]).write_text(f"{time.time()}\n")
+    raise ZeroDivisionError("an accident")
+
+
+def interrupting(stage: str, what: str):
+    """What a stage is annotated with: something happens where `stage` is entered."""
+    entered, event = 0, {"stopped": _signal, "broken": _raise}[what]
 
     @contextmanager
     def annotate(name: str):
@@ -70,25 +82,26 @@ def interrupting(stage: str):
             with Path(os.environ["SIGNALLED"]).open("a") as signalled:
                 signalled.write(f"{name}\n")
         entered += name == stage
-        if name == stage and entered == 3:
-            _signal()
+        if name == stage and entered == AT_ENTRY[what]:
+            event()
             time.sleep(DWELL)
         yield
 
     return annotate
 
 
-def run(folder: Path, stage: str, schedule: str) -> None:
+def run(folder: Path, case: str, what: str) -> None:
     """The command in a child; ends the process as the command does."""
     os.setsid()
-    log = os.open(folder / f"{schedule}-{stage}.out", os.O_WRONLY | os.O_CREAT)
+    name, (schedule, stage) = f"{case}-{what}", case.split("-")
+    log = os.open(folder / f"{name}.out", os.O_WRONLY | os.O_CREAT)
     os.dup2(log, 1), os.dup2(log, 2)
-    os.environ["SIGNALLED"] = str(folder / f"{schedule}-{stage}.signalled")
-    launch.stages.nullcontext = interrupting(stage)
+    os.environ["SIGNALLED"] = str(folder / f"{name}.signalled")
+    launch.stages.nullcontext = interrupting(stage, what)
     if stage != "stuck":
         launch.asynchronous._PATIENCE = 60.0
     gymnasium.register("Stuck-v0", vector_entry_point=StuckCatch)
-    where = ["--savedir", str(folder), "--xpid", f"{schedule}-{stage}", "--schedule", schedule]
+    where = ["--savedir", str(folder), "--xpid", name, "--schedule", schedule]
     env = ["--env", "Stuck-v0" if stage == "stuck" else "Catch", "--num-threads", "1"]
     sys.exit(atari.main([*env, *SMALL, *where, "--checkpoint-minutes", "1e-6"]))
 
@@ -98,11 +111,11 @@ def main() -> None:
     gc.freeze()  # or each child would copy all that was imported when it ends
     while waiting or children:
         while waiting and len(children) < AT_ONCE:
-            stage, schedule = waiting.pop()
+            case, what = waiting.pop()
             child = os.fork()
             if child == 0:
-                run(folder, stage, schedule)
-            children[child] = f"{schedule}-{stage}"
+                run(folder, case, what)
+            children[child] = f"{case}-{what}"
         child, status = os.wait()
         case = children.pop(child)
         signalled = folder / f"{case}.signalled"

@@ -13,7 +13,8 @@ from launch.stages import NEVER_STOPPED
 
 pytestmark = pytest.mark.accidents
 HERE = Path(__file__).parent
-NAMES = [f"{schedule}-{stage}" for stage, schedule in CASES]
+STOPPED = [f"{case}-stopped" for case, what in CASES if what == "stopped"]
+BROKEN = [f"{case}-broken" for case, what in CASES if what == "broken"]
 GROWTH = 8  # MiB; a large page is 2, and threads hold some. A rollout kept at every update: 25
 
 
@@ -31,7 +32,7 @@ def stopped(tmp_path_factory) -> tuple[Path, dict[str, dict]]:
     return folder, {end["case"]: end for end in ends}
 
 
-@pytest.mark.parametrize("case", NAMES)
+@pytest.mark.parametrize("case", STOPPED)
 def test_ctrl_c_at_any_stage_ends_the_run_soon_and_saves_it(case, stopped):
     folder, ends = stopped
     end = ends[case]
@@ -43,11 +44,21 @@ def test_ctrl_c_at_any_stage_ends_the_run_soon_and_saves_it(case, stopped):
     assert "Traceback" not in said and f"--resume {folder / case}" in said
     last_row = max(read_logs(folder / case)["step"], default=0)
     assert load(folder / case / "model.tar")["step"] == last_row
-    assert ("is stuck in emulation" in said) == (case == "asynchronous-stuck")
+    assert ("is stuck in emulation" in said) == (case == "asynchronous-stuck-stopped")
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_an_accident_in_any_thread_ends_the_run_and_spares_what_it_had_learned(case, stopped):
+    folder, ends = stopped
+    said = (folder / f"{case}.out").read_text()
+    assert ends[case]["code"] == 1 and "ZeroDivisionError: an accident" in said
+    assert not ends[case]["left"] and "left behind" not in said
+    last_row = max(read_logs(folder / case)["step"])
+    assert load(folder / case / "model.tar")["step"] == last_row
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("case", NAMES)
+@pytest.mark.parametrize("case", [*STOPPED, *BROKEN])
 def test_it_takes_five_seconds_at_most(case, stopped):
     assert stopped[1][case]["seconds"] < 5
 
