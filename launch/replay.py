@@ -85,6 +85,8 @@ def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
     Raises `ValueError`, one line, for what cannot be replayed.
     """
     plain = read_meta(run).get("args")
+    if isinstance(plain, dict) and (task := plain.get("task_name")):
+        raise UserError(f"{run} is a run of {task}, not of an agent: those alone can be replayed")
     try:
         options = RunOptions.from_dict(plain)
     except (TypeError, ValueError) as error:

@@ -29,6 +29,12 @@ class RunFolderError(UserError):
     """A run folder that cannot be made, opened or written."""
 
 
+def check_xpid(xpid: str) -> None:
+    """Raises a `RunFolderError` for what cannot name a run's folder."""
+    if re.search(r"[/\\\x00-\x1f\x7f]", xpid) or xpid.strip() in ("", ".", "..", "latest"):
+        raise RunFolderError(f"--xpid {xpid!r} cannot name a folder: choose another")
+
+
 def claim_xpid(env: str, core: str, savedir: Path, now: datetime.datetime | None = None) -> str:
     """`{env}-{core}-{YYYYmmdd-HHMMSS}`, made a file name, with `-2`, `-3`, ... where taken.
 
@@ -102,8 +108,7 @@ class RunFolder:
         Raises:
             RunFolderError: not writable, in use, `xpid` no file name, or the folder holds a run.
         """
-        if not re.fullmatch(r"[^/\\\x00-\x1f\x7f]+", xpid) or xpid in (".", "..", "latest"):
-            raise RunFolderError(f"--xpid {xpid!r} cannot name a folder: choose another")
+        check_xpid(xpid)
         path = expanded(savedir) / xpid
         try:
             path.mkdir(parents=True, exist_ok=True)

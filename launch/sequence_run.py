@@ -25,7 +25,7 @@ from launch.log_table import read_logs
 from launch.network_facts import network_facts
 from launch.profiling import profiled
 from launch.provenance import git_revision
-from launch.run_folder import RunFolder, claim_xpid, read_meta
+from launch.run_folder import RunFolder, check_xpid, claim_xpid, read_meta
 from launch.saved_agent import fitting
 from launch.scalars import Scalars
 from launch.sequence_data import sequences
@@ -63,6 +63,8 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     tune_allocator()
     with user_input():
         check(options)
+        if options.xpid is not None:
+            check_xpid(options.xpid)
         use_threads(options.num_threads)
         device = choose_device(options.device)
         if options.kernels != "auto":
@@ -72,7 +74,9 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
     torch.manual_seed(options.seed)
     model = options.build().to(device)
-    xpid = options.xpid or claim_xpid(options.task.name, options.core, options.savedir)
+    xpid = options.xpid
+    if xpid is None:
+        xpid = claim_xpid(options.task.name, options.core, options.savedir)
     facts = network_facts(model, options.core, dict(options.model().core_options))
     folder = (
         RunFolder.open(resume)

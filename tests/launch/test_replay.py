@@ -12,6 +12,7 @@ from small_runs import StoppingDisplay, train
 
 from launch import replay
 from launch.hashes import UPDATES, digest, read_hashes, write_hashes
+from launch.run_folder import RunFolder
 
 QBERT = ("--env", "Qbert", "--stem", "shallow", "--core", "rdn", "--core-width", 16)
 TINY = ("--core-heads", 2, "--core-layers", 1, "--unroll-length", 6, "--total-steps", 36)
@@ -133,6 +134,8 @@ def test_what_cannot_be_replayed_is_one_line(copy, tmp_path, capsys):
     assert "has no hashes.csv" in replayed(capsys, copy)[1]
     change_meta(copy, lambda options: options.update(colour="red"))
     assert "colour" in replayed(capsys, copy)[1]
+    RunFolder.create(tmp_path, "lists", {"task_name": "list_ops"}).finish()
+    assert "is a run of list_ops, not of an agent" in replayed(capsys, tmp_path / "lists")[1]
 
 
 def test_an_asynchronous_run_is_refused(tmp_path, capsys):

@@ -105,7 +105,7 @@ def test_create_refuses_a_folder_that_holds_a_run(tmp_path):
     RunFolder.open(tmp_path / "a").close()  # the refusal left no lock behind
 
 
-@pytest.mark.parametrize("xpid", ["", ".", "..", "latest", "a/b"])
+@pytest.mark.parametrize("xpid", ["", " ", ".", "..", "latest", "a/b"])
 def test_an_xpid_names_a_folder(tmp_path, xpid):
     with pytest.raises(RunFolderError, match="--xpid"):
         RunFolder.create(tmp_path, xpid, {})

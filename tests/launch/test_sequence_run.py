@@ -179,6 +179,7 @@ def error_of(main, arguments, capsys) -> str:
         (code_execution.main, ["--core-dropout", "1"], "--core-dropout must lie in [0, 1)"),
         (code_execution.main, ["--checkpoint-minutes", "nan"], "--checkpoint-minutes must be"),
         (code_execution.main, ["--batch-size", str(10**18)], "--batch-size must be at most"),
+        (code_execution.main, ["--xpid", ""], "--xpid '' cannot name a folder"),
         (code_execution.main, ["--data", __file__], "choose a --data"),
         (code_execution.main, ["--data", "/proc/nowhere"], "choose a --data"),
         (code_execution.main, ["--seeds", "4"], "--seeds chooses what --table runs"),
