@@ -55,7 +55,8 @@ def save(payload: dict[str, Any], path: Path) -> None:
     torch.save(payload, buffer)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, buffer.getbuffer())
+        with buffer.getbuffer() as content:
+            write_bytes(path, content)
     except OSError as error:
         raise cannot_write(path, error) from error
 
