@@ -74,15 +74,8 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
     torch.manual_seed(options.seed)
     model = options.build().to(device)
-    xpid = options.xpid
-    if xpid is None:
-        xpid = claim_xpid(options.task.name, options.core, options.savedir)
     facts = network_facts(model, options.core, dict(options.model().core_options))
-    folder = (
-        RunFolder.open(resume)
-        if resume
-        else RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
-    )
+    folder = RunFolder.open(resume) if resume else _new_folder(options, facts)
     stages = Stages("learner")
     learned, held_out = splits["train"], splits["valid"]
     settings = options.trainer, options.seed, stages
@@ -112,6 +105,13 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     folder.finish()
     _say(result)
     return 0
+
+
+def _new_folder(options: SequenceOptions, facts: dict[str, Any]) -> RunFolder:
+    xpid = options.xpid
+    if xpid is None:
+        xpid = claim_xpid(options.task.name, options.core, options.savedir)
+    return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
 
 
 def _try(options: SequenceOptions, device: torch.device) -> None:

@@ -86,6 +86,14 @@ def test_a_transformer_attends_to_whole_sequences_unless_told_otherwise(tmp_path
     assert asked[1]["core_window"] == 4
 
 
+def test_a_run_that_goes_on_makes_no_folder_of_another(tmp_path, monkeypatch):
+    monkeypatch.setattr("launch.sequence_run.Display", StoppingDisplay)
+    assert list_ops.main([*LISTS, "--savedir", str(tmp_path)]) == 130
+    before = sorted(tmp_path.iterdir())
+    assert list_ops.main(["--resume", str(tmp_path / "latest")]) == 130
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, monkeypatch):
     assert train(tmp_path, "whole") == 0
     monkeypatch.setattr("launch.sequence_run.Display", StoppingDisplay)
