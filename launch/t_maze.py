@@ -194,7 +194,10 @@ def won_share(result: dict) -> float:
 
 
 def draw(results: list[dict], runs: Path, path: Path) -> None:
-    """One line a core: the mean over seeds of the last 100 games' return; seeds as a band."""
+    """One line a core: the mean over seeds of the last 100 games' return.
+
+    Seeds are a band, where there are not so many cores that bands would hide each other.
+    """
     figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -215,16 +218,16 @@ def draw(results: list[dict], runs: Path, path: Path) -> None:
         shared = min(map(len, curves))
         steps = [step for step, _ in curves[0][-shared:]]
         rows = [[curve[-shared:][i][1] for curve in curves] for i in range(shared)]
-        axes.fill_between(
-            steps, list(map(min, rows)), list(map(max, rows)), color=colour, alpha=0.15
-        )
+        if len(by_core) <= len(COLOURS):
+            lowest, highest = list(map(min, rows)), list(map(max, rows))
+            axes.fill_between(steps, lowest, highest, color=colour, alpha=0.15)
         axes.plot(steps, list(map(fmean, rows)), color=colour, linestyle=dashes, label=core)
     axes.set_title("T-maze, corridor of 10: 1 is a memory, 0 is chance")
     axes.set_xlabel("agent steps")
     axes.set_ylabel("return, mean of the last 100 training games")
     axes.set_ylim(-1, 1.05)
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right", fontsize="small")
+    figure.legend(loc="outside right upper", fontsize="small")
     with replacing(path) as partial:
         figure.savefig(partial, format="png")
 
