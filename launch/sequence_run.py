@@ -63,7 +63,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     tune_allocator()
     with user_input():
         check(options)
-        if options.xpid is not None:
+        if not resume and options.xpid is not None:
             check_xpid(options.xpid)
         use_threads(options.num_threads)
         device = choose_device(options.device)
