@@ -9,6 +9,9 @@ from typing import Annotated
 
 if __name__ == "__main__":  # the code beside this file, whichever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from launch.waiting import sleep_while_waiting
+
+    sleep_while_waiting()  # torch is not loaded yet
 
 import tyro
 from rich.console import Console

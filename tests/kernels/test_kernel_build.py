@@ -28,6 +28,10 @@ from pathlib import Path
 from kernels import cpu_build
 assert cpu_build.library(Path({str(SOURCE)!r}), "float", (8, 8)).forward
 """
+OPENMP = """
+print(*{line.split()[-1] for line in open("/proc/self/maps") if "omp" in line.split("/")[-1]})
+"""
+GOMP = Path(torch.__file__).parent / "lib" / "libgomp.so.1"
 
 
 def start(code: str, **environment: str) -> subprocess.Popen[str]:
@@ -47,6 +51,15 @@ def test_processes_that_start_together_do_not_collide(tmp_path):
         done = process.end()
         assert done.returncode == 0, done.stderr
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [*[".lock"] * 2, *[".so"] * 2]
+
+
+@pytest.mark.compiler
+@pytest.mark.skipif(not GOMP.exists(), reason="torch is built with another OpenMP here")
+def test_kernels_and_torch_share_one_openmp():
+    """Two would each keep threads of their own, and read OMP_* each by itself."""
+    done = Program(BUILD + OPENMP).end()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(GOMP.resolve())]
 
 
 def test_without_a_compiler_one_line_says_so(tmp_path, monkeypatch, caplog):
