@@ -1,0 +1,286 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""What waiting threads cost, and whom: speed beside other programs, by how OpenMP waits.
+
+    python benchmarks/shared_machine.py                     a first look: ten minutes on two cores
+    python benchmarks/shared_machine.py --works default --rounds 2 --out results --name zen5
+    python benchmarks/shared_machine.py --policies torch spin-1000 passive --competitors 0 1 2
+
+Works: `loop` is a small RDN, forward and backward over an unroll of 20 steps (passes/s); `quick`
+and `default` are runs of `launch/atari.py` with these presets (agent steps/s, by their own logs).
+Policies: `torch` is what PyTorch's OpenMP does unless told otherwise (on Linux GCC's, which spins
+300,000 times before it sleeps), `spin-N` spins N times, `passive` sleeps at once; `one-thread` has
+nobody to wait for. Competitors are processes that each keep one core busy.
+
+Every measurement is a process of its own, and all take turns round by round. With `--out FOLDER`
+each is kept in FOLDER/NAME.json as it comes; the same command goes on where it was cut off, and
+FOLDER/README.md shows the tables of all files there.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[0] = str(ROOT)
+
+import torch
+
+from agents.network import Network
+from benchmarks.arguments import check_above_zero, check_game, last_words
+from benchmarks.json_file import write_json
+from benchmarks.machine import describe
+from benchmarks.timing import logged_rate, median_ratio
+from launch.atomic_files import write_bytes
+from launch.devices import processors
+from launch.failures import UserError, one_line_errors
+from launch.log_table import read_logs
+from launch.options import preset
+from launch.parser import Parser
+from launch.waiting import CHOICES
+
+PRESETS = {"quick": "quick", "default": "paper"}
+UNITS = {"loop": "passes/s", **dict.fromkeys(PRESETS, "agent steps/s")}
+COMPARED_WITH = "torch"
+# Written out, it is what GCC's OpenMP does where nothing is set; our commands then leave it alone.
+POLICIES = {
+    COMPARED_WITH: {"GOMP_SPINCOUNT": "300000"},
+    **{f"spin-{count}": {"GOMP_SPINCOUNT": str(count)} for count in (100_000, 10_000, 1_000, 100)},
+    "passive": {"OMP_WAIT_POLICY": "PASSIVE"},
+    "one-thread": {"OMP_WAIT_POLICY": "PASSIVE"},
+}
+ATARI = (4, 84, 84), 18  # a frame's shape, actions
+STREAMS = 8  # of the loop
+BUSY = "import time\nwhile time.monotonic() < {until}: pass"
+LONGEST = 900.0  # seconds of one measurement
+WARM_UP = 1  # updates: kernels are built, the heap finds its size
+
+Case = tuple[str, int, str]  # work, competitors, policy
+Rates = dict[Case, list[float]]
+
+
+def measure(case: Case, game: str, seconds: float) -> float:
+    """The rate of one work in about `seconds`, or in as long as a single update takes."""
+    work, busy, policy = case
+    threads = 1 if policy == "one-thread" else 0
+    variables = {name: value for name, value in os.environ.items() if name not in CHOICES}
+    variables |= POLICIES[policy]
+    with competitors(busy):
+        if work == "loop":
+            return _loop_elsewhere(threads or processors(), seconds, variables)
+        return _run(PRESETS[work], threads, game, seconds, variables)
+
+
+@contextmanager
+def competitors(count: int) -> Iterator[None]:
+    """Keeps `count` cores busy; they end with this process's measurement, however it ends."""
+    busy = BUSY.format(until=time.monotonic() + LONGEST)
+    running = [subprocess.Popen([sys.executable, "-S", "-c", busy]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def _loop_elsewhere(threads: int, seconds: float, variables: Mapping[str, str]) -> float:
+    command = [sys.executable, __file__, "--loop", str(threads), str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, env=variables)
+    if done.returncode:
+        raise UserError(f"the loop failed: {last_words(done.stderr)}")
+    return float(done.stdout)
+
+
+def loop(threads: int, seconds: float) -> float:
+    """Passes/s of a small RDN, forward and backward, after two that are not counted."""
+    torch.set_num_threads(threads)
+    options = preset("quick", "rdn")
+    core = Network(options.network(*ATARI)).core
+    x = torch.randn(options.unroll_length, STREAMS, core.input_size, requires_grad=True)
+    is_first = torch.zeros(options.unroll_length, STREAMS, dtype=torch.bool)
+
+    def forward_and_backward() -> None:
+        y, _ = core.unroll(x, core.initial_state(STREAMS), is_first)
+        y.square().mean().backward()
+
+    for _ in range(2):
+        forward_and_backward()
+    began, passes = time.perf_counter(), 0
+    while time.perf_counter() < began + seconds:
+        forward_and_backward()
+        passes += 1
+    return passes / (time.perf_counter() - began)
+
+
+def _run(name: str, threads: int, game: str, seconds: float, variables: Mapping[str, str]) -> float:
+    """Agent steps/s of a training run, which is ended once its log covers `seconds`."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
+        command = [
+            *(sys.executable, str(ROOT / "launch" / "atari.py"), "--preset", name),
+            *("--env", game, "--num-threads", str(threads), "--savedir", folder, "--xpid", "run"),
+            *("--evaluate-episodes", "0", "--disable-checkpoint"),
+        ]
+        run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=variables)
+        try:
+            return _rate_of(run, Path(folder) / "run", seconds)
+        except UserError as error:
+            errors.seek(0)
+            raise UserError(f"{error}: {last_words(errors.read())}") from error
+        finally:
+            run.kill()
+            run.wait()
+
+
+def _rate_of(run: subprocess.Popen, folder: Path, seconds: float) -> float:
+    until = time.monotonic() + LONGEST
+    while run.poll() is None and time.monotonic() < until:
+        time.sleep(0.2)
+        logs = read_logs(folder) if (folder / "logs.csv").exists() else {}
+        times = logs.get("_time", [])
+        if len(times) > WARM_UP and times[-1] - times[WARM_UP - 1] >= seconds:
+            return logged_rate(logs, WARM_UP)
+    raise UserError(f"a run ended, or took {LONGEST:.0f} seconds, before it could be timed")
+
+
+def play(
+    cases: Sequence[Case], options: argparse.Namespace, rates: Rates, path: Path | None
+) -> None:
+    """Measures what `rates` lacks, and writes each down; every other round goes backwards."""
+    machine = _stored(path).get("machine") or describe()
+    for number in range(options.rounds):
+        for case in cases[:: -1 if number % 2 else 1]:
+            if len(rates.setdefault(case, [])) > number:
+                continue
+            rates[case].append(measure(case, options.env, options.seconds))
+            print(f"round {number + 1}: {case} {rates[case][-1]:,.1f}", file=sys.stderr, flush=True)
+            write_json(path, content(machine, rates))
+    print(table(content(machine, rates)))
+
+
+def content(machine: Mapping[str, Any], rates: Rates) -> dict[str, Any]:
+    """What is stored of a machine."""
+    keys = ("work", "competitors", "policy")
+    rows = [dict(zip(keys, case, strict=True)) | {"rates": r} for case, r in rates.items()]
+    return {"machine": machine, "rows": rows}
+
+
+def _stored(path: Path | None) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path and path.exists() else {}
+
+
+def _rates(stored: Mapping[str, Any]) -> Rates:
+    return {
+        (row["work"], row["competitors"], row["policy"]): row["rates"]
+        for row in stored.get("rows", [])
+    }
+
+
+def table(stored: Mapping[str, Any]) -> str:
+    """Markdown: medians of all rounds, and the medians of the rounds' ratios to PyTorch's own."""
+    rates = _rates(stored)
+    columns = list(dict.fromkeys(case[:2] for case in rates))
+    heads = [f"{work}, {busy} busy ({UNITS[work]})" for work, busy in columns]
+    lines = [f"| policy | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
+    for policy in (name for name in POLICIES if any(case[2] == name for case in rates)):
+        cells = (_cell(rates, column, policy) for column in columns)
+        lines.append(f"| `{policy}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(rates: Rates, column: tuple[str, int], policy: str) -> str:
+    mine, torch_s = (rates.get((*column, name), []) for name in (policy, COMPARED_WITH))
+    if not mine:
+        return ""
+    median = statistics.median(mine)
+    shown = f"{median:,.0f}" if median >= 100 else f"{median:.1f}"
+    if policy == COMPARED_WITH or len(mine) != len(torch_s):
+        return shown
+    return f"{shown} ({median_ratio(mine, torch_s):.2f}×)"
+
+
+INTRODUCTION = """# Speed on a shared machine, by how threads wait
+
+Made by `python benchmarks/shared_machine.py --out {folder}`, which rewrites this page from the JSON
+files beside it. [What to set, and why](../../shared_machines.md).
+
+Medians of all rounds; in brackets the median of the rounds' ratios to `torch`, what PyTorch's
+OpenMP does unless told otherwise: it spins 300,000 times before it sleeps. `spin-N` spins N times
+(`GOMP_SPINCOUNT=N`), `passive` sleeps at once (`OMP_WAIT_POLICY=PASSIVE`), `one-thread` uses one
+thread; the others use all cores. "1 busy" is one other process that keeps a core busy. `loop` is a
+small RDN, forward and backward over an unroll of 20 steps; `quick` and `default` are whole training
+runs with these presets.
+"""
+
+
+def page(folder: Path) -> str:
+    """The folder's README: a table for every file there."""
+    parts = [INTRODUCTION.format(folder="docs/results/shared_machine")]
+    for path in sorted(folder.glob("*.json")):
+        stored = json.loads(path.read_text())
+        said = ", ".join(f"{name} {value}" for name, value in stored["machine"].items() if value)
+        rounds = sorted({len(row["rates"]) for row in stored["rows"]})
+        told = " to ".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
+        parts.append(f"## {path.stem}\n\nRounds: {told}. Machine: {said}.\n\n{table(stored)}\n")
+    return "\n".join(parts)
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = Parser(__doc__)
+    parser.add_argument(
+        "--works", nargs="+", choices=list(UNITS), default=["loop", "quick"], metavar="WORK",
+        help="loop, quick, default (default: loop quick)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--policies", nargs="+", choices=list(POLICIES), metavar="POLICY",
+        default=[COMPARED_WITH, "spin-10000", "spin-1000", "passive", "one-thread"],
+        help=f"of {', '.join(POLICIES)} (default: torch spin-10000 spin-1000 passive one-thread)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--competitors", nargs="+", type=int, choices=range(65), default=[0, 1], metavar="COUNT",
+        help="numbers of busy processes (default: 0 1)",
+    )  # fmt: skip
+    parser.add_argument("--env", default="Qbert", help="game of the runs (default Qbert)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each case (default 3)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each (default 3)")
+    parser.add_argument("--out", type=Path, help="folder of NAME.json and README.md")
+    parser.add_argument("--name", default="machine", help="of the JSON file (default machine)")
+    parser.add_argument("--loop", nargs=2, help=argparse.SUPPRESS)
+    return parser
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    options = parser().parse_args(arguments)
+    if options.loop:
+        print(loop(int(options.loop[0]), float(options.loop[1])))
+        return
+    check_above_zero(options, "rounds", "seconds")
+    check_game(options.env)
+    path = None
+    if options.out:
+        if not options.out.is_dir():
+            raise UserError(f"--out {options.out}: there is no such folder; make it first")
+        path = options.out / f"{options.name}.json"
+    cases = [
+        (work, busy, policy)
+        for work in options.works
+        for busy in options.competitors
+        for policy in options.policies
+    ]
+    play(cases, options, _rates(_stored(path)), path)
+    if path:
+        write_bytes(options.out / "README.md", page(options.out).encode())
+
+
+if __name__ == "__main__":
+    main()
