@@ -26,6 +26,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[0] = str(ROOT)  # else `training` would be this very file
+if __name__ == "__main__":
+    from launch.waiting import sleep_while_waiting
+
+    sleep_while_waiting()  # the parts, as the whole does
 
 import numpy as np
 import torch

@@ -1,0 +1,90 @@
+"""Speed beside other programs: who is measured with what, turns that go on, the table."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks import shared_machine
+from benchmarks.shared_machine import Case, competitors, main, measure, page, table
+
+
+def test_a_policy_replaces_the_caller_s_own(monkeypatch):
+    seen = []
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    monkeypatch.setenv("KMP_BLOCKTIME", "7")
+    monkeypatch.setattr(shared_machine, "_loop_elsewhere", lambda *given: seen.append(given) or 1.0)
+    for policy in ("torch", "one-thread"):
+        measure(("loop", 0, policy), "Qbert", 1.0)
+    (all_cores, _, as_torch), (one, _, alone) = seen
+    chosen = {name: as_torch[name] for name in shared_machine.CHOICES if name in as_torch}
+    assert chosen == {"GOMP_SPINCOUNT": "300000"}
+    assert all_cores == shared_machine.processors() and one == 1
+    assert alone["OMP_WAIT_POLICY"] == "PASSIVE" and "KMP_BLOCKTIME" not in alone
+
+
+def children() -> set[str]:
+    """Programs that this process has started and that still run."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
+        except OSError:  # it has just ended
+            continue
+        if int(parent) == os.getpid() and state != "Z":
+            found.add(path.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_competitors_are_there_and_gone_again():
+    before = children()
+    with pytest.raises(KeyError), competitors(2):
+        assert len(children() - before) == 2
+        raise KeyError
+    assert children() == before
+
+
+def test_a_loop_and_a_run_have_rates():
+    assert shared_machine.loop(1, 0.01) > 0
+    assert shared_machine._run("maze", 1, "TMaze", 0.01, os.environ) > 0
+
+
+def test_a_benchmark_that_was_cut_off_goes_on(monkeypatch, tmp_path, capsys):
+    measured: list[Case] = []
+    budget = [3]
+
+    def measure(case: Case, game: str, seconds: float) -> float:
+        if len(measured) == budget[0]:
+            raise KeyboardInterrupt
+        measured.append(case)
+        return float(len(measured))
+
+    monkeypatch.setattr(shared_machine, "measure", measure)
+    command = "--works loop --competitors 0 1 --policies torch passive --rounds 2 --name a --out"
+    with pytest.raises(BaseException):  # noqa: B017 (an interrupt, or the exit that it becomes)
+        main([*command.split(), str(tmp_path)])
+    budget[0] = 99
+    main([*command.split(), str(tmp_path)])
+    a_round = [("loop", busy, policy) for busy in (0, 1) for policy in ("torch", "passive")]
+    assert measured == a_round + a_round[::-1]
+    stored = json.loads((tmp_path / "a.json").read_text())
+    assert [row["rates"] for row in stored["rows"]] == [[1, 8], [2, 7], [3, 6], [4, 5]]
+    assert stored["machine"]["cores"] and (tmp_path / "README.md").read_text() == page(tmp_path)
+    assert table(stored) in capsys.readouterr().out
+
+
+def test_the_table_has_medians_and_ratios_within_rounds():
+    rates = {"torch": [10.0, 100.0, 20.0], "passive": [70.0, 500.0, 160.0], "spin-100": [1000.0]}
+    rows = [
+        {"work": "loop", "competitors": 1, "policy": policy, "rates": found}
+        for policy, found in rates.items()
+    ]
+    assert table({"rows": rows}).splitlines() == [
+        "| policy | loop, 1 busy (passes/s) |",
+        "|---|---:|",
+        "| `torch` | 20.0 |",
+        "| `spin-100` | 1,000 |",
+        "| `passive` | 160 (7.00×) |",
+    ]
