@@ -155,7 +155,7 @@ def play(
     cases: Sequence[Case], options: argparse.Namespace, rates: Rates, path: Path | None
 ) -> None:
     """Measures what `rates` lacks, and writes each down; every other round goes backwards."""
-    machine = _stored(path).get("machine") or describe()
+    machine = _machine(path)
     for number in range(options.rounds):
         for case in cases[:: -1 if number % 2 else 1]:
             if len(rates.setdefault(case, [])) > number:
@@ -164,6 +164,18 @@ def play(
             print(f"round {number + 1}: {case} {rates[case][-1]:,.1f}", file=sys.stderr, flush=True)
             write_json(path, content(machine, rates))
     print(table(content(machine, rates)))
+
+
+def _machine(path: Path | None) -> dict[str, Any]:
+    """This one, as it was before the first round. Raises `UserError` where `path` is another's."""
+    now = describe()
+    before = _stored(path).get("machine", now)
+    if changed := [
+        key for key in ("processor", "vectors", "cores", "torch") if before[key] != now[key]
+    ]:
+        told = ", ".join(f"{key} {before[key]}" for key in changed)
+        raise UserError(f"{path} was measured with {told}; name another file with --name")
+    return before
 
 
 def content(machine: Mapping[str, Any], rates: Rates) -> dict[str, Any]:
@@ -187,17 +199,18 @@ def _rates(stored: Mapping[str, Any]) -> Rates:
 def table(stored: Mapping[str, Any]) -> str:
     """Markdown: medians of all rounds, and the medians of the rounds' ratios to PyTorch's own."""
     rates = _rates(stored)
-    columns = list(dict.fromkeys(case[:2] for case in rates))
-    heads = [f"{work}, {busy} busy ({UNITS[work]})" for work, busy in columns]
-    lines = [f"| policy | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
-    for policy in (name for name in POLICIES if any(case[2] == name for case in rates)):
-        cells = (_cell(rates, column, policy) for column in columns)
-        lines.append(f"| `{policy}` | {' | '.join(cells)} |")
+    policies = [name for name in POLICIES if any(case[2] == name for case in rates)]
+    heads = ("work", "other programs", *(f"`{name}`" for name in policies))
+    lines = [f"| {' | '.join(heads)} |", f"|---|---:|{'---:|' * len(policies)}"]
+    works = [*UNITS]
+    for work, busy in sorted({case[:2] for case in rates}, key=lambda of: (works.index(of[0]), of)):
+        cells = (_cell(rates, (work, busy), policy) for policy in policies)
+        lines.append(f"| `{work}`, {UNITS[work]} | {busy} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(rates: Rates, column: tuple[str, int], policy: str) -> str:
-    mine, torch_s = (rates.get((*column, name), []) for name in (policy, COMPARED_WITH))
+def _cell(rates: Rates, of: tuple[str, int], policy: str) -> str:
+    mine, torch_s = (rates.get((*of, name), []) for name in (policy, COMPARED_WITH))
     if not mine:
         return ""
     median = statistics.median(mine)
@@ -209,21 +222,21 @@ def _cell(rates: Rates, column: tuple[str, int], policy: str) -> str:
 
 INTRODUCTION = """# Speed on a shared machine, by how threads wait
 
-Made by `python benchmarks/shared_machine.py --out {folder}`, which rewrites this page from the JSON
-files beside it. [What to set, and why](../../shared_machines.md).
+Made by `python benchmarks/shared_machine.py --out docs/results/shared_machine`, which rewrites this
+page from the JSON files beside it. [What to set, and why](../../shared_machines.md).
 
 Medians of all rounds; in brackets the median of the rounds' ratios to `torch`, what PyTorch's
 OpenMP does unless told otherwise: it spins 300,000 times before it sleeps. `spin-N` spins N times
 (`GOMP_SPINCOUNT=N`), `passive` sleeps at once (`OMP_WAIT_POLICY=PASSIVE`), `one-thread` uses one
-thread; the others use all cores. "1 busy" is one other process that keeps a core busy. `loop` is a
-small RDN, forward and backward over an unroll of 20 steps; `quick` and `default` are whole training
-runs with these presets.
+thread; the others use all cores. Each of the other programs keeps one core busy. `loop` is a small
+RDN, forward and backward over an unroll of 20 steps; `quick` and `default` are whole training runs
+with these presets.
 """
 
 
 def page(folder: Path) -> str:
     """The folder's README: a table for every file there."""
-    parts = [INTRODUCTION.format(folder="docs/results/shared_machine")]
+    parts = [INTRODUCTION]
     for path in sorted(folder.glob("*.json")):
         stored = json.loads(path.read_text())
         said = ", ".join(f"{name} {value}" for name, value in stored["machine"].items() if value)

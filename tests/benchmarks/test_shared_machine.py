@@ -63,7 +63,7 @@ def test_a_benchmark_that_was_cut_off_goes_on(monkeypatch, tmp_path, capsys):
 
     monkeypatch.setattr(shared_machine, "measure", measure)
     command = "--works loop --competitors 0 1 --policies torch passive --rounds 2 --name a --out"
-    with pytest.raises(BaseException):  # noqa: B017 (an interrupt, or the exit that it becomes)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
         main([*command.split(), str(tmp_path)])
     budget[0] = 99
     main([*command.split(), str(tmp_path)])
@@ -82,9 +82,16 @@ def test_the_table_has_medians_and_ratios_within_rounds():
         for policy, found in rates.items()
     ]
     assert table({"rows": rows}).splitlines() == [
-        "| policy | loop, 1 busy (passes/s) |",
-        "|---|---:|",
-        "| `torch` | 20.0 |",
-        "| `spin-100` | 1,000 |",
-        "| `passive` | 160 (7.00×) |",
+        "| work | other programs | `torch` | `spin-100` | `passive` |",
+        "|---|---:|---:|---:|---:|",
+        "| `loop`, passes/s | 1 | 20.0 | 1,000 | 160 (7.00×) |",
     ]
+
+
+def test_another_machine_s_file_is_not_gone_on_with(tmp_path, capsys):
+    stored = {"machine": shared_machine.describe() | {"processor": "MOS 6502"}, "rows": []}
+    (tmp_path / "a.json").write_text(json.dumps(stored))
+    with pytest.raises(SystemExit):
+        main(["--out", str(tmp_path), "--name", "a"])
+    assert "was measured with processor MOS 6502; name another" in capsys.readouterr().err
+    assert json.loads((tmp_path / "a.json").read_text())["rows"] == []

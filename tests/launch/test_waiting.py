@@ -77,6 +77,13 @@ def test_the_openmp_that_torch_brings_reads_it():
     assert spins == [SETTINGS.get("GOMP_SPINCOUNT", "0")]
 
 
+@LIBGOMP
+def test_the_page_s_advice_for_programs_of_one_s_own_works():
+    page = (ROOT / "docs/shared_machines.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert "GOMP_SPINCOUNT = '0'" in run("-c", example, OMP_DISPLAY_ENV="VERBOSE").stderr
+
+
 def test_importing_the_library_sets_nothing():
     rooms = "agents.learner, cores, envs, kernels, tasks, launch.atari, launch.waiting"
     done = run("-c", f"import os, {rooms}\nprint(*os.environ, sep='\\n')")
