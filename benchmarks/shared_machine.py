@@ -3,7 +3,7 @@
 
     python benchmarks/shared_machine.py                     a first look: ten minutes on two cores
     python benchmarks/shared_machine.py --works default --rounds 2 --out results --name zen5
-    python benchmarks/shared_machine.py --policies torch spin-1000 passive --competitors 0 1 2
+    python benchmarks/shared_machine.py --policies torch spin-10000 passive --competitors 0 1 2
 
 Works: `loop` is a small RDN, forward and backward over an unroll of 20 steps (passes/s); `quick`
 and `default` are runs of `launch/atari.py` with these presets (agent steps/s, by their own logs).
@@ -254,8 +254,8 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--policies", nargs="+", choices=list(POLICIES), metavar="POLICY",
-        default=[COMPARED_WITH, "spin-10000", "spin-1000", "passive", "one-thread"],
-        help=f"of {', '.join(POLICIES)} (default: torch spin-10000 spin-1000 passive one-thread)",
+        default=[COMPARED_WITH, "spin-1000", "spin-100", "passive", "one-thread"],
+        help=f"of {', '.join(POLICIES)} (default: torch spin-1000 spin-100 passive one-thread)",
     )  # fmt: skip
     parser.add_argument(
         "--competitors", nargs="+", type=int, choices=range(65), default=[0, 1], metavar="COUNT",
