@@ -1,15 +1,15 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""What waiting threads cost, and whom: speed beside other programs, by how OpenMP waits.
+"""Speed alone and beside other programs, for several ways in which OpenMP's threads can wait.
 
-    python benchmarks/shared_machine.py                     a first look: ten minutes on two cores
+    python benchmarks/shared_machine.py                     loop and quick: ten minutes on two cores
     python benchmarks/shared_machine.py --works default --rounds 2 --out results --name zen5
     python benchmarks/shared_machine.py --policies torch spin-10000 passive --competitors 0 1 2
 
 Works: `loop` is a small RDN, forward and backward over an unroll of 20 steps (passes/s); `quick`
 and `default` are runs of `launch/atari.py` with these presets (agent steps/s, by their own logs).
 Policies: `torch` is what PyTorch's OpenMP does unless told otherwise (on Linux GCC's, which spins
-300,000 times before it sleeps), `spin-N` spins N times, `passive` sleeps at once; `one-thread` has
-nobody to wait for. Competitors are processes that each keep one core busy.
+300,000 times before it sleeps), `spin-N` spins N times, `passive` sleeps at once; `one-thread` uses
+one thread, the others all cores. Competitors are processes that each keep one core busy.
 
 Every measurement is a process of its own, and all take turns round by round. With `--out FOLDER`
 each is kept in FOLDER/NAME.json as it comes; the same command goes on where it was cut off, and
