@@ -83,9 +83,9 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
         environments, network = build(options, plan, step)
     frames_per_step = environments[0].frames_per_step
     stop = StopRequests()
-    records = Kept(options, saved, network) if replicas.is_first else NotKept()
     stages = Stages("learner", stop.check)
-    source = plan.source(network, environments, step, stages)
+    source = plan.source(network, environments, step, stages)  # resets: what breaks leaves no run
+    records = Kept(options, saved, network) if replicas.is_first else NotKept()
     can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
     record = recorder(records.path, plan.learner) if can_replay else record_nothing
     training = Training(options, network, source, records.metrics, stages, replicas, stop, record)
@@ -95,6 +95,7 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     with stop:
         try:
             if isinstance(records, Kept):
+                records.save_first(training)
                 if options.evaluate_episodes and training.steps == 0:
                     _play_before(training, network, options, records, plan)
                 if options.profile:
@@ -131,7 +132,6 @@ def _play_before(
     training: Training, network: Network, options: RunOptions, records: Kept, plan: Plan
 ) -> None:
     """The test games of an untrained network; a run that is stopped meanwhile can be resumed."""
-    records.save(training)
     try:
         before_training(network, options, records.path, plan.learner, training.stop.check)
     except Interrupted as request:

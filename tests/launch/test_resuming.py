@@ -66,6 +66,22 @@ def test_half_a_checkpoint_is_none(tmp_path, monkeypatch):
     assert logged(tmp_path / "job")["step"] == logged(tmp_path / "whole")["step"]
 
 
+@pytest.mark.parametrize("again", ["--resume", "--auto-resume"])
+def test_a_run_that_was_stopped_before_its_first_update_goes_on(again, tmp_path, monkeypatch):
+    def stop(*given) -> None:
+        raise Interrupted(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("launch.atari.train", stop)
+        assert train(tmp_path, "job", "--total-steps", 200) == 130
+    assert load(tmp_path / "job" / "model.tar")["step"] == 0
+    assert not (tmp_path / "job" / "checkpoints" / "best.pt").exists()
+    options = (again, tmp_path / "job") if again == "--resume" else AGAIN
+    assert train(tmp_path, "job", *options) == 0
+    assert train(tmp_path, "whole", "--total-steps", 200) == 0
+    assert_same_run(tmp_path / "job", tmp_path / "whole")
+
+
 def test_it_goes_on_as_resume_does(tmp_path, monkeypatch):
     for xpid in ("one", "two"):
         interrupted(tmp_path, xpid, monkeypatch, "--total-steps", 200)
