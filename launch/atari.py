@@ -32,7 +32,7 @@ from launch.stages import Stages
 from launch.stopping import Interrupted, StopRequests
 from launch.tables import core_table
 from launch.torchbeast_flags import translate
-from launch.training import Training, train
+from launch.training import Diverged, NothingLearned, Training, train
 from launch.training_tests import PeriodicTest
 from launch.unused_options import unused
 
@@ -109,6 +109,12 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
             if isinstance(records, Kept):
                 _say_how_to_go_on(options, records.path, training.steps)
             return 128 + interrupted.signal_number
+        except (Diverged, NothingLearned) as failure:
+            records.finish(successful=False)
+            if not isinstance(records, Kept):
+                raise
+            log = records.path / "logs.csv"
+            raise type(failure)(f"{failure}; the log of the losses: {log}") from failure
         records.finish(successful=True)
     if isinstance(records, Kept):
         _close(options, records.path, frames_per_step)
