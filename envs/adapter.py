@@ -10,7 +10,7 @@ from jaxtyping import Int, UInt8
 
 from envs.accounting import Accounting
 from envs.constructors import check_kinds, expected
-from envs.interface import TimeStep, check_action, check_batch
+from envs.interface import TimeStep, check_action, check_batch, check_finite
 from envs.observations import frame_format
 
 
@@ -52,7 +52,7 @@ class GymnasiumEnvironments:
         self._accounting.reset()
         self._clock[:] = 0
         reward, is_first = np.zeros(self.num_envs, np.float32), np.ones(self.num_envs, bool)
-        return TimeStep(self._format.convert(observation), reward, is_first, (), ())
+        return TimeStep(self._frame(observation), reward, is_first, (), ())
 
     def step(self, action: Int[np.ndarray, " B"]) -> TimeStep:
         """One step of all environments; see `Environments.step`."""
@@ -61,10 +61,26 @@ class GymnasiumEnvironments:
             action.astype(np.int64) + self._first_action
         )
         self._clock += 1
+        frame, single = self._frame(observation), self._reward(reward)
         over = terminated | truncated
         episodes, lives = self._accounting.record(reward, over, over, self._clock)
-        frame = self._format.convert(observation)
-        return TimeStep(frame, reward.astype(np.float32), over, episodes, lives)
+        return TimeStep(frame, single, over, episodes, lives)
+
+    def _frame(self, observation: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is said
+            frame = self._format.convert(observation)
+        if self.frame_dtype.kind == "f":
+            self._check("observation", frame)
+        return frame
+
+    def _reward(self, reward: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            single = reward.astype(np.float32)
+        self._check("reward", single)
+        return single
+
+    def _check(self, what: str, values: np.ndarray) -> None:
+        check_finite(what, values, name=self.name, seed=self._seed, steps=self._clock)
 
     def render(self) -> UInt8[np.ndarray, "B H W 3"]:
         """The current pictures.

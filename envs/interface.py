@@ -13,6 +13,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 
+class BadAnswer(ValueError):
+    """An environment answered with what no agent can learn from; one line for its author."""
+
+
 class Episode(NamedTuple):
     """One finished full game (or episode, where the environment has no lives)."""
 
@@ -67,6 +71,7 @@ class Environments(Protocol):
 
         Raises:
             ValueError: `action` has another shape or kind, or leaves `0 .. num_actions - 1`.
+            BadAnswer: the game's observation or reward is not finite.
         """
         ...
 
@@ -91,6 +96,30 @@ def check_action(action: np.ndarray, num_envs: int, num_actions: int) -> None:
         )
     if action.min() < 0 or action.max() >= num_actions:
         raise ValueError(f"actions must be in 0..{num_actions - 1}, got {action.tolist()}")
+
+
+def check_finite(what: str, values: np.ndarray, *, name: str, seed: int, steps: np.ndarray) -> None:
+    """Raises `BadAnswer` where one of `values` [B, ...], floats, is NaN or infinite.
+
+    Args:
+        what: `observation` or `reward`.
+        values: as the agent would get them.
+        name: what the environment is called.
+        seed: environment `i` was made with seed `seed + i`.
+        steps: [B] agent steps of each environment since `reset`.
+    """
+    finite = np.isfinite(values)
+    if finite.all():
+        return
+    env, *index = np.argwhere(~finite)[0].tolist()
+    at = f" at index {index[0]}" if index else ""
+    when = f"of step {steps[env]}" if steps[env] else "of the reset"
+    raise BadAnswer(
+        f"{name}, environment {env} (seed {seed + env}): the {what} {when} is "
+        f"{values[env, *index]}{at}; observations and rewards must be finite numbers that float32 "
+        f"can hold: correct the environment, or put gymnasium.wrappers.Transform"
+        f"{what.capitalize()} around it"
+    )
 
 
 def check_batch(num_envs: int, seed: int) -> None:

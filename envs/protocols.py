@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+HALF_AN_HOUR = 108_000  # emulator frames at 60 Hz (Machado et al. 2018)
+
 # ale-py takes C ints; beyond these a game is no longer played, or does not fit into memory.
 _RANGES = {
     "frame_skip": range(1, 1001),
@@ -40,12 +42,9 @@ class Protocol:
     # A lost life ends an episode for the learner (memory reset, zero bootstrap), and the game
     # goes on (Mnih et al. 2015; Machado et al. 2018 advise against).
     life_signal: bool = True
-    # Emulator frames after which a game is cut off, those before the first decision not counted:
-    # 30 minutes at 60 Hz (Machado et al. 2018). None: never.
-    max_frames: int | None = 108_000
-    # The cap belongs to the score. Elsewhere it only keeps a stuck agent from training for ever,
-    # and test games are played to their end.
-    cap_counts: bool = False
+    # Emulator frames after which a game is cut off, those before the first decision not counted.
+    # None: never.
+    max_frames: int | None = HALF_AN_HOUR
     score: Literal["game", "life"] = "game"  # what a reported score is the return of
 
     def __post_init__(self):
@@ -88,7 +87,7 @@ PROTOCOLS: dict[str, Protocol] = {
         sticky=0.25, noop_max=0, fire_at_reset=False, full_action_set=True, life_signal=False
     ),
     # No-op starts (Mnih et al. 2015) with the 30-minute cap, as in most tables since.
-    "noop30": Protocol(fire_at_reset=False, life_signal=False, cap_counts=True),
+    "noop30": Protocol(fire_at_reset=False, life_signal=False),
 }
 
 

@@ -35,7 +35,7 @@ from launch.stages import Stages
 from launch.stopping import Interrupted, StopRequests
 from launch.tables import core_table
 from launch.torchbeast_flags import translate
-from launch.training import Training, train
+from launch.training import Diverged, NothingLearned, Training, train
 from launch.training_tests import PeriodicTest
 from launch.unused_options import unused
 
@@ -86,9 +86,9 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
         environments, network = build(options, plan, step)
     frames_per_step = environments[0].frames_per_step
     stop = StopRequests()
-    records = Kept(options, saved, network) if replicas.is_first else NotKept()
     stages = Stages("learner", stop.check)
-    source = plan.source(network, environments, step, stages)
+    source = plan.source(network, environments, step, stages)  # resets: what breaks leaves no run
+    records = Kept(options, saved, network) if replicas.is_first else NotKept()
     can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
     record = recorder(records.path, plan.learner) if can_replay else record_nothing
     training = Training(options, network, source, records.metrics, stages, replicas, stop, record)
@@ -98,6 +98,7 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     with stop:
         try:
             if isinstance(records, Kept):
+                records.save_first(training)
                 if options.evaluate_episodes and training.steps == 0:
                     _play_before(training, network, options, records, plan)
                 if options.profile:
@@ -111,6 +112,12 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
             if isinstance(records, Kept):
                 _say_how_to_go_on(options, records.path, training.steps)
             return 128 + interrupted.signal_number
+        except (Diverged, NothingLearned) as failure:
+            records.finish(successful=False)
+            if not isinstance(records, Kept):
+                raise
+            log = records.path / "logs.csv"
+            raise type(failure)(f"{failure}; the log of the losses: {log}") from failure
         records.finish(successful=True)
     if isinstance(records, Kept):
         _close(options, records.path, frames_per_step)
@@ -134,7 +141,6 @@ def _play_before(
     training: Training, network: Network, options: RunOptions, records: Kept, plan: Plan
 ) -> None:
     """The test games of an untrained network; a run that is stopped meanwhile can be resumed."""
-    records.save(training)
     try:
         before_training(network, options, records.path, plan.learner, training.stop.check)
     except Interrupted as request:

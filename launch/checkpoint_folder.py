@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from launch.atomic_files import link_or_copy, remove_partials
-from launch.checkpoints import CheckpointError, cannot_write, load, save
+from launch.checkpoints import CheckpointError, cannot_write, load, write
 
 MILESTONES = (50_000_000, 200_000_000)  # agent steps: the published figures' two readings
 
@@ -83,12 +83,15 @@ class CheckpointFolder:
         self._remove_leftovers()
         path = self._checkpoints / f"step_{step:012d}.pt"
         score = None if score is None or math.isnan(score) else float(score)
-        save({**payload, "step": int(step), "score": score}, path)
+        try:
+            write({**payload, "step": int(step), "score": score}, path)
+        except OSError as error:
+            raise cannot_write(path, error, self._what_is_kept()) from error
         try:
             self._update_links(path, step, score)
             self._drop_old(step)
         except OSError as error:
-            raise cannot_write(path, error) from error
+            raise cannot_write(self.newest_path, error, self._what_is_kept()) from error
         return path
 
     def latest(self, map_location: str | torch.device = "cpu") -> Found:
@@ -125,6 +128,12 @@ class CheckpointFolder:
         """Makes `path` the best, whatever was."""
         link_or_copy(path, self.best_path)
         self._best_score = score
+
+    def _what_is_kept(self) -> str:
+        newest = next(iter(self._steps_newest_first()), None)
+        if newest is None:
+            return "the run has no other checkpoint"
+        return f"the checkpoint of step {_step_of(newest):,} is intact, and --resume takes it"
 
     def _drop_old(self, step: int) -> None:
         kept = 0

@@ -6,6 +6,7 @@ it uses TorchBeast's names (`model_state_dict`, `optimizer_state_dict`, `schedul
 """
 
 import _codecs
+import errno
 import io
 import sys
 import zipfile
@@ -48,17 +49,22 @@ def save(payload: dict[str, Any], path: Path) -> None:
         CheckpointError: the disk is full, read-only, ...; an older file at `path` is untouched.
         TypeError: something in `payload` would not load again, with the keys that lead to it.
     """
+    try:
+        write(payload, path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def write(payload: dict[str, Any], path: Path) -> None:
+    """What `save` does; the operating system's refusal is an `OSError`."""
     payload = {"format": FORMAT, "version": VERSION, **payload}
     _check_plain(payload, "payload")
     # Through memory: torch's own file writer hides the operating system's reason for a failure.
     buffer = io.BytesIO()
     torch.save(payload, buffer)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with buffer.getbuffer() as content:
-            write_bytes(path, content)
-    except OSError as error:
-        raise cannot_write(path, error) from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with buffer.getbuffer() as content:
+        write_bytes(path, content)
 
 
 def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:
@@ -105,12 +111,16 @@ def save_or_warn(save: Callable[[], object]) -> None:
         print(f"warning: {error}; training goes on", file=sys.stderr)
 
 
-def cannot_write(path: Path, error: OSError) -> CheckpointError:
-    """The error that says why `path` could not be written and what to do."""
-    return CheckpointError(
-        f"cannot write checkpoint {path}: {error.strerror or error}; earlier checkpoints are "
-        "intact, and --resume takes the newest: free the disk, or make it writable"
-    )
+def cannot_write(path: Path, error: OSError, kept: str = "") -> CheckpointError:
+    """The error that says why `path` could not be written, what there is instead, what to do.
+
+    `kept`: which checkpoint the run still has; empty for a file that belongs to no run.
+    """
+    remedy = "free the disk, or make it writable"
+    if error.errno == errno.EFBIG:
+        remedy = "raise the limit on the size of files (ulimit -f), or write to another disk"
+    parts = (f"cannot write checkpoint {path}: {error.strerror or error}", kept, remedy)
+    return CheckpointError("; ".join(part for part in parts if part))
 
 
 def _check_plain(value: Any, where: str) -> None:

@@ -20,6 +20,7 @@ from rich.console import Console
 from launch.agent_export import write_export
 from launch.clips import ClipFormat, make_clip
 from launch.devices import choose_device, compute_exactly, use_threads
+from launch.evaluation import longest_test
 from launch.evaluation_file import Evaluation, evaluations_in
 from launch.failures import UserError, one_line_errors, user_input
 from launch.parser import typed_options
@@ -41,8 +42,8 @@ class EvaluateOptions(GamePlan):
     """Run folders (their newest checkpoint), checkpoints, exported folders, TorchBeast's model.tar.
     """
     action_mode: Literal["argmax", "sampled", "both"] = "argmax"
-    """argmax: the most probable action, as published, which can freeze an agent for ever (see
-    --max-frames); sampled: drawn from the policy; or both."""
+    """argmax: the most probable action, as published, which can freeze an agent until its game is
+    cut (--max-frames); sampled: drawn from the policy; or both."""
     clip: bool = True
     """Also write a clip of the first game."""
     clip_seconds: float = 60.0
@@ -107,10 +108,11 @@ def _export(agent: SavedAgent, folder: Path) -> None:
 
 def _evaluate(agent: SavedAgent, options: EvaluateOptions, device: torch.device) -> None:
     console, name = Console(), agent.run.resolve().name
+    limit = longest_test(agent.options, options.protocol, options.max_frames)
     evaluations: dict[str, Evaluation] = {}
     unkept: Exception | None = None
     for mode in options.action_modes:
-        with progress_bar(options.games, f"{name} ({mode})") as report:
+        with progress_bar(options.games, f"{name} ({mode})", limit=limit) as report:
             evaluation = play(
                 agent.network,
                 agent.options,

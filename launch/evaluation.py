@@ -15,7 +15,7 @@ import envs
 from agents.network import Network
 from envs.interface import Environments, Episode, Life
 from envs.naming import resolve
-from envs.protocols import Protocol, protocol_named
+from envs.protocols import HALF_AN_HOUR, Protocol, protocol_named
 from launch.options import RunOptions
 from launch.player import ActionMode, Player
 
@@ -40,28 +40,33 @@ def play_games(
     seed: int,
     device: torch.device | str = "cpu",
     score_modulus: int | None = None,
+    max_steps: int | None = None,
     progress: Callable[[int, int], None] = lambda finished, longest: None,
 ) -> list[Played]:
     """Plays each environment's first game to its end; one entry an environment, in order.
 
     `seed`: environment i's is `seed + i`. `score_modulus`: at which the score counter begins again.
-    `progress` is called after every step with the number of games finished and the agent steps of
-    those that go on; what it raises ends the playing.
+    `max_steps`: agent steps after which a game of one life is cut, with the return that it has by
+    then. `progress` is called after every step with the number of games finished and the agent
+    steps of those that go on; what it raises ends the playing.
     """
     player = Player(network, environments, action_mode=action_mode, seed=seed, device=device)
     finished: dict[int, Played] = {}
     wraps = _Wraps(environments.num_envs, score_modulus)
-    steps = 0
-    while len(finished) < environments.num_envs:
+    returns, steps = np.zeros(environments.num_envs), 0
+    while len(finished) < environments.num_envs and steps != max_steps:
         player.step()
         steps += 1
+        returns += player.row.reward
         wraps.note(player.row.reward, player.row.lives)
         over = [game for game in player.row.episodes if game.index == 0]
         if over:
             finished |= {game.env: Played(game, wraps.of_game(game)) for game in over}
             player.keep(np.setdiff1d(player.playing, list(finished)))
         progress(len(finished), steps)
-    return [finished[env] for env in range(environments.num_envs)]
+    frames = steps * environments.frames_per_step
+    cut = (Episode(env, 0, one, (one,), steps, frames) for env, one in enumerate(returns.tolist()))
+    return [finished.get(game.env, Played(game, (0,))) for game in cut]
 
 
 def film(
@@ -150,9 +155,8 @@ def trained_rules(options: RunOptions) -> Rules:
 def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None = None) -> Rules:
     """The rules for testing an agent trained with `options`, under a protocol or as `trained`.
 
-    A game ends when it is over, unless the cap belongs to the protocol or `max_frames` (emulator
-    frames) asks for one. How the agent sees and acts stays as it was trained: with fewer actions
-    than a protocol offers, it simply never chooses the others.
+    On Atari a game is cut as `longest_test` says. How the agent sees and acts stays as it was
+    trained: with fewer actions than a protocol offers, it simply never chooses the others.
 
     Raises:
         ValueError: an unknown protocol, or one that the environment has not.
@@ -160,16 +164,29 @@ def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None
     trained = trained_rules(options)
     learned = trained.resolved(options.env)
     if learned is None:
-        if max_frames is not None:
-            raise ValueError(f"--max-frames is for Atari games, and {options.env} is none")
         return trained if protocol == "trained" else trained._replace(protocol=protocol)
+    cap = {"max_frames": longest_test(options, protocol, max_frames)}
     if protocol == "trained":
-        asked = {} if max_frames is None else {"max_frames": max_frames}
-        return trained._replace(options=trained.options | asked)
-    asked = protocol_named(protocol)
-    cap = max_frames or (asked.max_frames if asked.cap_counts else None)
+        return trained._replace(options=trained.options | cap)
     own = {name: getattr(learned, name) for name in THE_AGENTS_OWN}
-    return Rules(protocol, own | {"max_frames": cap})
+    return Rules(protocol, own | cap)
+
+
+def longest_test(options: RunOptions, protocol: str, max_frames: int | None = None) -> int | None:
+    """Frames after which a test game is cut; None for never.
+
+    `max_frames`: what was asked for, 0 for no limit. Where nothing was, the limit is the
+    protocol's (as `trained`: training's), and half an hour where that has none or is not Atari's.
+
+    Raises:
+        ValueError: an unknown protocol.
+    """
+    if max_frames is not None:
+        return max_frames or None
+    if (learned := trained_rules(options).resolved(options.env)) is None:
+        return HALF_AN_HOUR
+    own = learned if protocol == "trained" else protocol_named(protocol)
+    return own.max_frames or HALF_AN_HOUR
 
 
 # How an agent sees and acts: the same under every protocol.

@@ -1,8 +1,10 @@
 """Test episodes as they are kept: one JSON file an evaluation, the same episodes as CSV beside it.
 
-    RUN/evaluations/step_000000200000_full-game_argmax_5x30_seed1000000.json    everything
-    RUN/evaluations/step_000000200000_full-game_argmax_5x30_seed1000000.csv     a row an episode
-    RUN/evaluations.csv                                                         a row an evaluation
+    RUN/evaluations/step_000000200000_full-game_cap108000_argmax_5x30_seed1000000.json
+    RUN/evaluations/step_000000200000_full-game_cap108000_argmax_5x30_seed1000000.csv
+    RUN/evaluations.csv
+
+That is: everything; a row an episode; a row an evaluation.
 
 Raw episodes are what is measured; every mean and spread is computed from them when it is asked for.
 docs/evaluation.md has the fields.

@@ -1,10 +1,10 @@
 """Where a command's expected failures become one line on stderr and exit code 2.
 
-Expected is what the person at the keyboard can put right: a `UserError`, or an operating system
-that says no (disk full, no permission). Everything else, plain `ValueError` included, is a bug of
-ours and keeps its traceback. Rooms below `launch` raise plain `ValueError` for bad names and sizes;
-the command checks its options inside `user_input()`, which vouches that a `ValueError` from there
-is about the options.
+Expected is what the person at the keyboard can put right: a `UserError`, an environment's
+`BadAnswer`, or an operating system that says no (disk full, no permission). Everything else, plain
+`ValueError` included, is a bug of ours and keeps its traceback. Rooms below `launch` raise plain
+`ValueError` for bad names and sizes; the command checks its options inside `user_input()`, which
+vouches that a `ValueError` from there is about the options.
 """
 
 import errno
@@ -66,6 +66,12 @@ def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, 
         try:
             return main(*args, **kwargs)
         except UserError as error:
+            reason, code = str(error), EXIT_CODE
+        except ValueError as error:
+            from envs.interface import BadAnswer  # late: few commands need Gymnasium
+
+            if not isinstance(error, BadAnswer):
+                raise
             reason, code = str(error), EXIT_CODE
         except OSError as error:
             if error.errno not in _SYSTEM_SAYS_NO:

@@ -100,6 +100,9 @@ class RunOptions(CoreSizes):
     evaluate_every: int = 0
     """Agent steps between such games during training; RUN/evaluations.csv has the scores. 0: none.
     """
+    evaluate_max_frames: int | None = None
+    """Limit of such a game, emulator frames (agent steps where there is no emulator); what is
+    longer is cut and counted. Default: that of training's games, or 108000, half an hour."""
     savedir: Path = Path("runs")
     """Where run folders are made."""
     xpid: str | None = None
@@ -171,6 +174,7 @@ CHANGEABLE_ON_RESUME = (
     "disable_checkpoint",
     "evaluate_episodes",
     "evaluate_every",
+    "evaluate_max_frames",
     "savedir",
     "xpid",
     "auto_resume",
@@ -201,6 +205,7 @@ _LEAST = {
     "micro_batch": 0,
     "evaluate_episodes": 0,
     "evaluate_every": 0,
+    "evaluate_max_frames": 1,
 }
 
 

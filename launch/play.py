@@ -17,10 +17,12 @@ from launch.display import Display
 from launch.evaluation import (
     Played,
     check_actions,
+    longest_test,
     make_environments,
     play_games,
     rules_for_testing,
     score_modulus,
+    trained_rules,
 )
 from launch.evaluation_file import Evaluation, PlayedGame, write_overview
 from launch.options import RunOptions
@@ -47,8 +49,8 @@ class GamePlan:
     protocol: str = "full-game"
     """full-game, published (a score is a life's), machado, noop30, or trained (as in training)."""
     max_frames: int | None = None
-    """Cut games after so many emulator frames, 108000 is half an hour (default: never, except that
-    noop30 has this cap by definition, and trained what training had)."""
+    """Limit of a game, emulator frames (agent steps where there is no emulator); 0: none. Default:
+    108000, half an hour, and for trained that of training."""
     seed: int = TEST_SEEDS.start
     """Game i, counted through all repeats, has seed + i."""
     num_threads: int = 0
@@ -62,7 +64,7 @@ class GamePlan:
 
 def check(plan: GamePlan) -> None:
     """Raises a one-line `ValueError` for numbers that cannot work."""
-    least = {"episodes": 1, "repeats": 1, "num_envs": 0, "max_frames": 1}
+    least = {"episodes": 1, "repeats": 1, "num_envs": 0, "max_frames": 0}
     for name, value in least.items():
         given = getattr(plan, name)
         if given is not None and given < value:
@@ -94,6 +96,8 @@ def play(
     beforehand whether they can be played.
     """
     at_once = min(plan.num_envs or _MOST_AT_ONCE, plan.games)
+    limit = longest_test(trained, plan.protocol, plan.max_frames)
+    is_atari = trained_rules(trained).resolved(trained.env) is not None  # ale-py cuts, life by life
     played: list[Played] = []
     for first in range(0, plan.games, at_once):
         number, seed = min(at_once, plan.games - first), plan.seed + first
@@ -105,6 +109,7 @@ def play(
                 seed=seed,
                 device=device,
                 score_modulus=score_modulus(trained.env),
+                max_steps=None if is_atari else limit,
                 progress=lambda finished, longest, before=first: report(before + finished, longest),
             )
     return _evaluation(environments, trained, step, plan, action_mode, played)
@@ -140,8 +145,13 @@ def progress_bar(
     what: str,
     stream: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
+    *,
+    limit: int | None = None,
+    option: str = "--max-frames",
 ) -> Iterator[Report]:
     """Shows how many games are finished, and the time left at their pace so far, on stderr.
+
+    `limit`: frames after which they are cut, as `option` of the command says; None for never.
 
     Many games run at once, so the first may be long in coming, and the next: the pace is that of
     all the time since the beginning.
@@ -154,7 +164,8 @@ def progress_bar(
         if longest == _HALF_AN_HOUR + 1 and not said:
             said = True
             beyond = f"{games - finished} games go on beyond {_HALF_AN_HOUR:,} agent steps"
-            display.say(f"note: {beyond}; --max-frames would cut them")
+            when = f"are cut after {limit:,} frames ({option})" if limit else None
+            display.say(f"note: {beyond}; {when or f'{option} would cut them'}")
 
     showing = Display(
         games, stream=stream or sys.stderr, clock=clock, unit="games", window=math.inf
@@ -174,7 +185,7 @@ def _evaluation(
 ) -> Evaluation:
     rules = rules_for_testing(trained, plan.protocol, plan.max_frames)
     resolved = rules.resolved(trained.env)
-    cap = resolved.max_frames if resolved else None
+    cap = longest_test(trained, plan.protocol, plan.max_frames)
     frames = environments.frames_per_step
     return Evaluation(
         env=environments.name,

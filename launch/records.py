@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from agents.network import Network
 from launch.checkpoint_folder import CheckpointFolder
+from launch.checkpoints import CheckpointError
 from launch.failures import expanded
 from launch.metrics import Metrics
 from launch.network_facts import network_facts
@@ -57,6 +58,20 @@ class Kept:
         if not self._options.disable_checkpoint:
             score = self.metrics.recent()["recent_full_game_return"]
             self._checkpoints.save(training.checkpoint(), training.steps, score)
+
+    def save_first(self, training: Training) -> None:
+        """Has a new run's checkpoint of step 0 on disk before anything is learned.
+
+        Raises `CheckpointError`; a folder that was made for the run then goes again.
+        """
+        if self._saved is not None:
+            return
+        try:
+            self.save(training)
+        except CheckpointError:
+            self.metrics.close()
+            self._folder.discard()
+            raise
 
     def finish(self, successful: bool) -> None:
         """See `Records`."""

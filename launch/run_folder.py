@@ -11,6 +11,8 @@ import itertools
 import json
 import os
 import re
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from launch.json_files import read_object
 from launch.log_table import LogTable
 
 _A_RUN_HAS = ("meta.json", "logs.csv", "model.tar", "checkpoints")
+_A_RUN_ALSO_MAKES = ("fields.csv", "tensorboard", ".lock")
 
 
 class RunFolderError(UserError):
@@ -91,6 +94,7 @@ class RunFolder:
         remove_partials(path)
         self._write_meta()
         self._table = LogTable(path)
+        self._latest_before = _latest(path)
         _point_latest_to(path)
 
     @classmethod
@@ -174,6 +178,24 @@ class RunFolder:
         finally:
             self.close()
 
+    def discard(self) -> None:
+        """Lets the folder go and removes a new run that did not begin; other files in it stay."""
+        if "resumed" in self.meta:
+            self.close()
+            return
+        with suppress(OSError):
+            for name in (*_A_RUN_HAS, *_A_RUN_ALSO_MAKES):
+                if (path := self.path / name).is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            self.path.rmdir()
+        self.close()
+        if _latest(self.path) == self.path.name:
+            self.path.with_name("latest").unlink()
+            if self._latest_before is not None:
+                _point_latest_to(self.path.with_name(self._latest_before))
+
     def close(self) -> None:
         """Lets the folder go without an end in `meta.json`, as a killed process would."""
         self._lock.release()
@@ -222,6 +244,13 @@ def _lock(path: Path) -> FolderLock:
 def _cannot_write(path: Path, error: OSError) -> RunFolderError:
     reason = error.strerror or error
     return RunFolderError(f"cannot write {path}: {reason}; free the disk or choose a --savedir")
+
+
+def _latest(path: Path) -> str | None:
+    """What the `latest` beside the run folder `path` leads to; None where it is no link."""
+    with suppress(OSError):
+        return str(path.with_name("latest").readlink())
+    return None
 
 
 def _point_latest_to(path: Path) -> None:

@@ -54,12 +54,18 @@ def remarks(evaluation: Evaluation) -> list[str]:
             f"{summary['score_mean_unwrapped']:,.1f} with what it lost, "
             f"{_UNITS[_counted(evaluation)]} without those {left}"
         )
-    if summary["cut_episodes"]:
-        lines.append(
-            f"{summary['cut_episodes']} of {games} games were cut after "
-            f"{evaluation.max_frames:,} emulator frames"
-        )
+    if cut := cut_games(evaluation):
+        lines.append(f"{cut}; each counts with the return it had by then")
     return lines
+
+
+def cut_games(evaluation: Evaluation) -> str:
+    """How many games the limit of their length ended; empty where it ended none."""
+    summary = evaluation.summary()
+    if not summary["cut_episodes"]:
+        return ""
+    games = f"{summary['cut_episodes']} of {summary['episodes']} games"
+    return f"{games} reached the limit of {evaluation.max_frames:,} frames"
 
 
 def _counted(evaluation: Evaluation) -> str:

@@ -83,6 +83,8 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     checkpoints = CheckpointFolder(folder.path, milestones=())
     if resume:
         _restore(trainer, options, checkpoints, folder, device)
+    if not holds_checkpoints(folder.path):
+        _save_first(trainer, options, checkpoints, folder)
     parameters = facts["parameters"]
     print(
         f"training {options.core} ({parameters:,} parameters) on {options.task}, seed "
@@ -120,6 +122,17 @@ def _try(options: SequenceOptions, device: torch.device) -> None:
     words = torch.zeros(SHORTEST_CHUNKED_UNROLL, 1, dtype=torch.long, device=device)
     with torch.no_grad():
         model(words, torch.ones_like(words, dtype=torch.bool))
+
+
+def _save_first(
+    trainer: Trainer, options: SequenceOptions, checkpoints: CheckpointFolder, folder: RunFolder
+) -> None:
+    """Has a checkpoint on disk before anything is learned; without one the folder goes again."""
+    try:
+        checkpoints.save(_packed(trainer, options) | {"git": git_revision()}, trainer.updates)
+    except CheckpointError:
+        folder.discard()
+        raise
 
 
 def _train(

@@ -15,10 +15,9 @@ from launch.evaluation_file import evaluations_in
 from launch.log_table import read_logs
 from launch.options import RunOptions
 from launch.pictures import learning_curve, still
-from launch.play import progress_bar
 from launch.saved_agent import open_agent
 from launch.tables import evaluation_table
-from launch.training_tests import ACTION_MODE, games_of, play_and_keep
+from launch.training_tests import ACTION_MODE, games_of, play_and_keep, shown
 
 _CLIP_SECONDS = 60.0
 
@@ -34,7 +33,7 @@ def before_training(
 
     What `check`, called after every step, raises ends the playing.
     """
-    with progress_bar(options.evaluate_episodes, "test games before training") as show:
+    with shown(options, "test games before training") as show:
 
         def report(finished: int, longest: int) -> None:
             check()
@@ -50,7 +49,7 @@ def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
     """
     device = choose_device(options.learner_device or options.device)
     agent = open_agent(run, device, options.env)
-    with progress_bar(options.evaluate_episodes, "test games after training") as report:
+    with shown(options, "test games after training") as report:
         after = play_and_keep(agent.network, options, agent.step, run, device, report)
     evaluations = evaluations_in(run).values()
     before = next((one for one in evaluations if one.agent_steps == 0), None)

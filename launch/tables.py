@@ -37,6 +37,9 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
         "agent steps a game": lambda s: f"{s['mean_agent_steps']:,.0f}",
         "emulator frames a game": lambda s: f"{s['mean_emulator_frames']:,.0f}",
     }
+    if any(evaluation.summary()["cut_episodes"] for evaluation in evaluations.values()):
+        limit = f"reached the limit of {first.max_frames or 0:,} frames"
+        rows[limit] = lambda s: f"{s['cut_episodes']} of {s['episodes']} games"
     for name, cell in rows.items():
         table.add_row(name, *(cell(evaluation.summary()) for evaluation in evaluations.values()))
     return table

@@ -33,6 +33,10 @@ class Diverged(UserError):
     """Training that makes no progress any more: its losses or gradients are not finite."""
 
 
+class NothingLearned(UserError):
+    """A run that reached its end with every update refused."""
+
+
 class WeightsApart(RuntimeError):
     """The learners no longer hold the same weights."""
 
@@ -177,6 +181,16 @@ class Training:
                 "--precision float32"
             )
 
+    def check_learned(self) -> None:
+        """Raises `NothingLearned` where no update so far has changed a weight."""
+        if self.learner.updates == 0:
+            raise NothingLearned(
+                f"all {self.learner.refused:,} updates gave a loss or gradient that is not finite, "
+                "and were refused: nothing was learned. The learning rate is not the cause, since "
+                "no weight has moved: look for very large rewards, observations or costs "
+                "(--reward-clipping, --baseline-cost, --entropy-cost)"
+            )
+
     def checkpoint(self) -> dict[str, Any]:
         """What `restore` takes."""
         return pack(self.options, self.learner, {"metrics": self.metrics.state_dict()})
@@ -255,9 +269,9 @@ def train(
 
     `test` is called between updates with the agent steps so far and with what raises where the run
     is to stop. Saves before it raises `Interrupted` where `training.stop` says so, `Diverged`,
-    `SourceFailed`, `LostLearner`, or what an environment raised. A checkpoint that cannot be
-    written is a warning, the last one a `CheckpointError`; a row of the log that cannot be written
-    is a `RunFolderError`.
+    `SourceFailed`, `LostLearner`, or what an environment raised, but not before `NothingLearned`:
+    nobody shall take the run for finished. A checkpoint that cannot be written is a warning, the
+    last one a `CheckpointError`; a row of the log that cannot be written is a `RunFolderError`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
     begun, stop = training.steps, training.stop
@@ -268,6 +282,7 @@ def train(
                     display.update(training.steps, training.metrics.log(row))
                 training.check_progress()
                 if training.finished:
+                    training.check_learned()
                     break
                 stop.check()
                 with training.stages("test"):

@@ -7,16 +7,19 @@ and takes as much longer as the games do.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
 
 from agents.network import Network
+from launch.evaluation import longest_test
 from launch.evaluation_file import Evaluation, evaluations_in
 from launch.failures import UserError
 from launch.options import RunOptions
-from launch.play import GamePlan, Report, keep, play
+from launch.play import GamePlan, Report, keep, play, progress_bar
 from launch.player import ActionMode
+from launch.score_summary import cut_games
 
 # Sampled actions: an agent a few minutes old is undecided, and argmax makes it freeze.
 ACTION_MODE: ActionMode = "sampled"
@@ -28,8 +31,16 @@ def games_of(options: RunOptions) -> GamePlan:
         episodes=options.evaluate_episodes,
         repeats=1,
         protocol="trained",
+        max_frames=options.evaluate_max_frames,
         num_threads=options.num_threads,
     )
+
+
+def shown(options: RunOptions, what: str) -> AbstractContextManager[Report]:
+    """Shows how far a run's test games are."""
+    plan = games_of(options)
+    limit = longest_test(options, plan.protocol, plan.max_frames)
+    return progress_bar(plan.games, what, limit=limit, option="--evaluate-max-frames")
 
 
 def play_and_keep(
@@ -92,6 +103,7 @@ class PeriodicTest:
         self._say(
             f"test at {step:,} agent steps: {summary['full_game_mean']:,.1f} ± "
             f"{summary['full_game_std']:,.1f} over {summary['episodes']} full games"
+            f"{f' ({cut})' if (cut := cut_games(evaluation)) else ''}"
         )
 
     def _passed(self, step: int) -> int:

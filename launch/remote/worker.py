@@ -14,6 +14,7 @@ from safetensors.torch import load, save
 
 from agents.actor import Actor
 from agents.network import Network
+from envs.interface import BadAnswer
 from kernels import use_backend
 from launch.allocator import tune_allocator
 from launch.devices import compute_exactly, use_threads
@@ -51,16 +52,18 @@ class RemoteActor:
         self._stages = Stages("actor")
 
     def join(self) -> None:
-        """Makes network and environments. Raises `ActorFailed`."""
+        """Makes network and environments. Raises `ActorFailed`, or `BadAnswer`."""
         try:
             self._make()
+        except BadAnswer:
+            raise
         except Exception as error:
             raise _in_one_line(error) from None
 
     def collect(self, offer: Offer) -> tuple[bytes, Timed]:
         """The next rollout, with the newest weights there are, never older than `offer`'s.
 
-        Raises `ActorFailed`.
+        Raises `ActorFailed`, or `BadAnswer`.
         """
         before = self._stages.totals()
         idle = time.perf_counter() - self._since
@@ -69,6 +72,8 @@ class RemoteActor:
             collected = self._actor.collect(self._length)
             with self._stages("transfer"):
                 message = encode(Experience(collected, self._version))
+        except BadAnswer:
+            raise
         except Exception as error:
             raise _in_one_line(error) from None
         after, self._since = self._stages.totals(), time.perf_counter()

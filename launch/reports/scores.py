@@ -9,7 +9,7 @@ from dataclasses import asdict
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
-from envs.protocols import PROTOCOLS
+from envs.protocols import HALF_AN_HOUR, PROTOCOLS
 from launch.evaluation import THE_AGENTS_OWN
 from launch.evaluation_file import Evaluation
 from launch.published_scores import PublishedScore, random_and_human, recurrent_fwp
@@ -86,15 +86,16 @@ def protocol_played(evaluation: Evaluation) -> str:
     """
     protocol, rules = PROTOCOLS.get(evaluation.protocol), evaluation.rules
     usual = asdict(protocol) if protocol else {}
-    cap = usual.pop("max_frames", None) if usual.get("cap_counts") else None
+    cap = usual.pop("max_frames", HALF_AN_HOUR)
     changed = [
         f"{name} {rules[name]}"
         for name, value in usual.items()
-        if name not in ("max_frames", *THE_AGENTS_OWN) and rules.get(name, value) != value
+        if name not in THE_AGENTS_OWN and rules.get(name, value) != value
     ]
-    if evaluation.max_frames != cap:
-        frames = evaluation.max_frames
-        changed.append("never cut" if frames is None else f"cut after {frames:,} frames")
+    if (frames := evaluation.max_frames) is None:  # which matters where a game was so long
+        changed += ["never cut"] * any(one.emulator_frames > cap for one in evaluation.episodes)
+    elif frames != cap:
+        changed.append(f"cut after {frames:,} frames")
     return ", ".join([evaluation.protocol, *changed])
 
 

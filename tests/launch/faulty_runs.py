@@ -130,6 +130,21 @@ def full_while_checkpointing() -> dict:
     }
 
 
+def full_from_the_start() -> dict:
+    """A checkpoint does not fit, and the run's other files do; the run before it is `latest`."""
+    codes = [Run("before", *LITTLE, "--xpid", "before", "--total-steps", 20).end()]
+    for name in ("never", "never-named"):
+        named = () if name == "never" else ("--xpid", name)
+
+        def prepare() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+
+        begun = Run(name, *BIG, *named, "--total-steps", ALWAYS, prepare=prepare)
+        codes.append(begun.end())
+    left = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
+    return {"codes": codes, "left": left, "latest": str((FOLDER / "latest").readlink())}
+
+
 def full_while_logging() -> dict:
     path = FOLDER / "log"
     run = Run("log", *LITTLE, "--xpid", "log", "--total-steps", ALWAYS, *OFTEN)
@@ -240,6 +255,7 @@ def stopped_for_a_minute() -> dict:
 
 
 CASES: dict[str, Callable[[], dict]] = {
+    "start": full_from_the_start,
     "full": full_while_checkpointing,
     "log": full_while_logging,
     "lockstep": lambda: raising("lockstep"),

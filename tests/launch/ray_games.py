@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium.spaces import Box
 from gymnasium.vector.utils import batch_space
 
@@ -53,6 +54,20 @@ class StampedCatch(Catch):
     def _observe(self):
         stamps = np.stack([self.seeds * SEED_UNIT, np.full(self.num_envs, self.steps * STEP_UNIT)])
         return np.concatenate([super()._observe(), stamps.T], 1).astype(np.float32)
+
+
+def assert_streams_in_order(seen, seeds) -> None:
+    stamps = torch.cat([frames.flatten(0, 1) for frames in _in_columns(seen)])
+    stream, step = (stamps[:, 0] / SEED_UNIT).long(), (stamps[:, 1] / STEP_UNIT).long()
+    assert set(stream.tolist()) in seeds
+    for one in stream.unique():
+        own = step[stream == one]
+        assert torch.equal(own, torch.arange(len(own)))
+
+
+def _in_columns(seen):
+    """Of each batch, stream after stream."""
+    return [frames.transpose(0, 1) for frames in seen]
 
 
 gymnasium.register("StampedCatch-v0", vector_entry_point=StampedCatch)

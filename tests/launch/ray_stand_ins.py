@@ -3,6 +3,8 @@
 import os
 import time
 
+from envs.interface import BadAnswer
+
 
 class StandIn:
     """Delivers (number, incarnation, how many before); its first incarnation fails as told.
@@ -25,6 +27,8 @@ class StandIn:
             os._exit(1)
         if first and self.made == 1 and self.fails == "raises":
             raise RuntimeError("broken")
+        if first and self.made == 1 and self.fails == "bad answer":
+            raise BadAnswer("Game-v0, environment 0: the reward is nan")
         self.made += 1
         return b"%d %d %d" % (*self.who, self.made - 1), {"emulation": (0.5, 3)}
 

@@ -260,10 +260,13 @@ def breaks(folder, *options) -> None:
 @pytest.mark.usefixtures("breaking_env")
 def test_an_environment_that_breaks_ends_the_run(at, schedule, tmp_path):
     breaks(tmp_path, "--env", "Breaking-v0", "--env-options", f"at={at}", *schedule)
-    saved = list((tmp_path / "broken" / "checkpoints").glob("step_*.pt"))
-    assert bool(saved) == (at == 30)
-    for path in saved:
-        assert load(path)["step"] > 0
+    saved = [load(path)["step"] for path in tmp_path.glob("broken/checkpoints/step_*.pt")]
+    if at == 30:
+        assert min(saved) > 0
+    elif schedule == GROUPS:
+        assert saved == [0]
+    else:  # where nothing runs beside it, an environment is reset before there is a folder
+        assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("rows", [1, 6])

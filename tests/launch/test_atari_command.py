@@ -111,7 +111,7 @@ def test_evaluate_plays_films_and_keeps_every_episode(qbert, capsys, monkeypatch
         "human-normalised",
     ):
         assert expected in said
-    assert "argmax: 2 of 2 games were cut after 200 emulator frames" in said
+    assert "argmax: 2 of 2 games reached the limit of 200 frames; each counts with" in said
     assert "rdn, 50 M agent steps (Irie et al. 2021, a life)" in said
     kept = evaluations_in(qbert)
     assert [one.action_mode for one in kept.values()] == ["argmax", "sampled"]

@@ -184,3 +184,29 @@ def test_the_published_readings_are_kept(tmp_path):
     steps = [f"step_{millions:06d}000000.pt" for millions in (150, 200, 250)]
     milestones = [f"milestone_{millions:06d}000000.pt" for millions in (50, 200)]
     assert names(tmp_path) == [*milestones, *steps]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_told_with_the_checkpoint_that_there_is(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    folder = CheckpointFolder(tmp_path)
+
+    def refused(step: int) -> str:
+        with pytest.raises(CheckpointError, match="No space left on device") as caught:
+            folder.save({}, step)
+        return str(caught.value)
+
+    folder._opened = True  # so that it leaves the way to the full disk that is laid here
+    fill_up(tmp_path / "checkpoints" / "step_000000000001.pt")
+    assert "step_000000000001.pt" in (line := refused(1)) and "; the run has no other" in line
+    folder.save({}, 1)
+    fill_up(tmp_path / "checkpoints" / "step_000000000002.pt")
+    assert (
+        "step_000000000002.pt" in (line := refused(2)) and "; the checkpoint of step 1 is" in line
+    )
+    assert names(tmp_path) == ["step_000000000001.pt"]
+
+
+def fill_up(path: Path) -> None:
+    """What is written beside `path` first goes to a device that answers as a full disk does."""
+    path.with_name(f".partial-{os.getpid()}.{path.name}").symlink_to("/dev/full")

@@ -101,6 +101,26 @@ def test_the_time_left_for_test_games_is_at_their_pace_so_far():
     assert "4 of 10 games · 0.0396 games/s · 02:32 left" in shown[101]
 
 
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({}, "--max-frames would cut them"),
+        ({"limit": 200_000}, "are cut after 200,000 frames (--max-frames)"),
+        (
+            {"limit": 108_000, "option": "--evaluate-max-frames"},
+            "are cut after 108,000 frames (--evaluate-max-frames)",
+        ),
+    ],
+)
+def test_long_games_are_noted_once_with_what_the_command_can_do(given, advice):
+    stream = io.StringIO()
+    with progress_bar(10, "games", stream, Clock(), **given) as report:
+        for steps in range(26_999, 27_005):
+            report(4, steps)
+    notes = [line for line in stream.getvalue().splitlines() if line.startswith("note: ")]
+    assert notes == [f"note: 6 games go on beyond 27,000 agent steps; {advice}"]
+
+
 def test_on_a_terminal_there_is_a_bar_and_prints_go_above_it(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     terminal, clock = Terminal(), Clock()

@@ -15,7 +15,14 @@ from agents.network import Network, NetworkConfig
 from envs.interface import TimeStep
 from envs.naming import resolve
 from launch import atari, watch
-from launch.evaluation import check_actions, film, play_games, rules_for_testing, score_modulus
+from launch.evaluation import (
+    check_actions,
+    film,
+    longest_test,
+    play_games,
+    rules_for_testing,
+    score_modulus,
+)
 from launch.options import RunOptions
 from launch.play import GamePlan, check_plays, environments_of, play
 from launch.player import BLOCK, Player
@@ -279,9 +286,9 @@ def test_a_score_of_six_digits_begins_again_and_is_noticed(name, digits, most):
 @pytest.mark.parametrize(
     ("protocol", "sticky", "noops", "score", "cap"),
     [
-        ("full-game", 0.0, 30, "game", None),
-        ("published", 0.0, 30, "life", None),
-        ("machado", 0.25, 0, "game", None),
+        ("full-game", 0.0, 30, "game", 108_000),
+        ("published", 0.0, 30, "life", 108_000),
+        ("machado", 0.25, 0, "game", 108_000),
         ("noop30", 0.0, 30, "game", 108_000),
         ("trained", 0.5, 30, "game", 108_000),
     ],
@@ -298,6 +305,43 @@ def test_what_a_protocol_means_in_a_test(protocol, sticky, noops, score, cap):
     )
     assert rules.frame_stack == 2 and not rules.full_action_set
     assert rules_for_testing(trained, protocol, 400).resolved("Qbert").max_frames == 400
+    assert rules_for_testing(trained, protocol, 0).resolved("Qbert").max_frames is None
+
+
+@pytest.mark.parametrize(
+    ("env", "trained_for", "protocol", "limit"),
+    [
+        ("Qbert", "max_frames=400", "trained", 400),
+        ("Qbert", "max_frames=400", "full-game", 108_000),
+        ("Qbert", "max_frames=none", "trained", 108_000),
+        ("TMaze", "corridor=3", "trained", 108_000),
+        ("TMaze", "corridor=3", "full-game", 108_000),
+    ],
+)
+def test_every_test_game_has_a_limit_unless_none_is_asked_for(env, trained_for, protocol, limit):
+    options = RunOptions(env=env, env_options=(trained_for,))
+    assert longest_test(options, protocol) == limit
+    assert longest_test(options, protocol, 7) == 7
+    assert longest_test(options, protocol, 0) is None
+
+
+def test_a_game_without_end_is_cut_and_keeps_what_it_had():
+    """The third has just ended by itself; the limit is for those that go on."""
+    network = network_for(RunOptions(env="TMaze", core="feedforward"))
+    script = Scripted([10**6, 3, 5, 10**6], rewards=[2.0, -0.5])
+    seen = []
+    played = play_games(
+        network,
+        script,
+        action_mode="argmax",
+        seed=0,
+        max_steps=5,
+        progress=lambda finished, longest: seen.append((finished, longest)),
+    )
+    assert [one.game.agent_steps for one in played] == [5, 3, 5, 5]
+    assert [one.game.episode_return for one in played] == [1.5] * 4
+    assert played[0] == (envs.Episode(0, 0, 1.5, (1.5,), 5, 5), (0,))
+    assert seen[-1] == (2, 5)
 
 
 def test_a_film_is_the_first_game():

@@ -42,12 +42,26 @@ class Happened:
 @pytest.fixture(scope="module")
 def happened(tmp_path_factory) -> Happened:
     folder = tmp_path_factory.mktemp("runs")
-    return Happened(folder, "full", "lockstep", "asynchronous")
+    return Happened(folder, "start", "full", "lockstep", "asynchronous")
 
 
 @pytest.fixture(scope="module")
 def happened_too(tmp_path_factory) -> Happened:
     return Happened(tmp_path_factory.mktemp("runs"), "log", "clock", "shared")
+
+
+def test_a_disk_that_is_full_from_the_start_is_one_line_before_anything_is_learned(happened):
+    case = happened.cases["start"]
+    assert case["codes"] == [0, 2, 2]
+    assert case["left"] == ["before", "latest"] and case["latest"] == "before"
+    for name in ("never", "never-named"):
+        (line,) = happened.errors(name)
+        assert line.startswith("error: cannot write checkpoint ")
+        assert "step_000000000000.pt: File too large; the run has no other checkpoint; " in line
+        assert line.endswith(
+            "raise the limit on the size of files (ulimit -f), or write to another disk"
+        )
+        assert not (happened.folder / f"{name}.out").read_text()
 
 
 def test_a_checkpoint_that_meets_a_full_disk_costs_a_line_and_the_last_one_the_exit_code(happened):
@@ -57,6 +71,10 @@ def test_a_checkpoint_that_meets_a_full_disk_costs_a_line_and_the_last_one_the_e
     assert case["code"] == 2 and case["partials"] == 0
     assert all(line.startswith("warning: cannot write checkpoint") for line in said[:-1])
     assert said[-1].startswith("error: cannot write checkpoint") and "File too large" in said[-1]
+    assert (
+        f"; the checkpoint of step {case['left'][-1]:,} is intact, and --resume takes it; "
+        in (said[-1])
+    )
     assert case["left"][-1] > still_kept[-1], "with space again, checkpoints were written again"
 
 

@@ -13,13 +13,14 @@ import ray_processes
 import small_runs
 import torch
 from ray_cluster import LOOPBACK, TestCluster
-from ray_games import SEED_UNIT, STEP_UNIT
+from ray_games import assert_streams_in_order
 from ray_stand_ins import Repeats, StandIn
 from small_runs import logged, train, wait_until
 from test_rollout_wire import assert_same, play
 
 from agents.learner import Learner
 from agents.network import Network, NetworkConfig
+from envs.interface import BadAnswer
 from launch.checkpoints import load
 from launch.display import Display
 from launch.experience import SourceFailed
@@ -185,6 +186,14 @@ def test_an_actor_that_fails_again_and_again_ends_the_run(crew, monkeypatch):
     assert (crew.restarts, crew.lost) == (5, 0)
 
 
+def test_an_environment_s_bad_answer_ends_the_run_at_once(crew):
+    crew, _ = crew(2, lambda number: "bad answer" * (number == 1))
+    with pytest.raises(BadAnswer) as caught:
+        deliveries(crew, lambda found: False)
+    assert str(caught.value) == "Game-v0, environment 0: the reward is nan"
+    assert crew.restarts == 0
+
+
 def test_only_where_all_fail_and_nobody_delivers_meanwhile():
     from launch.remote.crew import Crew
 
@@ -297,20 +306,6 @@ def expected_seeds(seed: int, logs) -> list[set[int]]:
     begun = streams(environment_seed(seed, 0), 48)
     again = [environment_seed(seed, 0, start, 1) for start in (0, 24)]
     return [begun | streams(one, 24) for one in again]
-
-
-def assert_streams_in_order(seen, seeds) -> None:
-    stamps = torch.cat([frames.flatten(0, 1) for frames in _in_columns(seen)])
-    stream, step = (stamps[:, 0] / SEED_UNIT).long(), (stamps[:, 1] / STEP_UNIT).long()
-    assert set(stream.tolist()) in seeds
-    for one in stream.unique():
-        own = step[stream == one]
-        assert torch.equal(own, torch.arange(len(own)))
-
-
-def _in_columns(seen):
-    """Of each batch, stream after stream."""
-    return [frames.transpose(0, 1) for frames in seen]
 
 
 @pytest.mark.faults

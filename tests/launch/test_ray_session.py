@@ -41,11 +41,15 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     deadline = time.monotonic() + 90
-    while not (folder / "run" / "model.tar").exists() and time.monotonic() < deadline:
+    while not has_learned(folder / "run") and time.monotonic() < deadline:
         assert run.poll() is None, (folder / "err").read_text()
         time.sleep(0.1)
-    assert (folder / "run" / "model.tar").exists(), (folder / "err").read_text()
+    assert has_learned(folder / "run"), (folder / "err").read_text()
     return run
+
+
+def has_learned(run: Path) -> bool:
+    return (run / "model.tar").exists() and load(run / "model.tar")["step"] > 0
 
 
 def assert_gone(folder: Path, processes: list[int]) -> None:

@@ -333,7 +333,12 @@ def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
     trained = evaluation("rdn", [7.0], rules={"sticky": 0.25, "full_action_set": True})
     foreign = evaluation("rdn", [6.0], protocol="mine")
     half_an_hour = evaluation("rdn", [5.0], protocol="noop30", max_frames=108_000)
-    run = short_run(tmp_path, "run", many, few, older, capped, trained, foreign, half_an_hour)
+    endless = evaluation("rdn", [4.0], protocol="machado")
+    (game,) = endless.episodes
+    endless = replace(endless, episodes=(game._replace(emulator_frames=200_000),))
+    run = short_run(
+        tmp_path, "run", many, few, older, capped, trained, foreign, half_an_hour, endless
+    )
     # A file name says neither rules nor which is later.
     trained.save(run / "evaluations" / "step_000000000256_zzz.json")
     many.save(run / "evaluations" / "step_000000000256_aaa.json")
@@ -347,6 +352,7 @@ def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
         "full-game, sticky 0.25": 7.0,
         "mine": 6.0,
         "noop30": 5.0,
+        "machado, never cut": 4.0,
     }
 
 
@@ -378,7 +384,7 @@ def test_wrapped_scores_and_cut_games_are_said_beside_the_score(tmp_path):
     reported(tmp_path / "out", run)
     text = (tmp_path / "out" / "report.md").read_text()
     kind = "† rdn, full-game, cut after 64 frames, sampled, run: "
-    assert f"{kind}1 of 2 games were cut after 64 emulator frames." in text
+    assert f"{kind}1 of 2 games reached the limit of 64 frames; each counts with" in text
     assert f"{kind}the score counter passed 999,999 and began again in 1 of 2 games" in text
     assert "| 1.00 ± 0.00 † | 1.00 ± 0.00 † | episodes |" in text
     assert "| rdn | full-game, argmax | 256 | 1.00 | 1.00 | - |" in text

@@ -66,6 +66,22 @@ def test_half_a_checkpoint_is_none(tmp_path, monkeypatch):
     assert logged(tmp_path / "job")["step"] == logged(tmp_path / "whole")["step"]
 
 
+@pytest.mark.parametrize("again", ["--resume", "--auto-resume"])
+def test_a_run_that_was_stopped_before_its_first_update_goes_on(again, tmp_path, monkeypatch):
+    def stop(*given) -> None:
+        raise Interrupted(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("launch.atari.train", stop)
+        assert train(tmp_path, "job", "--total-steps", 200) == 130
+    assert load(tmp_path / "job" / "model.tar")["step"] == 0
+    assert not (tmp_path / "job" / "checkpoints" / "best.pt").exists()
+    options = (again, tmp_path / "job") if again == "--resume" else AGAIN
+    assert train(tmp_path, "job", *options) == 0
+    assert train(tmp_path, "whole", "--total-steps", 200) == 0
+    assert_same_run(tmp_path / "job", tmp_path / "whole")
+
+
 def test_it_goes_on_as_resume_does(tmp_path, monkeypatch):
     for xpid in ("one", "two"):
         interrupted(tmp_path, xpid, monkeypatch, "--total-steps", 200)
@@ -102,14 +118,23 @@ def test_it_needs_a_name(capsys):
 
 
 class SpoiltCatch(Catch):
-    """Its rewards are no numbers from step 30 on, so that from the seventh batch on none is."""
+    """Its rewards are too large to be squared from a step on, so that no loss is finite then."""
 
     steps = 0
+
+    def __init__(self, num_envs=1, render_mode=None, spoilt_after=30):
+        super().__init__(num_envs, render_mode)
+        self.spoilt_after = spoilt_after
 
     def step(self, actions):
         observation, reward, *rest = super().step(actions)
         self.steps += 1
-        return observation, np.full_like(reward, np.nan) if self.steps > 30 else reward, *rest
+        if self.steps > self.spoilt_after:
+            reward = np.full_like(reward, 1e30)
+        return observation, reward, *rest
+
+
+SPOILT = ("--env", "Spoilt-v0", "--reward-clipping", "none")
 
 
 @pytest.fixture
@@ -121,10 +146,12 @@ def _spoilt_env():
 
 @pytest.mark.usefixtures("_spoilt_env")
 def test_a_run_that_diverges_keeps_its_weights_and_ends_with_one_line(tmp_path, capsys):
-    options = ("--env", "Spoilt-v0", "--total-steps", 100_000, "--max-refused-updates", 4)
+    options = (*SPOILT, "--total-steps", 100_000, "--max-refused-updates", 4)
     with pytest.raises(SystemExit, match="2"):
         train(tmp_path, "spoilt", *options)
-    assert capsys.readouterr().err.startswith("error: 4 batches in a row gave a loss or gradient")
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("error: 4 batches in a row gave a loss or gradient")
+    assert said.endswith(str(tmp_path / "spoilt" / "logs.csv"))
     logs = logged(tmp_path / "spoilt")
     assert logs["refused_updates"] == 6 * [0] + [1, 2, 3, 4]
     assert logs["step"] == list(range(20, 201, 20))
@@ -133,6 +160,19 @@ def test_a_run_that_diverges_keeps_its_weights_and_ends_with_one_line(tmp_path, 
     assert all(weight.isfinite().all() for weight in payload["model_state_dict"].values())
     resumed = torch.load(tmp_path / "spoilt" / "model.tar", weights_only=True)
     assert resumed["scheduler_state_dict"]["refused"] == 4
+
+
+@pytest.mark.usefixtures("_spoilt_env")
+def test_a_run_whose_every_update_was_refused_has_failed(tmp_path, capsys):
+    """Though it is shorter than what ends a longer one; and it has not finished."""
+    options = (*SPOILT, "--env-options", "spoilt_after=0", "--total-steps", 60)
+    for again in ((), ("--auto-resume",)):
+        with pytest.raises(SystemExit, match="2"):
+            train(tmp_path, "spoilt", *options, *again)
+        (said,) = capsys.readouterr().err.splitlines()
+        assert said.startswith("error: all 3 updates gave a loss or gradient that is not finite")
+        assert said.endswith(str(tmp_path / "spoilt" / "logs.csv"))
+    assert logged(tmp_path / "spoilt")["refused_updates"] == [1, 2, 3]
 
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch, capsys):

@@ -191,3 +191,16 @@ def test_the_claim_xpid_is_a_unique_file_name(tmp_path):
     }
     assert claim_xpid("ALE/Pong-v5", "lstm", tmp_path, now) == "ALE-Pong-v5-lstm-20260102-030405"
     assert "/" not in claim_xpid("../my.module:Game-v0", "lt", tmp_path)
+
+
+def test_a_run_that_did_not_begin_leaves_what_was_there_before_it(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "notes.txt").write_text("mine")
+    RunFolder.create(tmp_path, "before", {}).close()
+    for xpid in ("a", "b"):
+        RunFolder.create(tmp_path, xpid, {}).discard()
+        assert (tmp_path / "latest").resolve() == tmp_path / "before"
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes.txt"]
+    assert not (tmp_path / "b").exists()
+    RunFolder.open(tmp_path / "before").discard()
+    assert (tmp_path / "before" / "meta.json").exists(), "it did begin, another time"

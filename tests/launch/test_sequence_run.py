@@ -120,7 +120,7 @@ def test_a_run_is_saved_within_an_epoch_too(tmp_path, monkeypatch):
 
     monkeypatch.setattr(CheckpointFolder, "save", save)
     assert train(tmp_path, "often", "--epochs", 2, "--checkpoint-minutes", "1e-6") == 0
-    assert saved == [(step, step % 5 == 0) for step in range(1, 11)]
+    assert saved == [(0, False), *((step, step % 5 == 0) for step in range(1, 11))]
 
 
 def test_a_loss_that_is_no_number_ends_the_run(tmp_path, monkeypatch, capsys):

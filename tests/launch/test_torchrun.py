@@ -51,7 +51,7 @@ def learners(process: subprocess.Popen[str]) -> list[int]:
 
 
 def saved(run: Path) -> bool:
-    return (run / "model.tar").exists()
+    return (run / "model.tar").exists() and load(run / "model.tar")["step"] > 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the learners in /proc")

@@ -4,10 +4,13 @@ import csv
 import signal
 from dataclasses import replace
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
 
 from agents.network import Network
+from envs.catch import Catch
 from launch import atari
 from launch.evaluation_file import evaluations_in
 from launch.log_table import read_logs
@@ -70,6 +73,34 @@ def test_an_asynchronous_run_is_tested_too(tmp_path):
     assert [one.agent_steps for one in kept] == [0, 64, 112, 160]
     assert {len(one.episodes) for one in kept} == {3}
     assert_the_log_has_the_time(tmp_path / "run", [64, 112])
+
+
+class EndlessCatch(Catch):
+    """Its games never end, and pay one point a step."""
+
+    def step(self, actions):
+        observation, reward, over, *rest = super().step(actions)
+        return observation, np.ones_like(reward), np.zeros_like(over), *rest
+
+
+def test_games_that_never_end_are_cut_counted_and_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    gymnasium.register("Endless-v0", vector_entry_point=EndlessCatch)
+    endless = ["--env", "Endless-v0", "--evaluate-every", "80", "--evaluate-episodes", "3"]
+    try:
+        train(tmp_path, "run", *endless, "--evaluate-max-frames", "30")
+    finally:
+        del gymnasium.registry["Endless-v0"]
+    said = capsys.readouterr().out
+    for evaluation in evaluations_in(tmp_path / "run").values():
+        assert evaluation.max_frames == 30 and evaluation.summary()["cut_episodes"] == 3
+        assert {(game.episode_return, game.agent_steps) for game in evaluation.episodes} == {
+            (30.0, 30)
+        }
+    cut = "3 of 3 games reached the limit of 30 frames"
+    assert f"test at 80 agent steps: 30.0 ± 0.0 over 3 full games ({cut})" in said
+    (row,) = (line for line in said.splitlines() if "│ reached the limit of 30 frames" in line)
+    assert row.count("3 of 3 games") == 2, "before training and after"
 
 
 @pytest.fixture

@@ -1,0 +1,110 @@
+"""Environments whose answers are not finite: one line that says which, whoever plays them."""
+
+import gymnasium
+import numpy as np
+import pytest
+from small_runs import GROUPS, train
+
+import envs
+from envs.catch import Catch
+from launch import evaluate
+from launch.checkpoints import load
+from launch.log_table import read_logs
+
+SCHEDULES = {"lockstep": ("--schedule", "lockstep"), "asynchronous": GROUPS}
+BAD = {"nan": np.nan, "inf": np.inf, "beyond float32": 1e300}
+
+
+class BadCatch(Catch):
+    """From step `at` on, `what` of the last game is `value`; at 0 its first observation is."""
+
+    def __init__(self, num_envs=1, render_mode=None, at=30, what="reward", value="nan"):
+        super().__init__(num_envs, render_mode)
+        self.at, self.what, self.value, self.steps = at, what, BAD[value], 0
+
+    def step(self, actions):
+        self.steps += 1
+        observation, reward, *rest = super().step(actions)
+        if self.what == "reward" and self.steps >= self.at:
+            reward = reward.astype(np.float64)
+            reward[-1] = self.value
+        return observation, reward, *rest
+
+    def _observe(self):
+        observation = super()._observe().astype(np.float64)
+        if self.what == "observation" and self.steps >= self.at:
+            observation[-1, 7] = self.value
+        return observation
+
+
+@pytest.fixture(autouse=True)
+def _registered():
+    gymnasium.register("Bad-v0", vector_entry_point=BadCatch)
+    yield
+    del gymnasium.registry["Bad-v0"]
+
+
+def bad(**options: object) -> tuple[str, ...]:
+    given = (f"{name}={value}" for name, value in options.items())
+    return ("--env", "Bad-v0", "--env-options", *given)
+
+
+def error_of(call, *arguments: object, capsys) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match="2"):
+        call(*arguments)
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(said) == 1
+    return said[0]
+
+
+@pytest.mark.parametrize("value", BAD)
+@pytest.mark.parametrize("what", ["reward", "observation"])
+@pytest.mark.filterwarnings("error")
+def test_a_line_says_what_is_wrong_where_and_what_to_do(what, value):
+    environments = envs.make("Bad-v0", 3, seed=5, options={"at": 4, "what": what, "value": value})
+    environments.reset()
+    for _ in range(3):
+        environments.step(np.zeros(3, np.int64))
+    with pytest.raises(envs.BadAnswer) as caught:
+        environments.step(np.zeros(3, np.int64))
+    at = " at index 7" * (what == "observation")
+    shown = "nan" if value == "nan" else "inf"
+    line = str(caught.value)
+    assert line.startswith(f"Bad-v0, environment 2 (seed 7): the {what} of step 4 is {shown}{at}; ")
+    assert f"gymnasium.wrappers.Transform{what.capitalize()}" in line
+
+
+def test_a_first_observation_is_of_no_step():
+    environments = envs.make("Bad-v0", 1, options={"at": 0, "what": "observation"})
+    with pytest.raises(envs.BadAnswer, match="the observation of the reset is nan at index 7"):
+        environments.reset()
+
+
+@pytest.mark.parametrize("what", ["reward", "observation"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_training_keeps_what_it_learned_before(schedule, what, tmp_path, capsys):
+    options = (*bad(at=32, what=what), *SCHEDULES[schedule], "--total-steps", 10_000)
+    line = error_of(lambda: train(tmp_path, "run", *options), capsys=capsys)
+    assert f"the {what} of step 32 is nan" in line and "Bad-v0" in line
+    reached = read_logs(tmp_path / "run")["step"][-1]
+    assert load(tmp_path / "run" / "model.tar")["step"] == reached > 0
+
+
+def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, capsys):
+    options = (*bad(at=0, what="observation"), "--schedule", "lockstep")
+    line = error_of(lambda: train(tmp_path, "run", *options), capsys=capsys)
+    assert "the observation of the reset is nan" in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_test_games_meet_it_too(tmp_path, capsys):
+    """Before training, in training, and of an agent that was trained before."""
+    games = ("--evaluate-episodes", 2, "--total-steps", 100)
+    line = error_of(lambda: train(tmp_path, "before", *bad(at=3), *games), capsys=capsys)
+    assert "the reward of step 3 is nan" in line
+    assert train(tmp_path, "run", *bad(at=1000), "--total-steps", 20) == 0
+    gymnasium.registry["Bad-v0"].vector_entry_point = lambda **given: BadCatch(**given | {"at": 3})
+    games = ("--episodes", "2", "--num-threads", "1")
+    line = error_of(evaluate.main, [str(tmp_path / "run"), *games], capsys=capsys)
+    assert "the reward of step 3 is nan" in line
