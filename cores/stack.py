@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cores.core import Core
+from kernels.names import unknown
 from kernels.recurrence import State
 
 
@@ -162,7 +163,7 @@ class Stack(Core):
 def chosen(option: str, value: str, known: Sequence[str]) -> str:
     """Returns `value`; raises a `ValueError` that lists the known ones if it is none of them."""
     if value not in known:
-        raise ValueError(f"unknown {option} {value!r}; known: {', '.join(known)}")
+        raise ValueError(unknown(option, value, known))
     return value
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Int, UInt8
 from envs.accounting import Accounting
 from envs.constructors import check_kinds, expected
 from envs.interface import TimeStep, check_action, check_batch
+from envs.nearest import did_you_mean
 from envs.observations import frame_format
 
 
@@ -120,9 +121,11 @@ def make_gymnasium(
     except (TypeError, LookupError) as error:
         if isinstance(error, LookupError) and not options:
             raise  # a bug of the environment's own
+        known = expected(gymnasium_id)
+        hints = [did_you_mean(name, known) for name in options if name not in known]
         raise ValueError(
             f"{display} does not take the options {keywords} ({type(error).__name__}: {error}); "
-            f"it has: {_listed(expected(gymnasium_id))}"
+            f"it has: {_listed(known)}{''.join(hints[:1])}"
         ) from error
     except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(
