@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from kernels.names import did_you_mean
 from launch.failures import UserError
 from launch.whole_numbers import whole_number
 
@@ -26,7 +27,9 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message.removeprefix('argument ')} (--help says more)")
+        _, _, flags = message.partition("unrecognized arguments: ")
+        hint = did_you_mean(flags.partition(" ")[0], self._option_string_actions)
+        raise UserError(f"{message.removeprefix('argument ')}{hint} (--help says more)")
 
 
 def typed_options(kind: type[Options], arguments: Sequence[str], **of_tyro: Any) -> Options:

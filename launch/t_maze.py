@@ -45,7 +45,7 @@ DASHES = ("-", "--", ":")  # for more cores than colours
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     default = [name for name in CORES if not is_named_by_size(name)]
-    named = {"choices": list(CORES), "metavar": "CORE", "help": f"default: {' '.join(default)}"}
+    named = {"metavar": "CORE", "help": f"default: {' '.join(default)}"}
     parser.add_argument("--cores", nargs="+", default=default, **named)
     seeds = {"type": count, "default": [1, 2, 3], "metavar": "SEED"}
     parser.add_argument("--seeds", nargs="+", help="of each core: 1 2 3", **seeds)
