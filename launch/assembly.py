@@ -6,6 +6,7 @@ from agents.network import Network
 from envs.interface import Environments
 from kernels import use_backend
 from launch.devices import compute_exactly, use_threads
+from launch.memory_needs import check_fits
 from launch.options import RunOptions
 from launch.replicas import Replicas
 from launch.schedules import Plan
@@ -32,6 +33,8 @@ def build(options: RunOptions, plan: Plan, step: int = 0) -> tuple[list[Environm
     Seeds torch. Raises a one-line `ValueError` for a game or a network that cannot be.
     """
     environments = plan.environments(step)
-    torch.manual_seed(options.seed)
     config = options.network(environments[0].frame_shape, environments[0].num_actions)
+    with torch.device("meta"):
+        check_fits(Network(config), plan.learner)
+    torch.manual_seed(options.seed)
     return environments, Network(config).to(plan.learner)

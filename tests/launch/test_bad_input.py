@@ -98,6 +98,8 @@ def test_help_is_help(capsys):
         (["--kernels", "chunkd"], "did you mean chunked?"),
         (["--env-options", "stiky=0.1"], "did you mean sticky?"),
         (["--env", "TMaze", "--env-options", "coridor=3"], "did you mean corridor?"),
+        (["--env", "Catch", "--core-width", "90000"], "GB of memory to be trained, and cpu has"),
+        (["--env", "Catch", "--core", "lstm", "--core-width", "90000"], "needs at least 390 GB"),
         (["--env", "Combat"], "Combat takes two players or more"),
         (["--env", "MiniGrid-MemoryS7-v0"], "pip install minigrid"),
         (["--corre", "lstm"], "did you mean --core STR?"),
