@@ -1,11 +1,16 @@
 """A run's options made real, in two steps: threads and devices; environments and the network."""
 
+from contextlib import closing
+
+import numpy as np
 import torch
 
 from agents.network import Network
 from envs.interface import Environments
+from envs.naming import resolve
 from kernels import use_backend
 from launch.devices import compute_exactly, use_threads
+from launch.evaluation import make_environments
 from launch.memory_needs import check_fits
 from launch.options import RunOptions
 from launch.replicas import Replicas
@@ -25,6 +30,18 @@ def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[Run
     plan = Plan(options, replicas)
     compute_exactly(same_bits=plan.schedule == "lockstep")
     return plan.options, plan
+
+
+def try_out(options: RunOptions) -> None:
+    """Resets and steps one environment of a run that has no folder yet.
+
+    Games of people's own fail there if they fail at all; Atari's do not. Raises what they raise.
+    """
+    if resolve(options.env).rom is not None:
+        return
+    with closing(make_environments(options, 1, options.seed)) as environments:
+        environments.reset()
+        environments.step(np.zeros(1, np.int64))
 
 
 def build(options: RunOptions, plan: Plan, step: int = 0) -> tuple[list[Environments], Network]:

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from envs.checked import BrokenEnvironment
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -69,7 +71,7 @@ def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, 
     def command(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         try:
             return main(*args, **kwargs)
-        except UserError as error:
+        except (UserError, BrokenEnvironment) as error:
             reason, code = str(error), EXIT_CODE
         except (MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
