@@ -83,15 +83,12 @@ def _import(module: str, name: str) -> None:
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ValueError(
-            f"cannot import the module of {name!r}: {error}; "
-            + (
-                f"pip install {error.name}"
-                if error.name in _PACKAGES.values()
-                else "it is looked for among installed packages, on PYTHONPATH and in the current "
-                "folder"
-            )
-        ) from error
+        advice = (
+            "it is looked for among installed packages, on PYTHONPATH and in the current folder"
+        )
+        if error.name in _PACKAGES.values():
+            advice = f"pip install {error.name}"
+        raise ValueError(f"cannot import the module of {name!r}: {error}; {advice}") from error
 
 
 def _registered() -> set[str]:
@@ -122,9 +119,9 @@ def _unknown(name: str) -> str:
     if match and _squash(match[1]) in map(_squash, _MULTIPLAYER):
         return (
             f"{name} takes two players or more, and an agent plays alone here: choose a game for "
-            f"one player, such as Qbert or {' or '.join(OWN_GAMES)}"
+            "one player, such as Qbert; --list-envs shows them all"
         )
-    if package := next((p for start, p in _PACKAGES.items() if name.startswith(start)), None):
+    if package := _package_of(name):
         missing = importlib.util.find_spec(package) is None
         first = f"which is not installed: pip install {package}, then" if missing else "so give"
         return f"{name} comes with the package {package}, {first} --env {package}:{name}"
@@ -137,3 +134,11 @@ def _unknown(name: str) -> str:
         f"unknown environment {name!r}: {hint}Give an Atari game (Qbert), "
         f"{' or '.join(OWN_GAMES)}, or a registered Gymnasium id (CartPole-v1, my_module:MyGame-v0)"
     )
+
+
+def _package_of(name: str) -> str | None:
+    """The known package that `name` is from, unless it has registered its games."""
+    for start, package in _PACKAGES.items():
+        if name.startswith(start) and not any(one.startswith(start) for one in _registered()):
+            return package
+    return None
