@@ -15,6 +15,7 @@ from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 
 from kernels.convolve_pool import convolve_pool
+from kernels.names import unknown
 from kernels.pictures import as_numbers
 from kernels.residual_unit import residual_unit
 
@@ -193,7 +194,7 @@ def build_stem(
     Raises `ValueError` for an unknown stem or one that does not take such frames.
     """
     if name not in STEMS:
-        raise ValueError(f"unknown stem {name!r}; known: {', '.join(STEMS)}")
+        raise ValueError(unknown("stem", name, STEMS))
     is_image = len(frame_shape) == 3
     if name == "auto":
         name = "resnet" if is_image else "mlp"

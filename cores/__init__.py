@@ -25,6 +25,7 @@ from cores.recurrent_delta_net import RecurrentDeltaNet
 from cores.self_referential import SelfReferential, SelfReferentialConfig
 from cores.stack import BlocksConfig, FastRecurrentConfig, Stack, StackConfig, VersionedConfig
 from cores.transformer import Transformer, TransformerConfig
+from kernels.names import did_you_mean, unknown
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ LARGEST = {
 def core_kind(name: str) -> CoreKind:
     """Looks a core up; an unknown name raises a `ValueError` that lists the known ones."""
     if name not in CORES:
-        raise ValueError(f"unknown core {name!r}; known: {', '.join(CORES)}")
+        raise ValueError(unknown("core", name, CORES))
     return CORES[name]
 
 
@@ -131,7 +132,8 @@ def core_config(name: str, **changes: Any) -> Any:
     for option, value in changes.items():
         if option not in kind.options():
             have = ", ".join(kind.options()) or "none"
-            raise ValueError(f"core {name!r} has no option {option!r}; it has: {have}")
+            hint = did_you_mean(option, kind.options())
+            raise ValueError(f"core {name!r} has no option {option!r}; it has: {have}{hint}")
         if type(getattr(kind.config, option)) is int and value < 1:
             raise ValueError(f"core option {option!r} must be at least 1, not {value}")
         if option in LARGEST and value > LARGEST[option]:

@@ -6,11 +6,13 @@ implementation that training and acting use; one test over all cores shows that 
 """
 
 import abc
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from cores.inputs import check_inputs
 from kernels.recurrence import State, forget, map_state
 
 
@@ -22,6 +24,7 @@ class Core(nn.Module, abc.ABC):
 
     input_size: int
     output_size: int
+    state_form: Any = None  # `check_inputs` keeps here what a state of this core looks like
 
     @abc.abstractmethod
     def initial_state(self, batch_size: int) -> State:
@@ -45,7 +48,35 @@ class Core(nn.Module, abc.ABC):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], State]:
-        """All time steps; where `is_first[t]`, the state is forgotten before x[t] is consumed."""
+        """All time steps; where `is_first[t]`, the state is forgotten before x[t] is consumed.
+
+        Raises:
+            ValueError: x, state or is_first has another shape or type than this core's.
+        """
+
+    def forward(
+        self, x: Tensor, state: State | None = None, is_first: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Unrolls: `y, state = core(x)`, `core(x, state)` or `core(x, state, is_first)`.
+
+        Args:
+            x: inputs [T, B, D] with D `input_size`, in the parameters' dtype.
+            state: what an earlier call returned; None is a fresh one.
+            is_first: bool [T, B], where to forget before x[t] is consumed; None is nowhere.
+
+        Returns:
+            The outputs [T, B, E] with E `output_size`, and the state after the last step.
+
+        Raises:
+            ValueError: as `unroll`.
+        """
+        if x.ndim != 3:
+            check_inputs(self, x, state, x)  # which says what is wrong
+        if state is None:
+            state = self.initial_state(x.shape[1])
+        if is_first is None:
+            is_first = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+        return self.unroll(x, state, is_first)
 
 
 def unroll_truncated(
@@ -74,6 +105,7 @@ def unroll_by_steps(
     core: Core, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
 ) -> tuple[Float[Tensor, "T B E"], State]:
     """The definition of `unroll`: forget, then step. Slow; for tests and for new cores."""
+    check_inputs(core, x, state, is_first)
     outputs = []
     for x_t, first in zip(x, is_first, strict=True):
         y, state = core.step(x_t, forget(state, first))

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cores.core import Core
+from cores.inputs import check_inputs
 
 
 class NoState(NamedTuple):
@@ -37,4 +38,5 @@ class Feedforward(Core):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: NoState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B D"], NoState]:
+        check_inputs(self, x, state, is_first)
         return x, state

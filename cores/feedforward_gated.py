@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from cores.core import Core
 from cores.feedforward import NoState
+from cores.inputs import check_inputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class FeedforwardGated(Core):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: NoState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], NoState]:
+        check_inputs(self, x, state, is_first)
         return self._layer(x), state
 
     def _layer(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch E"]:

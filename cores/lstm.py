@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cores.core import Core
+from cores.inputs import check_inputs
 from kernels.lstm import LSTMState, lstm
 from kernels.lstm.reference import gates
 from kernels.lstm.reference import step as lstm_step
@@ -45,6 +46,7 @@ class LSTM(Core):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: LSTMState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], LSTMState]:
+        check_inputs(self, x, state, is_first)
         return lstm(self._from_input(x), is_first, state, self.cell.weight_hh)
 
     def inspect(self, x: Float[Tensor, "B D"], state: LSTMState) -> list[dict[str, Tensor]]:

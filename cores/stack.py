@@ -16,6 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cores.core import Core
+from cores.inputs import check_inputs
+from kernels.names import unknown
 from kernels.recurrence import State
 
 
@@ -135,6 +137,13 @@ class Stack(Core):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], tuple]:
+        check_inputs(self, x, state, is_first)
+        return self.unroll_unchecked(x, state, is_first)
+
+    def unroll_unchecked(
+        self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B E"], tuple]:
+        """For the core that has this stack inside, and has checked what it was given."""
         return self._through(
             x, state, lambda block, y, block_state: block.unroll(y, block_state, is_first)
         )
@@ -162,7 +171,7 @@ class Stack(Core):
 def chosen(option: str, value: str, known: Sequence[str]) -> str:
     """Returns `value`; raises a `ValueError` that lists the known ones if it is none of them."""
     if value not in known:
-        raise ValueError(f"unknown {option} {value!r}; known: {', '.join(known)}")
+        raise ValueError(unknown(option, value, known))
     return value
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cores.attention import Attention
 from cores.core import Core
+from cores.inputs import check_inputs
 from cores.stack import BlocksConfig, Stack, chosen, embed
 from kernels.attention import Window
 from kernels.attention.fused import positions
@@ -61,8 +62,9 @@ class Transformer(Core):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: TransformerState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], TransformerState]:
+        check_inputs(self, x, state, is_first)
         x = self._placed(x, positions(is_first, state.count))
-        y, windows = self.stack.unroll(x, _layers(state), is_first)
+        y, windows = self.stack.unroll_unchecked(x, _layers(state), is_first)
         return y, _together(windows)
 
     def inspect(self, x: Float[Tensor, "B D"], state: TransformerState) -> list[dict[str, Tensor]]:

@@ -6,14 +6,14 @@ import gymnasium
 
 from envs.adapter import GymnasiumEnvironments, make_gymnasium
 from envs.atari import AtariEnvironments
-from envs.interface import BadAnswer, Environments, Episode, Life, TimeStep
+from envs.interface import BrokenEnvironment, Environments, Episode, Life, TimeStep
 from envs.naming import OWN_GAMES, names, resolve
 from envs.protocols import PROTOCOLS, Protocol, protocol_named
 
 __all__ = [
     "PROTOCOLS",
     "AtariEnvironments",
-    "BadAnswer",
+    "BrokenEnvironment",
     "Environments",
     "Episode",
     "GymnasiumEnvironments",

@@ -1,16 +1,19 @@
 """Any Gymnasium environment as `Environments`: one life an episode, one frame an agent step."""
 
+import copy
 from collections.abc import Mapping
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from jaxtyping import Int, UInt8
 
 from envs.accounting import Accounting
-from envs.constructors import check_kinds, expected
+from envs.checked import check_batch_of, check_parts, checked
+from envs.constructors import check_kinds, constructor, expected
 from envs.interface import TimeStep, check_action, check_batch, check_finite
+from envs.nearest import did_you_mean
 from envs.observations import frame_format
 
 
@@ -35,7 +38,8 @@ class GymnasiumEnvironments:
         self._vector_env = vector_env
         self._seed = seed
         self._first_action = vector_env.single_action_space.start
-        self._format = frame_format(vector_env.single_observation_space)
+        self._space = vector_env.single_observation_space
+        self._format = frame_format(self._space, name)
         self._accounting = Accounting(vector_env.num_envs)
         self._clock = np.zeros(vector_env.num_envs, np.int64)
         self.name = name
@@ -48,7 +52,9 @@ class GymnasiumEnvironments:
 
     def reset(self) -> TimeStep:
         """Starts every stream afresh from its seed; see `Environments.reset`."""
-        observation, _ = self._vector_env.reset(seed=self._seed)
+        result = self._vector_env.reset(seed=self._seed)
+        observation, _ = check_parts(result, "reset", self.name)
+        check_batch_of(observation, self._space, self.num_envs, "reset", self.name)
         self._accounting.reset()
         self._clock[:] = 0
         reward, is_first = np.zeros(self.num_envs, np.float32), np.ones(self.num_envs, bool)
@@ -57,9 +63,9 @@ class GymnasiumEnvironments:
     def step(self, action: Int[np.ndarray, " B"]) -> TimeStep:
         """One step of all environments; see `Environments.step`."""
         check_action(action, self.num_envs, self.num_actions)
-        observation, reward, terminated, truncated, _ = self._vector_env.step(
-            action.astype(np.int64) + self._first_action
-        )
+        result = self._vector_env.step(action.astype(np.int64) + self._first_action)
+        observation, reward, terminated, truncated, _ = check_parts(result, "step", self.name)
+        check_batch_of(observation, self._space, self.num_envs, "step", self.name)
         self._clock += 1
         frame, single = self._frame(observation), self._reward(reward)
         over = terminated | truncated
@@ -123,11 +129,14 @@ def make_gymnasium(
     check_batch(num_envs, seed)
     keywords = {**options, "render_mode": "rgb_array"} if render else dict(options)
     # One with both forms is run in sync: its own vector form resets when it likes.
-    vectorised = gymnasium.spec(gymnasium_id.rpartition(":")[2]).entry_point is None
+    spec = copy.deepcopy(gymnasium.spec(gymnasium_id.rpartition(":")[2]))
+    vectorised = spec.entry_point is None
     try:
         check_kinds(gymnasium_id, display, options)
+        if not vectorised:
+            spec.entry_point = checked(constructor(spec), display)
         vector_env = gymnasium.make_vec(
-            gymnasium_id,
+            spec,
             num_envs,
             vectorization_mode="vector_entry_point" if vectorised else "sync",
             vector_kwargs=None if vectorised else {"autoreset_mode": AutoresetMode.SAME_STEP},
@@ -136,9 +145,11 @@ def make_gymnasium(
     except (TypeError, LookupError) as error:
         if isinstance(error, LookupError) and not options:
             raise  # a bug of the environment's own
+        known = expected(gymnasium_id)
+        hints = [did_you_mean(name, known) for name in options if name not in known]
         raise ValueError(
             f"{display} does not take the options {keywords} ({type(error).__name__}: {error}); "
-            f"it has: {_listed(expected(gymnasium_id))}"
+            f"it has: {_listed(known)}{''.join(hints[:1])}"
         ) from error
     except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(
@@ -163,9 +174,11 @@ def _check(vector_env: VectorEnv, name: str) -> None:
             f"{name} must reset in the same step (AutoresetMode.SAME_STEP), not {mode}"
         )
     if not isinstance(vector_env.single_action_space, Discrete):
+        is_box = isinstance(vector_env.single_action_space, Box)
+        wrapper = "DiscretizeAction" if is_box else "TransformAction"
         raise ValueError(
-            f"{name} has actions of {vector_env.single_action_space}, "
-            "which are not supported: Discrete actions are"
+            f"{name} has actions of {vector_env.single_action_space}, which are not supported: "
+            f"Discrete actions are; wrap it in gymnasium.wrappers.{wrapper}"
         )
 
 

@@ -1,10 +1,11 @@
 """What an environment's constructor takes, as far as its signature says."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import load_env_creator
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 _OURS = {"self", "num_envs", "render_mode"}  # which nobody gives as an option
 # By the annotation's name, which is also how it reads where annotations are text.
@@ -35,13 +36,17 @@ def check_kinds(gymnasium_id: str, display: str, options: Mapping[str, object]) 
                 )
 
 
+def constructor(spec: EnvSpec) -> Callable[..., Any]:
+    """What makes one environment, or a batch where there is only that. Raises as importing does."""
+    entry = spec.entry_point or spec.vector_entry_point
+    return load_env_creator(entry) if isinstance(entry, str) else entry
+
+
 def _annotations(gymnasium_id: str) -> list[tuple[str, str]]:
     """Names of options, and of their types."""
     spec = gymnasium.spec(gymnasium_id.rpartition(":")[2])
-    entry = spec.entry_point or spec.vector_entry_point
-    creator = load_env_creator(entry) if isinstance(entry, str) else entry
     try:
-        parameters = inspect.signature(creator).parameters.values()
+        parameters = inspect.signature(constructor(spec)).parameters.values()
     except (TypeError, ValueError):  # written in C
         return []
     return [

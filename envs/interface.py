@@ -13,8 +13,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 
-class BadAnswer(ValueError):
-    """An environment answered with what no agent can learn from; one line for its author."""
+class BrokenEnvironment(ValueError):
+    """An environment that breaks Gymnasium's interface, or whose values are not finite.
+
+    The message is one line that names the environment and what to change.
+    """
 
 
 class Episode(NamedTuple):
@@ -71,7 +74,7 @@ class Environments(Protocol):
 
         Raises:
             ValueError: `action` has another shape or kind, or leaves `0 .. num_actions - 1`.
-            BadAnswer: the game's observation or reward is not finite.
+            BrokenEnvironment: the game's observation or reward is not finite.
         """
         ...
 
@@ -99,7 +102,7 @@ def check_action(action: np.ndarray, num_envs: int, num_actions: int) -> None:
 
 
 def check_finite(what: str, values: np.ndarray, *, name: str, seed: int, steps: np.ndarray) -> None:
-    """Raises `BadAnswer` where one of `values` [B, ...], floats, is NaN or infinite.
+    """Raises `BrokenEnvironment` where one of `values` [B, ...], floats, is NaN or infinite.
 
     Args:
         what: `observation` or `reward`.
@@ -114,7 +117,7 @@ def check_finite(what: str, values: np.ndarray, *, name: str, seed: int, steps: 
     env, *index = np.argwhere(~finite)[0].tolist()
     at = f" at index {index[0]}" if index else ""
     when = f"of step {steps[env]}" if steps[env] else "of the reset"
-    raise BadAnswer(
+    raise BrokenEnvironment(
         f"{name}, environment {env} (seed {seed + env}): the {what} {when} is "
         f"{values[env, *index]}{at}; observations and rewards must be finite numbers that float32 "
         f"can hold: correct the environment, or put gymnasium.wrappers.Transform"

@@ -1,13 +1,15 @@
 """What a name means: one of our games, an Atari game in any of its spellings, a Gymnasium id."""
 
-import difflib
 import importlib
+import importlib.util
 import re
 import sys
 from functools import cache
 from typing import NamedTuple
 
 import gymnasium
+
+from envs.nearest import nearest
 
 # Our small games, by the name and the Gymnasium id they are registered under.
 OWN_GAMES = {"Catch": "fastweights/Catch-v0", "TMaze": "fastweights/TMaze-v0"}
@@ -17,6 +19,14 @@ _ATARI_SPELLING = re.compile(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?(?:-
 _SUFFIXES = re.compile(r"(?:NoF\w*)?(?:-v\d+)?$")  # misspelt ones too
 # Bundled with ale-py but for two players at least.
 _MULTIPLAYER = {"combat", "joust", "maze_craze", "warlords"}
+# Packages of games that Gymnasium does not bring, by what their ids begin with.
+_PACKAGES = {
+    "MiniGrid-": "minigrid",
+    "BabyAI-": "minigrid",
+    "MiniWorld-": "miniworld",
+    "popgym-": "popgym",
+    "Vizdoom": "vizdoom",
+}
 
 
 class Name(NamedTuple):
@@ -73,10 +83,12 @@ def _import(module: str, name: str) -> None:
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ValueError(
-            f"cannot import the module of {name!r}: {error}; it is looked for among installed "
-            "packages, on PYTHONPATH and in the current folder"
-        ) from error
+        advice = (
+            "it is looked for among installed packages, on PYTHONPATH and in the current folder"
+        )
+        if error.name in _PACKAGES.values():
+            advice = f"pip install {error.name}"
+        raise ValueError(f"cannot import the module of {name!r}: {error}; {advice}") from error
 
 
 def _registered() -> set[str]:
@@ -103,15 +115,30 @@ def _squash(name: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    known = {_squash(one): one for one in (*names(), *_registered())}
+    match = _ATARI_SPELLING.fullmatch(name)
+    if match and _squash(match[1]) in map(_squash, _MULTIPLAYER):
+        return (
+            f"{name} takes two players or more, and an agent plays alone here: choose a game for "
+            "one player, such as Qbert; --list-envs shows them all"
+        )
+    if package := _package_of(name):
+        missing = importlib.util.find_spec(package) is None
+        first = f"which is not installed: pip install {package}, then" if missing else "so give"
+        return f"{name} comes with the package {package}, {first} --env {package}:{name}"
+    known = (*names(), *_registered())
     spellings = (name, name.removeprefix("ALE/"), _SUFFIXES.sub("", name))
-    near = [
-        known[key]
-        for spelling in spellings
-        for key in difflib.get_close_matches(_squash(spelling), known, n=3)
-    ]
-    hint = f"did you mean {', '.join(dict.fromkeys(near))}? " if near else ""
+    near = filter(None, (nearest(spelling, known) for spelling in spellings))
+    meant = ", ".join(dict.fromkeys(near))
+    hint = f"did you mean {meant}? " if meant else ""
     return (
         f"unknown environment {name!r}: {hint}Give an Atari game (Qbert), "
         f"{' or '.join(OWN_GAMES)}, or a registered Gymnasium id (CartPole-v1, my_module:MyGame-v0)"
     )
+
+
+def _package_of(name: str) -> str | None:
+    """The known package that `name` is from, unless it has registered its games."""
+    for start, package in _PACKAGES.items():
+        if name.startswith(start) and not any(one.startswith(start) for one in _registered()):
+            return package
+    return None

@@ -18,8 +18,8 @@ class FrameFormat(NamedTuple):
     convert: Callable[[np.ndarray], np.ndarray]  # [B, *space.shape] -> [B, *shape]
 
 
-def frame_format(space: Space) -> FrameFormat:
-    """How observations of `space` become frames.
+def frame_format(space: Space, name: str = "this environment") -> FrameFormat:
+    """How observations of `space`, that of the environment `name`, become frames.
 
     - uint8 images: [H, W] -> [1, H, W]; of three axes the shorter of the first and the last is
       taken for the channels, and [H, W, C] becomes [C, H, W]. Values stay 0..255.
@@ -27,7 +27,7 @@ def frame_format(space: Space) -> FrameFormat:
     - Discrete: one-hot float32.
 
     Raises:
-        ValueError: any other space; it names those supported.
+        ValueError: any other space; it names those supported, and the wrapper that helps.
     """
     if isinstance(space, Discrete):
         return _one_hot(space)
@@ -35,7 +35,17 @@ def frame_format(space: Space) -> FrameFormat:
         return _image(space.shape)
     if isinstance(space, Box) and len(space.shape) <= 2:
         return _vector(space.shape)
-    raise ValueError(f"observations of {_one_line(space)} are not supported: {SUPPORTED} are")
+    raise ValueError(
+        f"{name} has observations of {_one_line(space)}, which are not supported: {SUPPORTED} "
+        f"are; wrap it in gymnasium.wrappers.{_wrapper(space)}"
+    )
+
+
+def _wrapper(space: Space) -> str:
+    """Which of Gymnasium's wrappers makes something supported of it."""
+    if isinstance(space, Box) and space.dtype == np.uint8:
+        return "ReshapeObservation"  # pictures one behind the other: their channels
+    return "FlattenObservation" if space.is_np_flattenable else "TransformObservation"
 
 
 def _image(shape: tuple[int, ...]) -> FrameFormat:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+from envs.nearest import did_you_mean
+
 HALF_AN_HOUR = 108_000  # emulator frames at 60 Hz (Machado et al. 2018)
 
 # ale-py takes C ints; beyond these a game is no longer played, or does not fit into memory.
@@ -71,6 +73,7 @@ class Protocol:
         if unknown := sorted(set(options) - set(known)):
             raise ValueError(
                 f"unknown Atari option {unknown[0]!r}; a protocol has {', '.join(known)}"
+                + did_you_mean(unknown[0], known)
             )
         return replace(self, **options)
 
@@ -94,5 +97,6 @@ PROTOCOLS: dict[str, Protocol] = {
 def protocol_named(name: str) -> Protocol:
     """Looks a preset up; an unknown name raises `ValueError` that lists the known."""
     if name not in PROTOCOLS:
-        raise ValueError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}")
+        hint = did_you_mean(name, PROTOCOLS)
+        raise ValueError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}{hint}")
     return PROTOCOLS[name]

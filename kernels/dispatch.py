@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from kernels.library import Prepared, wants_gradient
+from kernels.names import unknown
 from kernels.request import Request
 from kernels.signature import REMEMBERED_SHAPES, Signature, Sizes, is_traced
 
@@ -40,7 +41,7 @@ _forced: ContextVar[str | None] = ContextVar("forced_backend", default=None)
 def check_backend(name: str) -> str:
     """Returns `name`; raises a `ValueError` that lists the known backends if it is none."""
     if name not in BACKENDS:
-        raise ValueError(f"unknown kernel backend {name!r}; known: {', '.join(BACKENDS)}")
+        raise ValueError(unknown("kernel backend", name, BACKENDS))
     return name
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor
 
+from kernels.names import unknown
+
 
 def softmax(x: Tensor) -> Tensor:
     """exp(x) / sum exp(x)."""
@@ -43,5 +45,5 @@ FEATURE_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
 def feature_map(name: str) -> Callable[[Tensor], Tensor]:
     """Looks a map up; an unknown name raises a `ValueError` that lists the known ones."""
     if name not in FEATURE_MAPS:
-        raise ValueError(f"unknown feature map {name!r}; known: {', '.join(FEATURE_MAPS)}")
+        raise ValueError(unknown("feature map", name, FEATURE_MAPS))
     return FEATURE_MAPS[name]

@@ -1,11 +1,17 @@
 """A run's options made real, in two steps: threads and devices; environments and the network."""
 
+from contextlib import closing
+
+import numpy as np
 import torch
 
 from agents.network import Network
 from envs.interface import Environments
+from envs.naming import resolve
 from kernels import use_backend
 from launch.devices import compute_exactly, use_threads
+from launch.evaluation import make_environments
+from launch.memory_needs import check_fits
 from launch.options import RunOptions
 from launch.replicas import Replicas
 from launch.schedules import Plan
@@ -26,12 +32,26 @@ def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[Run
     return plan.options, plan
 
 
+def try_out(options: RunOptions) -> None:
+    """Resets and steps one environment of a run that has no folder yet.
+
+    Games of people's own fail there if they fail at all; Atari's do not. Raises what they raise.
+    """
+    if resolve(options.env).rom is not None:
+        return
+    with closing(make_environments(options, 1, options.seed)) as environments:
+        environments.reset()
+        environments.step(np.zeros(1, np.int64))
+
+
 def build(options: RunOptions, plan: Plan, step: int = 0) -> tuple[list[Environments], Network]:
     """The environments of a run at `step` agent steps, and its network as it is drawn.
 
     Seeds torch. Raises a one-line `ValueError` for a game or a network that cannot be.
     """
     environments = plan.environments(step)
-    torch.manual_seed(options.seed)
     config = options.network(environments[0].frame_shape, environments[0].num_actions)
+    with torch.device("meta"):
+        check_fits(Network(config), plan.learner)
+    torch.manual_seed(options.seed)
     return environments, Network(config).to(plan.learner)

@@ -18,7 +18,7 @@ from rich.console import Console
 import envs
 from agents.network import Network, count_parameters
 from launch.allocator import tune_allocator
-from launch.assembly import build, plan_for
+from launch.assembly import build, plan_for, try_out
 from launch.command_line import CommandLine, parse, peek
 from launch.display import Display
 from launch.failures import one_line_errors, user_input
@@ -84,6 +84,8 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     replicas, step = plan.replicas, saved.step if saved else 0
     with user_input():
         environments, network = build(options, plan, step)
+    if not saved:
+        try_out(options)
     frames_per_step = environments[0].frames_per_step
     stop = StopRequests()
     stages = Stages("learner", stop.check)

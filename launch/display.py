@@ -160,7 +160,10 @@ class Display:
 
     def _progress(self) -> list[str]:
         share = min(100, 100 * self._step / self._total_steps) if self._total_steps else 100
-        parts = [f"{share:.0f} %", f"{self._step:,} of {self._total_steps:,} {self._unit}"]
+        done = f"{self._step:,} of {self._total_steps:,} {self._unit}"
+        if self._step > self._total_steps:  # the last update's batch is whole
+            done = f"{self._step:,} {self._unit} ({self._total_steps:,} were asked for)"
+        parts = [f"{share:.0f} %", done]
         rate = self.steps_per_second
         if rate:
             left = max(0, self._total_steps - self._step) / rate
@@ -169,10 +172,13 @@ class Display:
         return parts
 
     def _facts(self) -> list[str]:
+        row = dict(self._row)
+        if row.get("lives") == row.get("games"):  # an episode is one life: nothing to say of it
+            row.pop("recent_life_return", None)
         return [
-            f"{short} {_short_number(self._row[name])}"
+            f"{short} {_short_number(row[name])}"
             for name, short in SHOWN.items()
-            if self._row.get(name) is not None
+            if row.get(name) is not None
         ]
 
 

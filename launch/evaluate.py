@@ -26,6 +26,7 @@ from launch.failures import UserError, one_line_errors, user_input
 from launch.parser import typed_options
 from launch.play import GamePlan, check, check_plays, keep, play, progress_bar
 from launch.player import ActionMode
+from launch.run_folder import runs_near
 from launch.saved_agent import SavedAgent, check_game, open_agent
 from launch.score_summary import remarks
 from launch.tables import comparison_table, evaluation_table
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check(options: EvaluateOptions) -> None:
     check(options)
     if not options.runs:
-        raise ValueError("name at least one run folder or checkpoint; runs/latest is the newest")
+        raise ValueError(f"name at least one run folder or checkpoint; {runs_near(Path())}")
     if options.export and options.export.exists() and not options.export.is_dir():
         raise ValueError(f"--export {options.export} is a file: name a folder")
     if options.export and len(options.runs) != 1:

@@ -15,7 +15,8 @@ import envs
 from agents.network import Network
 from envs.interface import Environments, Episode, Life
 from envs.naming import resolve
-from envs.protocols import HALF_AN_HOUR, Protocol, protocol_named
+from envs.protocols import HALF_AN_HOUR, PROTOCOLS, Protocol, protocol_named
+from kernels.names import unknown
 from launch.options import RunOptions
 from launch.player import ActionMode, Player
 
@@ -161,6 +162,8 @@ def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None
     Raises:
         ValueError: an unknown protocol, or one that the environment has not.
     """
+    if protocol not in (known := (*PROTOCOLS, "trained")):
+        raise ValueError(unknown("protocol", protocol, known))
     trained = trained_rules(options)
     learned = trained.resolved(options.env)
     if learned is None:

@@ -68,6 +68,11 @@ class Evaluation:
     score_modulus: int | None  # at which the game's score counter begins again; None: never
     episodes: tuple[PlayedGame, ...]
 
+    @property
+    def has_lives(self) -> bool:
+        """Whether a game was more than one life: else a life's return is its game's."""
+        return any(episode.lives > 1 for episode in self.episodes)
+
     def returns(self, unwrapped: bool = False) -> list[list[float]]:
         """Full-game returns, a list a repeat; `unwrapped`: with what the counter lost added."""
         return self._by_repeat(lambda e: [e.episode_return + self._lost(e.wraps, unwrapped)])

@@ -1,14 +1,15 @@
 """Where a command's expected failures become one line on stderr and exit code 2.
 
-Expected is what the person at the keyboard can put right: a `UserError`, an environment's
-`BadAnswer`, or an operating system that says no (disk full, no permission). Everything else, plain
-`ValueError` included, is a bug of ours and keeps its traceback. Rooms below `launch` raise plain
-`ValueError` for bad names and sizes; the command checks its options inside `user_input()`, which
-vouches that a `ValueError` from there is about the options.
+Expected is what the user can put right: a `UserError`, an environment's `BrokenEnvironment`, too
+little memory, or an operating system that refuses (disk full, no permission). Everything else,
+plain `ValueError` included, is a bug of ours and keeps its traceback. Folders below `launch` raise
+plain `ValueError` for bad names and sizes; the command checks its options inside `user_input()`,
+which vouches that a `ValueError` from there is about the options.
 """
 
 import errno
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ _SYSTEM_SAYS_NO = {
     errno.ENOTDIR,
     errno.ENAMETOOLONG,
 }
+
+
+_NO_MEMORY = "DefaultCPUAllocator: "  # torch, which goes on: can't allocate memory
 
 
 class UserError(ValueError):
@@ -68,11 +72,15 @@ def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, 
         except UserError as error:
             reason, code = str(error), EXIT_CODE
         except ValueError as error:
-            from envs.interface import BadAnswer  # late: few commands need Gymnasium
+            from envs.interface import BrokenEnvironment  # late: few commands need Gymnasium
 
-            if not isinstance(error, BadAnswer):
+            if not isinstance(error, BrokenEnvironment):
                 raise
             reason, code = str(error), EXIT_CODE
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            reason, code = _out_of_memory(error), EXIT_CODE
         except OSError as error:
             if error.errno not in _SYSTEM_SAYS_NO:
                 raise
@@ -84,6 +92,21 @@ def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, 
         raise SystemExit(code)
 
     return command
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch says it by a class of its own on a GPU, and by its words alone on a CPU."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    return bool(kinds & {"MemoryError", "OutOfMemoryError"}) or _NO_MEMORY in str(error)
+
+
+def _out_of_memory(error: Exception) -> str:
+    asked = re.search(r"allocate ([\d.]+ ?\w+)", str(error))
+    size = f" for {asked[1]} more" if asked else ""
+    return (
+        f"there is no memory{size}: choose a smaller core (--core-width), fewer environments "
+        "(--num-envs) or smaller batches (--batch-size, --unroll-length)"
+    )
 
 
 def expanded(path: Path | str) -> Path:

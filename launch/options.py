@@ -11,8 +11,10 @@ from agents.learner import LearnerConfig
 from agents.network import NetworkConfig
 from cores import CORES, core_kind
 from kernels.dispatch import check_backend
+from kernels.names import unknown
 from launch.core_sizes import CoreSizes, of_core, preset_of_core
 from launch.typed_fields import typed
+from launch.whole_numbers import whole_number
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
 
@@ -185,7 +187,7 @@ def _name_and_value(pair: str) -> tuple[str, Any]:
     name, equals, text = pair.partition("=")
     if not (name and equals):
         raise ValueError(f"--env-options takes name=value pairs, not {pair!r}")
-    for kind in (int, float):
+    for kind in (whole_number, float):
         try:
             return name, kind(text)
         except ValueError:
@@ -373,5 +375,5 @@ PRESETS = {"paper": paper, "published": published, "quick": quick, "plain": plai
 def preset(name: str, core: str) -> RunOptions:
     """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
     if name not in PRESETS:
-        raise ValueError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
+        raise ValueError(unknown("preset", name, PRESETS))
     return PRESETS[name](core)

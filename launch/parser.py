@@ -9,8 +9,11 @@ from contextlib import contextmanager, redirect_stderr
 from typing import Any, NoReturn, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from kernels.names import did_you_mean
 from launch.failures import UserError
+from launch.whole_numbers import whole_number
 
 Options = TypeVar("Options")
 
@@ -24,13 +27,40 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message.removeprefix('argument ')} (--help says more)")
+        _, _, flags = message.partition("unrecognized arguments: ")
+        hint = did_you_mean(flags.partition(" ")[0], self._option_string_actions)
+        raise UserError(f"{message.removeprefix('argument ')}{hint} (--help says more)")
 
 
 def typed_options(kind: type[Options], arguments: Sequence[str], **of_tyro: Any) -> Options:
     """Options that are a dataclass, from their flags; `of_tyro`: what else `tyro.cli` takes."""
     with _one_line():
-        return tyro.cli(kind, args=arguments, **of_tyro)
+        return tyro.cli(kind, args=arguments, registry=_REGISTRY, **of_tyro)
+
+
+def count(text: str) -> int:
+    """A whole number for `Parser.add_argument(type=count)`, as dataclasses' options take it."""
+    try:
+        return whole_number(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+_REGISTRY = ConstructorRegistry()
+
+
+@_REGISTRY.primitive_rule
+def _whole_numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """tyro takes what `int` takes, which is no `1e6`."""
+    if type_info.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: whole_number(words[0]),
+        is_instance=lambda value: type(value) is int,
+        str_from_instance=lambda value: [str(value)],
+    )
 
 
 @contextmanager

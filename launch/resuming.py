@@ -7,6 +7,7 @@ from pathlib import Path
 from launch.checkpoint_folder import holds_checkpoints
 from launch.failures import expanded
 from launch.options import RunOptions, changes
+from launch.run_folder import runs_near
 from launch.saved_agent import SavedAgent, open_agent
 
 
@@ -25,7 +26,7 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
     elif known.preset is not None:
         raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
     elif not path.is_dir():
-        raise ValueError(f"--resume {path}: no such run folder; runs/latest is the newest")
+        raise ValueError(f"--resume {path}: no such run folder; {runs_near(path)}")
     elif _is_elsewhere(known, expanded(path).resolve()):
         raise ValueError(
             "--xpid, --savedir and --resume contradict: a resumed run stays where it is"

@@ -7,6 +7,7 @@ One process writes a run folder at a time, by a lock that dies with it.
 """
 
 import datetime
+import errno
 import itertools
 import json
 import os
@@ -16,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kernels.names import nearest
 from launch import provenance
 from launch.atomic_files import PARTIAL, remove_partials, write_bytes
 from launch.containment import check_all_contained, check_contained
@@ -24,6 +26,8 @@ from launch.folder_lock import FolderLock
 from launch.json_files import read_object
 from launch.log_table import LogTable
 
+_FREE = "free the disk or choose a --savedir"
+_ADVICE = {errno.ENOSPC: _FREE, errno.EDQUOT: _FREE}
 _A_RUN_HAS = ("meta.json", "logs.csv", "model.tar", "checkpoints")
 _A_RUN_ALSO_MAKES = ("fields.csv", "tensorboard", ".lock")
 
@@ -73,7 +77,8 @@ def read_meta(path: Path) -> dict[str, Any]:
     try:
         meta = read_object(path / "meta.json")
     except FileNotFoundError as error:
-        raise RunFolderError(f"{path} holds no run (no meta.json): check the path") from error
+        hint = runs_near(path)
+        raise RunFolderError(f"{path} holds no run (no meta.json): {hint}") from error
     except OSError as error:
         raise RunFolderError(f"cannot read the run {describe_os_error(error)}") from error
     except ValueError as error:
@@ -81,6 +86,29 @@ def read_meta(path: Path) -> dict[str, Any]:
     if not isinstance(meta.get("args", {}), dict):
         raise RunFolderError(f"{path / 'meta.json'} is damaged: its args are no options")
     return meta
+
+
+def runs_near(path: Path, savedir: Path = Path("runs")) -> str:
+    """Which runs there are where none is at `path`: the one that was meant, or else the newest.
+
+    Looked for beside `path` and in `savedir`.
+    """
+    folders = list(dict.fromkeys((path.parent, savedir)))
+    found = [meta.parent for folder in folders for meta in _metas(folder)]
+    if near := nearest(path.name, [run.name for run in found]):
+        return f"did you mean {next(run for run in found if run.name == near)}?"
+    if found:
+        newest = max(found, key=lambda run: (run / "meta.json").stat().st_mtime)
+        return f"the newest run is {newest}"
+    places = ("this folder" if folder == Path() else str(folder) for folder in folders)
+    return f"there is no run in {' or '.join(places)} yet"
+
+
+def _metas(folder: Path) -> list[Path]:
+    try:
+        return [meta for meta in folder.glob("*/meta.json") if not meta.parent.is_symlink()]
+    except OSError:  # not to be read
+        return []
 
 
 class RunFolder:
@@ -243,7 +271,11 @@ def _lock(path: Path) -> FolderLock:
 
 def _cannot_write(path: Path, error: OSError) -> RunFolderError:
     reason = error.strerror or error
-    return RunFolderError(f"cannot write {path}: {reason}; free the disk or choose a --savedir")
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        files = [part for part in (path, *path.parents) if part.is_file()]
+        reason = f"{files[0]} is a file" if files else reason
+    advice = _ADVICE.get(error.errno, "choose a --savedir")
+    return RunFolderError(f"cannot write {path}: {reason}; {advice}")
 
 
 def _latest(path: Path) -> str | None:

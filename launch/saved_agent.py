@@ -19,6 +19,7 @@ from launch.containment import check_contained
 from launch.failures import expanded
 from launch.options import RunOptions
 from launch.provenance import git_revision
+from launch.run_folder import runs_near
 from launch.torchbeast_model import is_torchbeast, translated
 
 _LIKE_WEIGHTS = ("square_avg", "momentum_buffer")  # of RMSprop's state; others have others
@@ -184,6 +185,8 @@ def _run_of(path: Path) -> Path:
 
 
 def _find(path: Path, device: torch.device | str, env: str | None) -> Found:
+    if not path.exists():
+        raise CheckpointError(f"no checkpoint at {path}: {runs_near(path)}")
     check_contained(_run_of(path))
     if is_export(path):
         return Found(weights_of(path), read_export(path, device), ())

@@ -9,6 +9,7 @@ import tyro
 
 from cores import core_kind
 from kernels.dispatch import check_backend
+from kernels.names import unknown
 from launch.core_sizes import CoreSizes, of_core, preset_of_core
 from launch.typed_fields import typed
 from tasks import TASKS, Task
@@ -210,7 +211,7 @@ PRESETS = {"paper": paper, "small": small}
 def preset(name: str, core: str, task: Question) -> SequenceOptions[Question]:
     """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
     if name not in PRESETS:
-        raise ValueError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
+        raise ValueError(unknown("preset", name, PRESETS))
     return PRESETS[name](core, task)
 
 

@@ -22,6 +22,7 @@ from launch.devices import choose_device, use_threads
 from launch.display import Display
 from launch.failures import UserError, expanded, user_input
 from launch.log_table import read_logs
+from launch.memory_needs import check_fits
 from launch.network_facts import network_facts
 from launch.profiling import profiled
 from launch.provenance import git_revision
@@ -118,6 +119,8 @@ def _new_folder(options: SequenceOptions, facts: dict[str, Any]) -> RunFolder:
 
 def _try(options: SequenceOptions, device: torch.device) -> None:
     """A few words through the model. Raises a one-line `ValueError` where it cannot compute."""
+    with torch.device("meta"):
+        check_fits(options.build(), device)
     model = options.build().to(device).eval()
     words = torch.zeros(SHORTEST_CHUNKED_UNROLL, 1, dtype=torch.long, device=device)
     with torch.no_grad():

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from cores import CORES
+from kernels.names import did_you_mean
 from launch.atomic_files import write_bytes
 from launch.devices import choose_device, processors
 from launch.failures import UserError, describe_os_error, expanded, user_input
@@ -145,10 +146,12 @@ def _wanted_cells(everything: list[Cell], asked: TableOptions) -> list[Cell]:
     known: Set[str] = {cell.published.setting for cell in everything}
     if unknown := sorted(set(asked.settings) - known):
         known_ones = ", ".join(sorted(known))
-        raise UserError(f"--settings {' '.join(unknown)}: unknown; known: {known_ones}")
+        hint = did_you_mean(unknown[0], sorted(known))
+        raise UserError(f"--settings {' '.join(unknown)}: unknown; known: {known_ones}{hint}")
     rows = dict.fromkeys(cell.options.core for cell in everything)
     if unknown := sorted(set(asked.only) - set(rows)):
-        raise UserError(f"--only {' '.join(unknown)}: this table has {', '.join(rows)}")
+        hint = did_you_mean(unknown[0], rows)
+        raise UserError(f"--only {' '.join(unknown)}: this table has {', '.join(rows)}{hint}")
     wanted = [c for c in everything if c.published.setting in (asked.settings or known)]
     options = wanted[0].options
     with user_input():

@@ -35,7 +35,7 @@ from launch.failures import UserError, one_line_errors, user_input
 from launch.log_table import read_logs
 from launch.options import RunOptions, changes, check, preset
 from launch.palette import COLOURS
-from launch.parser import Parser
+from launch.parser import Parser, count
 from launch.run_folder import read_meta
 from launch.sequence_jobs import STOPPED, Job, SideBySide, report
 from launch.stopping import Interrupted
@@ -48,11 +48,11 @@ DASHES = ("-", "--", ":")  # for more cores than colours
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     default = [name for name in CORES if not is_named_by_size(name)]
-    named = {"choices": list(CORES), "metavar": "CORE", "help": f"default: {' '.join(default)}"}
+    named = {"metavar": "CORE", "help": f"default: {' '.join(default)}"}
     parser.add_argument("--cores", nargs="+", default=default, **named)
-    seeds = {"type": int, "default": [1, 2, 3], "metavar": "SEED"}
+    seeds = {"type": count, "default": [1, 2, 3], "metavar": "SEED"}
     parser.add_argument("--seeds", nargs="+", help="of each core: 1 2 3", **seeds)
-    steps = {"type": int, "metavar": "STEPS", "help": "agent steps of each run: the preset's"}
+    steps = {"type": count, "metavar": "STEPS", "help": "agent steps of each run: the preset's"}
     parser.add_argument("--total-steps", **steps)
     runs = Path("runs") / "t_maze"
     parser.add_argument("--runs", type=Path, default=runs, help=f"folder of the runs: {runs}")

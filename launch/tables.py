@@ -30,10 +30,14 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
             Spread(s["score_mean"], s["score_std"], "repeats")
         )
     }
-    rows = (score if first.repeats > 1 else {}) | {
-        "full-game return": lambda s: str(over_episodes(s, "full_game")),
+    of_lives = {
         "per-life return": lambda s: str(over_episodes(s, "life")),
         "games, lives": lambda s: f"{s['episodes']:,}, {s['lives']:,}",
+    }
+    has_lives = any(evaluation.has_lives for evaluation in evaluations.values())
+    rows = (score if first.repeats > 1 else {}) | {
+        "full-game return": lambda s: str(over_episodes(s, "full_game")),
+        **(of_lives if has_lives else {"games": lambda s: f"{s['episodes']:,}"}),
         "agent steps a game": lambda s: f"{s['mean_agent_steps']:,.0f}",
         "emulator frames a game": lambda s: f"{s['mean_emulator_frames']:,.0f}",
     }

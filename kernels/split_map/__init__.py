@@ -17,6 +17,7 @@ from kernels import cpu_build, direct_call
 from kernels.direct_call import ANY_SIZE
 from kernels.feature_maps import FEATURE_MAPS
 from kernels.library import wants_gradient
+from kernels.names import unknown
 from kernels.signature import is_traced, is_watched
 
 MAPS: dict[str, Callable[[Tensor], Tensor]] = FEATURE_MAPS | {"sigmoid": torch.sigmoid}
@@ -40,7 +41,7 @@ class Part:
 
     def __post_init__(self) -> None:
         if self.map not in MAPS:
-            raise ValueError(f"unknown map {self.map!r}; known: {', '.join(MAPS)}")
+            raise ValueError(unknown("map", self.map, MAPS))
 
     @property
     def length(self) -> int:

@@ -18,7 +18,7 @@ from ray import ObjectRef
 from ray.actor import ActorHandle
 from ray.exceptions import RayError, RayTaskError
 
-from envs.interface import BadAnswer
+from envs.interface import BrokenEnvironment
 from launch.experience import SourceFailed
 from launch.remote.board import Offer
 from launch.remote.worker import Timed
@@ -115,7 +115,7 @@ class Crew:
         """Rollouts that have come; waits `patience` seconds for the next one, if need be.
 
         Of each actor at most one, so that none is passed over where they come faster than they are
-        taken. Raises `SourceFailed`, and an environment's `BadAnswer`.
+        taken. Raises `SourceFailed`, and an environment's `BrokenEnvironment`.
         """
         self._fill_places()
         awaited = {member.next: member for member in self._members if member.next}
@@ -133,7 +133,9 @@ class Crew:
                     continue
                 message, timed = ray.get(member.asked[0])
             except RayTaskError as error:
-                if isinstance(error.cause, BadAnswer):  # another actor's game would be no better
+                if isinstance(
+                    error.cause, BrokenEnvironment
+                ):  # another actor's game would be no better
                     raise error.cause from None
                 self.replace(member, in_one_line(error))
                 continue

@@ -14,7 +14,7 @@ from safetensors.torch import load, save
 
 from agents.actor import Actor
 from agents.network import Network
-from envs.interface import BadAnswer
+from envs.interface import BrokenEnvironment
 from kernels import use_backend
 from launch.allocator import tune_allocator
 from launch.devices import compute_exactly, use_threads
@@ -52,10 +52,10 @@ class RemoteActor:
         self._stages = Stages("actor")
 
     def join(self) -> None:
-        """Makes network and environments. Raises `ActorFailed`, or `BadAnswer`."""
+        """Makes network and environments. Raises `ActorFailed`, or `BrokenEnvironment`."""
         try:
             self._make()
-        except BadAnswer:
+        except BrokenEnvironment:
             raise
         except Exception as error:
             raise _in_one_line(error) from None
@@ -63,7 +63,7 @@ class RemoteActor:
     def collect(self, offer: Offer) -> tuple[bytes, Timed]:
         """The next rollout, with the newest weights there are, never older than `offer`'s.
 
-        Raises `ActorFailed`, or `BadAnswer`.
+        Raises `ActorFailed`, or `BrokenEnvironment`.
         """
         before = self._stages.totals()
         idle = time.perf_counter() - self._since
@@ -72,7 +72,7 @@ class RemoteActor:
             collected = self._actor.collect(self._length)
             with self._stages("transfer"):
                 message = encode(Experience(collected, self._version))
-        except BadAnswer:
+        except BrokenEnvironment:
             raise
         except Exception as error:
             raise _in_one_line(error) from None

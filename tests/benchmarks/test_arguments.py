@@ -71,7 +71,7 @@ ABOVE = "must be above 0 and finite, not"
         (training, "--rounds 0", f"--rounds {ABOVE} 0"),
         (training, "--seconds -1", f"--seconds {ABOVE} -1.0"),
         (training, "--env Qbrt", "did you mean Qbert"),
-        (t_maze, "--seeds x", "--seeds: invalid int value: 'x'"),
+        (t_maze, "--seeds x", "--seeds: must be a whole number"),
         *(
             (command, "--nonsense", "unrecognized arguments: --nonsense (--help says more)")
             for command in (cores, distributed, kernels, scaling, sequences, soak, stems, training)

@@ -71,8 +71,33 @@ def test_an_unknown_name_is_told_the_nearest_in_one_line(typo, meant):
     assert "Gymnasium id" in message
 
 
-@pytest.mark.parametrize("name", ["zzzzzz", "", "no_such_module_here:Game-v0", "combat"])
+@pytest.mark.parametrize("name", ["zzzzzz", "", "no_such_module_here:Game-v0"])
 def test_hopeless_names_are_value_errors_too(name):
     with pytest.raises(ValueError, match=r"unknown environment|cannot import") as raised:
         envs.make(name, 1)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["Combat", "combat", "ALE/MazeCraze-v5", "WarlordsNoFrameskip-v4"])
+def test_a_game_for_several_players_is_known_and_refused(name):
+    with pytest.raises(ValueError, match=f"^{name} takes two players or more.*such as Qbert"):
+        resolve(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("MiniGrid-MemoryS7-v0", "minigrid"), ("BabyAI-GoToRedBall-v0", "minigrid")],
+)
+def test_a_package_that_is_not_installed_is_named_with_how_to_get_it(name, package):
+    how = f"pip install {package}, then --env {package}:{name}"
+    with pytest.raises(ValueError, match=f"^{name} comes with the package {package}.*: {how}$"):
+        resolve(name)
+    with pytest.raises(ValueError, match=f"cannot import .*; pip install {package}$"):
+        resolve(f"{package}:{name}")
+
+
+def test_a_package_that_is_installed_is_to_be_named(tmp_path, monkeypatch):
+    (tmp_path / "popgym.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"so give --env popgym:popgym-Count-v0$"):
+        resolve("popgym-Count-v0")

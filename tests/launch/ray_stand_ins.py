@@ -3,7 +3,7 @@
 import os
 import time
 
-from envs.interface import BadAnswer
+from envs.interface import BrokenEnvironment
 
 
 class StandIn:
@@ -28,7 +28,7 @@ class StandIn:
         if first and self.made == 1 and self.fails == "raises":
             raise RuntimeError("broken")
         if first and self.made == 1 and self.fails == "bad answer":
-            raise BadAnswer("Game-v0, environment 0: the reward is nan")
+            raise BrokenEnvironment("Game-v0, environment 0: the reward is nan")
         self.made += 1
         return b"%d %d %d" % (*self.who, self.made - 1), {"emulation": (0.5, 3)}
 

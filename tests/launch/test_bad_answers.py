@@ -66,7 +66,7 @@ def test_a_line_says_what_is_wrong_where_and_what_to_do(what, value):
     environments.reset()
     for _ in range(3):
         environments.step(np.zeros(3, np.int64))
-    with pytest.raises(envs.BadAnswer) as caught:
+    with pytest.raises(envs.BrokenEnvironment) as caught:
         environments.step(np.zeros(3, np.int64))
     at = " at index 7" * (what == "observation")
     shown = "nan" if value == "nan" else "inf"
@@ -77,7 +77,9 @@ def test_a_line_says_what_is_wrong_where_and_what_to_do(what, value):
 
 def test_a_first_observation_is_of_no_step():
     environments = envs.make("Bad-v0", 1, options={"at": 0, "what": "observation"})
-    with pytest.raises(envs.BadAnswer, match="the observation of the reset is nan at index 7"):
+    with pytest.raises(
+        envs.BrokenEnvironment, match="the observation of the reset is nan at index 7"
+    ):
         environments.reset()
 
 

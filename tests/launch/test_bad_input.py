@@ -9,7 +9,7 @@ import pytest
 import tyro
 from small_runs import StoppingDisplay
 
-from launch import atari, evaluate, list_ops, replay, watch
+from launch import atari, evaluate, list_ops, replay, t_maze, watch
 from launch.parser import typed_options
 
 FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
@@ -46,12 +46,13 @@ def half_trained(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "arguments", "says"),
     [
-        (atari, ["--num-envs", "x"], "error: --num-envs INT: invalid literal for int()"),
-        (atari, ["--core-width", "x"], "error: --core-width INT: invalid literal for int()"),
+        (atari, ["--num-envs", "x"], "error: --num-envs INT: must be a whole number (1000000"),
+        (atari, ["--core-width", "x"], "error: --core-width INT: must be a whole number"),
         (atari, ["--num-envs"], "error: Missing value for argument '--num-envs'."),
         (atari, ["--unrol-length", "5"], "--unrol-length, 5: did you mean --unroll-length INT?"),
         (atari, ["Qbert"], "error: Unrecognized options: Qbert (--help says more)"),
-        (list_ops, ["--depth", "ten"], "error: --depth INT: invalid literal for int()"),
+        (list_ops, ["--depth", "ten"], "error: --depth INT: must be a whole number"),
+        (t_maze, ["--coers", "rdn"], "--coers rdn; did you mean --cores? (--help says more)"),
         (watch, [], "error: Missing from python launch/watch.py: PATH A run folder"),
     ],
 )
@@ -88,8 +89,20 @@ def test_help_is_help(capsys):
         (["--env", "no_such_module:Game-v0"], "on PYTHONPATH and in the current folder"),
         (["--env", "Pendulum-v1"], "Discrete actions"),
         (["--core", "rnd"], "known: feedforward, feedforward_gated, lstm, transformer, lt"),
+        (["--core", "rnd"], "did you mean rdn?"),
+        (["--core", "Delta-Net"], "did you mean delta_net?"),
         (["--preset", "quik"], "known: paper, published, quick"),
+        (["--preset", "quik"], "did you mean quick?"),
         (["--protocol", "macho"], "known: full-game, published, machado, noop30"),
+        (["--protocol", "machao"], "did you mean machado?"),
+        (["--kernels", "chunkd"], "did you mean chunked?"),
+        (["--env-options", "stiky=0.1"], "did you mean sticky?"),
+        (["--env", "TMaze", "--env-options", "coridor=3"], "did you mean corridor?"),
+        (["--env", "Catch", "--core-width", "90000"], "GB of memory to be trained, and cpu has"),
+        (["--env", "Catch", "--core", "lstm", "--core-width", "90000"], "needs at least 390 GB"),
+        (["--env", "Combat"], "Combat takes two players or more"),
+        (["--env", "MiniGrid-MemoryS7-v0"], "pip install minigrid"),
+        (["--corre", "lstm"], "did you mean --core STR?"),
         (["--env", "Catch", "--protocol", "machado"], "for Atari games"),
         (["--env", "Catch", "--env-options", "corridor"], "name=value"),
         (["--env", "Catch", "--env-options", "corridor=3"], "it has: pictures (true or false)"),
@@ -140,10 +153,37 @@ def test_training_refuses(arguments, says, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_training_refuses_an_unwritable_folder(tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    line = error_of(atari.main, [*CATCH, "--savedir", tmp_path / "file"], capsys)
-    assert str(tmp_path / "file") in line
+@pytest.mark.parametrize("name", [[], ["--xpid", "a"]])
+@pytest.mark.parametrize("below", [".", "runs"])
+def test_a_file_in_the_place_of_the_folder_of_runs(name, below, tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("")
+    line = error_of(atari.main, [*CATCH, "--savedir", file / below, *name], capsys)
+    assert f"{file} is a file; choose a --savedir" in line and "free" not in line
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (atari, ["--resume", "nope"]),
+        (list_ops, ["--resume", "nope"]),
+        (evaluate, ["nope"]),
+        (watch, ["nope"]),
+        (evaluate, []),
+    ],
+)
+def test_where_there_is_no_run_none_is_named(command, arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    line = error_of(command.main, arguments, capsys)
+    assert "there is no run in this folder or runs yet" in line and "latest" not in line
+
+
+def test_where_there_are_runs_the_nearest_or_the_newest_is_named(trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained.parent.parent)
+    runs = trained.parent.name
+    line = error_of(atari.main, ["--resume", f"{runs}/nope"], capsys)
+    assert f"the newest run is {runs}/a" in line
+    assert f"did you mean {runs}/a?" in error_of(evaluate.main, [f"{runs}/A"], capsys)
 
 
 def test_training_refuses_to_overwrite_a_run(trained, capsys):
@@ -231,7 +271,8 @@ def test_evaluate_refuses_a_truncated_checkpoint(trained, tmp_path, capsys):
         (["{run}", "--seed", "-1"], "--seed must lie in"),
         (["{run}", "{run}", "--export", "somewhere"], "--export takes one run"),
         ([], "at least one run"),
-        (["{run}", "--protocol", "macho"], "known: full-game"),
+        (["{run}", "--protocol", "machao"], "machado, noop30, trained; did you mean machado?"),
+        (["{run}", "--protocol", "traind"], "did you mean trained?"),
         (["{run}", "--clip-seconds", "0"], "above 0"),
         (["{run}", "--env", "TMaze"], "was trained on Catch, and --env says TMaze"),
         (["{run}", "--env", "Cach"], "did you mean Catch"),

@@ -159,7 +159,7 @@ def test_odd_numbers_are_shown(total):
     stream = io.StringIO()
     with Display(total, stream=stream) as display:
         display.update(50, {"total_loss": float("nan"), "recent_full_game_return": None})
-    assert "50 of" in stream.getvalue() and "nan" in stream.getvalue()
+    assert "50 agent steps" in stream.getvalue() and "nan" in stream.getvalue()
 
 
 class Broken(io.StringIO):
@@ -201,3 +201,19 @@ def test_characters_that_a_stream_cannot_show_are_replaced():
 def test_errors_of_the_run_pass_through():
     with pytest.raises(RuntimeError, match="training"), Display(10, stream=io.StringIO()):
         raise RuntimeError("training")
+
+
+def test_a_last_update_that_passes_the_total_is_said_so():
+    stream = io.StringIO()
+    with Display(2000, stream=stream, clock=Clock()) as display:
+        display.update(2112, {})
+    (line,) = stream.getvalue().splitlines()
+    assert line == "100 % · 2,112 agent steps (2,000 were asked for)"
+
+
+@pytest.mark.parametrize(("lives", "shown"), [(3, False), (7, True)])
+def test_a_life_is_spoken_of_where_a_game_has_several(lives, shown):
+    stream = io.StringIO()
+    with Display(2000, stream=stream, clock=Clock()) as display:
+        display.update(100, ROW | {"lives": lives, "recent_life_return": 41.0})
+    assert ("per life 41" in stream.getvalue()) is shown

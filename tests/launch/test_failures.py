@@ -3,7 +3,9 @@
 import errno
 import json
 
+import numpy as np
 import pytest
+import torch
 
 from launch.checkpoints import CheckpointError
 from launch.failures import UserError, one_line_errors, user_input
@@ -42,6 +44,34 @@ def test_a_system_failure_names_the_file(capsys):
     with pytest.raises(SystemExit):
         fail_with(OSError(errno.ENOSPC, "No space left on device", "runs/x"))()
     assert capsys.readouterr().err == "error: runs/x: No space left on device\n"
+
+
+def _allocate_on_a_cpu() -> None:
+    torch.empty(2**60)
+
+
+def _allocate_by_numpy() -> None:
+    np.empty(2**50)
+
+
+def _allocate_on_a_gpu() -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 97.00 GiB. GPU 0 has")
+
+
+@pytest.mark.parametrize(
+    ("allocate", "size"),
+    [
+        (_allocate_on_a_cpu, "4611686018427387904 bytes"),
+        (_allocate_by_numpy, "8.00 PiB"),
+        (_allocate_on_a_gpu, "97.00 GiB"),
+    ],
+)
+def test_too_little_memory_is_one_line(allocate, size, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        one_line_errors(allocate)()
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: there is no memory for {size} more: choose a smaller core")
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from test_rollout_wire import assert_same, play
 
 from agents.learner import Learner
 from agents.network import Network, NetworkConfig
-from envs.interface import BadAnswer
+from envs.interface import BrokenEnvironment
 from launch.checkpoints import load
 from launch.display import Display
 from launch.experience import SourceFailed
@@ -188,7 +188,7 @@ def test_an_actor_that_fails_again_and_again_ends_the_run(crew, monkeypatch):
 
 def test_an_environment_s_bad_answer_ends_the_run_at_once(crew):
     crew, _ = crew(2, lambda number: "bad answer" * (number == 1))
-    with pytest.raises(BadAnswer) as caught:
+    with pytest.raises(BrokenEnvironment) as caught:
         deliveries(crew, lambda found: False)
     assert str(caught.value) == "Game-v0, environment 0: the reward is nan"
     assert crew.restarts == 0

@@ -5,7 +5,8 @@ import io
 from rich.console import Console
 
 from cores import CORES
-from launch.tables import core_table
+from launch.evaluation_file import Evaluation, PlayedGame
+from launch.tables import core_table, evaluation_table
 
 
 def test_eighty_columns_cut_no_name_of_a_core():
@@ -26,3 +27,37 @@ def test_eighty_columns_cut_no_name_of_a_core():
 
 def _packed(text: str) -> str:
     return "".join(text.split())
+
+
+def _played(*games: tuple[float, ...]) -> Evaluation:
+    """Games by the returns of their lives."""
+    return Evaluation(
+        env="Somewhere",
+        protocol="full-game",
+        rules={},
+        score="game",
+        max_frames=None,
+        action_mode="argmax",
+        seed=1,
+        repeats=1,
+        agent_steps=100,
+        core="rdn",
+        score_modulus=None,
+        episodes=tuple(
+            PlayedGame(0, i, 1 + i, sum(lives), lives, (0,) * len(lives), len(lives), 10, 10, False)
+            for i, lives in enumerate(games)
+        ),
+    )
+
+
+def _names(evaluations: dict[str, Evaluation]) -> list[str]:
+    return list(evaluation_table("a", evaluations).columns[0].cells)
+
+
+def test_lives_have_rows_where_a_game_has_several():
+    without, several = _played((3.0,), (5.0,)), _played((1.0, 2.0), (5.0,))
+    of_games = ["full-game return", "games", "agent steps a game", "emulator frames a game"]
+    assert _names({"after": without}) == of_games
+    of_lives = ["full-game return", "per-life return", "games, lives", *of_games[2:]]
+    assert _names({"after": several}) == of_lives
+    assert _names({"before": without, "after": several}) == of_lives

@@ -1,0 +1,79 @@
+"""What an unroll is given, checked once, before torch says it less clearly."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def check_inputs(core: Any, x: Tensor, state: Any, is_first: Tensor) -> None:
+    """Raises a one-line `ValueError` unless `core` (a `Core`) can unroll these arguments.
+
+    Looks at shapes and types only. Nothing is checked while something traces or compiles the call:
+    that graph may be for other sizes.
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return
+    name = type(core).__name__
+    if x.ndim != 3 or x.shape[2] != core.input_size:
+        expected = f"[time, batch, {core.input_size}]"
+        raise ValueError(f"x of {name} must have shape {expected}, not {list(x.shape)}")
+    _check_dtype(core, x)
+    if is_first.dtype != torch.bool or is_first.shape != x.shape[:2]:
+        raise ValueError(
+            f"is_first of {name} must be bool of shape {list(x.shape[:2])}, as x begins, "
+            f"not {_dtype(is_first)} of shape {list(is_first.shape)}"
+        )
+    batch = x.shape[1]
+    if core.state_form is None:
+        core.state_form = _form(core.initial_state(1), 1)
+    if _form(state, batch) != core.state_form:
+        difference = _difference(state, core.initial_state(batch), "state")
+        raise ValueError(f"{name}: {difference}; initial_state({batch}) makes a fresh one")
+
+
+def _check_dtype(core: Any, x: Tensor) -> None:
+    weight = next(core.parameters(), None)
+    if x.dtype == (torch.float32 if weight is None else weight.dtype):
+        return
+    if x.is_floating_point() and (weight is None or torch.is_autocast_enabled(x.device.type)):
+        return
+    wanted = "floating-point" if weight is None else f"{_dtype(weight)}, as its weights are"
+    raise ValueError(f"x of {type(core).__name__} must be {wanted}, not {_dtype(x)}")
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _form(state: Any, batch: int) -> Any:
+    """Types and sizes of a state, without its batch's; None for a part of another batch size."""
+    if isinstance(state, Tensor):
+        return state.shape[1:] if state.shape[:1] == (batch,) else None
+    if isinstance(state, tuple):
+        return type(state), *(_form(part, batch) for part in state)
+    return type(state)
+
+
+def _difference(given: Any, expected: Any, name: str) -> str | None:
+    """The first part of a state that is not as expected, in words."""
+    if isinstance(expected, Tensor):
+        if isinstance(given, Tensor) and given.shape == expected.shape:
+            return None
+        found = f"of shape {list(given.shape)}" if isinstance(given, Tensor) else _kind(given)
+        return f"{name} must be a tensor of shape {list(expected.shape)}, not {found}"
+    if type(given) is not type(expected) or len(given) != len(expected):
+        return f"{name} must be {_kind(expected)}, not {_kind(given)}"
+    fields = getattr(expected, "_fields", None)
+    for i, (part, wanted) in enumerate(zip(given, expected, strict=True)):
+        place = f"{name}.{fields[i]}" if fields else f"{name}[{i}]"
+        if difference := _difference(part, wanted, place):
+            return difference
+    return None
+
+
+def _kind(value: Any) -> str:
+    """`LSTMState`, or `tuple of 2 DeltaRuleState`."""
+    if type(value) is tuple and value:
+        return f"tuple of {len(value)} {type(value[0]).__name__}"
+    return "None" if value is None else type(value).__name__

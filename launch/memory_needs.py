@@ -1,0 +1,46 @@
+"""How much memory a network's training needs at the least, beside what its device has."""
+
+import os
+from pathlib import Path
+
+import torch
+from torch import nn
+
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_FLOAT32 = 4  # bytes
+_COPIES = 3  # of each parameter: itself, its gradient, and the optimiser's average
+
+
+def check_fits(network: nn.Module, device: torch.device) -> None:
+    """Raises a one-line `ValueError` where `device` cannot hold what `network` is trained with.
+
+    `network`: on the meta device, so that nothing has been allocated yet.
+    """
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    needed, there = _COPIES * _FLOAT32 * parameters, memory_of(device)
+    if there is not None and needed > there:
+        raise ValueError(
+            f"a network of {parameters / 1e6:,.0f} M parameters needs at least {needed / 1e9:,.0f} "
+            f"GB of memory to be trained, and {device} has {there / 1e9:,.0f} GB: choose a smaller "
+            "core (--core-width, --core-layers, --core-feedforward)"
+        )
+
+
+def memory_of(device: torch.device) -> int | None:
+    """Bytes of memory that a process can have there; None where nobody says."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    try:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+    return min([machine, *filter(None, map(_limit, _CGROUPS))])
+
+
+def _limit(file: str) -> int | None:
+    """What a container may have; None where there is no limit."""
+    try:
+        text = Path(file).read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,24 @@
+"""Whole numbers as people type them: 1000000, 1_000_000 or 1e6."""
+
+import re
+from decimal import Decimal
+
+_DIGITS = re.compile(r"[+-]?\d+(?:_\d+)*")
+_WITH_EXPONENT = re.compile(r"[+-]?\d+(?:_\d+)*(?:\.\d+)?[eE]\+?\d{1,3}")
+_MOST = 2**63  # what checkpoints and torch hold is smaller
+
+
+def whole_number(text: str) -> int:
+    """The number that `text` says, exactly: `2.5e6` is 2500000.
+
+    Raises:
+        ValueError: anything else, such as `1.5`, or a number beyond 63 bits.
+    """
+    text = text.strip()
+    if _DIGITS.fullmatch(text) or _WITH_EXPONENT.fullmatch(text):
+        number = Decimal(text.replace("_", ""))
+        if abs(number) >= _MOST:
+            raise ValueError(f"must be a whole number below 2^63, not {text[:40]}")
+        if number == number.to_integral_value():
+            return int(number)
+    raise ValueError(f"must be a whole number (1000000, 1_000_000 or 1e6), not {text[:40]!r}")

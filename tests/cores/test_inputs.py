@@ -1,0 +1,82 @@
+"""`core(x)`, and what a core says of inputs that it cannot take."""
+
+import pytest
+import torch
+
+from cores import CORES, build_core
+from cores.inputs import check_inputs
+
+D, T, B = 6, 3, 2
+SMALL = {"width": 8, "heads": 2, "layers": 1, "feedforward": 8, "window": 4}
+
+
+def small(name: str):
+    options = CORES[name].options()
+    return build_core(name, D, **{option: SMALL[option] for option in SMALL if option in options})
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_a_call_is_an_unroll(name):
+    core, x = small(name), torch.randn(T, B, D)
+    is_first = torch.tensor([[False, True]] * T)
+    y, state = core(x)
+    again, _ = core.unroll(x, core.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
+    torch.testing.assert_close(y, again)
+    further, _ = core(x, state)
+    torch.testing.assert_close(further, core(x, state, torch.zeros(T, B, dtype=torch.bool))[0])
+    reset, _ = core(x, state, is_first)
+    torch.testing.assert_close(reset, core.unroll(x, state, is_first)[0])
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_a_wrong_width_is_named(name):
+    core = small(name)
+    with pytest.raises(ValueError, match=r"must have shape \[time, batch, 6\], not \[3, 2, 5\]$"):
+        core(torch.randn(T, B, D - 1))
+    with pytest.raises(ValueError, match=r"must have shape \[time, batch, 6\], not \[3, 6\]$"):
+        core(torch.randn(T, D))
+    first = torch.zeros(T, B, dtype=torch.bool)
+    with pytest.raises(ValueError, match="must have shape"):
+        core.unroll(torch.randn(T, B, D - 1), core.initial_state(B), first)
+
+
+def refused(core, x, state, is_first) -> str:
+    with pytest.raises(ValueError) as raised:
+        check_inputs(core, x, state, is_first)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_a_wrong_kind_of_input_or_state_is_named(name):
+    core, x, first = small(name), torch.randn(T, B, D), torch.zeros(T, B, dtype=torch.bool)
+    fresh = core.initial_state(B)
+    check_inputs(core, x, fresh, first)
+    assert "not int64" in refused(core, x.long(), fresh, first)
+    if list(core.parameters()):
+        assert "must be float32, as its weights are, not float64" in refused(
+            core, x.double(), fresh, first
+        )
+    assert "must be bool of shape [3, 2]" in refused(core, x, fresh, first.float())
+    assert "not bool of shape [3, 1]" in refused(core, x, fresh, first[:, :1])
+    for other, said in ((None, "not None"), (x, "not Tensor"), ([1], "not list")):
+        message = refused(core, x, other, first)
+        assert "state must be " in message and said in message
+        assert message.endswith("; initial_state(2) makes a fresh one")
+
+
+@pytest.mark.parametrize("name", [name for name in CORES if not name.startswith("feedforward")])
+def test_a_state_of_another_batch_or_size_is_named(name):
+    core, x, first = small(name), torch.randn(T, B, D), torch.zeros(T, B, dtype=torch.bool)
+    message = refused(core, x, core.initial_state(B + 1), first)
+    assert "must be a tensor of shape [2, " in message and "not of shape [3, " in message
+    options = {o: v for o, v in SMALL.items() if o in CORES[name].options()} | {"width": 16}
+    wider = build_core(name, D, **options)
+    assert "must be a tensor of shape [2, " in refused(core, x, wider.initial_state(B), first)
+
+
+def test_what_is_computed_in_lower_precision_may_come_in():
+    core, x = small("lstm"), torch.randn(T, B, D, dtype=torch.bfloat16)
+    first = torch.zeros(T, B, dtype=torch.bool)
+    with torch.autocast("cpu", torch.bfloat16):
+        check_inputs(core, x, core.initial_state(B), first)
