@@ -1,8 +1,9 @@
 # make atari    install what is missing into .venv, train RDN on Qbert for minutes, evaluate, draw
 # make test     install what is missing into .venv, run the tests
+# make test-machines  run the tests as each kind of machine does (one: make test ON=avx2)
 # make test-faults   let every accident happen, those of `make test` and those that take their time
 # make test-gpu check the CUDA kernels: all architectures, each barrier (no GPU needed), then what needs a GPU
-# make check    what CI runs: format, lint, tests (layering is one of them)
+# make check    format, lint, tests (layering is one of them); CI also runs make test ON=bare
 # make audit    ask for known vulnerabilities of what is installed in .venv (needs the network)
 
 PYTHONS := python3 python3.13 python3.12 python3.11
@@ -12,8 +13,16 @@ BIN := .venv/bin
 # A worker gets whole files, in their order, and makes once what their tests share.
 WHOLE_FILES := --dist loadfile --no-loadscope-reorder
 ARGS ?=
+# Kinds of machine for `make test ON=avx2`, set by the variables that decide outside tests as well.
+AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+KIND_bfloat16 := FASTWEIGHTS_PRECISION=bfloat16
+KIND_avx2 := $(AVX2)
+KIND_no-compiler := CXX=no-compiler
+KIND_bare := $(AVX2) CXX=no-compiler FASTWEIGHTS_CPUS=1
+KINDS := bfloat16 avx2 no-compiler bare
+ON ?=
 
-.PHONY: help atari test test-faults test-gpu check audit format install clean
+.PHONY: help atari test test-machines test-faults test-gpu check audit format install clean
 
 help:
 	@sed -n 's/^# make /make /p' Makefile
@@ -22,8 +31,12 @@ atari: .venv/installed
 	@$(BIN)/python launch/atari.py --preset quick $(ARGS)
 
 test: .venv/installed-dev
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 $(WHOLE_FILES) $(ARGS)
+	@test -z "$(filter-out $(KINDS),$(ON))" || { echo "error: ON=$(ON) is none of $(KINDS)"; exit 2; }
+	@env $(KIND_$(ON)) $(BIN)/python -m pytest -n auto --maxprocesses 4 $(WHOLE_FILES) $(ARGS)
 	@test ! -e /dev/nvidiactl || $(BIN)/python -m pytest -m gpu -rs $(ARGS) || test $$? -eq 5  # 5: no such test
+
+test-machines:
+	@for kind in "" $(KINDS); do echo "make test ON=$$kind"; $(MAKE) --no-print-directory test ON=$$kind || exit; done
 
 test-faults: .venv/installed-dev
 	@$(BIN)/python -m pytest -m "faults or accidents" -n 2 $(WHOLE_FILES) $(ARGS)

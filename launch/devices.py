@@ -30,6 +30,8 @@ def choose_device(name: str, option: str = "--device") -> torch.device:
 
 
 MOST_THREADS = 4096
+CPUS = "FASTWEIGHTS_CPUS"
+PRECISION = "FASTWEIGHTS_PRECISION"
 
 
 def use_threads(count: int, processes: int = 1) -> None:
@@ -42,7 +44,14 @@ def use_threads(count: int, processes: int = 1) -> None:
 
 
 def processors() -> int:
-    """CPUs that this process may run on."""
+    """CPUs that this process may run on; FASTWEIGHTS_CPUS, where it is set.
+
+    Raises a one-line `ValueError` where FASTWEIGHTS_CPUS is no number of CPUs.
+    """
+    if told := os.environ.get(CPUS):
+        if not (told.isascii() and told.isdigit() and 1 <= int(told) <= MOST_THREADS):
+            raise ValueError(f"{CPUS} must be a number from 1 to {MOST_THREADS}, not {told!r}")
+        return int(told)
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
@@ -62,10 +71,15 @@ def compute_exactly(same_bits: bool = False) -> None:
 def choose_precision(name: str, *devices: torch.device) -> str:
     """`auto` is bfloat16 where all `devices` multiply it in hardware, else float32.
 
+    FASTWEIGHTS_PRECISION, where it is set, says what `auto` is instead.
+
     Raises a one-line `ValueError` for an unknown name.
     """
+    option = "--precision"
+    if name == "auto":
+        option, name = PRECISION, os.environ.get(PRECISION) or "auto"
     if name not in PRECISIONS:
-        raise ValueError(f"--precision {name!r} is none of {', '.join(PRECISIONS)}")
+        raise ValueError(f"{option} {name!r} is none of {', '.join(PRECISIONS)}")
     if name != "auto":
         return name
     return "bfloat16" if all(map(_multiplies_bfloat16, devices)) else "float32"

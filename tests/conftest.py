@@ -1,11 +1,16 @@
-"""Shapes are checked but in whole runs; torch and the emulator keep to one thread each.
+"""What every test begins with: what `auto` comes to, checked shapes, one thread, one seed.
 
-What `auto` chooses must be the same everywhere: GPUs are shown to `pytest -m gpu` alone.
+The environment variables below decide what `auto` comes to, here and in every process that a test
+starts, so that tests do the same on every machine; `make test ON=...` asks for another machine's.
+GPUs are shown to `pytest -m gpu` alone. Shapes are checked except in whole runs.
 """
 
 import gc
 import os
 
+os.environ["FASTWEIGHTS_BACKEND"] = "auto"  # no shell's: each operation's fastest that is here
+os.environ.setdefault("FASTWEIGHTS_CPUS", "2")  # for a run's threads, Ray's actors, parallel jobs
+os.environ.setdefault("FASTWEIGHTS_PRECISION", "float32")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers share the cores
 
 import jaxtyping
@@ -28,6 +33,24 @@ def pytest_collection():
     gc.freeze()
     gc.enable()
     return found
+
+
+def _why_no_compiler() -> str | None:
+    from kernels import cpu_build  # once its shapes are checked
+
+    try:
+        cpu_build.compiler()
+    except cpu_build.BuildError as error:
+        return str(error)
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What runs C++ is skipped only where there is no compiler: the project works without one."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    asked = item.get_closest_marker("compiler") or "shim" in item.fixturenames
+    if (asked or parameters.get("backend") == "cpu") and (reason := _why_no_compiler()):
+        pytest.skip(reason)
 
 
 @pytest.fixture

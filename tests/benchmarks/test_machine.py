@@ -9,6 +9,7 @@ from benchmarks.machine import describe
 
 
 def test_cores_are_those_that_may_be_used(monkeypatch):
+    monkeypatch.delenv("FASTWEIGHTS_CPUS")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(1000), raising=False)
     assert describe()["cores"] == 1000
 

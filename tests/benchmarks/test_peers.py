@@ -56,6 +56,7 @@ def test_a_peer_is_given_the_cores_that_may_be_used(monkeypatch):
         return subprocess.CompletedProcess(words, 0, '{"agent_steps_per_second": 5.0}', "")
 
     monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.delenv("FASTWEIGHTS_CPUS")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(1000), raising=False)
     assert sample_factory(Path("python"), "async", "Qbert", 1.0) == 5.0
     assert asked == [("1000", "1000")]

@@ -11,7 +11,6 @@ import ctypes
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from array import array
@@ -27,7 +26,6 @@ from kernels.cuda.launch import Kernel
 
 HERE = Path(__file__).parent
 FLAGS = os.environ.get("FASTWEIGHTS_SHIM_FLAGS", "").split()
-CXX = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 PROBLEMS = {1: "lanes wait for each other for ever", 2: "another argument struct"}
 ASCENDING, DESCENDING, SHUFFLED = 0, 1, 2  # the order in which lanes run between barriers
 
@@ -77,7 +75,7 @@ def library(kernel: Path, headers: Path, head_size: int) -> ctypes.CDLL:
     code = '#include "fiber.h"\n#include "cuda.cu"\n'
     code += "".join(map(LAUNCHER.format, ENTRY.findall(kernel.read_text())))
     folders = [HERE, kernel.parent, headers]
-    compiled_by = cpu_build.compiler_version(CXX)
+    compiled_by = cpu_build.compiler_version(cpu_build.compiler())
     digest = hashlib.sha256(f"{code} {head_size} {FLAGS} {compiled_by}".encode())
     for path in sorted(path for folder in folders for path in folder.glob("*.[ch]u*")):
         digest.update(path.read_bytes())
@@ -99,5 +97,6 @@ def _compile(code: str, folders: list[Path], head_size: int, target: Path) -> No
         # Else the loader gives all of these libraries one and the same array of shared memory.
         options.append("-fvisibility=hidden")
         includes = [f"-I{folder}" for folder in folders]
-        subprocess.run([CXX, *options, *FLAGS, *includes, source, "-o", built], check=True)
+        command = [cpu_build.compiler(), *options, *FLAGS, *includes, source, "-o", built]
+        subprocess.run(command, check=True)
         built.replace(target)

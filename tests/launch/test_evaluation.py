@@ -11,7 +11,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
 import envs
-from agents.network import Network, NetworkConfig
+from agents.network import Network, NetworkConfig, NetworkOutput
 from envs.interface import TimeStep
 from envs.naming import resolve
 from launch import atari, watch
@@ -193,6 +193,29 @@ def test_sampled_actions_follow_the_policy():
     play_games(network, Listening(lengths=[400] * 16), action_mode="sampled", seed=0)
     share = np.bincount(seen, minlength=3) / len(seen)
     assert share == pytest.approx([1 / 2, 1 / 3, 1 / 6], abs=0.02)
+
+
+class Unmoved:
+    """A network whose policy is always `probabilities`; it takes no time."""
+
+    def __init__(self, probabilities):
+        self.logits = torch.tensor(probabilities).log().expand(1, BLOCK, -1)
+
+    def initial_state(self, batch_size):
+        return torch.zeros(batch_size, 1)
+
+    def __call__(self, *seen):
+        return NetworkOutput(self.logits, torch.zeros(1, BLOCK)), seen[-1]
+
+
+@pytest.mark.parametrize("probabilities", [[1 / 2, 1 / 3, 1 / 6], [0.02, 0.9, 0.08]])
+def test_sampled_actions_have_no_bias_of_two_percent(probabilities):
+    """Pearson's chi-squared test on 160,000 draws: a chance of one in 100,000 to fail, if right."""
+    environments = Scripted(lengths=[200] * 800)
+    player = Player(Unmoved(probabilities), environments, action_mode="sampled", seed=0)
+    seen = np.bincount(np.concatenate([player.step().action for _ in range(200)]), minlength=3)
+    expected = np.array(probabilities) * 160_000
+    assert ((seen - expected) ** 2 / expected).sum() < 23.0  # two degrees of freedom
 
 
 class Scripted:

@@ -60,6 +60,22 @@ def test_by_hand():
     ]
 
 
+@pytest.mark.parametrize(
+    ("runs", "middle"),
+    [
+        ([1, 7, 10], 6),  # a quarter of three is none
+        ([0, 1, 2, 6, 100], 3),  # of five, one: 0 | 1 2 6 | 100
+        ([0, 1, 2, 6, 15, 100], 6),
+        ([0, 1, 2, 6, 11, 30, 100], 10),  # of seven still one
+        ([0, 1, 2, 6, 10, 30, 100, 200], 12),  # of eight, two
+    ],
+)
+def test_of_a_broken_number_of_runs_fewer_are_cut(runs, middle):
+    """As SciPy's `trim_mean`, which rliable calls, has it."""
+    assert iqm(arrays(runs)) == middle
+    assert iqm(arrays(runs[2:], runs[:2])) == middle  # over games alike
+
+
 def test_probability_of_improvement_by_hand():
     ours, theirs = arrays([2, 5], [1, 1]), arrays([1, 2, 3], [1, 1])
     # 2 beats 1, ties 2, loses to 3; 5 beats all three. All runs of the other game tie.

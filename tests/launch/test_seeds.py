@@ -55,6 +55,17 @@ def test_groups_play_what_one_would_play():
     assert len(np.unique(shown[0], axis=0)) > 1
 
 
+@pytest.mark.parametrize("options", [MAZES, GROUPS], ids=["together", "groups"])
+def test_a_run_at_another_step_plays_other_games(options):
+    plan = Plan(options)
+
+    def shown(step: int) -> np.ndarray:
+        return np.concatenate([each.reset().frame for each in plan.environments(step)])
+
+    assert np.array_equal(shown(1600), shown(1600))
+    assert not np.array_equal(shown(0), shown(1600))
+
+
 def test_each_group_has_a_generator_of_its_own(monkeypatch):
     plan, handed = Plan(GROUPS), []
     monkeypatch.setattr(schedules, "Asynchronous", lambda _, groups, **how: handed.extend(groups))
