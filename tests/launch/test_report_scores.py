@@ -1,0 +1,135 @@
+"""Test scores in a report: what is compared with what, and how surely."""
+
+import re
+from dataclasses import replace
+
+from launch.reports.runs import grouped, open_runs
+from launch.reports.scores import over_games, paper_scores, relative_improvements, scores
+from tests.launch.report_pages import evaluation, reported, short_run, words_of
+
+
+def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
+    many = evaluation("rdn", [2.0] * 10)
+    few = evaluation("rdn", [9.0] * 9)
+    older = evaluation("rdn", [9.0] * 50, agent_steps=128)
+    capped = evaluation("rdn", [8.0], max_frames=100)
+    trained = evaluation("rdn", [7.0], rules={"sticky": 0.25, "full_action_set": True})
+    foreign = evaluation("rdn", [6.0], protocol="mine")
+    half_an_hour = evaluation("rdn", [5.0], protocol="noop30", max_frames=108_000)
+    run = short_run(tmp_path, "run", many, few, older, capped, trained, foreign, half_an_hour)
+    # A file name says neither rules nor which is later.
+    trained.save(run / "evaluations" / "step_000000000256_zzz.json")
+    many.save(run / "evaluations" / "step_000000000256_aaa.json")
+    (run / "evaluations" / many.file_name()).unlink()
+    found = {
+        one.protocol: one.spread("full_game").mean for one in scores(grouped(open_runs([run])))
+    }
+    assert found == {
+        "full-game": 2.0,
+        "full-game, cut after 100 frames": 8.0,
+        "full-game, sticky 0.25": 7.0,
+        "mine": 6.0,
+        "noop30": 5.0,
+    }
+
+
+def test_groups_trained_under_two_protocols_are_told_apart(tmp_path):
+    runs = [
+        short_run(tmp_path, f"{name}-{protocol}", played, env=env, protocol=protocol)
+        for env, name in {"ALE/Pong-v5": "Pong", "Qbert": "Qbert"}.items()
+        for protocol, score in {"full-game": 3.0, "machado": 5.0}.items()
+        for played in [evaluation("rdn", [score], env=name)]
+    ]
+    again = short_run(tmp_path, "again", evaluation("rdn", [4.0]), seed=2)
+    found = scores(grouped(open_runs([*runs, again])))
+    kinds = [
+        f"rdn, protocol {protocol}, full-game, argmax" for protocol in ("full-game", "machado")
+    ]
+    assert sorted(score.kind for score in found) == sorted(2 * kinds)
+    assert sorted(over_games(found)) == kinds
+    assert {s.env: len(s.tested) for s in found if s.kind == kinds[0]} == {"Pong": 2, "Qbert": 1}
+
+
+def test_wrapped_scores_and_cut_games_are_said_beside_the_score(tmp_path):
+    plain = evaluation("rdn", [1.0])
+    odd = [
+        plain.episodes[0]._replace(cut=True),
+        plain.episodes[0]._replace(life_wraps=(1,), episode=1),
+    ]
+    both = replace(plain, episodes=tuple(odd), action_mode="sampled", max_frames=64)
+    run = short_run(tmp_path, "run", plain, both)
+    reported(tmp_path / "out", run)
+    text = (tmp_path / "out" / "report.md").read_text()
+    kind = "† rdn, full-game, cut after 64 frames, sampled, run: "
+    assert f"{kind}1 of 2 games were cut after 64 emulator frames." in text
+    assert f"{kind}the score counter passed 999,999 and began again in 1 of 2 games" in text
+    assert "| 1.00 ± 0.00 † | 1.00 ± 0.00 † | episodes |" in text
+    assert "| rdn | full-game, argmax | 256 | 1.00 | 1.00 | - |" in text
+
+
+def test_one_seed_a_game_has_no_interval(tmp_path):
+    seeds = [
+        short_run(tmp_path, f"{core}-{env}-{seed}", played, env=env, seed=seed, core=core)
+        for env, core, seed in [
+            *(("Pong", "rdn", 1), ("Pong", "rdn", 2), ("Qbert", "rdn", 1)),
+            *(("Pong", "lstm", 1), ("Qbert", "lstm", 1)),
+        ]
+        for played in [evaluation(core, [float(seed)], env=env)]
+    ]
+    page = reported(tmp_path / "out", *seeds)
+    means = {row[0]: row[3] for row in page.rows if len(row) == 5 and "full-game" in row[0]}
+    assert re.fullmatch(r"0\.\d+ \(0\.\d+ to 0\.\d+\)", means["rdn, full-game, argmax"])
+    assert re.fullmatch(r"0\.\d+ \(-\)", means["lstm, full-game, argmax"])
+    assert "(-: no game has two seeds)" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_what_bars_leave_out_is_said(tmp_path):
+    runs = [
+        short_run(tmp_path, "rdn", evaluation("rdn", [3.0])),
+        short_run(tmp_path, "wide", evaluation("rdn", [9.0]), core_width=64),
+        short_run(tmp_path, "lstm", evaluation("lstm", [2.0]), core="lstm"),
+        short_run(tmp_path, "q", evaluation("rdn", [3.0], env="Qbert"), env="Qbert"),
+        short_run(tmp_path, "z", evaluation("lstm", [0.0], env="Qbert"), env="Qbert", core="lstm"),
+    ]
+    reported(tmp_path / "out", *runs, options=("--compare", "rdn:lstm", "lstm:srwm"))
+    text = (tmp_path / "out" / "report.md").read_text()
+    zero = "Left out, as lstm scores 0 there: Qbert (these runs, full-game, argmax)."
+    group = "Left out, as another group of the core comes first: rdn, core\\_width 64."
+    assert "1 of 1 game better" in text and zero in text and group in text
+    assert "lstm over srwm: no game has a test score of both to compare.\n" in text
+
+
+def test_over_several_games_there_are_profiles_and_probabilities(tmp_path):
+    """Pong: 21 and 2 against 5; Qbert: one tie. Of three runs of four above a human on Pong."""
+    runs = [
+        short_run(tmp_path, f"{core}-{env}-{seed}", played, env=env, core=core, seed=seed)
+        for core, env, seed, score in [
+            *(("rdn", "Pong", 1, 21.0), ("rdn", "Pong", 2, 2.0), ("rdn", "Qbert", 1, 7.0)),
+            *(("lstm", "Pong", 1, 5.0), ("lstm", "Qbert", 1, 7.0)),
+        ]
+        for played in [evaluation(core, [score], env=env)]
+    ]
+    page = reported(tmp_path / "out", *runs)
+    (row,) = (row for row in page.rows if row[:1] == ["rdn over lstm"])
+    assert row[1:3] == ["full-game, argmax", "2"]
+    assert row[3] == "0.500 (0.250 to 0.750)"  # (1/2 + 1/2) / 2; Pong's runs drawn alike
+    drawing = (tmp_path / "out" / "report_figures" / "profiles.svg").read_bytes()
+    assert {"rdn, full-game, argmax", "lstm, full-game, argmax"} <= set(words_of(drawing))
+    text = (tmp_path / "out" / "report.md").read_text()
+    above = "Above a human: lstm, full-game, argmax: 0%; rdn, full-game, argmax: 25%."
+    assert above in text
+
+
+def test_relative_improvements_are_of_the_others_size():
+    ours = {"a": 150.0, "b": 5.0, "c": -5.0, "d": 1.0, "e": 1.0}
+    other = {"a": 100.0, "b": 10.0, "c": -10.0, "d": 0.0}
+    assert relative_improvements(ours, other) == {"a": 50.0, "b": -50.0, "c": 50.0}
+
+
+def test_the_papers_bars_are_as_its_text_says():
+    """RDN matches or outperforms LT on all but two of 20 games; LSTM on 12 at 50 M steps."""
+    rdn, lt, lstm = (paper_scores(core, 50_000_000) for core in ("rdn", "lt", "lstm"))
+    over_lt = relative_improvements(rdn, lt)
+    assert sum(value >= 0 for value in over_lt.values()) == 18 and len(over_lt) == 20
+    over_lstm = relative_improvements(rdn, lstm)
+    assert sum(value > 0 for value in over_lstm.values()) == 12
