@@ -76,7 +76,7 @@ def draw_learning_curve(
     handles = axes.get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper center", ncols=3, fontsize="small")
     if said := shortfall(logs, num_envs):
-        figure.supxlabel(textwrap.fill(said, 110), fontsize="small")
+        figure.supxlabel(textwrap.fill(str(said), 110), fontsize="small")
     return figure
 
 

@@ -24,6 +24,16 @@ class Unit(NamedTuple):
     tested: str  # as the names in an evaluation's summary begin
 
 
+class Shortfall(NamedTuple):
+    """What a short run could not measure, in words."""
+
+    happened: str
+    consequence: str  # whole sentences
+
+    def __str__(self) -> str:
+        return f"{self.happened}. {self.consequence}"
+
+
 FULL_GAME = Unit("full game", "full games", "recent_full_game_return", "games", "full_game")
 LIFE = Unit("life", "lives", "recent_life_return", "lives", "life")
 
@@ -62,27 +72,33 @@ def fewest(num_envs: int) -> int:
     return max(_FEWEST, num_envs)
 
 
-def shortfall(logs: Logs, num_envs: int) -> str | None:
-    """What a short run could not measure, in whole sentences; None where there were many games."""
+def shortfall(logs: Logs, num_envs: int, drawn: Unit | None = None) -> Shortfall | None:
+    """What a run could not measure; None where many games have ended.
+
+    `drawn`: the picture's unit, where other runs in it decide (default: `measured_unit`).
+    """
     games, unit = ended(logs, FULL_GAME), measured_unit(logs, num_envs)
     if games >= _UNBIASED * fewest(num_envs):
         return None
     steps = next(iter(reversed(logs.get("step", []))), 0)
-    happened = f"{_counted(games, FULL_GAME)} ended in {steps:,} agent steps"
+    lives = ended(logs, LIFE)
+    also = f" and {_counted(lives, LIFE)}" if lives > games else ""
+    happened = f"{_counted(games, FULL_GAME)}{also} ended in {steps:,} agent steps"
     if unit is FULL_GAME:
-        return (
-            f"Only {happened}. Games in progress have no return yet, so the curve favours short "
-            "games. Longer training removes this bias."
+        return Shortfall(
+            happened,
+            "Games in progress have no return yet, so the curve favours short games. Longer "
+            "training removes this bias.",
         )
     missing = (
-        f"{happened}; a curve of full games needs {fewest(num_envs)}, because the first games to "
-        "end are the short ones."
+        f"A curve needs {fewest(num_envs)} full games, because the first games to end are the "
+        "short ones."
     )
-    if unit is LIFE:
-        return f"{missing} The curve shows returns of lives."
-    if (lives := ended(logs, LIFE)) > games:
-        missing += f" {_counted(lives, LIFE)} ended, which are too few as well."
-    return f"{missing} Train longer for a learning curve."
+    if unit is None:
+        return Shortfall(happened, f"{missing} Train longer for a learning curve.")
+    if drawn in (None, LIFE):
+        return Shortfall(happened, f"{missing} The curve shows returns of lives.")
+    return Shortfall(happened, f"{missing} Its lives are not drawn beside full games.")
 
 
 def _counted(count: int, unit: Unit) -> str:

@@ -36,12 +36,16 @@ def evaluation(core: str, returns: list[float], **changes) -> Evaluation:
     return Evaluation(**(known | changes), episodes=tuple(games))
 
 
-def short_run(folder: Path, name: str, *played: Evaluation, **options) -> Path:
-    """A run folder as training leaves it, without the training."""
+def short_run(
+    folder: Path, name: str, *played: Evaluation, any_ended: bool = True, **options
+) -> Path:
+    """A run folder as training leaves it, without the training; whether any game ended."""
     recipe = RunOptions(**{"env": "Pong", "core": "rdn"} | options)
     run = RunFolder.create(folder, "new", recipe.to_dict())
     for step in (128, 256):
-        run.log({"step": step, "recent_full_game_return": 1.0, "agent_steps_per_second": 2.0})
+        counted = {"recent_full_game_return": 1.0 if any_ended else None}
+        counted |= {"games": step if any_ended else 0}
+        run.log({"step": step, "agent_steps_per_second": 2.0, **counted})
     run.finish()
     for one in played:
         one.save(run.path / "evaluations" / one.file_name())

@@ -78,7 +78,7 @@ def test_a_learning_curve_has_one_unit_and_its_axis_names_it(tmp_path):
     short = logs(tmp_path / "short", ticks=6)  # 8 games of the 10 that a mean needs, 37 lives
     words = words_in(drawn(short))
     assert "return of a life (undiscounted, unclipped)" in words
-    assert any("8 full games ended in 5,000 agent steps" in text for text in words)
+    assert any("8 full games and 37 lives ended in 5,000 agent steps" in text for text in words)
     assert not any("return of a full game" in text for text in words)
     (line,) = (one for one in drawn(short).axes[0].lines if "mean" in one.get_label())
     assert list(line.get_ydata()) == [2.0, 3.0, 4.0, 5.0]  # of lives, from the tenth on
@@ -97,14 +97,14 @@ def test_a_mean_begins_with_as_many_games_as_there_are_environments(tmp_path):
 def test_a_short_run_says_what_it_could_not_measure(tmp_path):
     short = logs(tmp_path, ticks=3)
     assert measured_unit(short, 32) is None
-    said = shortfall(short, 32)
-    assert said.startswith("4 full games ended in 2,000 agent steps; a curve of full games needs")
-    assert "18 lives ended, which are too few as well" in said
+    said = str(shortfall(short, 32))
+    assert said.startswith("4 full games and 18 lives ended in 2,000 agent steps. A curve needs 32")
+    assert said.endswith("Train longer for a learning curve.")
     one_life = short | {"lives": short["games"], "games": [0, 0, 12]}
     assert measured_unit(one_life, 4) is FULL_GAME
     assert measured_unit(one_life | {"lives": [0, 0, 9], "games": [0, 0, 9]}, 4) is None
-    assert "lives" not in shortfall(one_life | {"lives": [0, 0, 9], "games": [0, 0, 9]}, 4)
-    assert shortfall({}, 4).startswith("No full game ended in 0 agent steps")
+    assert "lives" not in str(shortfall(one_life | {"lives": [0, 0, 9], "games": [0, 0, 9]}, 4))
+    assert str(shortfall({}, 4)).startswith("No full game ended in 0 agent steps")
 
 
 @pytest.mark.parametrize(("height", "width"), [(84, 84), (210, 160), (33, 7), (401, 301)])

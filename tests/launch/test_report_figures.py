@@ -1,15 +1,24 @@
 """What the figures of a report are drawn from, and what can be told apart in them."""
 
 import os
-import re
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 import numpy as np
+import pytest
 
 from launch.reports.curves import Curve, band, hours, numbers
-from launch.reports.figures import improvements, line_styles
-from launch.reports.runs import Run
+from launch.reports.figures import (
+    improvements,
+    learning_curves,
+    line_styles,
+    profiles,
+    throughput,
+)
+from launch.reports.runs import Group, Run
+from launch.score_statistics import Estimate
+from launch.training_returns import FULL_GAME, LIFE
+from tests.launch.drawings import words_in
 from tests.launch.report_pages import reported, short_run, words_of
 
 
@@ -65,9 +74,69 @@ def test_what_run_folders_are_called_is_drawn_as_it_is(tmp_path):
     assert links == [f"../{run.name}/clips/clip.mp4" for run in runs]
 
 
-def test_every_series_of_bars_looks_different():
-    series = {f"_series ${number}$": {"a$b$": float(number)} for number in range(15)}
-    drawing = improvements(series, "rdn", "lstm")
-    assert {*series, "a$b$"} <= set(words_of(drawing))
-    fills = set(re.findall(r"fill: (url\(#\w+\)|#\w+)", drawing.decode()))
-    assert len(fills) == 15  # white, and plain black is not written
+LONG = "delta_rnn, env_options sticky=0.25, core_feature_map elu_sum, learning_rate 0.0006, seed "
+
+
+def interval(value: float) -> Estimate:
+    return Estimate(value, value - 30, value + 300)
+
+
+@pytest.mark.parametrize("games", [1, 5, 57])
+def test_bars_and_their_words_lie_within_a_figure_of_fitting_height(games):
+    names = [f"my_module:A$Game${'WithAnUnusuallyLongName' * 2}{n}-v0" for n in range(games)]
+    found = {name: interval(20.0 * (n - 3)) for n, name in enumerate(names)}
+    figure = improvements(found, "self_referential", "fast_weight_rnn")
+    words = words_in(figure)
+    assert sum("-v0" in text for text in words) == games and "-60 %" in words
+    width, height = figure.get_size_inches()
+    assert 992 / width * height <= 1200
+    assert height == pytest.approx(1.2 + 0.36 * games) or games > 28
+
+
+def test_bars_have_their_intervals_and_the_best_is_on_top():
+    found = {"a": Estimate(50.0, 20.0, 80.0), "b": Estimate(-10.0, np.nan, np.nan)}
+    axes = improvements(found, "rdn", "lstm").axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["b", "a"]
+    assert [bar.get_width() for bar in axes.patches] == [-10, 50]
+    segments = axes.collections[0].get_segments()
+    assert [[20.0, 1.0], [80.0, 1.0]] in [segment.tolist() for segment in segments]
+
+
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_legends_of_long_names_lie_within_the_canvas(count):
+    levels = np.linspace(0, 1, 5)
+    names = [f"{LONG}{n}" for n in range(count)]
+    found = {name: Estimate(levels, levels - 0.1, levels + 0.1) for name in names}
+    figure = profiles(levels, found)
+    words = words_in(figure)
+    assert sum("delta_rnn" in text for text in words) == count
+    assert 992 / figure.get_figwidth() * figure.get_figheight() <= 1200
+
+
+def test_axes_without_data_are_not_drawn():
+    styles = line_styles(["rdn", "run"])
+    late = {"step": [1, 9], "games": [0, 40], "lives": [0, 160], "_time": [0.0, 30.0]}
+    counted = {"recent_full_game_return": [None, 2.0], "recent_life_return": [None, 0.5]}
+    untimed = {"_time": [None, None], "agent_steps_per_second": [None, None]}
+    group = Group("rdn", (run_with(**late, **counted),))
+    figure = learning_curves([group], FULL_GAME, styles)
+    assert len(figure.axes) == 3 and all(axes.lines for axes in figure.axes)
+    words = words_in(figure)
+    assert "return of a full game, mean of up to 100 recent ones" in words
+    assert {"agent steps", "emulator frames", "seconds"} <= set(words)
+    without = Group("rdn", (run_with(**late | untimed, **counted),))
+    assert len(learning_curves([without], FULL_GAME, styles).axes) == 2
+    few = Group("rdn", (run_with(**late | {"games": [0, 31]}, **counted),))  # of 32 environments
+    assert learning_curves([few], FULL_GAME, styles) is None
+    (line,) = learning_curves([few], LIFE, styles).axes[0].lines
+    assert line.get_ydata().tolist() == [0.5]
+    lagging = run_with(**late | untimed, policy_lag=[0.0, 1.0])
+    assert len(throughput([lagging], styles).axes) == 1
+    assert throughput([run_with(step=[1])], styles) is None
+
+
+def test_where_no_game_ended_the_report_says_so_and_draws_nothing(tmp_path):
+    reported(tmp_path / "out", short_run(tmp_path, "short", any_ended=False))
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "short: No full game ended in 256 agent steps. A curve needs 32 full games" in text
+    assert not list((tmp_path / "out" / "report_figures").glob("learning-*"))
