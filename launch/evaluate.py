@@ -84,8 +84,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.export:
         _export(agents[0], options.export)
         return 0
-    for agent in agents:
-        _evaluate(agent, options, device)
+    played: dict[str, dict[str, Evaluation]] = {}
+    try:
+        for agent in agents:
+            _evaluate(agent, options, device, played)
+    finally:  # what was played is shown, whatever became of the rest
+        for evaluations in played.values():
+            if table := comparison_table(evaluations):
+                Console().print(table)
     return 0
 
 
@@ -107,7 +113,13 @@ def _export(agent: SavedAgent, folder: Path) -> None:
     print(f"exported: {folder}\nto evaluate:\n  python launch/evaluate.py {folder}")
 
 
-def _evaluate(agent: SavedAgent, options: EvaluateOptions, device: torch.device) -> None:
+def _evaluate(
+    agent: SavedAgent,
+    options: EvaluateOptions,
+    device: torch.device,
+    played: dict[str, dict[str, Evaluation]],
+) -> None:
+    """Plays an agent's games; notes them in `played`, by game and by what to call them."""
     console, name = Console(), agent.run.resolve().name
     limit = longest_test(agent.options, options.protocol, options.max_frames)
     evaluations: dict[str, Evaluation] = {}
@@ -124,6 +136,8 @@ def _evaluate(agent: SavedAgent, options: EvaluateOptions, device: torch.device)
                 report=report,
             )
         evaluations[mode] = evaluation
+        called = f"{name}, {agent.step:,} steps ({evaluation.core}, {mode})"
+        played.setdefault(evaluation.env, {})[called] = evaluation
         try:
             path = keep(evaluation, agent.run, agent.options, checkpoint=agent.path.name)
             console.print(f"episodes: {path}", soft_wrap=True)
@@ -133,8 +147,6 @@ def _evaluate(agent: SavedAgent, options: EvaluateOptions, device: torch.device)
     for mode, evaluation in evaluations.items():
         for line in remarks(evaluation):
             console.print(f"{mode}: {line}", soft_wrap=True)
-    if table := comparison_table(next(iter(evaluations.values()))):
-        console.print(table)
     if unkept:
         raise UserError(f"the games were not kept: {unkept}") from unkept
     if options.clip and (

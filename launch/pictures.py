@@ -5,7 +5,8 @@ All files are written beside and renamed. Nothing here needs a screen.
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import numpy as np
 
 from launch.atomic_files import replacing
 from launch.palette import BLUE, COLOURS, ORANGE
+from launch.training_returns import FULL_GAME, Unit, recent_means, shortfall
 
 _REFERENCES = COLOURS[2:]
+_FEW_POINTS = 20  # of a curve, which are drawn as points too
 _SHORTEST_GIF_FRAME = 20  # milliseconds; browsers slow shorter ones down to 100
 
 
@@ -22,32 +25,59 @@ def learning_curve(
     logs: Mapping[str, list[Any]],
     path: Path,
     *,
+    unit: Unit,
+    num_envs: int,
     title: str = "Learning curve",
     frames_per_step: int,
     references: Mapping[str, float] | None = None,
 ) -> None:
-    """Draws returns over agent steps into the PNG `path`; emulator frames on the upper axis.
+    """Draws returns of one unit over agent steps into the PNG `path`.
 
-    `logs`: columns as `read_logs` returns them. `frames_per_step`: emulator frames an agent step.
-    `references`: returns to draw as horizontal lines, by name, e.g. `{"random play": 163.9}`.
-    Raises `OSError` where `path` cannot be written.
+    Args:
+        logs: Columns as `read_logs` returns them.
+        path: The PNG to write.
+        unit: What the returns are of, from `measured_unit`.
+        num_envs: Environments that the run trains on; the mean begins with as many games or lives.
+        title: The heading.
+        frames_per_step: Emulator frames an agent step. Above 1 an upper axis shows frames.
+        references: Returns of the same unit to draw as horizontal lines, by name, e.g.
+            `{"random play": 163.9}`.
+
+    Raises:
+        OSError: `path` cannot be written.
     """
+    figure = draw_learning_curve(logs, unit, num_envs, title, frames_per_step, references or {})
+    with replacing(Path(path)) as partial:
+        figure.savefig(partial, format="png")
+
+
+def draw_learning_curve(
+    logs: Mapping[str, list[Any]],
+    unit: Unit,
+    num_envs: int,
+    title: str,
+    frames_per_step: int,
+    references: Mapping[str, float],
+) -> Any:
+    """The Matplotlib figure that `learning_curve` writes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    _plot_games(axes, logs)
-    _plot_recent(axes, logs, "recent_full_game_return", BLUE, "full game, mean of the last 100")
-    _plot_recent(axes, logs, "recent_life_return", ORANGE, "one life, mean of the last 100")
-    for (name, value), colour in zip((references or {}).items(), itertools.cycle(_REFERENCES)):
-        axes.axhline(
-            value, color=colour, linestyle="--", linewidth=1.2, label=f"{name} ({value:,.1f})"
-        )
-    _label(axes, title, frames_per_step)
-    with replacing(Path(path)) as partial:
-        figure.savefig(partial, format="png")
+    if unit is FULL_GAME:
+        _plot_games(axes, logs)
+    _plot_recent(axes, recent_means(logs, unit, num_envs), unit)
+    for (name, value), colour in zip(references.items(), itertools.cycle(_REFERENCES)):
+        label = f"{name} ({value:,.{1 if abs(value) >= 10 else 2}f})"
+        axes.axhline(value, color=colour, linestyle="--", linewidth=1.2, label=label)
+    _label(axes, title, unit, frames_per_step)
+    handles = axes.get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=3, fontsize="small")
+    if said := shortfall(logs, num_envs):
+        figure.supxlabel(textwrap.fill(str(said), 110), fontsize="small")
+    return figure
 
 
 def write_clip(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
@@ -94,31 +124,27 @@ def _plot_games(axes: Any, logs: Mapping[str, list[Any]]) -> None:
         axes.plot(*zip(*games, strict=True), ".", color=BLUE, alpha=0.25, label="one full game")
 
 
-def _plot_recent(
-    axes: Any, logs: Mapping[str, list[Any]], column: str, colour: str, label: str
-) -> None:
-    pairs = zip(logs.get("step", ()), logs.get(column, ()), strict=False)
-    points = [pair for pair in pairs if all(isinstance(value, int | float) for value in pair)]
-    if points:
-        axes.plot(*zip(*points, strict=True), color=colour, linewidth=2, label=label)
+def _plot_recent(axes: Any, points: Sequence[tuple[int, float]], unit: Unit) -> None:
+    """A line; of few points, also the points."""
+    marker = "o" if len(points) <= _FEW_POINTS else None
+    label = f"mean of up to 100 recent {unit.plural}"
+    axes.plot(*zip(*points, strict=True), color=ORANGE, linewidth=2, marker=marker, label=label)
 
 
-def _label(axes: Any, title: str, frames_per_step: int) -> None:
+def _label(axes: Any, title: str, unit: Unit, frames_per_step: int) -> None:
     from matplotlib.ticker import EngFormatter
 
-    axes.set_title(title)
+    axes.set_title(textwrap.fill(title, 70))
     axes.set_xlabel("agent steps")
-    axes.set_ylabel("return (undiscounted, unclipped points)")
+    axes.set_ylabel(f"return of a {unit.name} (undiscounted, unclipped)")
     axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+    axes.set_xlim(left=0)
     axes.grid(alpha=0.3)
-    convert = _scaling(frames_per_step), _scaling(1 / frames_per_step)
-    upper = axes.secondary_xaxis("top", functions=convert)
-    upper.set_xlabel(f"emulator frames (agent steps × {frames_per_step})")
-    upper.xaxis.set_major_formatter(EngFormatter(sep=" "))
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="best", fontsize="small")
-    else:
-        axes.text(0.5, 0.5, "no finished game yet", ha="center", transform=axes.transAxes)
+    if frames_per_step > 1:
+        convert = _scaling(frames_per_step), _scaling(1 / frames_per_step)
+        upper = axes.secondary_xaxis("top", functions=convert)
+        upper.set_xlabel(f"emulator frames (agent steps × {frames_per_step})")
+        upper.xaxis.set_major_formatter(EngFormatter(sep=" "))
 
 
 def _scaling(factor: float) -> Callable[[Any], Any]:

@@ -17,6 +17,10 @@ from numpy.typing import ArrayLike
 Games = Sequence[np.ndarray]  # one array [..., runs] a game
 Scores = Mapping[str, ArrayLike]  # game -> a score a run
 
+# Arrays [2, N] a stratum: sums of scores and how many scores each sum is of. N are drawn together,
+# such as the lives of one game.
+Sums = Sequence[np.ndarray]
+
 _CHUNK = 2_000  # resamples at once, for the memory's sake
 
 
@@ -68,6 +72,15 @@ def performance_profile(thresholds: ArrayLike) -> Callable[[Games], np.ndarray]:
     return lambda games: np.mean([(g[..., None] > levels).mean(-2) for g in games], 0)
 
 
+class Comparison(NamedTuple):
+    """Two mean scores, their difference, and the difference in percent of the second's size."""
+
+    ours: float
+    theirs: float
+    difference: Estimate
+    percent: Estimate | None  # None where the second is zero
+
+
 STATISTICS: dict[str, Callable[[Games], np.ndarray]] = {
     "IQM": iqm,
     "median": median,
@@ -109,6 +122,55 @@ def estimate(
     tail = 50 * (1 - confidence)
     low, high = np.percentile(drawn, [tail, 100 - tail], axis=0)
     return Estimate(value, low, high)
+
+
+def compare(
+    ours: Sums,
+    theirs: Sums,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Comparison:
+    """Compares two mean scores, each the mean over strata, by a stratified percentile bootstrap.
+
+    Each side is resampled on its own, within its strata. Intervals are NaN where some stratum has
+    one entry. The percentage has none where the resampled divisor changes its sign too often to
+    bound a quotient (in more than a tail of the confidence).
+    """
+    a, b = (float(_mean_of_strata(side)) for side in (ours, theirs))
+    if any(stratum.shape[-1] < 2 for side in (ours, theirs) for stratum in side):
+        drawn_a, drawn_b = np.full((2, 1), np.nan)
+    else:
+        generator = np.random.default_rng(seed)
+        drawn_a, drawn_b = (_drawn_means(side, resamples, generator) for side in (ours, theirs))
+    tails = 50 * (1 - confidence), 50 * (1 + confidence)
+    difference = Estimate(a - b, *np.percentile(drawn_a - drawn_b, tails))
+    if b == 0:
+        return Comparison(a, b, difference, None)
+    bounded = np.mean(drawn_b * np.sign(b) <= 0) <= (1 - confidence) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quotients = 100 * (drawn_a - drawn_b) / np.abs(drawn_b)
+    limits = (
+        np.nanpercentile(quotients, tails)
+        if bounded and not np.isnan(quotients).all()
+        else [np.nan] * 2
+    )
+    return Comparison(a, b, difference, Estimate(100 * (a - b) / abs(b), *limits))
+
+
+def _mean_of_strata(strata: Sums) -> np.ndarray:
+    """[...]: of strata [2, ..., N]."""
+    return np.mean([sums.sum(-1) / counts.sum(-1) for sums, counts in strata], 0)
+
+
+def _drawn_means(strata: Sums, resamples: int, generator: np.random.Generator) -> np.ndarray:
+    """[resamples]."""
+    chunks = []
+    for count in _chunks(resamples):
+        indices = (generator.integers(one.shape[-1], size=(count, one.shape[-1])) for one in strata)
+        chunks.append(_mean_of_strata([one[:, i] for one, i in zip(strata, indices, strict=True)]))
+    return np.concatenate(chunks)
 
 
 def _over_games(games: Games) -> np.ndarray:

@@ -11,12 +11,13 @@ from rich.console import Console
 from agents.network import Network
 from launch.clips import make_clip
 from launch.devices import choose_device
-from launch.evaluation_file import evaluations_in
+from launch.evaluation_file import Evaluation, evaluations_in
 from launch.log_table import read_logs
 from launch.options import RunOptions
 from launch.pictures import learning_curve, still
 from launch.saved_agent import open_agent
 from launch.tables import evaluation_table
+from launch.training_returns import measured_unit, shortfall
 from launch.training_tests import ACTION_MODE, games_of, play_and_keep, shown
 
 _CLIP_SECONDS = 60.0
@@ -53,15 +54,7 @@ def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
         after = play_and_keep(agent.network, options, agent.step, run, device, report)
     evaluations = evaluations_in(run).values()
     before = next((one for one in evaluations if one.agent_steps == 0), None)
-    curve = run / "learning_curve.png"
-    learning_curve(
-        read_logs(run / "logs.csv"),
-        curve,
-        title=f"{options.core} on {options.env}, seed {options.seed}",
-        frames_per_step=frames_per_step,
-        references={"before training": before.summary()["full_game_mean"]} if before else None,
-    )
-    pictures = {"curve": curve}
+    pictures = _curve(run, options, frames_per_step, before)
     plan = games_of(options)
     if clip := make_clip(agent, plan, ACTION_MODE, seconds=_CLIP_SECONDS, device=device):
         pictures |= {"clip": clip, "frame": run / "clips" / "frame.png"}
@@ -71,6 +64,31 @@ def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
     console.print(evaluation_table(f"{options.core}, {ACTION_MODE} actions", columns))
     for what, path in {**pictures, "run folder": run}.items():
         console.print(f"{what}: {path}", soft_wrap=True)
+
+
+def _curve(
+    run: Path, options: RunOptions, frames_per_step: int, before: Evaluation | None
+) -> dict[str, Path]:
+    """Draws the learning curve where enough games have ended; says what a short run lacks."""
+    logs, path = read_logs(run / "logs.csv"), run / "learning_curve.png"
+    if said := shortfall(logs, options.num_envs):
+        Console().print(f"learning curve: {said}", soft_wrap=True)
+    unit = measured_unit(logs, options.num_envs)
+    if unit is None:
+        return {}
+    untrained = (
+        {"before training, test games": before.summary()[f"{unit.tested}_mean"]} if before else {}
+    )
+    learning_curve(
+        logs,
+        path,
+        unit=unit,
+        num_envs=options.num_envs,
+        title=f"{options.core} on {options.env}, seed {options.seed}",
+        frames_per_step=frames_per_step,
+        references=untrained,
+    )
+    return {"curve": path}
 
 
 def _middle(pictures: Iterator[np.ndarray]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import torch
+from rich.markup import escape
 from rich.table import Table
 
 from agents.network import Network, NetworkConfig, count_parameters
@@ -49,37 +50,34 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
     return table
 
 
-def comparison_table(evaluation: Evaluation) -> Table | None:
-    """An agent's score beside published ones of its game; None where there are none."""
-    published = {
-        (steps, core): score
-        for (game, steps, core), score in recurrent_fwp().items()
-        if game == evaluation.env
-    }
-    reference = random_and_human().get(evaluation.env)
+def comparison_table(evaluations: Mapping[str, Evaluation]) -> Table | None:
+    """Agents' scores of one game beside published ones; None where there are none.
+
+    `evaluations`: by what to call them, all of the same game. Full games and lives have a column
+    each, because they do not compare.
+    """
+    env = next(iter(evaluations.values())).env
+    reference = random_and_human().get(env)
     if reference is None:
         return None
-    ours = spread(evaluation, "score")
     table = Table(
         "",
-        title=f"{evaluation.env}: human-normalised is 0 for random play, 1 for human",
-        caption="Random play and human are full games: a life's score compares with lives only.",
+        title=f"{env}: human-normalised is 0 for random play, 1 for human",
+        caption="M: million agent steps. Irie et al. 2021 score lives; full games do not compare.",
     )
-    for column in ("score", "human-normalised"):
+    for column in ("full game", "human-normalised", "a life", "± over"):
         table.add_column(column, justify="right")
-    unit = "a life" if evaluation.score == "life" else "a full game"
-    over = "" if ours.std is None else f", ± over {ours.over}"
-    rows = {f"this agent ({evaluation.core}, {unit}{over})": ours}
-    rows |= {
-        f"{core}, {steps // 10**6} M agent steps (Irie et al. 2021, a life)": Spread(
-            one.mean, one.std, "5 repeats"
-        )
-        for (steps, core), one in published.items()
-    }
-    for name, one in rows.items():
-        table.add_row(name, str(one), f"{reference.normalised(one.mean):.3f}")
-    table.add_row("random play, a full game", f"{reference.random:,.1f}", "0")
-    table.add_row("human, a full game", f"{reference.human:,.1f}", "1")
+    for name, one in evaluations.items():
+        full, life = spread(one, "full_game"), spread(one, "life")
+        normalised = f"{reference.normalised(full.mean):.3f}"
+        table.add_row(escape(name), str(full), normalised, str(life), full.over)
+    table.add_row("random play", f"{reference.random:,.1f}", "0", "-", "-")
+    table.add_row("human", f"{reference.human:,.1f}", "1", "-", "-")
+    for (game, steps, core), one in recurrent_fwp().items():
+        if game == env:
+            score = Spread(one.mean, one.std, "5 repeats")
+            name = f"{core}, {steps // 10**6} M (Irie et al. 2021)"
+            table.add_row(name, "-", "-", str(score), score.over)
     return table
 
 

@@ -17,6 +17,13 @@ def interval(found: Estimate) -> str:
     return f"{found.value:.3f} " + (f"({found.low:.3f} to {found.high:.3f})" if known else "(-)")
 
 
+def signed_interval(found: Estimate, unit: str = "") -> str:
+    """A difference: `+5.2 (-1.0 to +11.4)`, with as many digits as it takes."""
+    digits = 0 if unit or abs(found.value) >= 1000 else 1 if abs(found.value) >= 10 else 2
+    value, low, high = (f"{float(one):+,.{digits}f}{unit}" for one in found)
+    return f"{value} ({low} to {high})" if np.isfinite(found.low) else f"{value} (-)"
+
+
 def number(value: float | None) -> str:
     if value is None:
         return "-"

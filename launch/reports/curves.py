@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from launch.reports.runs import Run
+from launch.training_returns import Unit, fewest
 
-RETURN = "recent_full_game_return"  # mean of the last 100 training games
 _PAUSE = 60.0  # seconds
 _GRID = 200  # points
 
@@ -63,10 +63,19 @@ AXES: dict[str, Callable[[Run], np.ndarray]] = {
 
 
 def curve(run: Run, column: str, x: Callable[[Run], np.ndarray]) -> Curve:
-    """The rows in which `column` has a number."""
-    values = numbers(run, column)
-    there = np.isfinite(values)
-    return Curve(x(run)[there], values[there])
+    """The rows in which `column` and `x` have numbers."""
+    return _points(x(run), numbers(run, column))
+
+
+def returns(run: Run, unit: Unit, x: Callable[[Run], np.ndarray]) -> Curve:
+    """Means of the last 100 of `unit`, from where enough have ended."""
+    enough = numbers(run, unit.count) >= fewest(run.num_envs)
+    return _points(x(run), np.where(enough, numbers(run, unit.recent), np.nan))
+
+
+def _points(x: np.ndarray, y: np.ndarray) -> Curve:
+    there = np.isfinite(x) & np.isfinite(y)
+    return Curve(x[there], y[there])
 
 
 def band(curves: list[Curve]) -> Band | None:

@@ -59,6 +59,11 @@ class Run:
         return self.options["seed"]
 
     @property
+    def num_envs(self) -> int:
+        """Environments that the run trains on."""
+        return (RunOptions().to_dict() | self.options)["num_envs"]
+
+    @property
     def agent_steps(self) -> int:
         return self.logs["step"][-1]
 

@@ -9,12 +9,14 @@ from dataclasses import asdict
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
+import numpy as np
+
 from envs.protocols import HALF_AN_HOUR, PROTOCOLS
 from launch.evaluation import THE_AGENTS_OWN
 from launch.evaluation_file import Evaluation
 from launch.published_scores import PublishedScore, random_and_human, recurrent_fwp
 from launch.reports.runs import Group, Run
-from launch.score_statistics import STATISTICS, Estimate, estimate
+from launch.score_statistics import STATISTICS, Comparison, Estimate, compare, estimate
 from launch.score_summary import Spread, spread
 
 PAPER_STEPS = (50_000_000, 200_000_000)
@@ -27,6 +29,20 @@ PAPER_PAIRS = (
     ("delta_rnn", "lstm"),
     ("rdn", "delta_rnn"),
 )
+
+
+class Rule(NamedTuple):
+    """How test games were played and what a score is; only scores of one rule are comparable."""
+
+    protocol: str  # as `protocol_played` names it
+    action_mode: str
+    unit: str  # full_game or life, whichever the protocol counts
+
+    def __str__(self) -> str:
+        name, comma, changes = self.protocol.partition(", ")
+        protocol = f"{name} protocol" + (f" ({changes})" if comma else "")
+        unit = "a life" if self.unit == "life" else "a full game"
+        return f"returns of {unit}, {self.action_mode} actions, {protocol}"
 
 
 class Score(NamedTuple):
@@ -47,6 +63,16 @@ class Score(NamedTuple):
     def kind(self) -> str:
         """What tells the scores of one game apart."""
         return f"{self.group.label}, {self.protocol}, {self.action_mode}"
+
+    @property
+    def rule(self) -> Rule:
+        unit = "life" if self.evaluations[0].score == "life" else "full_game"
+        return Rule(self.protocol, self.action_mode, unit)
+
+    @property
+    def games(self) -> list[int]:
+        """Test games of each seed."""
+        return [len(evaluation.episodes) for evaluation in self.evaluations]
 
     @property
     def agent_steps(self) -> str:
@@ -121,21 +147,54 @@ def relative_improvements(
     }
 
 
-def core_scores(
-    found: Sequence[Score], core: str, protocol: str, action_mode: str
-) -> dict[str, list[float]]:
-    """By game, one a seed, of the core's first group there."""
-    kind = (core, protocol, action_mode)
-    matching = [s for s in found if (s.group.core, s.protocol, s.action_mode) == kind]
-    return {score.env: score.means("score") for score in reversed(matching)}
+def rules(found: Sequence[Score]) -> dict[Rule, list[Score]]:
+    """The scores by how they came about."""
+    by_rule: dict[Rule, list[Score]] = {}
+    for score in found:
+        by_rule.setdefault(score.rule, []).append(score)
+    return by_rule
+
+
+def games_played(found: Sequence[Score]) -> str:
+    """In words: test games of each seed."""
+    counts = sorted({games for score in found for games in score.games})
+    fewest, most = counts[0], counts[-1]
+    if fewest == most:
+        return f"{most:,} game{'' if most == 1 else 's'} a seed"
+    return f"{fewest:,} to {most:,} games a seed"
+
+
+def of_core(found: Sequence[Score], core: str) -> dict[str, Score]:
+    """By game, the core's first group there; `found` is of one rule."""
+    return {score.env: score for score in reversed(found) if score.group.core == core}
+
+
+def compared(one: Score, other: Score) -> tuple[Comparison, str]:
+    """Two scores of one game and rule; what their intervals are drawn over.
+
+    Over training seeds where both have two or more; otherwise over the test games of each seed.
+    """
+    sides = one, other
+    if min(len(score.tested) for score in sides) > 1:
+        means = (np.array(score.means(score.rule.unit)) for score in sides)
+        return compare(*([np.stack([m, np.ones_like(m)])] for m in means)), "training seeds"
+    return compare(*map(_test_games, sides)), "test games"
+
+
+def _test_games(score: Score) -> list[np.ndarray]:
+    """[2, games] a seed: the return of each game, and how many scores it is the sum of."""
+    per_life = score.rule.unit == "life"
+    return [
+        np.array([(g.episode_return, g.lives if per_life else 1) for g in one.episodes], float).T
+        for one in score.evaluations
+    ]
 
 
 def not_counted(found: Sequence[Score], core: str) -> list[str]:
-    """The labels of the groups of `core` that are not the first of some game and protocol."""
-    ours = [score for score in found if score.group.core == core]
-    first = {(s.env, s.protocol, s.action_mode): s.group.label for s in reversed(ours)}
-    behind = (s for s in ours if s.group.label != first[s.env, s.protocol, s.action_mode])
-    return list(dict.fromkeys(score.group.label for score in behind))
+    """The labels of the groups of `core` behind the first of a game; `found` is of one rule."""
+    first = of_core(found, core)
+    ours = (score for score in found if score.group.core == core)
+    return list(dict.fromkeys(s.group.label for s in ours if s != first[s.env]))
 
 
 def paper_scores(core: str, steps: int) -> dict[str, float]:
@@ -148,18 +207,21 @@ def paper_scores(core: str, steps: int) -> dict[str, float]:
 
 
 def normalised(found: Sequence[Score]) -> dict[str, dict[str, list[float]]]:
-    """Human-normalised full games by kind of score and game, one a seed, of two games or more."""
-    kinds: dict[str, dict[str, list[float]]] = {}
+    """Human-normalised full games by group and game, one a seed, of two games or more.
+
+    `found` is of one rule.
+    """
+    groups: dict[str, dict[str, list[float]]] = {}
     for score in found:
         if reference := random_and_human().get(score.env):
             runs = [reference.normalised(mean) for mean in score.means("full_game")]
-            kinds.setdefault(score.kind, {})[score.env] = runs
-    return {kind: games for kind, games in kinds.items() if len(games) > 1}
+            groups.setdefault(score.group.label, {})[score.env] = runs
+    return {label: games for label, games in groups.items() if len(games) > 1}
 
 
 def over_games(found: Sequence[Score]) -> dict[str, dict[str, Estimate]]:
-    """Statistics of human-normalised scores by kind of score, with 95 % intervals."""
+    """Statistics of human-normalised scores by group, with 95 % intervals; of one rule."""
     return {
-        kind: {name: estimate(of, games, resamples=10_000) for name, of in STATISTICS.items()}
-        for kind, games in normalised(found).items()
+        label: {name: estimate(of, games, resamples=10_000) for name, of in STATISTICS.items()}
+        for label, games in normalised(found).items()
     }

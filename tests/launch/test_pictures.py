@@ -6,10 +6,13 @@ import sys
 import imageio.v3 as imageio
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from launch.log_table import LogTable, read_logs
-from launch.pictures import learning_curve, still, write_clip
+from launch.pictures import draw_learning_curve, learning_curve, still, write_clip
+from launch.training_returns import FULL_GAME, measured_unit, shortfall
+from tests.launch.drawings import words_in
 
 
 def frames(count: int, height: int = 84, width: int = 84) -> list[np.ndarray]:
@@ -21,14 +24,19 @@ def frames(count: int, height: int = 84, width: int = 84) -> list[np.ndarray]:
 
 
 def logs(folder, ticks: int = 50) -> dict[str, list]:
-    table = LogTable(folder)
+    """Four environments; a game has four lives, and two end in most ticks."""
+    folder.mkdir(exist_ok=True)
+    table, games = LogTable(folder), 0
     for tick in range(ticks):
+        games += 2 * bool(tick % 5)
         table.log(
             {
                 "step": 1000 * tick,
                 "episode_returns": (tick * 3.0, tick * 4.0) if tick % 5 else None,
                 "recent_full_game_return": tick * 3.5 if tick else None,
                 "recent_life_return": tick * 1.0 if tick else None,
+                "games": games,
+                "lives": 4 * games + tick,
             }
         )
     return read_logs(folder)
@@ -38,23 +46,65 @@ def colours(path) -> set[tuple[int, ...]]:
     return {colour for _, colour in Image.open(path).convert("RGB").getcolors(maxcolors=2**24)}
 
 
-def test_a_learning_curve_shows_games_lives_and_references(tmp_path):
-    path = tmp_path / "curve.png"
+def drawn(logs: dict[str, list], num_envs: int = 4, title: str = "Qbert") -> Figure:
+    """The curve of what there is enough of, beside the same unit's return before training."""
+    unit = measured_unit(logs, num_envs)
+    return draw_learning_curve(logs, unit, num_envs, title, 4, {"before training": 41.0})
+
+
+def test_a_learning_curve_shows_full_games_and_references(tmp_path):
+    path, columns = tmp_path / "curve.png", logs(tmp_path)
     learning_curve(
-        logs(tmp_path), path, title="Qbert", frames_per_step=4, references={"random play": 163.9}
+        columns,
+        path,
+        unit=measured_unit(columns, 4),
+        num_envs=4,
+        title="Qbert",
+        frames_per_step=4,
+        references={"random play": 163.9},
     )
     assert Image.open(path).size == (960, 600)
-    # Full game, life, reference: each line is there in its own colour.
-    assert {(0, 114, 178), (213, 94, 0), (0, 158, 115)} <= colours(path)
+    # The mean and the reference: each is there in its own colour.
+    assert {(213, 94, 0), (0, 158, 115)} <= colours(path)
     assert "matplotlib.pyplot" not in sys.modules
 
 
-def test_a_curve_without_games_or_columns_is_drawn(tmp_path):
-    for index, empty in enumerate([{}, {"step": [1, 2], "recent_full_game_return": [None, None]}]):
-        path = tmp_path / f"{index}.png"
-        learning_curve(empty, path, frames_per_step=4)
-        assert len(colours(path)) > 10  # axes and the words that there is nothing yet
-        assert (0, 114, 178) not in colours(path)
+def test_a_learning_curve_has_one_unit_and_its_axis_names_it(tmp_path):
+    long = drawn(logs(tmp_path / "long"), title="a long title of a run " * 10)
+    words = words_in(long)
+    assert "return of a full game (undiscounted, unclipped)" in words
+    assert not any("life" in text or "lives" in text for text in words)
+    mean = max(long.axes[0].lines, key=lambda line: len(set(line.get_ydata())))
+    short = logs(tmp_path / "short", ticks=6)  # 8 games of the 10 that a mean needs, 37 lives
+    words = words_in(drawn(short))
+    assert "return of a life (undiscounted, unclipped)" in words
+    assert any("8 full games and 37 lives ended in 5,000 agent steps" in text for text in words)
+    assert not any("return of a full game" in text for text in words)
+    (line,) = (one for one in drawn(short).axes[0].lines if "mean" in one.get_label())
+    assert list(line.get_ydata()) == [2.0, 3.0, 4.0, 5.0]  # of lives, from the tenth on
+    assert max(mean.get_ydata()) == 49 * 4.0  # a single game
+
+
+def test_a_mean_begins_with_as_many_games_as_there_are_environments(tmp_path):
+    columns = logs(tmp_path)
+    (line,) = (one for one in drawn(columns, 32).axes[0].lines if "mean" in one.get_label())
+    first = columns["step"].index(line.get_xdata()[0])
+    assert columns["games"][first - 1] < 32 <= columns["games"][first]
+    assert any("favours short games" in text for text in words_in(drawn(columns, 32)))
+    assert shortfall(columns, 4) is None
+
+
+def test_a_short_run_says_what_it_could_not_measure(tmp_path):
+    short = logs(tmp_path, ticks=3)
+    assert measured_unit(short, 32) is None
+    said = str(shortfall(short, 32))
+    assert said.startswith("4 full games and 18 lives ended in 2,000 agent steps. A curve needs 32")
+    assert said.endswith("Train longer for a learning curve.")
+    one_life = short | {"lives": short["games"], "games": [0, 0, 12]}
+    assert measured_unit(one_life, 4) is FULL_GAME
+    assert measured_unit(one_life | {"lives": [0, 0, 9], "games": [0, 0, 9]}, 4) is None
+    assert "lives" not in str(shortfall(one_life | {"lives": [0, 0, 9], "games": [0, 0, 9]}, 4))
+    assert str(shortfall({}, 4)).startswith("No full game ended in 0 agent steps")
 
 
 @pytest.mark.parametrize(("height", "width"), [(84, 84), (210, 160), (33, 7), (401, 301)])
@@ -138,7 +188,9 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    columns = logs(tmp_path / "run")
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        learning_curve({}, path, frames_per_step=1)
-    assert path.read_bytes() == old and len(list(tmp_path.iterdir())) == 1
+        learning_curve(columns, path, unit=FULL_GAME, num_envs=4, frames_per_step=1)
+    assert path.read_bytes() == old
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run", "still.png"]

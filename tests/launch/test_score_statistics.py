@@ -6,6 +6,7 @@ import pytest
 
 from launch.score_statistics import (
     STATISTICS,
+    compare,
     estimate,
     iqm,
     mean,
@@ -134,6 +135,48 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
         found = estimate(mean, drawn, resamples=400, seed=trial)
         covered.append(found.low <= 2.0 <= found.high)
     assert 0.85 <= np.mean(covered) <= 1.0
+
+
+def sums(*values: float, of: float = 1) -> np.ndarray:
+    """[2, N]: scores, each the sum of `of`."""
+    return np.array([values, [of] * len(values)], float)
+
+
+def test_a_comparison_by_hand():
+    """Two draws of two: each mean is the lowest, the middle or the highest."""
+    found = compare([sums(30, 50)], [sums(10, 20)])
+    assert (found.ours, found.theirs) == (40, 15)
+    assert found.difference == (25, 10, 40)
+    assert found.percent == pytest.approx((100 * 25 / 15, 50, 400))
+    lives = compare([sums(30, 50, of=2)], [sums(10, 20, of=5)])
+    assert (lives.ours, lives.theirs) == (20, 3)
+    strata = compare([sums(1, 1), sums(5, 5)], [sums(-2, -2)])
+    assert strata.difference == (5, 5, 5) and strata.percent == (250, 250, 250)
+
+
+def test_a_percentage_of_what_may_be_zero_has_no_interval():
+    may = compare([sums(3, 4)], [sums(-1, 2)])
+    assert np.isfinite(may.difference).all()
+    assert may.percent.value == 600 and np.isnan(may.percent[1:]).all()
+    assert compare([sums(3, 4)], [sums(-1, 1)]).percent is None
+
+
+def test_one_entry_in_a_stratum_has_no_interval():
+    found = compare([sums(3, 4), sums(5)], [sums(1, 2)])
+    assert np.isnan(found.difference[1:]).all() and np.isnan(found.percent[1:]).all()
+
+
+def test_the_interval_of_a_difference_covers_the_truth():
+    generator = np.random.default_rng(0)
+    covered = []
+    for trial in range(200):
+        ours, theirs = generator.normal(5, 1, 20), generator.normal(4, 1, 20)
+        found = compare([sums(*ours)], [sums(*theirs)], resamples=400, seed=trial)
+        covered.append(
+            (found.difference.low <= 1 <= found.difference.high)
+            and (found.percent.low <= 25 <= found.percent.high)
+        )
+    assert 0.87 <= np.mean(covered) < 1.0
 
 
 def test_scores_that_cannot_be_compared_are_refused():

@@ -1,0 +1,105 @@
+"""Which training returns of a run are worth drawing: one unit, and enough of it.
+
+A game has a return when it ends. The first games to end are the short ones, and short games are
+mostly bad ones, so the mean of what ended early says little. Means begin where as many games have
+ended as there are environments.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+_FEWEST = 10  # games or lives, however few environments there are
+_UNBIASED = 5  # games an environment, from which on the game in progress matters little
+
+Logs = Mapping[str, list[Any]]
+
+
+class Unit(NamedTuple):
+    """What a return is the return of."""
+
+    name: str
+    plural: str
+    recent: str  # column of the logs: mean of the last 100
+    count: str  # column of the logs: how many have ended
+    tested: str  # as the names in an evaluation's summary begin
+
+
+class Shortfall(NamedTuple):
+    """What a short run could not measure, in words."""
+
+    happened: str
+    consequence: str  # whole sentences
+
+    def __str__(self) -> str:
+        return f"{self.happened}. {self.consequence}"
+
+
+FULL_GAME = Unit("full game", "full games", "recent_full_game_return", "games", "full_game")
+LIFE = Unit("life", "lives", "recent_life_return", "lives", "life")
+
+
+def measured_unit(logs: Logs, num_envs: int) -> Unit | None:
+    """Full games where enough have ended, else lives, else None: there is nothing to draw.
+
+    In games of one life a life is the game, so there are no lives to fall back on.
+    """
+    if recent_means(logs, FULL_GAME, num_envs):
+        return FULL_GAME
+    has_lives = ended(logs, LIFE) > ended(logs, FULL_GAME)
+    return LIFE if has_lives and recent_means(logs, LIFE, num_envs) else None
+
+
+def recent_means(logs: Logs, unit: Unit, num_envs: int) -> list[tuple[int, float]]:
+    """(agent steps, mean return of the last 100), from where enough have ended."""
+    steps, values = logs.get("step", []), logs.get(unit.recent, [])
+    counts = logs.get(unit.count) or [0] * len(steps)
+    rows = zip(steps, values, counts, strict=False)
+    return [
+        (step, value)
+        for step, value, count in rows
+        if all(isinstance(one, int | float) for one in (step, value, count))
+        and count >= fewest(num_envs)
+    ]
+
+
+def ended(logs: Logs, unit: Unit) -> int:
+    """How many have ended since the run began."""
+    return next((n for n in reversed(logs.get(unit.count, [])) if isinstance(n, int)), 0)
+
+
+def fewest(num_envs: int) -> int:
+    """Of which a mean is drawn."""
+    return max(_FEWEST, num_envs)
+
+
+def shortfall(logs: Logs, num_envs: int, drawn: Unit | None = None) -> Shortfall | None:
+    """What a run could not measure; None where many games have ended.
+
+    `drawn`: the picture's unit, where other runs in it decide (default: `measured_unit`).
+    """
+    games, unit = ended(logs, FULL_GAME), measured_unit(logs, num_envs)
+    if games >= _UNBIASED * fewest(num_envs):
+        return None
+    steps = next(iter(reversed(logs.get("step", []))), 0)
+    lives = ended(logs, LIFE)
+    also = f" and {_counted(lives, LIFE)}" if lives > games else ""
+    happened = f"{_counted(games, FULL_GAME)}{also} ended in {steps:,} agent steps"
+    if unit is FULL_GAME:
+        return Shortfall(
+            happened,
+            "Games in progress have no return yet, so the curve favours short games. Longer "
+            "training removes this bias.",
+        )
+    missing = (
+        f"A curve needs {fewest(num_envs)} full games, because the first games to end are the "
+        "short ones."
+    )
+    if unit is None:
+        return Shortfall(happened, f"{missing} Train longer for a learning curve.")
+    if drawn in (None, LIFE):
+        return Shortfall(happened, f"{missing} The curve shows returns of lives.")
+    return Shortfall(happened, f"{missing} Its lives are not drawn beside full games.")
+
+
+def _counted(count: int, unit: Unit) -> str:
+    return f"{count:,} {unit.name if count == 1 else unit.plural}" if count else f"No {unit.name}"

@@ -1,0 +1,16 @@
+"""What a Matplotlib figure shows, for tests: its words, and that no text is cut off."""
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+
+def words_in(figure: Figure) -> list[str]:
+    """Every visible text, on one line each; everything drawn lies within the canvas."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    box = figure.get_tightbbox(canvas.get_renderer())  # in inches; unseen ticks left out
+    assert box.x0 >= 0 and box.y0 >= 0, box
+    assert box.x1 <= figure.get_figwidth() and box.y1 <= figure.get_figheight(), box
+    texts = [text for text in figure.findobj(Text) if text.get_visible()]
+    return [words for text in texts if (words := " ".join(text.get_text().split()))]
