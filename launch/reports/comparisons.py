@@ -27,6 +27,7 @@ from launch.reports.scores import (
     rules,
 )
 from launch.score_statistics import (
+    Comparison,
     estimate,
     performance_profile,
     probability_of_improvement,
@@ -107,18 +108,7 @@ def _improvements(
     results = {env: compared(*pair) for env, pair in pairs.items()}
     if not results:
         return []
-    rows = [
-        [
-            env,
-            number(result.ours),
-            number(result.theirs),
-            signed_interval(result.difference),
-            "-" if result.percent is None else signed_interval(result.percent, " %"),
-            " and ".join(str(len(score.tested)) for score in pairs[env]),
-            over,
-        ]
-        for env, (result, over) in results.items()
-    ]
+    rows = [_row(env, *results[env], pairs[env]) for env in pairs]
     caption = (
         f"{one} compared to {other}: {rule}, {games_played([s for p in pairs.values() for s in p])}"
         ". Intervals are 95 % percentile bootstraps over what the last column names; - where there "
@@ -137,6 +127,18 @@ def _improvements(
         name = f"improvement-{one}-{other}-{index}"
         blocks.append(Figure(name, drawing, f"{one} compared to {other}", alt))
     return blocks
+
+
+def _row(env: str, result: Comparison, over: str, pair: tuple[Score, Score]) -> list[str]:
+    return [
+        env,
+        number(result.ours),
+        number(result.theirs),
+        signed_interval(result.difference),
+        "-" if result.percent is None else signed_interval(result.percent, " %"),
+        " and ".join(str(len(score.tested)) for score in pair),
+        over,
+    ]
 
 
 def _cautions(found: Sequence[Score], results: dict, one: str, other: str) -> list[Text]:
