@@ -79,6 +79,12 @@ def test_no_script_shadows_a_module():
     assert not {path.stem for path in (ROOT / "launch").glob("*.py")} & taken - {"__init__"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_files_stay_readable(path: Path):
-    assert len(path.read_text().splitlines()) <= 400
+SOURCES = {".py", ".cpp", ".h", ".cu", ".cuh", ".html"}
+TO_BE_SPLIT = {"tests/launch/test_report.py"}  # with the work on reports
+
+
+def test_files_stay_readable():
+    places = (ROOT / place for place in (*ALLOWED, "tests", "benchmarks"))
+    files = [path for place in places for path in place.rglob("*") if path.suffix in SOURCES]
+    long = {name(path) for path in files if len(path.read_text().splitlines()) > 400}
+    assert long <= TO_BE_SPLIT

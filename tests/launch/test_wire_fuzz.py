@@ -4,9 +4,9 @@ from functools import cache
 
 import pytest
 import torch
+from fuzzing import searched
 from hypothesis import strategies as st
 from safetensors.torch import load, save
-from test_fuzz import searched
 from test_rollout_wire import play
 
 from launch.remote.wire import WireError, WireForm, decode, encode

@@ -1,0 +1,73 @@
+"""What is around the memories: positions, norms, highways, feedforward layers."""
+
+import numpy as np
+import pytest
+import torch
+from test_laws import B, T, sigmoid
+from torch import nn
+
+from cores import build_core
+
+
+@pytest.mark.parametrize("width", [6, 7])
+def test_positions_are_waves_from_the_episodes_start(width):
+    core = build_core("transformer", 5, layers=1, width=width, heads=1, embed="linear").double()
+    plain = build_core("transformer", 5, layers=1, width=width, heads=1, positions="none").double()
+    plain.load_state_dict(core.state_dict())
+    is_first = torch.zeros(T, B, dtype=torch.bool)
+    is_first[3, 1] = True
+    x = torch.randn(T, B, 5, dtype=torch.float64)
+    y, _ = core.unroll(x, core.initial_state(B), is_first)
+    half, waves = (width + 1) // 2, torch.zeros(T, B, width, dtype=torch.float64)
+    for t in range(T):
+        for b in range(B):
+            position = t - 3 if b == 1 and t >= 3 else t
+            angles = [position / 10_000 ** (i / half) for i in range(half)]
+            wave = [*np.sin(angles), *np.cos(angles)][:width]
+            waves[t, b] = torch.tensor(wave)
+    plain.embed = nn.Identity()
+    expected, _ = plain.unroll(core.embed(x) + waves, plain.initial_state(B), is_first)
+    torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
+
+
+def test_post_norm_normalises_after_each_branch():
+    core = build_core("transformer", 5, layers=1, width=8, heads=2, feedforward=7, norm="post")
+    core, x = core.double(), torch.randn(T, B, 5, dtype=torch.float64)
+    is_first = torch.zeros(T, B, dtype=torch.bool)
+    y, _ = core.unroll(x, core.initial_state(B), is_first)
+    block, w = core.stack.blocks[0], core.stack.blocks[0].state_dict()
+    placed = core._placed(x, torch.arange(T, dtype=torch.float64)[:, None].expand(T, B))
+    remembered, _ = block.memory.unroll(placed, block.memory.initial_state(B), is_first)
+    middle = nn.functional.layer_norm(placed + remembered @ w["project.weight"].T, (8,))
+    hidden = (middle @ w["feedforward.1.weight"].T + w["feedforward.1.bias"]).clamp(min=0)
+    added = middle + hidden @ w["feedforward.3.weight"].T + w["feedforward.3.bias"]
+    expected = nn.functional.layer_norm(added, (8,))
+    torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
+
+
+def test_a_highway_gates_its_candidate_and_a_map_of_its_input():
+    core, x = build_core("feedforward_gated", 5, width=6).double(), torch.randn(T, B, 5).double()
+    y, _ = core.unroll(x, core.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
+    w, b = (p.detach().numpy() for p in core.maps.parameters())
+    for t in range(T):
+        for n in range(B):
+            parts = w @ x[t, n].numpy() + b
+            i, f = sigmoid(parts[:6]), sigmoid(parts[6:12])
+            expected = torch.from_numpy(f * parts[18:] + i * np.tanh(parts[12:18]))
+            torch.testing.assert_close(y[t, n], expected, atol=1e-12, rtol=0)
+
+
+def test_a_stack_adds_memory_and_feedforward_to_what_it_is_given():
+    core = build_core("delta_net", 5, layers=2, width=8, heads=2, feedforward=7).double()
+    x, is_first = torch.randn(T, B, 5, dtype=torch.float64), torch.zeros(T, B, dtype=torch.bool)
+    y, _ = core.unroll(x, core.initial_state(B), is_first)
+    w = core.state_dict()
+    expected = x @ w["embed.weight"].T + w["embed.bias"]
+    for i, block in enumerate(core.blocks):
+        normal = nn.functional.layer_norm(expected, (8,))
+        remembered, _ = block.memory.unroll(normal, block.memory.initial_state(B), is_first)
+        expected = expected + remembered @ w[f"blocks.{i}.project.weight"].T
+        normal, layer = nn.functional.layer_norm(expected, (8,)), f"blocks.{i}.feedforward."
+        hidden = (normal @ w[layer + "1.weight"].T + w[layer + "1.bias"]).clamp(min=0)
+        expected = expected + hidden @ w[layer + "3.weight"].T + w[layer + "3.bias"]
+    torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
