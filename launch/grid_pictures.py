@@ -1,5 +1,6 @@
 """Pictures of a grid: its table as points with intervals, and learning curves over seeds."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,8 +19,11 @@ _DASHES = ("-", "--", ":")  # for more lines than colours
 
 def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path) -> None:
     """A line a row: each seed, their mean with its 95 % interval, and the published mean ± std."""
-    figure = _figure(1.2 + 0.3 * len(rows))
-    axes = figure.add_subplot(title=title, xlabel=unit)
+    names, shared = _names(rows)
+    lines = sum(1 + name.count("\n") for name in names) + shared.count("\n")
+    figure = _figure(1.5 + 0.3 * lines)
+    axes = figure.add_subplot(xlabel=unit)
+    axes.set_title("\n".join(filter(None, (title, shared))), fontsize="medium")
     for place, row in enumerate(rows):
         values = list(row.values.values())
         axes.plot(values, [place] * len(values), ".", color=BLUE, alpha=0.4, label="a seed")
@@ -30,7 +34,6 @@ def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path) -> None:
         if row.published:
             style = {"color": ORANGE, "fmt": "o", "markerfacecolor": "none", "label": "paper"}
             axes.errorbar(row.published.mean, place + 0.25, xerr=row.published.std, **style)
-    names = [" · ".join(map(str, row.labels.values())).replace("$", r"\$") for row in rows]
     axes.set_yticks(range(len(rows)), names, fontsize="small")
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
@@ -38,6 +41,20 @@ def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path) -> None:
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles))
     _save(figure, path)
+
+
+def _names(rows: Sequence[Row]) -> tuple[list[str], str]:
+    """Each row's labels that others have differently, and the labels that all rows share."""
+    labels = [{name: str(value) for name, value in row.labels.items()} for row in rows]
+    differ = [name for name in labels[0] if len({one[name] for one in labels}) > 1]
+    differ = differ or list(labels[0])  # of a single row
+    shared = [text for name, text in labels[0].items() if name not in differ]
+    names = [_wrapped([one[name] for name in differ], 40) for one in labels]
+    return names, _wrapped(shared, 80)
+
+
+def _wrapped(texts: Sequence[str], width: int) -> str:
+    return textwrap.fill(" · ".join(texts).replace("$", r"\$"), width)
 
 
 def logged_curve(run_folder: Path, column: str) -> Curve:

@@ -12,8 +12,8 @@ from launch.run_folder import read_meta
 from launch.sequence_data import sequences
 from launch.sequence_options import SequenceOptions, differences, flat
 from launch.sequence_run import RESULT
+from tasks.train import Result
 
-MEASURES = ("sequence_accuracy", "answer_accuracy")
 _SCRIPTS = Path(__file__).resolve().parent
 
 
@@ -74,6 +74,6 @@ def without_folders(plain: dict[str, Any]) -> dict[str, Any]:
 
 def _measured(result: dict[str, Any]) -> dict[str, Any]:
     """The result, of which every measure is a number."""
-    for split, measure in itertools.product(("valid", "test"), MEASURES):
+    for split, measure in itertools.product(("valid", "test"), Result._fields):
         float(result[split][measure])
     return result

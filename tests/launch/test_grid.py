@@ -4,13 +4,16 @@ import csv
 import io
 import json
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from agents.learner import LearnerConfig
 from launch import sequence_options
+from launch.command_line import parse
 from launch.failures import UserError
 from launch.grid import Grid, cells
 from launch.grid_agents import AgentRun
@@ -103,7 +106,11 @@ def test_csv_and_json_have_gaps_and_the_papers_figure():
 
 def test_pictures_are_drawn_with_gaps_too(tmp_path):
     drawn = [row(60.0, 80.0, published=PublishedScore(75.0, 1.5)), row(50.0), row()]
-    draw_rows(drawn, "percent", "$", tmp_path / "rows.png")
+    long = {"setting": "variables=3 (CodeExecution(variables=2, statements=25))" * 3}
+    drawn = [replace(one, labels=long | {"core": f"{i}$"}) for i, one in enumerate(drawn)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # labels that leave no room
+        draw_rows(drawn, "percent", "a title", tmp_path / "rows.png")
     draw_rows([row()], "percent", "", tmp_path / "empty.png")
     curve, empty = Curve(np.arange(3.0), np.arange(3.0)), Curve(np.empty(0), np.empty(0))
     for name, curves in {"curves": [curve, curve], "none": [empty]}.items():
@@ -116,13 +123,19 @@ def agent(tmp_path: Path, **changes) -> RunOptions:
     return replace(preset("maze", "rdn"), **{"savedir": tmp_path, "xpid": "rdn"} | changes)
 
 
-def test_an_agents_command_has_whatever_its_options_change(tmp_path):
-    changes = {"core_heads": 4, "env_options": ("corridor=3",), "channels_last": False, "seed": 1}
-    command = AgentRun(agent(tmp_path, **changes), "maze").start()
-    assert command[4:] == [
-        *("--preset", "maze", "--core", "rdn", "--core-heads", "4", "--env-options", "corridor=3"),
-        *("--no-channels-last", "--seed", "1", "--savedir", str(tmp_path), "--xpid", "rdn"),
-    ]
+@pytest.mark.parametrize(
+    ("preset_name", "core", "changes"),
+    [
+        ("maze", "rdn", {"core_heads": 4, "env_options": ("corridor=3",), "channels_last": False}),
+        ("maze", "lstm", {"core_forget_bias": None, "seed": 7, "bptt": 1}),
+        ("paper", "rdn", {"env": "Pong", "learner": LearnerConfig(discounting=0.9)}),
+    ],
+)
+def test_an_agents_command_gives_its_options(tmp_path, preset_name, core, changes):
+    where = {"savedir": tmp_path, "xpid": "x", "evaluate_episodes": 5, "num_threads": 1}
+    options = replace(preset(preset_name, core), **where | changes)
+    command = AgentRun(options, preset_name).start()
+    assert parse(command[2:]).run == options
 
 
 @pytest.mark.parametrize("changes", [{"xpid": None}, {"evaluate_episodes": 0}])
