@@ -19,6 +19,7 @@ from launch.checkpoints import CheckpointError
 from launch.evaluation_file import Evaluation
 from launch.failures import describe_os_error
 from launch.json_files import read_object
+from launch.markdown_table import markdown_table
 from launch.score_summary import spread
 
 FORMAT = "fastweights-agent"
@@ -83,9 +84,7 @@ def _card(payload: dict[str, Any], evaluations: Iterable[Evaluation]) -> str:
     parameters = sum(weight.numel() for weight in _weights(payload).values())
     tags = "".join(f"\n- {tag}" for tag in ("reinforcement-learning", "impala", options["core"]))
     scores = [_score(evaluation) for evaluation in evaluations]
-    table = "\n".join(
-        ("| protocol | actions | games | score | ± over |", "| --- |" + 4 * " --- |", *scores)
-    )
+    table = markdown_table(("protocol", "actions", "games", "score", "± over"), scores)
     return f"""---
 library_name: fastweights
 pipeline_tag: reinforcement-learning
@@ -110,11 +109,8 @@ deviation: of those means, or over the episodes where there was one repeat.
 """
 
 
-def _score(evaluation: Evaluation) -> str:
+def _score(evaluation: Evaluation) -> tuple[str, ...]:
     score = spread(evaluation, "score")
     unit = "a life" if evaluation.score == "life" else "a full game"
-    return (
-        f"| {evaluation.protocol} | {evaluation.action_mode} | "
-        f"{evaluation.repeats} x {len(evaluation.episodes) // evaluation.repeats} | "
-        f"{score} {unit} | {score.over} |"
-    )
+    games = f"{evaluation.repeats} x {len(evaluation.episodes) // evaluation.repeats}"
+    return evaluation.protocol, evaluation.action_mode, games, f"{score} {unit}", score.over

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from launch.failures import UserError, expanded, one_line_errors, user_input
 from launch.parser import typed_options
-from launch.sequence_cells import OF_CELLS
 from launch.sequence_data import sequences
+from launch.sequence_figures import OF_CELLS
 from launch.sequence_options import (
     PRESETS,
     Question,

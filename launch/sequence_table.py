@@ -1,29 +1,24 @@
-"""A table of the paper, rebuilt: every cell's runs side by side, then ours beside the paper's.
+"""A table of the paper, rebuilt: every figure's runs side by side, then ours beside the paper's."""
 
-Each run is one command in a process of its own; those that are there are kept, those cut off go on.
-"""
-
-import json
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from statistics import fmean, pstdev
 from typing import Any
-
-from rich.console import Console
 
 from cores import CORES
 from kernels.names import did_you_mean
-from launch.atomic_files import write_bytes
-from launch.devices import choose_device, processors
-from launch.failures import UserError, describe_os_error, expanded, user_input
-from launch.folder_lock import FolderLock
-from launch.sequence_cells import Cell, Run, cells, labelled, without_folders
+from launch.devices import choose_device
+from launch.failures import UserError, expanded, user_input
+from launch.grid import Cell, Grid, rebuild
+from launch.grid_rows import Row, rows_of
+from launch.grid_sequences import SequenceRun, without_folders
+from launch.grid_table import Table, each_seed, label, mean_and_std
+from launch.published_scores import PublishedScore
 from launch.sequence_data import default_folder
-from launch.sequence_jobs import STOPPED, Job, SideBySide, report
+from launch.sequence_figures import Figure, figures, labelled
 from launch.sequence_options import check_seed
-from launch.stopping import Interrupted
 from tasks import Task
 
 
@@ -42,7 +37,8 @@ class TableOptions:
     runs: Path = Path("runs/tables")
     """--table: folder of the runs."""
     out: Path | None = None
-    """--table: folder of TASK_table_NUMBER.md and .json (default: in --runs, by the preset)."""
+    """--table: folder of TASK_table_NUMBER.md, .csv, .json and .png (default: in --runs, by the
+    preset)."""
 
 
 def make_table(
@@ -54,7 +50,7 @@ def make_table(
 ) -> int:
     """Runs what is missing and writes the table; returns the command's exit code.
 
-    `changes`: what all cells have besides the preset, as in `cells`. Runs that fail are gaps in
+    `changes`: what all figures have besides the preset, as in `figures`. Failed runs are gaps in
     the table.
     """
     _check(asked)
@@ -62,71 +58,83 @@ def make_table(
     # Once: a run may be started from another folder than this one.
     folder = expanded(asked.runs).resolve() / f"{preset_name}{shortened}"
     changes = {**(changes or {}), "savedir": folder}
-    of_table = cells(task, number, preset_name, asked.epochs_at_most, changes)
-    everything = _wanted_cells(of_table, asked)
-    runs = _runs(everything, asked)
-    title = f"{labelled(everything[0].options.task)}, table {number}, preset {preset_name}"
+    of_table = figures(task, number, preset_name, asked.epochs_at_most, changes)
+    wanted = _wanted(of_table, asked)
+    name = labelled(wanted[0].options.task)
+    title = f"{name}, table {number}, preset {preset_name}"
     title += f", at most {asked.epochs_at_most} epochs" if asked.epochs_at_most else ""
+    cells = [cell for figure in wanted for cell in _cells(figure, asked)]
     out = expanded(asked.out or folder).resolve()
-    _make_folder(folder, "--runs")
-    _make_folder(out, "--out")
-    with _locked(folder):
-        for run in runs:
-            run.check()
-        try:
-            failures = _train(title, runs, asked.jobs or processors(), folder)
-        except Interrupted as interrupted:
-            print(STOPPED)
-            return 128 + interrupted.signal_number
-        rows = [_row(cell, asked.seeds, set(runs), failures) for cell in everything]
-        stem = f"{labelled(everything[0].options.task)}_table_{number}{shortened}"
-        _write(title, rows, out / stem.replace("-", "_"))
-    return report(failures, folder)
+    path = out / f"{name}_table_{number}{shortened}".replace("-", "_")
+    grid = Grid(title, cells, folder)
+    return rebuild(grid, partial(_write, grid, wanted, path), out, asked.jobs)
 
 
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """One line a figure: ours, each seed, and the paper's, in percent; below, what ± is."""
-    head = ["setting", "model", "core", "measure", "here", "seeds", "paper"]
-    lines = [head, ["---"] * len(head)]
-    for row in rows:
-        paper = f"{row['paper_mean']:.1f} ± {row['paper_std']:.1f}"
-        shown = (_mean(row), ", ".join(_each_seed(row)), paper)
-        model = f"{row['row']}{_sizes_here(row)}"
-        lines.append([row["setting"], model, f"`{row['core']}`", row["measure"], *shown])
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"{table}\n\n{_note(rows)}\n"
+def paper_table(rows: Sequence[Row], title: str = "") -> Table:
+    """Our figure, each seed's and the paper's, in percent; below, what ± is."""
+    columns = {
+        "setting": label("setting"),
+        "model": _model,
+        "core": label("core", code=True),
+        "measure": label("measure"),
+        "here": mean_and_std,
+        "seeds": each_seed,
+        "paper": _paper,
+    }
+    return Table(columns=columns, title=title, note=_note(rows))
 
 
-def _sizes_here(row: dict[str, Any]) -> str:
-    """Where they are not those that the paper's row names."""
-    sizes = row["sizes"]
-    return f" (here {' '.join(f'{n}={size}' for n, size in sizes.items())})" if sizes else ""
+def _cells(figure: Figure, asked: TableOptions) -> list[Cell]:
+    score, is_run = figure.published, _is_run(figure, asked)
+    labels = {
+        "setting": f"{score.setting} ({figure.options.task})",
+        "row": score.row,
+        "core": score.core,
+        "measure": score.measure.replace("_", " "),
+    }
+    return [
+        Cell({**labels, "seed": seed}, figure.run(seed) if is_run else None) for seed in asked.seeds
+    ]
 
 
-def _mean(row: dict[str, Any]) -> str:
-    values = row["percent"]
-    if len(values) > 1:
-        return f"{fmean(values):.1f} ± {pstdev(values):.1f}"
-    return f"{values[0]:.1f}" if values else "failed" * bool(row["failed"])
+def _write(grid: Grid, of_rows: Sequence[Figure], path: Path, failures: Mapping[str, str]) -> None:
+    found = zip(rows_of(grid.cells, failures, _percent), of_rows, strict=True)
+    rows = [_beside_the_papers(row, figure) for row, figure in found]
+    paper_table(rows, grid.title).write(rows, path)
 
 
-def _each_seed(row: dict[str, Any]) -> list[str]:
-    if not row["percent"] and not row["failed"]:
-        return []
-    values = iter(row["percent"])
-    failed = row["failed"]
-    return ["failed" if seed in failed else f"{next(values):.1f}" for seed in row["seeds"]]
+def _percent(labels_and_result: Mapping[str, Any]) -> float:
+    split, measure = labels_and_result["measure"].split(maxsplit=1)
+    return 100 * float(labels_and_result[split][measure.replace(" ", "_")])
 
 
-def _note(rows: Sequence[dict[str, Any]]) -> str:
-    seeds = rows[0]["seeds"]
+def _beside_the_papers(row: Row, figure: Figure) -> Row:
+    score = figure.published
+    details = {
+        "sizes": {} if figure.has_papers_sizes else figure.sizes,
+        "results": [run.result() for run in row.runs.values()],
+        "options": without_folders(figure.options.to_dict()),
+    }
+    return replace(row, published=PublishedScore(score.mean, score.std), details=details)
+
+
+def _model(row: Row) -> str:
+    """With its sizes here where they are not those that the paper's row names."""
+    sizes = " ".join(f"{name}={size}" for name, size in row.details.get("sizes", {}).items())
+    return row.labels["row"] + (f" (here {sizes})" if sizes else "")
+
+
+def _paper(row: Row) -> str:
+    return f"{row.published.mean:.1f} ± {row.published.std:.1f}"
+
+
+def _note(rows: Sequence[Row]) -> str:
+    seeds = rows[0].seeds
     named = ", ".join(map(str, seeds))
-    note = f"Here: seed {named} alone; ± is the paper's."
-    if len(seeds) > 1:
-        note = f"± here is the population standard deviation over {len(seeds)} seeds ({named})"
-        failed = any(row["failed"] for row in rows)
-        note += ", those that failed left out." if failed else "."
-    return note
+    if len(seeds) == 1:
+        return f"Here: seed {named} alone; ± is the paper's."
+    note = f"± here is the population standard deviation over {len(seeds)} seeds ({named})"
+    return note + (", those that failed left out." if any(row.failed for row in rows) else ".")
 
 
 def _check(asked: TableOptions) -> None:
@@ -136,27 +144,25 @@ def _check(asked: TableOptions) -> None:
     with user_input():
         for seed in asked.seeds:
             check_seed("--seeds", seed)
-    if asked.jobs < 0:
-        raise UserError(f"--jobs must be at least 0, not {asked.jobs}")
     if asked.epochs_at_most is not None and asked.epochs_at_most < 1:
         raise UserError(f"--epochs-at-most must be at least 1, not {asked.epochs_at_most}")
 
 
-def _wanted_cells(everything: list[Cell], asked: TableOptions) -> list[Cell]:
-    known: Set[str] = {cell.published.setting for cell in everything}
+def _wanted(everything: list[Figure], asked: TableOptions) -> list[Figure]:
+    known: Set[str] = {one.published.setting for one in everything}
     if unknown := sorted(set(asked.settings) - known):
         known_ones = ", ".join(sorted(known))
         hint = did_you_mean(unknown[0], sorted(known))
         raise UserError(f"--settings {' '.join(unknown)}: unknown; known: {known_ones}{hint}")
-    rows = dict.fromkeys(cell.options.core for cell in everything)
+    rows = dict.fromkeys(one.options.core for one in everything)
     if unknown := sorted(set(asked.only) - set(rows)):
         hint = did_you_mean(unknown[0], rows)
         raise UserError(f"--only {' '.join(unknown)}: this table has {', '.join(rows)}{hint}")
-    wanted = [c for c in everything if c.published.setting in (asked.settings or known)]
+    wanted = [one for one in everything if one.published.setting in (asked.settings or known)]
     options = wanted[0].options
     with user_input():
         choose_device(options.device)
-    if options.data and len({default_folder(cell.options) for cell in wanted}) > 1:
+    if options.data and len({default_folder(one.options) for one in wanted}) > 1:
         raise UserError(
             f"--data holds the sequences of one setting: name one of {', '.join(sorted(known))} "
             "by --settings, or leave --data out"
@@ -164,94 +170,18 @@ def _wanted_cells(everything: list[Cell], asked: TableOptions) -> list[Cell]:
     return wanted
 
 
-def _runs(everything: list[Cell], asked: TableOptions) -> list[Run]:
-    """All that the table needs, each once; and what else of it there is, in all its seeds."""
-    known = [cell for cell in everything if cell.options.core in CORES]
-    trained = [
-        cell
-        for cell in known
-        if cell.options.core in (asked.only or CORES)
-        or all(_is_there(cell.run(seed)) for seed in asked.seeds)
-    ]
-    return list(dict.fromkeys(cell.run(seed) for seed in asked.seeds for cell in trained))
+def _is_run(figure: Figure, asked: TableOptions) -> bool:
+    """Whether the table runs the figure's seeds, or has found all of them."""
+    if figure.options.core not in CORES:
+        return False
+    runs = (figure.run(seed) for seed in asked.seeds)
+    return figure.options.core in (asked.only or CORES) or all(map(_is_there, runs))
 
 
-def _is_there(run: Run) -> bool:
+def _is_there(run: SequenceRun) -> bool:
     """Whether it has finished, as the table's; one that nobody asked for is no error if not."""
     if run.finished:
         with suppress(UserError):
             run.check()
             return True
     return False
-
-
-def _make_folder(folder: Path, flag: str) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{flag} cannot be made: {describe_os_error(error)}") from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    try:
-        lock = FolderLock(folder)
-    except BlockingIOError as error:
-        raise UserError(
-            f"{folder} is being filled by another table (process {error.strerror}): wait for it, "
-            "or name another --runs"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _train(title: str, runs: list[Run], at_once: int, folder: Path) -> dict[str, str]:
-    """Runs what is missing; returns why some failed, by their names."""
-    missing, console = [run for run in runs if not run.finished], Console()
-    said = f"{title}: {len(runs)} runs, {len(missing)} of them to do"
-    names = ", ".join(run.name for run in missing)
-    console.print(f"{said}: {names}" if names else said, markup=False, soft_wrap=True)
-    side_by_side = SideBySide(at_once, folder, console)
-    side_by_side.run([Job(run.name, run.command) for run in missing])
-    unmeasured = {run.name: "it has no result" for run in missing if not run.finished}
-    return unmeasured | side_by_side.failures
-
-
-def _row(
-    cell: Cell, seeds: Sequence[int], runs: Set[Run], failures: Mapping[str, str]
-) -> dict[str, Any]:
-    score = cell.published
-    wanted = [run for run in map(cell.run, seeds) if run in runs]
-    found = {run: run.result() for run in wanted if run.name not in failures}
-    return {
-        "setting": f"{score.setting} ({cell.options.task})",
-        "row": score.row,
-        "core": score.core,
-        "sizes": {} if cell.has_papers_sizes else cell.sizes,
-        "measure": score.measure.replace("_", " "),
-        "percent": [_percent(run, result, score.measure) for run, result in found.items()],
-        "results": list(found.values()),
-        "seeds": list(seeds),
-        "failed": [run.options.seed for run in wanted if run.name in failures],
-        "options": without_folders(cell.options.to_dict()),
-        "paper_mean": score.mean,
-        "paper_std": score.std,
-    }
-
-
-def _percent(run: Run, result: dict[str, Any], where: str) -> float:
-    split, measure = where.split()
-    try:
-        return 100 * float(result[split][measure])
-    except (LookupError, TypeError, ValueError) as error:
-        raise run.damaged(error) from error
-
-
-def _write(title: str, rows: list[dict[str, Any]], path: Path) -> None:
-    """The table at `path`.md and its runs at `path`.json."""
-    text = f"# {title}\n\n{markdown(rows)}"
-    write_bytes(path.with_name(f"{path.name}.md"), text.encode())
-    write_bytes(path.with_name(f"{path.name}.json"), (json.dumps(rows, indent=1) + "\n").encode())
-    Console().print(text, markup=False, highlight=False, soft_wrap=True)

@@ -6,7 +6,7 @@ import pytest
 import tyro
 
 from cores import CORES
-from launch.sequence_cells import flags
+from launch.grid_sequences import flags
 from launch.sequence_options import PRESETS, SequenceOptions, differences, paper, preset, small
 from tasks import TASKS, CodeExecution, ListOps
 

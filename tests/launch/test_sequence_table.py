@@ -1,4 +1,4 @@
-"""A paper's table: its cells, which runs it takes as theirs, what it writes, gaps and stopping."""
+"""A paper's table: its figures, the runs it takes for them, what it writes, gaps and stopping."""
 
 import json
 import os
@@ -12,17 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from launch import code_execution, list_ops, sequence_cells
+from launch import code_execution, list_ops
 from launch.failures import UserError
 from launch.folder_lock import FolderLock
+from launch.grid_rows import Row
+from launch.grid_sequences import SequenceRun
 from launch.log_table import read_logs
-from launch.published_scores import algorithmic
-from launch.sequence_cells import cells
+from launch.published_scores import PublishedScore, algorithmic
+from launch.sequence_figures import figures
 from launch.sequence_options import PRESETS, SequenceOptions, small
-from launch.sequence_table import TableOptions, make_table, markdown
+from launch.sequence_table import TableOptions, make_table, paper_table
 from tasks import CodeExecution, ListOps
 
 SCRIPT = Path(list_ops.__file__)
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 EMPTY = {"loss": 1.0, "sequence_accuracy": 0.625, "answer_accuracy": 0.625}
 
 
@@ -36,13 +39,13 @@ def test_the_papers_figures():
     assert len(scores) == len(algorithmic()) == 48
 
 
-def test_a_tables_cells_are_the_presets_with_its_settings_and_sizes():
-    by_row = {cell.published.row: cell for cell in cells(CodeExecution, 6, "paper")}
+def test_a_tables_figures_are_the_presets_with_its_settings_and_sizes():
+    by_row = {figure.published.row: figure for figure in figures(CodeExecution, 6, "paper")}
     deep = by_row["Delta RNN 8 x 128"].options
     assert deep.task == CodeExecution(variables=5)
     assert (deep.core_layers, deep.core_width, deep.core_heads) == (8, 128, 8)
     assert round(sum(p.numel() for p in deep.build().parameters()) / 1e6, 1) == 1.3
-    short, long = (cells(ListOps, 2, "small", epochs)[0].options for epochs in (3, 300))
+    short, long = (figures(ListOps, 2, "small", epochs)[0].options for epochs in (3, 300))
     assert (short.task.depth, short.trainer.epochs, long.trainer.epochs) == (5, 3, 30)
 
 
@@ -56,23 +59,24 @@ def test_a_tables_cells_are_the_presets_with_its_settings_and_sizes():
     ],
 )
 def test_the_small_preset_is_small_where_a_table_is_about_sizes(task, number, row, sizes, largest):
-    (cell,) = (cell for cell in cells(task, number, "small") if cell.published.row == row)
-    options = cell.options
+    (figure,) = (figure for figure in figures(task, number, "small") if figure.published.row == row)
+    options = figure.options
     found = (options.core_layers, options.core_width, options.core_heads, options.core_feedforward)
-    assert found == sizes and not cell.has_papers_sizes
+    assert found == sizes and not figure.has_papers_sizes
     assert sum(p.numel() for p in options.build().parameters()) < largest
-    named = " ".join(f"{n}={size}" for n, size in cell.sizes.items())
-    line = markdown([ROW | {"row": row, "sizes": cell.sizes}]).splitlines()[2]
+    named = " ".join(f"{n}={size}" for n, size in figure.sizes.items())
+    found = replace(ROW, labels=ROW.labels | {"row": row}, details={"sizes": figure.sizes})
+    line = markdown(found)[2]
     assert f"| {row} (here {named}) |" in line
 
 
 @pytest.mark.parametrize("preset_name", ["paper", "small"])
-def test_cells_of_one_training_share_it_across_tables(preset_name):
+def test_figures_of_one_training_share_it_across_tables(preset_name):
     runs = [
         {
-            cell.published.row: cell.run(1)
-            for cell in cells(CodeExecution, number, preset_name)
-            if cell.published.setting == "variables=5"
+            figure.published.row: figure.run(1)
+            for figure in figures(CodeExecution, number, preset_name)
+            if figure.published.setting == "variables=5"
         }
         for number in (2, 6)
     ]
@@ -92,40 +96,38 @@ def test_what_a_tables_cells_take_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert code_execution.main([*given, "--legacy-conditional-assign", "--data", "x"]) == 0
     *_, of_cells = asked[0]
-    cell = cells(CodeExecution, 2, "small", None, of_cells)[0]
-    assert (cell.options.device, cell.options.kernels) == ("cpu", "reference")
-    assert cell.options.task == CodeExecution(
+    figure = figures(CodeExecution, 2, "small", None, of_cells)[0]
+    assert (figure.options.device, figure.options.kernels) == ("cpu", "reference")
+    assert figure.options.task == CodeExecution(
         variables=2, statements=25, legacy_conditional_assign=True
     )
-    assert cell.options.data == tmp_path / "x"
-    assert cell.run(3).name == "code_execution-legacy-variables3-lstm-seed3"
+    assert figure.options.data == tmp_path / "x"
+    assert figure.run(3).name == "code_execution-legacy-variables3-lstm-seed3"
 
 
-ROW = {
-    "setting": "depth=10",
-    "row": "RDN",
-    "core": "rdn",
-    "sizes": {},
-    "measure": "test",
-    "percent": [80.0, 90.0],
-    "seeds": [4, 5],
-    "failed": [],
-    "paper_mean": 83.2,
-    "paper_std": 0.9,
-}
+ROW = Row(
+    labels={"setting": "depth=10", "row": "RDN", "core": "rdn", "measure": "test"},
+    seeds=[4, 5],
+    values={4: 80.0, 5: 90.0},
+    published=PublishedScore(83.2, 0.9),
+)
+
+
+def markdown(row: Row) -> list[str]:
+    return paper_table([row]).markdown([row]).splitlines()
 
 
 @pytest.mark.parametrize(
     ("change", "here"),
     [
         ({}, "85.0 ± 5.0 | 80.0, 90.0"),
-        ({"percent": []}, " | "),
-        ({"percent": [70.0], "failed": [4]}, "70.0 | failed, 70.0"),
-        ({"percent": [], "failed": [4, 5]}, "failed | failed, failed"),
+        ({"values": {}}, " | "),
+        ({"values": {5: 70.0}, "failed": [4]}, "70.0 | failed, 70.0"),
+        ({"values": {}, "failed": [4, 5]}, "failed | failed, failed"),
     ],
 )
 def test_markdown_has_both_figures(change, here):
-    line = markdown([ROW | change]).splitlines()[2]
+    line = markdown(replace(ROW, **change))[2]
     assert line == f"| depth=10 | RDN | `rdn` | test | {here} | 83.2 ± 0.9 |"
 
 
@@ -134,11 +136,30 @@ def test_markdown_has_both_figures(change, here):
     [
         ({}, "± here is the population standard deviation over 2 seeds (4, 5)."),
         ({"failed": [4]}, "2 seeds (4, 5), those that failed left out."),
-        ({"percent": [80.0], "seeds": [4]}, "Here: seed 4 alone; ± is the paper's."),
+        ({"values": {4: 80.0}, "seeds": [4]}, "Here: seed 4 alone; ± is the paper's."),
     ],
 )
 def test_below_the_table_stands_what_the_deviation_is(change, note):
-    assert markdown([ROW | change]).splitlines()[-1].endswith(note)
+    assert markdown(replace(ROW, **change))[-1].endswith(note)
+
+
+@pytest.mark.parametrize("task", ["code_execution", "list_ops"])
+def test_a_stored_table_is_what_its_runs_come_to(task):
+    folder = RESULTS / "small_tasks"
+    rows = [_row(plain) for plain in json.loads((folder / f"{task}_table_2.json").read_text())]
+    table = paper_table(rows, f"{task}, table 2, preset small")
+    stored = (folder / f"{task}_table_2.md").read_text()
+    assert stored == f"# {table.title}\n\n{table.markdown(rows)}"
+
+
+def _row(plain: dict) -> Row:
+    return Row(
+        labels={name: plain[name] for name in ROW.labels},
+        seeds=plain["seeds"],
+        values=dict(zip(plain["seeds"], plain["percent"], strict=True)),
+        published=PublishedScore(plain["paper_mean"], plain["paper_std"]),
+        details={"sizes": plain["sizes"]},
+    )
 
 
 def tiny(core, task):
@@ -292,13 +313,13 @@ def test_one_table_at_a_time_fills_a_folder(asked):
 
 def test_a_run_that_has_finished_meanwhile_is_not_started(asked, monkeypatch, capsys):
     stored(asked)
-    look, first = sequence_cells.Run.finished.fget, iter([False])
+    look, first = SequenceRun.finished.fget, iter([False])
     monkeypatch.setattr(
-        sequence_cells.Run,
+        SequenceRun,
         "finished",
         property(lambda run: look(run) and next(first, True)),
     )
-    monkeypatch.setattr(sequence_cells.Run, "check", lambda run: None)
+    monkeypatch.setattr(SequenceRun, "check", lambda run: None)
     assert make_table(ListOps, 2, "tiny", asked) == 0
     said = capsys.readouterr().out
     assert "1 of them to do" in said and "started" not in said
@@ -308,7 +329,7 @@ def test_a_run_cut_off_goes_on_where_the_table_says(asked):
     folder = stored(asked)
     (folder / "result.json").unlink()
     changes = {"savedir": folder.parent, "device": "cpu", "data": Path("/data")}
-    run = cells(ListOps, 2, "tiny", None, changes)[0].run(1)
+    run = figures(ListOps, 2, "tiny", None, changes)[0].run(1)
     where = ["--num-threads", "1", "--device", "cpu", "--data", "/data"]
     assert run.command()[2:] == ["--resume", str(folder), *where]
 

@@ -2,12 +2,16 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
-from launch import atari, t_maze
+from launch import atari, grid_agents, t_maze
+from launch.failures import UserError
+from launch.grid_rows import Row
 
 STEPS = 2112
+STORED = Path(__file__).parents[2] / "docs" / "results" / "t_maze"
 
 
 def finished(runs, core, seed, *options):
@@ -20,10 +24,9 @@ def finished(runs, core, seed, *options):
 def begun(runs, core, seed, successful=False):
     """The folder of a run of the table without a checkpoint: it cannot go on."""
     run = t_maze.run_of(core, seed, runs, STEPS)
-    folder = t_maze.folder_of(run)
-    folder.mkdir(parents=True, exist_ok=True)
-    meta = {"successful": successful, "args": run.to_dict()}
-    (folder / "meta.json").write_text(json.dumps(meta))
+    run.path.mkdir(parents=True, exist_ok=True)
+    meta = {"successful": successful, "args": run.options.to_dict()}
+    (run.path / "meta.json").write_text(json.dumps(meta))
     return run
 
 
@@ -41,41 +44,56 @@ def test_a_table_of_runs_that_are_there(tmp_path, capsys):
     won = 100 * sum(one > 0 for one in result["returns"]) / 4
     assert f"| `lstm` | {won:.1f} % | {won:.1f} ± 0.0 % |" in said.out
     assert (tmp_path / "out" / "table.md").read_text() in said.out
-    assert (tmp_path / "out" / "learning_curves.png").read_bytes().startswith(b"\x89PNG")
+    for picture in ("learning_curves", "table"):
+        assert (tmp_path / "out" / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_gap_is_left_where_a_seed_is_missing():
-    def won(core, seed):
-        return {"core": core, "seed": seed, "returns": [1.0, -1.0]}
+    def row(core, values):
+        return Row(labels={"core": core}, seeds=[1, 2], values=values)
 
-    lines = t_maze.table([won("lstm", 1), won("lstm", 2), won("rdn", 2)]).splitlines()
+    rows = [row("lstm", {1: 50.0, 2: 50.0}), row("rdn", {2: 50.0})]
+    lines = t_maze.table([1, 2]).markdown(rows).splitlines()
     assert lines[2:] == [
         "| `lstm` | 50.0 % | 50.0 % | 50.0 ± 0.0 % |",
         "| `rdn` |  | 50.0 % | 50.0 ± 0.0 % |",
     ]
 
 
+def test_the_stored_table_is_what_its_runs_come_to():
+    won = {}
+    for result in json.loads((STORED / "results.json").read_text()):
+        won.setdefault(result["core"], {})[result["seed"]] = t_maze.won_share(result)
+    rows = [
+        Row(labels={"core": core}, seeds=[1, 2, 3], values=values) for core, values in won.items()
+    ]
+    *stored, _of_another_day = (STORED / "table.md").read_text().splitlines()
+    assert t_maze.table([1, 2, 3]).markdown(rows).splitlines() == stored
+
+
 def test_a_run_begins_or_goes_on(tmp_path):
     run = t_maze.run_of("rdn", 3, tmp_path, STEPS)
-    name, command = t_maze.job(run)
-    start = command()
-    assert name == "rdn-3" and start[:2] == [sys.executable, str(t_maze.SCRIPT)]
+    start = run.command()
+    assert run.name == "rdn-3" and start[:2] == [sys.executable, str(grid_agents.SCRIPT)]
     assert " ".join(start[2:]) == (
         "--num-threads 1 --preset maze --core rdn --seed 3 --total-steps 2112 "
         f"--savedir {tmp_path} --xpid rdn-3"
     )
     begun(tmp_path, "rdn", 3)
-    assert command()[2:] == ["--num-threads", "1", "--resume", str(tmp_path / "rdn-3")]
+    assert run.command()[2:] == ["--num-threads", "1", "--resume", str(tmp_path / "rdn-3")]
     begun(tmp_path, "rdn", 3, successful=True)
     games = tmp_path / "rdn-3" / "evaluations"
     games.mkdir()
     (games / "step_000000000000_trained_sampled_1x200_seed1000000.json").write_text("{}")
-    assert command()[1:] == [
-        *(str(t_maze.EVALUATE), str(tmp_path / "rdn-3"), "--episodes", "200", "--repeats", "1"),
+    evaluate = (str(grid_agents.EVALUATE), str(tmp_path / "rdn-3"))
+    assert run.command()[1:] == [
+        *(*evaluate, "--episodes", "200", "--repeats", "1"),
         *("--protocol", "trained", "--action-mode", "sampled"),
     ]
     (games / "step_000000600864_trained_sampled_1x200_seed1000000.json").write_text("{}")
-    assert command() is None
+    assert run.command() is None
+    with pytest.raises(UserError, match=r"seed1000000.json is damaged .*: delete it"):
+        run.check()
 
 
 @pytest.mark.parametrize(

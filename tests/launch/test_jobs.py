@@ -9,7 +9,7 @@ import time
 import pytest
 from rich.console import Console
 
-from launch.sequence_jobs import Job, SideBySide
+from launch.jobs import Job, SideBySide
 from launch.stopping import Interrupted
 
 SAYS = "import sys; print('so far'); sys.stderr.write('error: {}\\n'); print(' '); sys.exit(2)"

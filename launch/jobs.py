@@ -1,4 +1,4 @@
-"""Commands side by side, each in a process of its own, of which none is left behind."""
+"""Commands side by side, each in a process of its own, of which none outlives this one."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from launch.failures import EXIT_CODE, one_line
 from launch.stopping import Interrupted
@@ -31,9 +31,9 @@ class Job(NamedTuple):
 
 
 class SideBySide:
-    """Runs jobs, `at_once` of them at a time, and shows which ones are running.
+    """Runs jobs, `at_once` of them at a time, and shows how many have ended and which are running.
 
-    What a job says is in `folder`/NAME.out, which is kept only where the job failed.
+    A job's output is in `folder`/NAME.out, which is kept only where the job failed.
     """
 
     def __init__(self, at_once: int, folder: Path, console: Console) -> None:
@@ -42,7 +42,7 @@ class SideBySide:
         self._running: dict[str, subprocess.Popen] = {}
         self._signals: list[int] = []  # that came
         self._passed_on = 0  # of those
-        columns = (TextColumn("{task.description}"), TimeElapsedColumn())
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         self._shown: dict[str, TaskID] = {}
         self._progress = Progress(*columns, console=console, transient=True)
 
@@ -54,12 +54,15 @@ class SideBySide:
         """
         waiting = deque(jobs)
         with self._noting_signals(), self._progress, self._nothing_left_behind():
-            self._progress.add_task(f"{len(jobs)} runs")
+            everything = self._progress.add_task("", total=len(jobs))
             while self._running or (waiting and not self._signals):
                 while waiting and len(self._running) < self._at_once and not self._signals:
                     self._start(waiting.popleft())
                 self._pass_signals_on()
                 self._collect([job.name for job in waiting])
+                ended = len(jobs) - len(waiting) - len(self._running)
+                shown = f"{ended} of {len(jobs)} runs"
+                self._progress.update(everything, completed=ended, description=shown)
                 time.sleep(_POLL)
         if self._signals:
             raise Interrupted(self._signals[0])
@@ -90,12 +93,12 @@ class SideBySide:
         command = job.command()
         if command is None:
             return
-        # Unbuffered: what it says stands in the order it was said, the error last.
+        # Unbuffered: the output is in the order of its lines, the error last.
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
         with self._said(job.name).open("wb") as out:
             streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
             self._running[job.name] = subprocess.Popen(command, env=environment, **streams)
-        self._shown[job.name] = self._progress.add_task(f"  {job.name}")
+        self._shown[job.name] = self._progress.add_task(f"  {job.name}", total=None)
         self._say(f"started {job.name}")
 
     def _pass_signals_on(self) -> None:

@@ -1,0 +1,9 @@
+"""Tables in Markdown."""
+
+from collections.abc import Iterable, Sequence
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are Markdown already, without a line end after its last row."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
