@@ -39,7 +39,9 @@ class Runs:
         return self.ends[case]["codes"]
 
     def said(self, case: str, rank: int) -> str:
-        return (self.folder / f"{case}.{rank}").read_text()
+        """What a learner printed, without the lines on a machine's slower kernels."""
+        lines = (self.folder / f"{case}.{rank}").read_text().splitlines(keepends=True)
+        return "".join(line for line in lines if "no C++ compiler found" not in line)
 
     def weights(self, case: str, rank: int) -> dict[str, torch.Tensor]:
         return torch.load(self.folder / f"{case}.{rank}.weights", weights_only=True)
