@@ -1,4 +1,4 @@
-"""States that grow, as the delta rule makes them with keys that are not normalised: right gradients.
+"""States that grow, as the delta rule makes them of keys that are not normalised: all gradients.
 
 The C++ backward passes go back in time from the last state. Once that is many times as large as
 the first, subtracting the writes one by one loses the first in the rounding of the last, and the
