@@ -18,6 +18,7 @@ from cores.fast_weight_core import FastWeightCore
 from cores.feedforward import Feedforward, FeedforwardConfig
 from cores.feedforward_gated import FeedforwardGated, GatedConfig
 from cores.gated_delta_net import GatedDeltaNet
+from cores.growth import remedy, say_once, unbounded_maps
 from cores.linear_transformer import LinearTransformer, LinearTransformerConfig
 from cores.lstm import LSTM, LSTMConfig
 from cores.matrix_lstm import MatrixLSTM, MatrixLSTMConfig
@@ -40,6 +41,7 @@ class CoreKind:
     equation: str
     source: str
     has_fast_weights: bool
+    delta_rule: bool = False  # multiplies its state at each step, by what its keys say
     features: int = 256  # of a frame, that the published agent's stem hands to it
 
     def options(self) -> list[str]:
@@ -59,7 +61,8 @@ def _stacked(
     **changes: Any,
 ) -> CoreKind:
     build, facts = partial(Stack, memory=memory), (name, memory.equation, memory.source)
-    return CoreKind(build, config(**changes), *facts, has_fast_weights=True)
+    flags = {"has_fast_weights": True, "delta_rule": memory.delta_rule}
+    return CoreKind(build, config(**changes), *facts, **flags)
 
 
 CORES: dict[str, CoreKind] = {
@@ -117,9 +120,19 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
     """Builds a core from its published defaults and `changes` to its config's fields.
 
     Raises `ValueError` as `core_config` does, and for values that do not fit each other (a width
-    that the heads do not divide, an unknown feature map).
+    that the heads do not divide, an unknown feature map). Says once, on the log `fastweights`, if
+    the settings let the state grow without bound.
     """
-    return core_kind(name).build(input_size, core_config(name, **changes))
+    core = core_kind(name).build(input_size, core_config(name, **changes))
+    if line := growth(name, **changes):
+        say_once(name, line)
+    return core
+
+
+def growth(name: str, **changes: Any) -> str | None:
+    """Which settings let the core's state grow without bound, and the remedy; None if none do."""
+    maps = unbounded_maps(core_config(name, **changes)) if core_kind(name).delta_rule else {}
+    return remedy(maps) if maps else None
 
 
 def core_config(name: str, **changes: Any) -> Any:
@@ -148,6 +161,7 @@ __all__ = [
     "build_core",
     "core_config",
     "core_kind",
+    "growth",
     "unroll_by_steps",
     "unroll_truncated",
 ]

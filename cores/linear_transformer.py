@@ -55,6 +55,7 @@ class LinearTransformer(FastWeightCore):
 
     equation = "W_t = W_(t-1) + k_t v_t^T;  y_t = W_t^T q_t"
     source = "Katharopoulos et al. 2020; Irie et al. 2021, eqs. 5-7"
+    delta_rule = False
     vectors = ("query", "key", "value")
 
     def __init__(self, width: int, heads: int, feature_map: str, normaliser: str = "none"):

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from cores import growth
 from kernels import use_backend
 from kernels.dispatch import SHORTEST_CHUNKED_UNROLL
 from launch.allocator import tune_allocator
@@ -162,9 +163,10 @@ def _train(
     with stop, display, closing(rows):
         for row in rows:
             if not math.isfinite(row["total_loss"]):
+                grows = growth(options.core, **dict(options.model().core_options))
                 raise UserError(
-                    f"the loss became {row['total_loss']} at update {trainer.updates}: lower "
-                    "--learning-rate, or set --clip"
+                    f"the loss became {row['total_loss']} at update {trainer.updates}: "
+                    f"{f'{grows}; else ' if grows else ''}lower --learning-rate, or set --clip"
                 )
             with stages("log"):
                 folder.log(row)

@@ -12,6 +12,7 @@ from torch.nn.utils import get_total_norm
 
 from agents.learner import Learner
 from agents.network import Network
+from cores import growth
 from launch.checkpoints import save_or_warn
 from launch.display import Display
 from launch.experience import Batch, Experience, Source, SourceFailed, batches
@@ -170,26 +171,33 @@ class Training:
         if not torch.isfinite(norm):
             raise WeightsLost(
                 f"the update at {self.steps:,} agent steps left weights that are not finite; "
-                "checkpoints hold those of before. Try a smaller --learning-rate, or a larger "
-                "--epsilon"
+                f"checkpoints hold those of before. {self._remedy('a larger --epsilon')}"
             )
         limit = self.options.max_refused_updates
         if self.learner.refused_in_a_row >= limit:
             raise Diverged(
                 f"{limit} batches in a row gave a loss or gradient that is not finite, and were "
-                "refused; the weights are those before them. Try a smaller --learning-rate, or "
-                "--precision float32"
+                "refused; the weights are those before them. "
+                f"{self._remedy('--precision float32')}"
             )
 
     def check_learned(self) -> None:
         """Raises `NothingLearned` where no update so far has changed a weight."""
         if self.learner.updates == 0:
+            grows = growth(self.options.core, **dict(self.options.core_options()))
             raise NothingLearned(
                 f"all {self.learner.refused:,} updates gave a loss or gradient that is not finite, "
                 "and were refused: nothing was learned. The learning rate is not the cause, since "
                 "no weight has moved: look for very large rewards, observations or costs "
                 "(--reward-clipping, --baseline-cost, --entropy-cost)"
+                + (f"; and {grows}" if grows else "")
             )
+
+    def _remedy(self, otherwise: str) -> str:
+        """What to try first: a state that grows without bound is not the step size's fault."""
+        grows = growth(self.options.core, **dict(self.options.core_options()))
+        first = f"{grows[0].upper()}{grows[1:]}. Else try" if grows else "Try"
+        return f"{first} a smaller --learning-rate, or {otherwise}"
 
     def checkpoint(self) -> dict[str, Any]:
         """What `restore` takes."""

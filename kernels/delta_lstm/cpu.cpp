@@ -141,46 +141,61 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
       gates[g] = all_gates.steps(b, h, g);
       memory[g].in = inputs.writes(b, h, g), memory[g].errors = errors.steps(b, h, g);
       memory[g].grads = gradients.writes(b, h, g);
-      memory[g].start(final.at(b, h, g), final.stride[3], grad_final.at_or_null(b, h, g),
-                      grad_final.stride[3], K, V);
       recurrent[g].in = inputs.recurrent_writes(b, h, g);
       recurrent[g].errors = recurrent_errors.steps(b, h, g);
       recurrent[g].grads = gradients.recurrent_writes(b, h, g);
-      recurrent[g].start(final_recurrent.at(b, h, g), final_recurrent.stride[3],
-                         grad_final_recurrent.at_or_null(b, h, g), grad_final_recurrent.stride[3],
-                         V, V);
     }
+    const auto start = [&](bool again) FW_APART {
+      for (int g = 0; g < kGates; g++) {
+        memory[g].start(size.time, final.at(b, h, g), final.stride[3],
+                        grad_final.at_or_null(b, h, g), grad_final.stride[3], K, V,
+                        {is_first, initial.at(b, h, g), initial.stride[3]}, again);
+        recurrent[g].start(size.time, final_recurrent.at(b, h, g), final_recurrent.stride[3],
+                           grad_final_recurrent.at_or_null(b, h, g),
+                           grad_final_recurrent.stride[3], V, V,
+                           {is_first, initial_recurrent.at(b, h, g), initial_recurrent.stride[3]},
+                           again);
+      }
+    };
     const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
       prefetch_rows(kGates * P, t, q[0], memory[0].in.k, recurrent[0].in.k, memory[0].errors,
                     recurrent[0].errors, gates[0]);
       prefetch_rows(kGates * P, t, grad_q[0], memory[0].grads.k, memory[0].grads.v,
                     recurrent[0].grads.k, recurrent[0].grads.v);
     };
-    prefetch_last(size.time, prefetch);
-    R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
-    R carried_cell = R::load_or_zero(grad_final_cell.at_or_null(b, h), V);
-    for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch(t - kAhead);
-      R dy = carried + R::load(grad_y[t], V);
-      R query = R::load(recurrent_query[t], V), dquery = R::fill(T(0)), gate[kGates];
-      for (int g = 0; g < kGates; g++) gate[g] = R::load(gates[g][t], V);
-      GateGradients d =
-          through_gates(version, gate, R::load(cell_before[t], V), dy, carried_cell, mask);
-      for (int g = 0; g < kGates; g++) {
-        R dforth = version == Version::C && g == kMain ? d.gate[g] + dy : d.gate[g];
-        memory[g].step(t, R::load(q[g][t], K), dforth).store(grad_q[g][t], K);
-        dquery = dquery + recurrent[g].step(t, query, d.gate[g]);
+    R carried, carried_cell;
+    walk_back([&](bool again) __attribute__((always_inline)) {
+      start(again);
+      prefetch_last(size.time, prefetch);
+      carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
+      carried_cell = R::load_or_zero(grad_final_cell.at_or_null(b, h), V);
+      for (int64_t t = size.time - 1; t >= 0; t--) {
+        prefetch(t - kAhead);
+        R dy = carried + R::load(grad_y[t], V);
+        R query = R::load(recurrent_query[t], V), dquery = R::fill(T(0)), gate[kGates];
+        for (int g = 0; g < kGates; g++) gate[g] = R::load(gates[g][t], V);
+        GateGradients d =
+            through_gates(version, gate, R::load(cell_before[t], V), dy, carried_cell, mask);
+        for (int g = 0; g < kGates; g++) {
+          R dforth = version == Version::C && g == kMain ? d.gate[g] + dy : d.gate[g];
+          memory[g].step(t, R::load(q[g][t], K), dforth).store(grad_q[g][t], K);
+          dquery = dquery + recurrent[g].step(t, query, d.gate[g]);
+        }
+        carried = version == Version::A ? dquery : softmax_adjoint(query, dquery);
+        carried_cell = d.carried_cell;
+        if (t > 0 && !*is_first[t]) continue;
+        for (auto& each : memory) each.arrive(t);
+        for (auto& each : recurrent) each.arrive(t);
+        if (!*is_first[t]) continue;
+        for (auto& each : memory) each.cross_reset(t);
+        for (auto& each : recurrent) each.cross_reset(t);
+        carried = carried_cell = R::fill(T(0));
       }
-      carried = version == Version::A ? dquery : softmax_adjoint(query, dquery);
-      carried_cell = d.carried_cell;
-      if (!*is_first[t]) continue;
-      for (int g = 0; g < kGates; g++) {
-        memory[g].cross_reset(t, is_first, initial.at(b, h, g), initial.stride[3]);
-        recurrent[g].cross_reset(t, is_first, initial_recurrent.at(b, h, g),
-                                 initial_recurrent.stride[3]);
-      }
-      carried = carried_cell = R::fill(T(0));
-    }
+      bool arrived = true;
+      for (int g = 0; g < kGates; g++)
+        arrived = arrived && memory[g].arrivals.all() && recurrent[g].arrivals.all();
+      return arrived;
+    });
     for (int g = 0; g < kGates; g++) {
       memory[g].finish(grad_initial.at(b, h, g), grad_initial.stride[3]);
       recurrent[g].finish(grad_initial_recurrent.at(b, h, g), grad_initial_recurrent.stride[3]);

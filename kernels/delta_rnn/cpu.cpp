@@ -92,33 +92,44 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
     auto& [memory, recurrent] = workspace<Backward>();
     memory.in = inputs.writes(b, h), memory.errors = errors.steps(b, h);
     memory.grads = gradients.writes(b, h);
-    memory.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h),
-                 grad_final.stride[2], K, V);
     recurrent.in = inputs.recurrent_writes(b, h), recurrent.errors = recurrent_errors.steps(b, h);
     recurrent.grads = gradients.recurrent_writes(b, h);
-    recurrent.start(final_recurrent.at(b, h), final_recurrent.stride[2],
-                    grad_final_recurrent.at_or_null(b, h), grad_final_recurrent.stride[2], V, V);
+    const Beginnings<T> beginnings{is_first, initial.at(b, h), initial.stride[2]};
+    const Beginnings<T> recurrent_beginnings{is_first, initial_recurrent.at(b, h),
+                                             initial_recurrent.stride[2]};
     const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
       prefetch_rows(P, t, q, memory.in.k, memory.errors, recurrent.in.k, recurrent.errors,
                     recurrent_query, grad_y);
       prefetch_rows(P, t, grad_q, memory.grads.k, memory.grads.v, recurrent.grads.k,
                     recurrent.grads.v);
     };
-    prefetch_last(size.time, prefetch);
-    R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
-    for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch(t - kAhead);
-      R dy = carried + R::load(grad_y[t], V);
-      R query = R::load(recurrent_query[t], V);
-      if (version == Version::A) dy = softmax_adjoint(R::load(output[t], V), dy);
-      memory.step(t, R::load(q[t], K), dy).store(grad_q[t], K);
-      carried = recurrent.step(t, query, dy);
-      if (version == Version::B) carried = softmax_adjoint(query, carried);
-      if (!*is_first[t]) continue;
-      memory.cross_reset(t, is_first, initial.at(b, h), initial.stride[2]);
-      recurrent.cross_reset(t, is_first, initial_recurrent.at(b, h), initial_recurrent.stride[2]);
-      carried = R::fill(T(0));
-    }
+    R carried;
+    walk_back([&](bool again) __attribute__((always_inline)) {
+      memory.start(size.time, final.at(b, h), final.stride[2], grad_final.at_or_null(b, h),
+                   grad_final.stride[2], K, V, beginnings, again);
+      recurrent.start(size.time, final_recurrent.at(b, h), final_recurrent.stride[2],
+                      grad_final_recurrent.at_or_null(b, h), grad_final_recurrent.stride[2], V, V,
+                      recurrent_beginnings, again);
+      prefetch_last(size.time, prefetch);
+      carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
+      for (int64_t t = size.time - 1; t >= 0; t--) {
+        prefetch(t - kAhead);
+        R dy = carried + R::load(grad_y[t], V);
+        R query = R::load(recurrent_query[t], V);
+        if (version == Version::A) dy = softmax_adjoint(R::load(output[t], V), dy);
+        memory.step(t, R::load(q[t], K), dy).store(grad_q[t], K);
+        carried = recurrent.step(t, query, dy);
+        if (version == Version::B) carried = softmax_adjoint(query, carried);
+        if (t > 0 && !*is_first[t]) continue;
+        memory.arrive(t);
+        recurrent.arrive(t);
+        if (!*is_first[t]) continue;
+        memory.cross_reset(t);
+        recurrent.cross_reset(t);
+        carried = R::fill(T(0));
+      }
+      return memory.arrivals.all() && recurrent.arrivals.all();
+    });
     memory.finish(grad_initial.at(b, h), grad_initial.stride[2]);
     recurrent.finish(grad_initial_recurrent.at(b, h), grad_initial_recurrent.stride[2]);
     carried.store(grad_initial_output.at(b, h), V);

@@ -8,6 +8,7 @@
 #include "call.h"
 #include "elementwise.h"
 #include "matrix.h"
+#include "replay.h"
 
 namespace fastweights {
 
@@ -87,13 +88,6 @@ template <class T, int P>
 struct Written {  // what one step added: key value^T
   Row<T, P> key, value;
 };
-
-// The first row of the segment that ends before `end`: the last reset before it, or 0.
-inline int64_t segment_start(int64_t end, Steps<const bool> is_first) {
-  int64_t begin = end - 1;
-  while (begin > 0 && !*is_first[begin]) begin--;
-  return begin;
-}
 
 // dL/dW on the way back in time; at a reset it is forgotten. Lanes are values, rows are keys.
 template <class T, int PV, int PK = PV>
@@ -176,57 +170,128 @@ struct DeltaGradients {
   T beta;
 };
 
+// Where the segments of an unroll begin, and with which W: zero after a reset, else the initial one.
+template <class T>
+struct Beginnings {
+  Steps<const bool> is_first;
+  const T* initial;
+  int64_t row_stride;
+};
+
 // Both going back together, where the gradient of one step needs W and dW at once: W is taken back
-// from its final value, write by write.
+// from its final value, write by write, or replayed (replay.h). `write_at(r)` is what row r wrote.
 template <class T, int P>
 struct DeltaAdjoint {
   using R = Row<T, P>;
   Matrix<T, P> weights;  // W_t transposed: lanes are keys, rows are values
   MemoryGradient<T, P> gradient;
+  Replay<Matrix<T, P>> replay;
+  Arrivals arrivals;
+  Beginnings<T> from;
   int64_t keys, values;
+  bool replays;  // in this segment
 
-  FW_APART void start(const T* final_weights, int64_t row_stride, const T* final_grad,
-                      int64_t grad_stride, int64_t key_size, int64_t value_size) {
-    keys = key_size, values = value_size;
-    weights.load_transposed(final_weights, values, keys, row_stride);
+  template <class WriteAt>
+  FW_APART void start(int64_t time, const T* final_weights, int64_t row_stride,
+                      const T* final_grad, int64_t grad_stride, int64_t key_size,
+                      int64_t value_size, const Beginnings<T>& beginnings, bool again,
+                      WriteAt write_at) {
+    keys = key_size, values = value_size, from = beginnings;
     gradient.start(final_grad, grad_stride, keys, values);
+    arrivals.start(time, again);
+    replays = arrivals.replays(time, from.is_first);
+    if (replays)
+      open(time, write_at);
+    else
+      weights.load_transposed(final_weights, values, keys, row_stride);
   }
 
-  // Going back over the reset before row t: the weights are again what the earlier segment left,
-  // its first weights and its writes, a few at a time.
-  template <class WriteAt>
-  FW_APART void cross_reset(int64_t t, Steps<const bool> is_first, const T* initial,
-                            int64_t row_stride, WriteAt write_at) {
-    gradient.forget();
-    if (t == 0) return;
-    int64_t begin = segment_start(t, is_first);
-    if (*is_first[begin])
+  // W before row `begin`, the first of a segment.
+  void load_beginning(int64_t begin) {
+    if (*from.is_first[begin])
       weights.clear();
     else
-      weights.load_transposed(initial, values, keys, row_stride);
-    constexpr size_t kWrites = 4;
-    for (; begin < t; begin += kWrites) {
-      std::array<Row<T, P>, kWrites> along;
-      std::array<Write<T, P>, kWrites> writes;
-      for (size_t w = 0; w < kWrites; w++) {
+      weights.load_transposed(from.initial, values, keys, from.row_stride);
+  }
+
+  // The weights that the segment before row `end` left, or all that it had: its first weights and
+  // its writes.
+  template <class WriteAt>
+  void open(int64_t end, WriteAt write_at) {
+    const int64_t begin = segment_start(end, from.is_first);
+    load_beginning(begin);
+    if (replays)
+      replay.start(weights, begin, end, writing<1>(end, write_at));
+    else
+      for (int64_t r = begin; r < end; r += kTogether)
+        writing<kTogether>(end, write_at)(weights, r);
+  }
+
+  // Makes the writes of rows r, r + 1, ... before `end`, so many in one pass.
+  static constexpr size_t kTogether = 4;
+  template <size_t N, class WriteAt>
+  auto writing(int64_t end, WriteAt write_at) const {
+    return [=, count = values](Matrix<T, P>& matrix, int64_t r) {
+      std::array<R, N> along;
+      std::array<Write<T, P>, N> writes;
+      for (size_t w = 0; w < N; w++) {
         Written<T, P> written = {R::fill(T(0)), R::fill(T(0))};
-        if (begin + int64_t(w) < t) written = write_at(begin + w);
+        if (r + int64_t(w) < end) written = write_at(r + w);
         along[w] = written.value;
         writes[w] = {along[w].data(), written.key};
       }
-      weights.write(values, writes);
+      matrix.write(count, writes);
+    };
+  }
+
+  // After row t, where a segment begins, whether by a reset or with the unroll: was W what it had to
+  // be?
+  FW_APART void arrive(int64_t t, const R& error) {
+    if (!arrivals.wanted()) return;
+    const T first = maximum(magnitude(error));
+    if (*from.is_first[t]) {
+      const auto began = [](int64_t) { return R::fill(T(0)); };
+      arrivals.note(t, has_arrived(weights.row, values, first, began));
+    } else {
+      Matrix<T, P> initial;
+      initial.load_transposed(from.initial, values, keys, from.row_stride);
+      const auto began = [&](int64_t j) { return initial.row[j]; };
+      arrivals.note(t, has_arrived(weights.row, values, first, began));
     }
   }
 
-  // One step back in time; `error` and `beta` are those of the forward step.
-  FW_APART DeltaGradients<T, P> step(const R& q, const R& k, const R& error, T beta, const R& dy) {
+  // Going back over the reset before row t: the weights are again what the earlier segment left.
+  template <class WriteAt>
+  FW_APART void cross_reset(int64_t t, WriteAt write_at) {
+    gradient.forget();
+    if (t == 0) return;
+    replays = arrivals.replays(t, from.is_first);
+    open(t, write_at);
+  }
+
+  // Row t: one step back in time; `error` and `beta` are those of the forward step.
+  template <class WriteAt>
+  FW_INLINE DeltaGradients<T, P> step(int64_t t, const R& q, const R& k, const R& error, T beta,
+                                      const R& dy, WriteAt write_at) {
+    if (!replays) return step(weights.row, T(-1), q, k, error, beta, dy);
+    return step(at(t, write_at), T(0), q, k, error, beta, dy);
+  }
+
+  template <class WriteAt>
+  FW_APART R* at(int64_t t, WriteAt write_at) {
+    return replay.before(t, writing<1>(t, write_at)).row;
+  }
+
+  // `back`: by what the matrix takes the write back; not at all where it is W_{t-1} already.
+  FW_APART DeltaGradients<T, P> step(R* matrix, T back, const R& q, const R& k, const R& error,
+                                     T beta, const R& dy) {
     DeltaGradients<T, P> d;
-    R update = beta * error, undo = T(-1) * update;
+    R update = beta * error, undo = back * update;
     R du = gradient.step(q, k, update, dy, d.k);
     d.v = beta * du;
     d.beta = dot(du, error);
     R from_output, from_error;
-    sweep<T, P, 1, 2>(weights.row, values, {{{undo.data(), k}}},
+    sweep<T, P, 1, 2>(matrix, values, {{{undo.data(), k}}},
                       {{{dy.data(), &from_output}, {d.v.data(), &from_error}}});
     d.q = from_output + dot(update, dy) * k;
     d.k = d.k - from_error;

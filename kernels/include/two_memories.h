@@ -56,21 +56,35 @@ struct BackwardMemory : DeltaAdjoint<T, P> {
   Steps<const T> errors;
   WriteSteps<T> grads;
 
+  // What row t wrote.
+  FW_INLINE Written<T, P> written(int64_t t) const {
+    return {R::load(in.k[t], keys), *in.beta[t] * R::load(errors[t], values)};
+  }
+
+  auto write_at() const {
+    return [this](int64_t t) { return written(t); };
+  }
+
+  // `in`, `errors` and `grads` are set before.
+  void start(int64_t time, const T* final_weights, int64_t row_stride, const T* final_grad,
+             int64_t grad_stride, int64_t key_size, int64_t value_size,
+             const Beginnings<T>& beginnings, bool again) {
+    DeltaAdjoint<T, P>::start(time, final_weights, row_stride, final_grad, grad_stride, key_size,
+                              value_size, beginnings, again, write_at());
+  }
+
   // Stores the gradients of what was written, and returns the query's.
   FW_INLINE R step(int64_t t, const R& q, const R& dy) {
-    auto grad = DeltaAdjoint<T, P>::step(q, R::load(in.k[t], keys), R::load(errors[t], values),
-                                         *in.beta[t], dy);
+    auto grad = DeltaAdjoint<T, P>::step(t, q, R::load(in.k[t], keys), R::load(errors[t], values),
+                                         *in.beta[t], dy, write_at());
     grad.k.store(grads.k[t], keys);
     grad.v.store(grads.v[t], values);
     *grads.beta[t] = grad.beta;
     return grad.q;
   }
 
-  void cross_reset(int64_t t, Steps<const bool> is_first, const T* initial, int64_t row_stride) {
-    DeltaAdjoint<T, P>::cross_reset(t, is_first, initial, row_stride, [&](int64_t r) {
-      return Written<T, P>{R::load(in.k[r], keys), *in.beta[r] * R::load(errors[r], values)};
-    });
-  }
+  void arrive(int64_t t) { DeltaAdjoint<T, P>::arrive(t, R::load(errors[t], values)); }
+  void cross_reset(int64_t t) { DeltaAdjoint<T, P>::cross_reset(t, write_at()); }
 };
 
 }  // namespace fastweights

@@ -144,38 +144,46 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
     const auto prefetch = [&](int64_t t) __attribute__((always_inline)) {
       prefetch_rows(P, t, saved_h, q, k, error, grad_y, grad_q, grad_k, grad_v);
     };
-    prefetch_last(size.time, prefetch);
     auto& [adjoint, net, left] = workspace<Backward>();
     left.at_least(size.time);
-    adjoint.start(final.at(b, h), final.stride[2], grad_final.at_or_null(b, h), grad_final.stride[2], K, V);
     weights.load(net, h, size, true);
-    R carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
-    for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch(t - kAhead);
-      R query = R::load(q[t], K), key = R::load(k[t], K);
-      T strength = *beta[t];
-      auto grad = adjoint.step(normalise(map, query), normalise(map, key), R::load(error[t], V),
-                               strength, carried + R::load(grad_y[t], V));
-      R dq = feature_adjoint(map, query, grad.q), dk = feature_adjoint(map, key, grad.k);
-      T dbeta = grad.beta * strength * (T(1) - strength);
-      dq.store(grad_q[t], K);
-      dk.store(grad_k[t], K);
-      grad.v.store(grad_v[t], V);
-      *grad_beta[t] = dbeta;
-      R heard = R::load(saved_h[t], V);
-      left[t] = {heard, dq, dk, grad.v, dbeta};
-      if (*is_first[t]) {
-        adjoint.cross_reset(t, is_first, initial.at(b, h), initial.stride[2], [&](int64_t r) {
-          return Written<T, P>{normalise(map, R::load(k[r], K)),
-                               *beta[r] * R::load(error[r], V)};
-        });
-        carried = R::fill(T(0));
-        continue;
+    const Beginnings<T> beginnings{is_first, initial.at(b, h), initial.stride[2]};
+    const auto write_at = [&](int64_t t) {
+      return Written<T, P>{normalise(map, R::load(k[t], K)), *beta[t] * R::load(error[t], V)};
+    };
+    R carried;
+    walk_back([&](bool again) __attribute__((always_inline)) {
+      adjoint.start(size.time, final.at(b, h), final.stride[2], grad_final.at_or_null(b, h),
+                    grad_final.stride[2], K, V, beginnings, again, write_at);
+      prefetch_last(size.time, prefetch);
+      carried = R::load_or_zero(grad_final_output.at_or_null(b, h), V);
+      for (int64_t t = size.time - 1; t >= 0; t--) {
+        prefetch(t - kAhead);
+        R query = R::load(q[t], K), key = R::load(k[t], K);
+        T strength = *beta[t];
+        auto grad = adjoint.step(t, normalise(map, query), normalise(map, key),
+                                 R::load(error[t], V), strength, carried + R::load(grad_y[t], V),
+                                 write_at);
+        R dq = feature_adjoint(map, query, grad.q), dk = feature_adjoint(map, key, grad.k);
+        T dbeta = grad.beta * strength * (T(1) - strength);
+        dq.store(grad_q[t], K);
+        dk.store(grad_k[t], K);
+        grad.v.store(grad_v[t], V);
+        *grad_beta[t] = dbeta;
+        R heard = R::load(saved_h[t], V);
+        left[t] = {heard, dq, dk, grad.v, dbeta};
+        if (t == 0 || *is_first[t]) adjoint.arrive(t, R::load(error[t], V));
+        if (*is_first[t]) {
+          adjoint.cross_reset(t, write_at);
+          carried = R::fill(T(0));
+          continue;
+        }
+        R dheard = net.query.read(K, dq) + net.key.read(K, dk) + net.value.read(V, grad.v) +
+                   dbeta * net.strength;
+        carried = dheard * (R::fill(T(1)) - heard * heard);
       }
-      R dheard = net.query.read(K, dq) + net.key.read(K, dk) + net.value.read(V, grad.v) +
-                 dbeta * net.strength;
-      carried = dheard * (R::fill(T(1)) - heard * heard);
-    }
+      return adjoint.arrivals.all();
+    });
     adjoint.finish(grad_initial.at(b, h), grad_initial.stride[2]);
     carried.store(grad_initial_output.at(b, h), V);
 

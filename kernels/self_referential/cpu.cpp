@@ -3,6 +3,7 @@
 #include "feature_maps.h"
 #include "matrix.h"
 #include "outer_sum.h"
+#include "replay.h"
 
 using namespace fastweights;
 using R = Row<T, P>;
@@ -195,7 +196,9 @@ struct Flipped {
 };
 
 struct Adjoint {
-  Flipped weights, grad_flipped;
+  Flipped weights, began, grad_flipped;
+  Replay<Flipped> replay;
+  Arrivals arrivals;
   Upright grad;
   // Wide rows laid out as in memory, which is how the flipped matrices number their rows.
   alignas(64) T undo[kBlocks * P + 4], update[kBlocks * P + 4], dchange[kBlocks * P + 4];
@@ -238,22 +241,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
       prefetch_rows(D, t, x, saved_query, saved_key, grad_y, grad_x);
       prefetch_rows(columns, t, saved_difference);
     };
-    prefetch_last(size.time, prefetch);
     Adjoint& a = workspace<Adjoint>();
-    a.weights.clear(columns);
-    a.weights.add(final.at(b, h), final.stride[2], D, columns);
-    a.grad.clear(D);
-    a.grad_flipped.clear(columns);
-    a.forget_pending(columns);
-    std::memset(mine, 0, D * columns * sizeof(T));
-    if (grad_final) {
-      a.grad.load(grad_final.at(b, h), grad_final.stride[2], D);
-      a.grad_flipped.add(grad_final.at(b, h), grad_final.stride[2], D, columns);
-      // W_0 is read at every step but is no part of the final shift: hence the minus.
-      for (int64_t j = 0; j < D; j++)
-        for (int64_t i = 0; i < columns; i++)
-          mine[j * columns + i] = -grad_final.at(b, h)[j * grad_final.stride[2] + i];
-    }
 
     auto settle = [&]() FW_APART {
       R nothing = R::fill(T(0));
@@ -261,74 +249,122 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
                     {&a.pending_dchange, &a.pending_danswer}, &nothing);
       a.grad.add_to(mine, columns, D);
     };
-
-    for (int64_t t = size.time - 1; t >= 0; t--) {
-      prefetch(t - kAhead);
-      R query = R::load(saved_query[t], D), key = R::load(saved_key[t], D);
-      R mapped_key = normalise(map, key), difference = normalise(map, query) - mapped_key;
-      Four strengths = Four::load(saved_strengths[t], 4);
-      Wide change = Wide::load(saved_difference[t], D);
-      change.scaled(strengths).store(a.update, D);
-      for (int64_t i = 0; i < columns; i++) a.undo[i] = -a.update[i];
-
-      // dW as it is after step t, once the later step's share is in: dW^T k and dW u.
-      R dkey;
-      Wide dupdate = sweep_wide<2>(a.grad, D, {&a.pending_difference, &a.pending_input},
-                                   {&a.pending_dchange, &a.pending_danswer}, &mapped_key);
-      sweep<T, P, 2, 1>(a.grad_flipped.row, columns,
-                        {{{a.pending_change, a.pending_difference},
-                          {a.pending_answer, a.pending_input}}},
-                        {{{a.update, &dkey}}});
-
-      Wide dchange = dupdate.scaled(strengths);
-      dchange.store(a.dchange, D);
-      R ddifference;
-      sweep<T, P, 1, 1>(a.weights.row, columns, {{{a.undo, mapped_key}}},
-                        {{{a.dchange, &ddifference}}});
-
-      Wide danswer;
-      danswer.block[kY] = R::load(grad_y[t], D);
-      danswer.block[kQuery] = feature_adjoint(map, query, ddifference);
-      danswer.block[kKey] = feature_adjoint(map, key, dkey - ddifference);
-      Four one = Four::fill(T(1)), dstrengths;
-      for (int c = 0; c < kBlocks; c++)
-        dstrengths.data()[c] = dot(dupdate.block[c], change.block[c]);
-      dstrengths.data()[3] = dot(dupdate.strengths, change.strengths);
-      danswer.strengths = dstrengths * strengths * (one - strengths);
-      danswer.store(a.danswer, D);
-      R dx;
-      sweep<T, P, 0, 1>(a.weights.row, columns, {}, {{{a.danswer, &dx}}});
-      dx.store(grad_x[t], D);
-
-      a.pending_difference = difference;
-      a.pending_input = R::load(x[t], D);
-      a.pending_dchange = dchange;
-      a.pending_danswer = danswer;
-      std::memcpy(a.pending_change, a.dchange, columns * sizeof(T));
-      std::memcpy(a.pending_answer, a.danswer, columns * sizeof(T));
-      if (!*is_first[t]) continue;
-
-      // The segment's weights began as W_0; those before it are built up again write by write.
-      settle();
-      a.forget_pending(columns);
-      a.grad_flipped.clear(columns);
-      a.grad.clear(D);
-      if (t == 0) break;
-      int64_t begin = t - 1;
-      while (begin > 0 && !*is_first[begin]) begin--;
-      a.weights.clear(columns);
-      a.weights.add(base.at(h), base.stride[1], D, columns);
-      if (!*is_first[begin])
-        a.weights.add(initial.at(b, h), initial.stride[2], D, columns);
-      for (int64_t r = begin; r < t; r++) {
-        R written = normalise(map, R::load(saved_key[r], D));
-        Wide::load(saved_difference[r], D)
-            .scaled(Four::load(saved_strengths[r], 4))
-            .store(a.update, D);
-        sweep<T, P, 1, 0>(a.weights.row, columns, {{{a.update, written}}}, {});
+    // A segment's weights begin as W_0, the unroll's first one's with the initial shift.
+    auto load_beginning = [&](Flipped& to, int64_t begin) FW_APART {
+      to.clear(columns);
+      to.add(base.at(h), base.stride[1], D, columns);
+      if (!*is_first[begin]) to.add(initial.at(b, h), initial.stride[2], D, columns);
+    };
+    auto write = [&](Flipped& to, int64_t r) FW_APART {
+      R written = normalise(map, R::load(saved_key[r], D));
+      alignas(64) T update[kBlocks * P + 4];
+      Wide::load(saved_difference[r], D)
+          .scaled(Four::load(saved_strengths[r], 4))
+          .store(update, D);
+      sweep<T, P, 1, 0>(to.row, columns, {{{update, written}}}, {});
+    };
+    // The weights that the segment before row `end` left, or all that it had.
+    auto open = [&](int64_t end, bool replays) FW_APART {
+      const int64_t begin = segment_start(end, is_first);
+      load_beginning(a.weights, begin);
+      if (replays) return a.replay.start(a.weights, begin, end, write);
+      for (int64_t r = begin; r < end; r++) write(a.weights, r);
+    };
+    auto arrived = [&](int64_t t) FW_APART {
+      load_beginning(a.began, t);
+      const Wide error = Wide::load(saved_difference[t], D);
+      R size = magnitude(error.block[kY]);
+      for (const R& block : {error.block[kQuery], error.block[kKey]})
+        size = larger(size, magnitude(block));
+      return has_arrived<T, P>(a.weights.row, columns, maximum(size),
+                               [&](int64_t i) { return a.began.row[i]; });
+    };
+    auto start = [&](bool again) FW_APART {
+      a.arrivals.start(size.time, again);
+      const bool replays = a.arrivals.replays(size.time, is_first);
+      if (replays) {
+        open(size.time, replays);
+      } else {
+        a.weights.clear(columns);
+        a.weights.add(final.at(b, h), final.stride[2], D, columns);
       }
-    }
-    settle();
+      a.grad.clear(D);
+      a.grad_flipped.clear(columns);
+      a.forget_pending(columns);
+      std::memset(mine, 0, D * columns * sizeof(T));
+      if (!grad_final) return replays;
+      a.grad.load(grad_final.at(b, h), grad_final.stride[2], D);
+      a.grad_flipped.add(grad_final.at(b, h), grad_final.stride[2], D, columns);
+      // W_0 is read at every step but is no part of the final shift: hence the minus.
+      for (int64_t j = 0; j < D; j++)
+        for (int64_t i = 0; i < columns; i++)
+          mine[j * columns + i] = -grad_final.at(b, h)[j * grad_final.stride[2] + i];
+      return replays;
+    };
+
+    walk_back([&](bool again) __attribute__((always_inline)) {
+      bool replays = start(again);
+      prefetch_last(size.time, prefetch);
+      for (int64_t t = size.time - 1; t >= 0; t--) {
+        prefetch(t - kAhead);
+        Flipped& weights = replays ? a.replay.before(t, write) : a.weights;
+        const T back = replays ? T(0) : T(-1);  // takes row t's write back, where it is there
+        R query = R::load(saved_query[t], D), key = R::load(saved_key[t], D);
+        R mapped_key = normalise(map, key), difference = normalise(map, query) - mapped_key;
+        Four strengths = Four::load(saved_strengths[t], 4);
+        Wide change = Wide::load(saved_difference[t], D);
+        change.scaled(strengths).store(a.update, D);
+        for (int64_t i = 0; i < columns; i++) a.undo[i] = back * a.update[i];
+
+        // dW as it is after step t, once the later step's share is in: dW^T k and dW u.
+        R dkey;
+        Wide dupdate = sweep_wide<2>(a.grad, D, {&a.pending_difference, &a.pending_input},
+                                     {&a.pending_dchange, &a.pending_danswer}, &mapped_key);
+        sweep<T, P, 2, 1>(a.grad_flipped.row, columns,
+                          {{{a.pending_change, a.pending_difference},
+                            {a.pending_answer, a.pending_input}}},
+                          {{{a.update, &dkey}}});
+
+        Wide dchange = dupdate.scaled(strengths);
+        dchange.store(a.dchange, D);
+        R ddifference;
+        sweep<T, P, 1, 1>(weights.row, columns, {{{a.undo, mapped_key}}},
+                          {{{a.dchange, &ddifference}}});
+
+        Wide danswer;
+        danswer.block[kY] = R::load(grad_y[t], D);
+        danswer.block[kQuery] = feature_adjoint(map, query, ddifference);
+        danswer.block[kKey] = feature_adjoint(map, key, dkey - ddifference);
+        Four one = Four::fill(T(1)), dstrengths;
+        for (int c = 0; c < kBlocks; c++)
+          dstrengths.data()[c] = dot(dupdate.block[c], change.block[c]);
+        dstrengths.data()[3] = dot(dupdate.strengths, change.strengths);
+        danswer.strengths = dstrengths * strengths * (one - strengths);
+        danswer.store(a.danswer, D);
+        R dx;
+        sweep<T, P, 0, 1>(weights.row, columns, {}, {{{a.danswer, &dx}}});
+        dx.store(grad_x[t], D);
+
+        a.pending_difference = difference;
+        a.pending_input = R::load(x[t], D);
+        a.pending_dchange = dchange;
+        a.pending_danswer = danswer;
+        std::memcpy(a.pending_change, a.dchange, columns * sizeof(T));
+        std::memcpy(a.pending_answer, a.danswer, columns * sizeof(T));
+        if (a.arrivals.wanted() && (t == 0 || *is_first[t])) a.arrivals.note(t, arrived(t));
+        if (!*is_first[t]) continue;
+
+        settle();
+        a.forget_pending(columns);
+        a.grad_flipped.clear(columns);
+        a.grad.clear(D);
+        if (t == 0) break;
+        replays = a.arrivals.replays(t, is_first);
+        open(t, replays);
+      }
+      settle();
+      return a.arrivals.all();
+    });
     a.grad.store(grad_initial.at(b, h), grad_initial.stride[2], D);
   });
   sum_over_batch(size.batch, size.heads * D * columns, size.heads * D * columns, partial.data(),

@@ -241,3 +241,14 @@ def test_the_best_checkpoint_is_kept_with_its_score(tmp_path):
     best = load(tmp_path / "job" / "checkpoints" / "best.pt")
     assert best["score"] == logged(tmp_path / "job")["recent_full_game_return"][-1]
     assert best["step"] == 200
+
+
+@pytest.mark.usefixtures("_spoilt_env")
+def test_the_first_remedy_for_a_state_that_grows_is_its_feature_map(tmp_path, capsys):
+    core = ("--core", "delta_net", "--core-feature-map", "elu")
+    options = ("--env", "Spoilt-v0", "--total-steps", 100_000, "--max-refused-updates", 1, *core)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "grows", *options)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "--core-feature-map elu let the state grow" in error
+    assert error.index("softmax and elu_sum") < error.index("Else try a smaller --learning-rate")

@@ -1,0 +1,35 @@
+"""Which settings let a core's state grow without bound, and the line that says so.
+
+The delta rule takes W to (I - beta k k^T) W + beta k v^T with a strength beta in (0, 1). That never
+enlarges W where |k|^2 <= 2, as for non-negative keys that sum to one. Keys from `elu` and
+`identity` are not bounded: W can grow by a factor at every step. A sum of writes grows only in
+proportion to their number.
+"""
+
+import logging
+from functools import cache
+from typing import Any
+
+log = logging.getLogger("fastweights")
+
+BOUNDED = ("softmax", "elu_sum")  # feature maps whose keys sum to one
+MAPS = ("feature_map", "recurrent_feature_map")  # of a config: what makes keys
+REMEDY = "softmax and elu_sum bound it"
+
+
+def unbounded_maps(config: Any) -> dict[str, str]:
+    """By option, the feature maps of a delta rule's config whose keys do not sum to one."""
+    found = {name: getattr(config, name, None) for name in MAPS}
+    return {name: chosen for name, chosen in found.items() if chosen and chosen not in BOUNDED}
+
+
+def remedy(maps: dict[str, str]) -> str:
+    """`the keys of --core-feature-map elu let ...: softmax and elu_sum bound it`."""
+    flags = " and ".join(f"--core-{n.replace('_', '-')} {chosen}" for n, chosen in maps.items())
+    return f"the keys of {flags} let the state grow without bound: {REMEDY}"
+
+
+@cache
+def say_once(core: str, line: str) -> None:
+    """A line on the log `fastweights`, once in a process for the same core and settings."""
+    log.warning("note: core %s: %s", core, line)

@@ -1,0 +1,62 @@
+"""A core whose settings let its state grow says so once, with what keeps it bounded."""
+
+import pytest
+import torch
+
+from cores import CORES, build_core, core_config, growth
+from cores.growth import say_once
+
+SMALL = {"layers": 1, "width": 16, "heads": 2, "feedforward": 8}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said_yet():
+    say_once.cache_clear()
+
+
+def with_map(name: str) -> list[str]:
+    """RDN's large agent has sizes of its own, and the law of the small one."""
+    return [core for core in CORES if name in CORES[core].options() and core != "rdn_large"]
+
+
+def largest_state(core: str, **options: str) -> float:
+    torch.manual_seed(0)
+    net = build_core(core, 16, **SMALL, **options).double()
+    x, never = torch.randn(40, 4, 16, dtype=torch.float64), torch.zeros(40, 4, dtype=torch.bool)
+    with torch.no_grad():
+        (state,) = net.unroll(x, net.initial_state(4), never)[1]
+    return max(tensor.abs().max().nan_to_num(torch.inf).item() for tensor in state)
+
+
+@pytest.mark.parametrize("feature_map", ["softmax", "elu_sum", "elu"])
+@pytest.mark.parametrize("core", with_map("feature_map"))
+def test_it_is_said_of_the_states_that_do_grow(core, feature_map):
+    grows = growth(core, feature_map=feature_map) is not None
+    assert grows == (largest_state(core, feature_map=feature_map) > 1e6)
+
+
+@pytest.mark.parametrize("core", with_map("recurrent_feature_map"))
+def test_recurrent_keys_count_too(core):
+    line = growth(core, feature_map="softmax", recurrent_feature_map="elu")
+    assert "--core-recurrent-feature-map elu " in line
+    assert "--core-feature-map" not in line
+    assert largest_state(core, recurrent_feature_map="elu") > 1e6
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_no_published_core_grows(core):
+    assert growth(core) is None
+    assert core_config(core)
+
+
+def test_it_is_said_once(caplog):
+    for _ in range(2):
+        build_core("delta_lstm", 16, **SMALL, feature_map="elu")
+    build_core("delta_lstm", 16, **SMALL)
+    (record,) = caplog.records
+    line = record.getMessage()
+    assert line.startswith("note: core delta_lstm: the keys of --core-feature-map elu")
+    assert "\n" not in line
+    assert "softmax and elu_sum" in line
+    build_core("delta_lstm", 16, **SMALL, feature_map="identity")
+    assert len(caplog.records) == 2

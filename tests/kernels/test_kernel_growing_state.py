@@ -1,0 +1,200 @@
+"""States that grow, as the delta rule makes them of keys that are not normalised: all gradients.
+
+The C++ backward passes go back in time from the last state. Once that is many times as large as
+the first, subtracting the writes one by one loses the first in the rounding of the last, and the
+gradients with it (kernels/include/replay.h). In float32, whatever the state does, they must be as
+good as the reference's are in float32, whose error is measured in the same test.
+"""
+
+import pytest
+import torch
+from kernel_cases import all_resets, by_threads
+from torch import Tensor
+
+import kernels
+from cores import build_core
+from kernels import cpu_call
+from kernels.example import Example, make
+from kernels.registry import OPERATIONS
+
+NAMES = ("recurrent_delta_rule", "delta_rnn", "delta_lstm", "self_referential")
+KEYS = ("k", "recurrent_k")  # those two have them as inputs, the others map them themselves
+MAPS = {
+    "elu": lambda x: torch.nn.functional.elu(x) + 1,
+    "identity": lambda x: x,
+}
+GROWN = 1e4  # a state below has not lost its beginning
+TIMES_REFERENCE, AT_LEAST = 10, 2e-5  # what the gradients may be off by
+HOPELESS = 1e-2  # off by more, the reference in float32 is no measure
+
+pytestmark = pytest.mark.compiler
+
+
+@pytest.fixture(autouse=True)
+def _outputs_start_as_nan(monkeypatch):
+    fresh = torch.empty_like
+    monkeypatch.setattr(cpu_call, "allocate_like", lambda like: fresh(like).fill_(float("nan")))
+
+
+def growing(
+    name: str,
+    feature_map: str,
+    time: int,
+    size: int = 8,
+    is_first: Tensor | None = None,
+    scale: float = 1.0,
+    state: float = 0.0,
+    seed: int = 0,
+) -> Example:
+    """Float32; keys from `feature_map` of normal numbers times `scale`, a state times `state`."""
+    has_map = name in ("recurrent_delta_rule", "self_referential")
+    options = {"feature_map": feature_map} if has_map else {}
+    batch = is_first.shape[1] if is_first is not None else 2
+    sizes = {"T": time, "B": batch, "H": 2, "K": size, "V": size, "D": size}
+    case = make(OPERATIONS[name], sizes, is_first, seed=seed, **options)
+    generator = torch.Generator().manual_seed(seed + 1)
+    tensors = []
+    for argument, tensor in zip(case.operation.signature.arguments, case.tensors, strict=True):
+        if argument.name in KEYS:
+            normal = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+            tensor = normal * scale if has_map else MAPS[feature_map](normal * scale)
+        elif argument.name == "x":
+            tensor = tensor * scale
+        elif argument.name.startswith("state."):
+            tensor = tensor * state
+        tensors.append(tensor)
+    return Example(case.operation, tensors, case.options).to(torch.float32)
+
+
+def by_backend(case: Example, backend: str, dtype: torch.dtype) -> dict[str, Tensor]:
+    with kernels.backend(backend):
+        return case.to(dtype).run_with_gradients()
+
+
+def off(found: Tensor, right: Tensor) -> float:
+    """By how much at most, relative to the largest entry; more than any number if it is NaN."""
+    error = (found.double() - right).abs().max() / right.abs().max().clamp_min(1e-30)
+    return error.nan_to_num(nan=float("inf")).item()
+
+
+def largest(found: dict[str, Tensor]) -> float:
+    return max(t.abs().max().item() for name, t in found.items() if name.startswith("final"))
+
+
+def worst(found: dict[str, Tensor], right: dict[str, Tensor]) -> float:
+    return max(off(found[name], expected) for name, expected in right.items())
+
+
+def assert_as_good_as_the_reference(cases: list[Example]) -> float:
+    """Over all cases that float32 can compute at all; returns how large a state became."""
+    errors, unavoidable, grown = [], [], []
+    for case in cases:
+        right = by_backend(case, "reference", torch.float64)
+        single = worst(by_backend(case, "reference", torch.float32), right)
+        if single > HOPELESS:
+            continue
+        unavoidable.append(single)
+        grown.append(largest(right))
+        errors.append(worst(by_backend(case, "cpu", torch.float32), right))
+    assert errors, "the cases say nothing: the reference cannot compute any of them in float32"
+    assert max(errors) <= max(TIMES_REFERENCE * max(unavoidable), AT_LEAST), (errors, unavoidable)
+    return max(grown)
+
+
+# How many steps with keys of which scale: the state grows, and float32 can still compute it.
+GROWTH = {
+    ("recurrent_delta_rule", "elu"): [(5, 1.5), (10, 1.0), (20, 0.5)],
+    ("recurrent_delta_rule", "identity"): [(5, 2.0), (10, 1.5), (20, 1.0)],
+    ("delta_rnn", "elu"): [(5, 1.5), (10, 1.0), (20, 0.5)],
+    ("delta_rnn", "identity"): [(10, 2.0), (50, 1.0), (200, 0.8)],
+    ("delta_lstm", "elu"): [(5, 1.5), (10, 1.0), (20, 0.5)],
+    ("delta_lstm", "identity"): [(10, 2.0), (50, 1.0), (200, 0.7)],
+    ("self_referential", "elu"): [(4, 1.5), (5, 1.2), (6, 1.0)],
+    ("self_referential", "identity"): [(3, 2.0), (4, 1.5), (6, 1.0)],
+}
+LENGTHS = [(*which, *each) for which, lengths in GROWTH.items() for each in lengths]
+
+
+@pytest.mark.parametrize(("name", "feature_map", "time", "scale"), LENGTHS)
+def test_gradients_of_a_growing_state(name, feature_map, time, scale):
+    cases = [growing(name, feature_map, time, scale=scale, seed=seed) for seed in range(4)]
+    assert assert_as_good_as_the_reference(cases) > GROWN
+
+
+@pytest.mark.parametrize(("name", "feature_map"), GROWTH)
+def test_resets_and_initial_states(name, feature_map):
+    """Segments that begin with zero and with a given state, that grow and that do not."""
+    time, scale = GROWTH[name, feature_map][1]
+    is_first = all_resets(time)
+    cases = [
+        growing(name, feature_map, time, size, is_first, scale * part, state=0.1, seed=seed)
+        for size, part in ((5, 1.0), (17, 0.7))
+        for seed in range(3)
+    ]
+    assert assert_as_good_as_the_reference(cases) > GROWN
+
+
+def test_a_state_that_grows_and_shrinks_again():
+    """The last state is small and does not tell what was lost on the way."""
+    time = 12
+    case = growing("delta_rnn", "identity", time)
+    for argument, tensor in zip(case.operation.signature.arguments, case.tensors, strict=True):
+        if argument.name in ("v", "recurrent_v"):
+            tensor[time // 2] *= 1e3
+        if argument.name in ("k", "recurrent_k"):  # one key, which replaces its value
+            tensor[:] = 0
+            tensor[..., 0] = 1
+        if argument.name in ("beta", "recurrent_beta"):
+            tensor[time // 2 :] = 1
+    assert_as_good_as_the_reference([case])
+    right = by_backend(case, "reference", torch.float64)
+    assert largest(right) < 10
+    assert right["y"].abs().max() > 100
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_neighbours_of_a_head_that_grows_keep_their_bits(name):
+    """What is replayed is decided for each head of each stream alone."""
+    time, scale = GROWTH[name, "elu"][1]
+    calm = growing(name, "elu", time, scale=0.1)
+    mixed = growing(name, "elu", time, scale=0.1)
+    wild = growing(name, "elu", time, scale=scale)
+    for argument, tensor, other in zip(
+        calm.operation.signature.arguments, mixed.tensors, wild.tensors, strict=True
+    ):
+        if argument.axes[:2] == ("T", "B") and argument.name != "is_first":
+            tensor[:, 1] = other[:, 1]
+    both = by_backend(mixed, "cpu", torch.float32), by_backend(calm, "cpu", torch.float32)
+    for argument in calm.operation.signature.arguments:
+        if argument.axes[:2] == ("T", "B") and argument.name != "is_first":
+            found, alone = (grads[f"grad {argument.name}"] for grads in both)
+            assert torch.equal(found[:, 0], alone[:, 0]), argument.name
+            assert not torch.equal(found[:, 1], alone[:, 1]), argument.name
+    assert_as_good_as_the_reference([mixed])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_bits_for_any_number_of_threads(name):
+    time, scale = GROWTH[name, "elu"][1]
+    case = growing(name, "elu", time, size=32, scale=scale / 2)
+    one, two = by_threads(lambda: by_backend(case, "cpu", torch.float32), (1, 2))
+    for tensor in one:
+        assert torch.equal(one[tensor], two[tensor]), tensor
+
+
+def test_the_gradient_of_a_maze_run():
+    """A Delta LSTM's with `elu`, as `--core-heads 16 --core-feature-map elu` builds it."""
+    torch.manual_seed(1)
+    core = build_core("delta_lstm", 256, feature_map="elu", heads=16)
+    x = torch.randn(20, 2, 256)
+    is_first = torch.rand(20, 2) < 0.2
+
+    def gradient(backend: str) -> Tensor:
+        with kernels.backend(backend):
+            y, _ = core.unroll(x, core.initial_state(2), is_first)
+            found = torch.autograd.grad(y.square().sum(), [*core.parameters()])
+        return torch.cat([each.flatten() for each in found]).double()
+
+    found, right = gradient("cpu"), gradient("reference")
+    assert torch.nn.functional.cosine_similarity(found, right, 0) > 0.9999
+    assert 0.99 < found.norm() / right.norm() < 1.01
