@@ -17,12 +17,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from filelock import FileLock
 
 from kernels.cache import private_cache_folder
 from kernels.dispatch import say_once
@@ -166,16 +167,14 @@ def turn(built: Path) -> Iterator[None]:
 
     Saves their work, no more: where files cannot be locked, each compiles for itself.
     """
-    with ExitStack() as stack:
-        try:
-            import fcntl
-
-            built.parent.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context((built.parent / f"{built.name}.lock").open("w"))
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except (OSError, ImportError):
-            pass
+    lock = FileLock(built.with_name(f"{built.name}.lock"), fallback_to_soft=False)
+    with suppress(OSError):
+        built.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _key(source: Path, flags: list[str]) -> str:

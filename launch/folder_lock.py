@@ -1,73 +1,61 @@
-"""A lock on a folder, held by one process and let go by the kernel however that process ends."""
+"""A lock on a folder, held by one process and let go by the system however that process ends."""
 
-import contextlib
 import errno
 import os
 import socket
-import weakref
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from launch.failures import UserError
 
-try:
-    import fcntl
-except ImportError:  # Windows: no lock there
-    fcntl = None
+# What file systems without locks answer.
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 class FolderLock:
-    """Holds `folder`/.lock until `release`.
+    """Holds `folder`/.lock until `release`; the file names who holds it.
 
     Raises `BlockingIOError` where another holds it, `UserError` where it is a link: what that leads
     to would be overwritten.
 
-    File systems without locks grant it. Forked children let go of it at birth: they would keep a
-    run locked after their parent was killed.
+    File systems without locks grant it. A forked child does not hold it (filelock sees to that): it
+    would keep a run locked after its parent was killed.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._descriptor: int | None = _open(folder / ".lock")
+        path = folder / ".lock"
+        # Files of filelock's own making in place of locks would outlive a killed process.
+        self._lock = FileLock(
+            path,
+            blocking=False,
+            thread_local=False,
+            fallback_to_soft=False,
+            preserve_lock_file=True,
+            on_acquired=_write_holder,
+        )
         try:
-            self._acquire()
-        except BaseException:
-            self.release()
-            raise
-        this = weakref.ref(self)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=lambda: _release_if_alive(this))
+            self._lock.acquire()
+        except Timeout as error:
+            raise BlockingIOError(errno.EWOULDBLOCK, _holder(path)) from error
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise UserError(f"{path} is a link: remove it") from error
+            if error.errno not in _NO_LOCKS:
+                raise
 
     def release(self) -> None:
         """Lets go; a second call does nothing."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def _acquire(self) -> None:
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                    raise BlockingIOError(error.errno, self._holder()) from error
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()} on {socket.gethostname()}".encode(), 0)
-
-    def _holder(self) -> str:
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            return os.pread(self._descriptor, 200, 0).decode()
-        return ""
+        self._lock.release()
 
 
-def _open(path: Path) -> int:
+def _write_holder(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode())
+
+
+def _holder(path: Path) -> str:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise UserError(f"{path} is a link: remove it") from error
-        raise
-
-
-def _release_if_alive(reference: "weakref.ref[FolderLock]") -> None:
-    lock = reference()
-    if lock is not None:
-        lock.release()
+        return path.read_bytes()[:200].decode()
+    except (OSError, UnicodeDecodeError):
+        return ""

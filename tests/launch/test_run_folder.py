@@ -1,6 +1,7 @@
 """One run, one folder, one writer; TorchBeast's layout."""
 
 import datetime
+import errno
 import json
 import os
 import signal
@@ -178,6 +179,20 @@ def test_one_writer_at_a_time_and_kill_9_frees_the_folder(tmp_path, how):
     finally:
         holder.send_signal(signal.SIGKILL)
         holder.wait()
+    RunFolder.open(tmp_path / "a").finish()
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_where_files_cannot_be_locked_a_run_goes_on_without(tmp_path, monkeypatch, reason):
+    """As on some network file systems: nothing is left that would look like a lock."""
+
+    def refused(descriptor, operation):
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    RunFolder.create(tmp_path, "a", {}).finish()
+    RunFolder.open(tmp_path / "a").finish()
+    monkeypatch.undo()
     RunFolder.open(tmp_path / "a").finish()
 
 
