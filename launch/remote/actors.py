@@ -1,8 +1,8 @@
 """A source whose rollouts come from actors in other processes, on this machine or on many.
 
     launch/remote/worker.py                       launch/remote/crew.py      launch/training.py
-    actor 0: newest weights, collect, encode --> decode, RolloutQueue --> batches, Learner.update
-    actor 1: newest weights, collect, encode -->        ^                        |
+    actor 0: newest weights, collect, pack ----> unpack, RolloutQueue --> batches, Learner.update
+    actor 1: newest weights, collect, pack ---->        ^                        |
                   ^ launch/remote/board.py <---------------+--- weights, once ------+
 
 One thread asks actors for rollouts, one ahead each so that none idles, and reads what comes. A
@@ -22,15 +22,16 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from agents.network import Network
+from agents.rollout import Rollout
 from launch.asynchronous import finish_stream, own_stream
 from launch.experience import SourceFailed
 from launch.remote.board import Board, Offer
 from launch.remote.crew import Crew, Delivery, in_one_line
 from launch.remote.session import Session
-from launch.remote.wire import WireError, WireForm, check_timed, decode
+from launch.remote.wire import WireError, unpack
 from launch.remote.worker import Job, RemoteActor, pack_weights
 from launch.rollout_queue import Closed, QueuedSource
-from launch.stages import Stages
+from launch.stages import STAGES, Stages
 
 _POLL = 0.02  # seconds between two looks for a free slot
 _PATIENCE = 1.5  # seconds for the thread to stop
@@ -51,7 +52,7 @@ class RayActors(QueuedSource):
         size: int,
         cpus: float,
         gpus: float,
-        form: WireForm,
+        form: Rollout,
         slots: int,
         learner_device: torch.device,
         stages: Stages,
@@ -125,14 +126,15 @@ class RayActors(QueuedSource):
         member = delivery.member
         try:
             with self._own_stages("transfer"):
-                check_timed(delivery.timed)
-                experience = decode(delivery.message, self._form, self._offer[0])
+                if unknown := delivery.timed.keys() - STAGES:  # another version's
+                    raise WireError(f"times of unknown stages: {', '.join(sorted(unknown))}")
+                experience = unpack(delivery.packed, self._form)
                 rollout = experience.collected.rollout.to(self._device)
                 finish_stream(self._device)
         except WireError as error:
             self.queue.release(1)
             self.crew.lost += 1
-            self.crew.replace(member, f"a message that is no rollout: {error}")
+            self.crew.replace(member, f"what it sent is no rollout: {error}")
             return
         self.crew.has_delivered(member)
         member.stages.add(delivery.timed)
