@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cores.inputs import check_inputs
-from kernels.recurrence import State, forget, map_state
+from fastweights.cores.inputs import check_inputs
+from fastweights.kernels.recurrence import State, forget, map_state
 
 
 class Core(nn.Module, abc.ABC):

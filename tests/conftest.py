@@ -17,7 +17,9 @@ import jaxtyping
 import pytest
 import torch
 
-jaxtyping.install_import_hook(["kernels", "cores", "agents", "tasks"], "beartype.beartype")
+jaxtyping.install_import_hook(
+    [f"fastweights.{room}" for room in ("kernels", "cores", "agents", "tasks")], "beartype.beartype"
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,7 +38,7 @@ def pytest_collection():
 
 
 def _why_no_compiler() -> str | None:
-    from kernels import cpu_build  # once its shapes are checked
+    from fastweights.kernels.machinery import cpu_build  # once its shapes are checked
 
     try:
         cpu_build.compiler()

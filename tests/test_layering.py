@@ -34,7 +34,9 @@ def imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            for alias in node.names:  # `from kernels.lstm import reference` imports a module
+            for (
+                alias
+            ) in node.names:  # `from fastweights.kernels.lstm import reference` imports a module
                 submodule = f"{node.module}.{alias.name}"
                 yield submodule if submodule in MODULES else node.module
 

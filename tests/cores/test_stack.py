@@ -6,7 +6,7 @@ import torch
 from test_laws import B, T, sigmoid
 from torch import nn
 
-from cores import build_core
+from fastweights.cores import build_core
 
 
 @pytest.mark.parametrize("width", [6, 7])

@@ -2,14 +2,16 @@
 
 import pytest
 
-import envs.nearest
-import kernels.names
-from kernels import names
+import fastweights.envs.nearest
+import fastweights.kernels.names
+from fastweights.kernels import names
 
 KNOWN = ("lstm", "delta_net", "rdn", "full-game", "noop30", "SpaceInvaders", "quick", "cpu", "elu")
 
 
-@pytest.mark.parametrize("nearest", [kernels.names.nearest, envs.nearest.nearest])
+@pytest.mark.parametrize(
+    "nearest", [fastweights.kernels.names.nearest, fastweights.envs.nearest.nearest]
+)
 @pytest.mark.parametrize(
     ("typo", "meant"),
     [

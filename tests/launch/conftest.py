@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels import requested_backend, use_backend
+from fastweights.kernels import requested_backend, use_backend
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +25,6 @@ def _a_run_leaves_no_backend_behind() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory) -> Path:
     """The folder of three short runs on Pong, for the tests of reports."""
-    from tests.launch.report_pages import three_runs  # not for those who make no report
+    from tests.evaluation.report_pages import three_runs  # not for those who make no report
 
     return three_runs(tmp_path_factory.mktemp("runs"))

@@ -81,7 +81,7 @@ def test_a_game_of_ones_own_lies_in_the_current_folder(engine, environment, tmp_
         "gymnasium.register('MyGame-v0', vector_entry_point='my_games.catch:Catch')\n"
     )
     (tmp_path / "my_games").mkdir()  # imported later than the module
-    (tmp_path / "my_games" / "catch.py").write_text("from envs.catch import Catch\n")
+    (tmp_path / "my_games" / "catch.py").write_text("from fastweights.envs.catch import Catch\n")
     (tmp_path / "rich.py").write_text("raise SystemExit('what lies there took a place')\n")
     size = "--num-envs 2 --batch-size 2 --unroll-length 4 --total-steps 8 --core-width 8"
     game = "--env my_module:MyGame-v0 --core lstm --num-threads 1 --disable-checkpoint --xpid run"
