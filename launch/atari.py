@@ -20,6 +20,7 @@ from fastweights import envs
 from fastweights.agents.network import Network, count_parameters
 from fastweights.evaluation.training_tests import PeriodicTest
 from fastweights.host.allocator import tune_allocator
+from fastweights.host.commands import typed
 from fastweights.host.errors import one_line_errors, user_input
 from fastweights.host.profiling import profiled
 from fastweights.host.progress import Display
@@ -186,7 +187,7 @@ def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:
     if options.disable_checkpoint:
         print(f"stopped at {steps:,} agent steps; nothing was saved (--disable-checkpoint)")
         return
-    command = f"python launch/atari.py --resume {path}{_module(options)}"
+    command = f"{typed('atari')} --resume {path}{_module(options)}"
     print(f"saved at {steps:,} agent steps; to go on:\n  {command}")
     _say_how_to_evaluate(options, path)
 
@@ -195,7 +196,7 @@ def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
     if options.disable_checkpoint:
         print(f"nothing was saved to evaluate (--disable-checkpoint); the log: {path / 'logs.csv'}")
         return
-    print(f"to evaluate:\n  python launch/evaluate.py {path}{_module(options)}")
+    print(f"to evaluate:\n  {typed('evaluate')} {path}{_module(options)}")
 
 
 def _module(options: RunOptions) -> str:
