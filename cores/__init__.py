@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from fastweights.cores.core import Core, unroll_by_steps, unroll_truncated
+from fastweights.cores.core import Core, detach, unroll_by_steps, unroll_truncated
 from fastweights.cores.delta_delta import DeltaDelta
 from fastweights.cores.delta_lstm import DeltaLSTM
 from fastweights.cores.delta_mlp import DeltaMLP
@@ -167,6 +167,7 @@ __all__ = [
     "build_core",
     "core_config",
     "core_kind",
+    "detach",
     "growth",
     "unroll_by_steps",
     "unroll_truncated",

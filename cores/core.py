@@ -79,6 +79,11 @@ class Core(nn.Module, abc.ABC):
         return self.unroll(x, state, is_first)
 
 
+def detach(state: State) -> State:
+    """The same numbers, through which no gradient reaches what came before."""
+    return map_state(Tensor.detach, state)
+
+
 def unroll_truncated(
     core: Core,
     x: Float[Tensor, "T B D"],
@@ -96,7 +101,7 @@ def unroll_truncated(
         return core.unroll(x, state, is_first)
     outputs = []
     for piece, first in zip(x.split(bptt), is_first.split(bptt), strict=True):
-        y, state = core.unroll(piece, map_state(Tensor.detach, state), first)
+        y, state = core.unroll(piece, detach(state), first)
         outputs.append(y)
     return torch.cat(outputs), state
 
