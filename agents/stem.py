@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 
-from fastweights.kernels.names import unknown
+from fastweights.host.names import unknown
 from fastweights.kernels.pictures.convolve_pool import convolve_pool
 from fastweights.kernels.pictures.images import as_numbers
 from fastweights.kernels.pictures.residual_unit import residual_unit

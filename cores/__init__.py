@@ -32,7 +32,7 @@ from fastweights.cores.stack import (
     VersionedConfig,
 )
 from fastweights.cores.transformer import Transformer, TransformerConfig
-from fastweights.kernels.names import did_you_mean, unknown
+from fastweights.host.names import did_you_mean, unknown
 
 
 @dataclass(frozen=True)

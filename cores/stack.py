@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
-from fastweights.kernels.names import unknown
+from fastweights.host.names import unknown
 from fastweights.kernels.recurrence import State
 
 

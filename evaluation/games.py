@@ -16,7 +16,7 @@ from fastweights.envs.interface import Environments, Episode, Life
 from fastweights.envs.naming import resolve
 from fastweights.envs.protocols import HALF_AN_HOUR, PROTOCOLS, protocol_named
 from fastweights.evaluation.player import ActionMode, Player
-from fastweights.kernels.names import unknown
+from fastweights.host.names import unknown
 from fastweights.training.environments import Rules, trained_rules
 from fastweights.training.options import RunOptions
 

@@ -18,7 +18,7 @@ from fastweights.experiments.sequence_options import check_seed
 from fastweights.experiments.table import Table, each_seed, label, mean_and_std
 from fastweights.host.devices import choose_device
 from fastweights.host.errors import UserError, expanded, user_input
-from fastweights.kernels.names import did_you_mean
+from fastweights.host.names import did_you_mean
 from fastweights.tasks import Task
 
 

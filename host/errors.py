@@ -1,10 +1,10 @@
 """Where a command's expected failures become one line on stderr and exit code 2.
 
-Expected is what the user can put right: a `UserError`, an environment's `BrokenEnvironment`, too
-little memory, or an operating system that refuses (disk full, no permission). Everything else,
-plain `ValueError` included, is a bug of ours and keeps its traceback. Folders below `launch` raise
-plain `ValueError` for bad names and sizes; the command checks its options inside `user_input()`,
-which vouches that a `ValueError` from there is about the options.
+Expected is what the user can put right: a `UserError`, too little memory, or an operating
+system that refuses (disk full, no permission). Everything else, plain `ValueError` included, is a
+bug of ours and keeps its traceback. Folders below `launch` raise plain `ValueError` for bad names
+and sizes; the command checks its options inside `user_input()`, which vouches that a `ValueError`
+from there is about the options.
 """
 
 import errno
@@ -70,14 +70,6 @@ def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, 
         try:
             return main(*args, **kwargs)
         except UserError as error:
-            reason, code = str(error), EXIT_CODE
-        except ValueError as error:
-            from fastweights.envs.interface import (
-                BrokenEnvironment,
-            )  # late: few commands need Gymnasium
-
-            if not isinstance(error, BrokenEnvironment):
-                raise
             reason, code = str(error), EXIT_CODE
         except (MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):

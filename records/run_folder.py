@@ -23,7 +23,7 @@ from fastweights.host.containment import check_all_contained, check_contained
 from fastweights.host.errors import UserError, describe_os_error, expanded
 from fastweights.host.folder_lock import FolderLock
 from fastweights.host.json_files import read_object
-from fastweights.kernels.names import nearest
+from fastweights.host.names import nearest
 from fastweights.records.log_table import LogTable
 
 _FREE = "free the disk or choose a --savedir"

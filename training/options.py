@@ -11,10 +11,10 @@ from fastweights.agents.learner import LearnerConfig
 from fastweights.agents.network import NetworkConfig
 from fastweights.cores import CORES, core_kind
 from fastweights.cores.options import CoreSizes, of_core, preset_of_core
+from fastweights.host.names import unknown
 from fastweights.host.typed_fields import typed
 from fastweights.host.whole_numbers import whole_number
 from fastweights.kernels.machinery.dispatch import check_backend
-from fastweights.kernels.names import unknown
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
 

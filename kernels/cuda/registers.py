@@ -1,6 +1,7 @@
 """What the compiler says a kernel needs: registers, stack, spills. Needs NVRTC, not a GPU.
 
-`python -m fastweights.kernels.cuda.registers` prints the table for every kernel, head size and architecture.
+`python -m fastweights.kernels.cuda.registers` prints the table for every kernel, head size and
+architecture.
 """
 
 import re

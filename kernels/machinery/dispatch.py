@@ -18,10 +18,10 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from fastweights.host.names import unknown
 from fastweights.kernels.machinery.library import Prepared, wants_gradient
 from fastweights.kernels.machinery.request import Request
 from fastweights.kernels.machinery.signature import REMEMBERED_SHAPES, Signature, Sizes, is_traced
-from fastweights.kernels.names import unknown
 
 BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
 FASTEST_FIRST = ("cuda", "cpu", "chunked", "reference")

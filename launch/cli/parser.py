@@ -12,8 +12,8 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from fastweights.host.errors import UserError
+from fastweights.host.names import did_you_mean
 from fastweights.host.whole_numbers import whole_number
-from fastweights.kernels.names import did_you_mean
 
 Options = TypeVar("Options")
 

@@ -1,4 +1,4 @@
-"""One contract for every memory: what `fastweights.cores.core.Core` promises, tiny and in float64."""
+"""One contract for every memory: what `cores.core.Core` promises, tiny and in float64."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""docs/where.md: every definition that it names exists, and no answer needs more than three files."""
+"""docs/where.md: what it names exists, and no answer needs more than three files."""
 
 import ast
 import re

@@ -85,6 +85,7 @@ def test_the_page_s_advice_for_programs_of_one_s_own_works():
 
 
 def test_importing_the_library_sets_nothing():
-    rooms = "fastweights.agents.learner, cores, envs, kernels, tasks, fastweights.launch.atari, fastweights.host.waiting"
-    done = run("-c", f"import os, {rooms}\nprint(*os.environ, sep='\\n')")
+    rooms = "agents.learner", "cores", "envs", "kernels", "tasks", "launch.atari", "host.waiting"
+    modules = ", ".join(f"fastweights.{room}" for room in rooms)
+    done = run("-c", f"import os, {modules}\nprint(*os.environ, sep='\\n')")
     assert set(CHOICES).isdisjoint(done.stdout.splitlines())

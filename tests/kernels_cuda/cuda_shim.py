@@ -1,7 +1,7 @@
 """The CUDA kernels' own sources, compiled as C++ and run on the CPU (see `fiber.h`).
 
-`run_on_cpu` takes the place of `fastweights.kernels.cuda.launch.run_on_device`: everything around it, from
-the wrappers to the packing of arguments, is what a GPU sees.
+`run_on_cpu` takes the place of `kernels.cuda.launch.run_on_device`: everything around it, from the
+wrappers to the packing of arguments, is what a GPU sees.
 
 For a look at memory bounds: FASTWEIGHTS_SHIM_FLAGS="-fsanitize=address -g" with libasan preloaded
 (LD_PRELOAD) and ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0, pytest with -s.

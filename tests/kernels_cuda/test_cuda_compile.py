@@ -1,7 +1,8 @@
 """Every kernel compiles for every architecture, and keeps its matrices in registers.
 
 Needs NVRTC, not a GPU. By default the largest heads on the oldest and the newest architecture;
-with FASTWEIGHTS_ALL_TESTS=1 everything. `python -m fastweights.kernels.cuda.registers` prints the table.
+with FASTWEIGHTS_ALL_TESTS=1 everything. `python -m fastweights.kernels.cuda.registers` prints the
+table.
 """
 
 import os

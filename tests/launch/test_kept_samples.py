@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_runs import StoppingDisplay
 
 from fastweights.launch import atari, evaluate, list_ops
 from fastweights.records.log_table import read_logs
-from small_runs import StoppingDisplay
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 

@@ -6,7 +6,8 @@
                   ^ training/ray/board.py <---------------+--- weights, once ------+
 
 One thread asks actors for rollouts, one ahead each so that none idles, and reads what comes. A
-rollout has a slot of `training/schedules/rollout_queue.py` from when it is asked for until it is learned from.
+rollout has a slot of `training/schedules/rollout_queue.py` from when it is asked for until it is
+learned from.
 """
 
 import sys

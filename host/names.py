@@ -1,4 +1,4 @@
-"""The nearest known name; `kernels/names.py` has the same for the rooms that import torch."""
+"""The message for an unknown name, with the nearest known one."""
 
 import difflib
 from collections.abc import Iterable
@@ -6,8 +6,14 @@ from collections.abc import Iterable
 _CUTOFF = 0.7  # of difflib's ratio: `quik` is near `quick`, `gpu` is not near `cpu`
 
 
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """`unknown core 'rnd'; known: lstm, rdn; did you mean rdn?`"""
+    known = list(known)
+    return f"unknown {kind} {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean machado?`, or nothing where no known name is near."""
+    """`; did you mean rdn?`, or nothing where no known name is near."""
     near = nearest(name, known)
     return f"; did you mean {near}?" if near else ""
 
