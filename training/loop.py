@@ -13,6 +13,7 @@ from torch.nn.utils import get_total_norm
 from fastweights.agents.learner import Learner
 from fastweights.agents.network import Network
 from fastweights.cores import growth
+from fastweights.envs.interface import BrokenEnvironment
 from fastweights.host.errors import UserError
 from fastweights.host.progress import Display
 from fastweights.host.stages import Columns, Stages
@@ -314,17 +315,24 @@ def train(
     except (Diverged, LostLearner, SourceFailed):
         save()
         raise
+    except BrokenEnvironment:
+        _rescue(training, save, begun)
+        raise
     except (UserError, WeightsApart):  # the disk says no; or who knows which weights are right
         raise
     except Exception:
-        if training.steps > begun:
-            _rescue(training, save)
+        _rescue(training, save, begun)
         raise
     save()
 
 
-def _rescue(training: Training, save: Callable[[], None]) -> None:
-    """Saves what was learned before an environment, say, failed: the weights are whole."""
+def _rescue(training: Training, save: Callable[[], None], begun: int) -> None:
+    """Saves what was learned before an environment, say, failed: the weights are whole.
+
+    `begun`: the agent steps that this process began with; without more there is nothing to save.
+    """
+    if training.steps == begun:
+        return
     try:
         save()
     except Exception as error:
