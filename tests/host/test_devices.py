@@ -15,7 +15,7 @@ from fastweights.training.assembly import plan_for
 from fastweights.training.options import RunOptions
 from fastweights.training.schedules.plan import Plan
 
-ROOT = Path(devices.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
 
 
