@@ -6,6 +6,7 @@ seconds from a killed actor to the first rollout of the one in its place.
 """
 
 import os
+import pickle
 import signal
 import statistics
 import subprocess
@@ -32,7 +33,7 @@ from fastweights.host.stages import Stages
 from fastweights.records.log_table import read_logs
 from fastweights.training.options import RunOptions, preset
 from fastweights.training.ray.guard import users
-from fastweights.training.ray.wire import WireForm, decode, encode
+from fastweights.training.ray.wire import pack, rollout_form, unpack
 from fastweights.training.schedules.experience import Experience, Source
 from fastweights.training.schedules.plan import Plan
 
@@ -100,16 +101,16 @@ def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
     with user_input():
         (environments,) = Plan(replace(options, schedule="lockstep")).environments(0)
     network = Network(options.network(environments.frame_shape, environments.num_actions))
-    form = WireForm.of(network, options.unroll_length, environments.num_envs)
+    form = rollout_form(network, options.unroll_length, environments.num_envs)
     actor, found = Actor(network, environments), []
     for _ in range(rollouts):
         experience = Experience(actor.collect(options.unroll_length), 0)
-        message, encoding = _timed(lambda experience=experience: encode(experience))
-        _, decoding = _timed(lambda message=message: decode(message, form))
-        packed, packing = _timed(lambda message=message: zlib.compress(message, 1))
-        _, unpacking = _timed(lambda packed=packed: zlib.decompress(packed))
+        message, encoding = _timed(lambda experience=experience: pickle.dumps(pack(experience), 5))
+        _, decoding = _timed(lambda message=message: unpack(pickle.loads(message), form))
+        small, packing = _timed(lambda message=message: zlib.compress(message, 1))
+        _, unpacking = _timed(lambda small=small: zlib.decompress(small))
         seconds = {"encode": encoding, "decode": decoding, "pack": packing, "unpack": unpacking}
-        found.append(seconds | {"bytes": len(message), "packed_bytes": len(packed)})
+        found.append(seconds | {"bytes": len(message), "packed_bytes": len(small)})
     environments.close()
     medians = {name: statistics.median(one[name] for one in found) for name in found[0]}
     steps = environments.num_envs * options.unroll_length

@@ -1,6 +1,10 @@
 """A run's progress on the terminal: a bar where there is one, a plain line every ten seconds where
 there is none (a log file, a pipe, a batch job).
 
+rich draws the bar, by its `Live` and `ProgressBar`. Its `Progress` would replace neither the lines
+nor the rate: without a terminal it writes nothing until the end, and its rate leaves out updates
+that finished nothing, so the first of ten test games to end would leave the rate unknown.
+
 A display never ends a run: where a terminal fails (closed, absurdly narrow, unable to show a
 character), plain lines take over, and where those fail too, silence.
 """

@@ -91,8 +91,10 @@ class Scalars:
 class _EventFile:
     """A file that TensorBoard reads, written by the caller's own thread. Raises `OSError`.
 
-    TensorBoard's own writer has a thread, which prints a traceback where the disk is full, and
-    which waits by the wall clock, so for an hour where that is set back by one.
+    Records and events are TensorBoard's; its `EventFileWriter`, and torch's `SummaryWriter` around
+    it, are not used. They have a thread, which prints a traceback where the disk is full, and
+    which waits by the wall clock, so for an hour where that is set back by one. They name files by
+    that clock, so TensorBoard would read a resumed run's file first where it was set back.
     """
 
     def __init__(self, folder: Path, resumed_at: int | None) -> None:

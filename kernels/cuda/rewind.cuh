@@ -14,6 +14,12 @@
 // unroll segment by segment: it sums each segment's updates once, in the forward's order, to get
 // the W its last row saw, then rewinds. Every row is summed once, whatever the resets.
 //
+// Where W grows, subtracting leaves the rounding of the late, large W in place of the early, small
+// one. With keys that sum to one that cannot be. A law whose keys may be any goes back a single row
+// of a segment that `outgrows` its beginning, and then sums the updates of the rows before anew, until
+// those are small enough to be rewound. That takes as many sums as there are pairs of rows, but no
+// memory, which a kernel cannot ask for where it finds that it needs it.
+//
 // W is held by row. So is G up to D = 32, and by column too: two cheap rank-one updates replace D
 // sums over lanes. At D = 64 registers are dear: G is held by column alone, and G u is such sums.
 #pragma once
@@ -29,26 +35,47 @@ __device__ inline int segment_start(const Flags& flags, const Place& at, int las
   return 0;
 }
 
+// The largest that this lane had of the keys and of the updates of some rows.
+struct Reach {
+  float key, update;
+};
+
 // weights += sum over rows first..last of key_t update_t^T, this lane's row of it. `key(t)` and
 // `update(t)` give this lane's entries; eight rows are loaded together, to wait for memory once.
 constexpr int REBUILT_TOGETHER = 8;
 
 template <int N, class Key, class Update>
-__device__ inline void rebuild(float (&weights)[N], int first, int last, const Place& at, Key key,
-                               Update update, float* slots) {
+__device__ inline Reach rebuild(float (&weights)[N], int first, int last, const Place& at, Key key,
+                                Update update, float* slots) {
+  Reach reach = {0.f, 0.f};
   for (int t = first; t <= last; t += REBUILT_TOGETHER) {
     float keys[REBUILT_TOGETHER];
 #pragma unroll
     for (int n = 0; n < REBUILT_TOGETHER; ++n) {
       const bool inside = t + n <= last;
       keys[n] = inside ? key(t + n) : 0.f;
-      slots[n * SLOT + at.lane] = inside ? update(t + n) : 0.f;
+      const float mine = inside ? update(t + n) : 0.f;
+      slots[n * SLOT + at.lane] = mine;
+      reach.key = fmaxf(reach.key, fabsf(keys[n]));
+      reach.update = fmaxf(reach.update, fabsf(mine));
     }
     sync();
 #pragma unroll
     for (int n = 0; n < REBUILT_TOGETHER; ++n) add_scaled(weights, keys[n], slots + n * SLOT);
     sync();
   }
+  return reach;
+}
+
+// Whether a segment's writes are so much larger than its first error, in which the first value is, that
+// rewinding may lose the first W. No write is larger than the largest key times the largest update.
+// Writes that large leave some 1e-5 of the beginning; with keys that sum to one they are a few times
+// as large. (The first W itself is not looked at: its largest entry cost a Delta LSTM's registers.)
+constexpr float MOST_GROWTH = 32.f;
+
+__device__ inline bool outgrows(const Reach& reach, float first_error) {
+  const float beginning = lane_max(fabsf(first_error));
+  return !(lane_max(reach.key) * lane_max(reach.update) <= MOST_GROWTH * beginning);
 }
 
 // Entry `lane` of M x, of a matrix held by column; x_j is lane j's number. As many entries as a warp

@@ -140,6 +140,13 @@ __device__ inline float lane_sum(float x) {
   return warp_sum(all.low + all.high);
 }
 
+// The largest over the lanes.
+__device__ inline float lane_max(float x) {
+  if (GROUP == WARP) return warp_max(x);
+  const AllLanes all(x);
+  return warp_max(fmaxf(all.low, all.high));
+}
+
 // exp(x - largest); nothing for a lane that is not there.
 __device__ inline float power(float x, float largest) {
   return x == LOWEST ? 0.f : __expf(x - largest);

@@ -171,17 +171,20 @@ __device__ inline void walk_back(const BackwardArguments& a, int kind, int gate,
                        at.load(a.cell, t, V),
                        previous_cell(a, at, t)};
   };
-  for (int last = a.sizes.time - 1, first; last >= 0; last = first - 1) {
-    first = segment_start(a.is_first, at, last);
-    const bool fresh = at.is_first(a.is_first, first);
+  for (int last = a.sizes.time - 1, stop; last >= 0; last = stop - 1) {
+    const int first = segment_start(a.is_first, at, last);
     clear(memory.weights);
-    if (!fresh) load_row(memory.weights, a.initial[kind][gate], at, K, V, stage);
-    rebuild(
+    if (!at.is_first(a.is_first, first))
+      load_row(memory.weights, a.initial[kind][gate], at, K, V, stage);
+    const float first_error = mine.load(a.error[kind], first, V);
+    const Reach reach = rebuild(
         memory.weights, first, last, at, [&](int t) { return at.load(keys, t, K); },
         [&](int t) { return at.load_scalar(strengths, t) * mine.load(a.error[kind], t, V); },
         slots);
+    stop = outgrows(reach, first_error) ? last : first;
+    const bool forgets = stop == first && at.is_first(a.is_first, first);
     BackwardRow next = load(last);
-    for (int t = last; t >= first; --t) {
+    for (int t = last; t >= stop; --t) {
       const BackwardRow row = next;
       next = load(t - 1);
       const float grad_y = row.grad_y + grad_output;
@@ -214,7 +217,7 @@ __device__ inline void walk_back(const BackwardArguments& a, int kind, int gate,
       mine.store_scalar(grad.strength, t, lane_sum(grad_update * row.error));
       sync();  // before the next row, or the next segment's rebuild, writes the slots
     }
-    if (fresh) {
+    if (forgets) {
       memory.forget_gradient();
       grad_output = grad_cell = 0.f;
     }

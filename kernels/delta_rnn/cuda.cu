@@ -130,17 +130,20 @@ extern "C" __global__ void __launch_bounds__(2 * GROUP, 1)
                        at.load(a.error[m], t, V), at.load(a.grad_y, t, V),
                        version_a ? at.load(a.reading, t, V) : 0.f};
   };
-  for (int last = a.sizes.time - 1, first; last >= 0; last = first - 1) {
-    first = segment_start(a.is_first, at, last);
-    const bool fresh = at.is_first(a.is_first, first);
+  for (int last = a.sizes.time - 1, stop; last >= 0; last = stop - 1) {
+    const int first = segment_start(a.is_first, at, last);
     clear(memory.weights);
-    if (!fresh) load_row(memory.weights, a.initial[m], at, K, V, stage);
-    rebuild(
+    if (!at.is_first(a.is_first, first))
+      load_row(memory.weights, a.initial[m], at, K, V, stage);
+    const float first_error = at.load(a.error[m], first, V);
+    const Reach reach = rebuild(
         memory.weights, first, last, at, [&](int t) { return at.load(of.key, t, K); },
         [&](int t) { return at.load_scalar(of.strength, t) * at.load(a.error[m], t, V); },
         slots);
+    stop = outgrows(reach, first_error) ? last : first;
+    const bool forgets = stop == first && at.is_first(a.is_first, first);
     BackwardRow next = load(last);
-    for (int t = last; t >= first; --t) {
+    for (int t = last; t >= stop; --t) {
       const BackwardRow row = next;
       next = load(t - 1);
       float* g = gradients + (t % 2) * SLOT;
@@ -167,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(2 * GROUP, 1)
       at.store_scalar(a.grad[m].strength, t, lane_sum(grad_update * row.error));
       sync();  // before the next row, or the next segment's rebuild, writes the slots
     }
-    if (fresh) {
+    if (forgets) {
       memory.forget_gradient();
       grad_output = 0.f;
     }

@@ -248,7 +248,7 @@ struct DeltaAdjoint {
   // be?
   FW_APART void arrive(int64_t t, const R& error) {
     if (!arrivals.wanted()) return;
-    const T first = maximum(magnitude(error));
+    const T first = dot(error, error);
     if (*from.is_first[t]) {
       const auto began = [](int64_t) { return R::fill(T(0)); };
       arrivals.note(t, has_arrived(weights.row, values, first, began));

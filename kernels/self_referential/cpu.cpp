@@ -273,10 +273,9 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
     auto arrived = [&](int64_t t) FW_APART {
       load_beginning(a.began, t);
       const Wide error = Wide::load(saved_difference[t], D);
-      R size = magnitude(error.block[kY]);
-      for (const R& block : {error.block[kQuery], error.block[kKey]})
-        size = larger(size, magnitude(block));
-      return has_arrived<T, P>(a.weights.row, columns, maximum(size),
+      T size = T(0);
+      for (const R& block : error.block) size += dot(block, block);
+      return has_arrived<T, P>(a.weights.row, columns, size,
                                [&](int64_t i) { return a.began.row[i]; });
     };
     auto start = [&](bool again) FW_APART {

@@ -1,8 +1,8 @@
 """A source whose rollouts come from actors in other processes, on this machine or on many.
 
     training/ray/worker.py                       training/ray/crew.py      training/loop.py
-    actor 0: newest weights, collect, encode --> decode, RolloutQueue --> batches, Learner.update
-    actor 1: newest weights, collect, encode -->        ^                        |
+    actor 0: newest weights, collect, pack ----> unpack, RolloutQueue --> batches, Learner.update
+    actor 1: newest weights, collect, pack ---->        ^                        |
                   ^ training/ray/board.py <---------------+--- weights, once ------+
 
 One thread asks actors for rollouts, one ahead each so that none idles, and reads what comes. A
@@ -23,11 +23,12 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fastweights.agents.network import Network
-from fastweights.host.stages import Stages
+from fastweights.agents.rollout import Rollout
+from fastweights.host.stages import STAGES, Stages
 from fastweights.training.ray.board import Board, Offer
 from fastweights.training.ray.crew import Crew, Delivery, in_one_line
 from fastweights.training.ray.session import Session
-from fastweights.training.ray.wire import WireError, WireForm, check_timed, decode
+from fastweights.training.ray.wire import WireError, unpack
 from fastweights.training.ray.worker import Job, RemoteActor, pack_weights
 from fastweights.training.schedules.asynchronous import finish_stream, own_stream
 from fastweights.training.schedules.experience import SourceFailed
@@ -52,7 +53,7 @@ class RayActors(QueuedSource):
         size: int,
         cpus: float,
         gpus: float,
-        form: WireForm,
+        form: Rollout,
         slots: int,
         learner_device: torch.device,
         stages: Stages,
@@ -126,14 +127,15 @@ class RayActors(QueuedSource):
         member = delivery.member
         try:
             with self._own_stages("transfer"):
-                check_timed(delivery.timed)
-                experience = decode(delivery.message, self._form, self._offer[0])
+                if unknown := delivery.timed.keys() - STAGES:  # another version's
+                    raise WireError(f"times of unknown stages: {', '.join(sorted(unknown))}")
+                experience = unpack(delivery.packed, self._form)
                 rollout = experience.collected.rollout.to(self._device)
                 finish_stream(self._device)
         except WireError as error:
             self.queue.release(1)
             self.crew.lost += 1
-            self.crew.replace(member, f"a message that is no rollout: {error}")
+            self.crew.replace(member, f"what it sent is no rollout: {error}")
             return
         self.crew.has_delivered(member)
         member.stages.add(delivery.timed)

@@ -2,7 +2,7 @@
 
 from ray import ObjectRef
 
-Offer = tuple[int, list[ObjectRef]]  # a version, and its weights' message, not fetched yet
+Offer = tuple[int, list[ObjectRef]]  # a version, and its weights, not fetched yet
 
 
 class Board:

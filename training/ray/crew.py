@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ray
 from ray import ObjectRef
@@ -32,10 +32,10 @@ _NEWS = 60.0  # seconds without an actor, after which that is said
 
 
 class Delivery(NamedTuple):
-    """A rollout's message, and what it took."""
+    """A rollout as it travels (`training/ray/wire.py`), and what it took."""
 
     member: "Member"
-    message: bytes
+    packed: Any
     timed: Timed
 
 
@@ -131,7 +131,7 @@ class Crew:
                     ray.get(reference)
                     member.joining = None
                     continue
-                message, timed = ray.get(member.asked[0])
+                packed, timed = ray.get(member.asked[0])
             except RayTaskError as error:
                 if isinstance(
                     error.cause, BrokenEnvironment
@@ -143,7 +143,7 @@ class Crew:
                 self.replace(member, in_one_line(error))
                 continue
             member.asked.popleft()
-            yield Delivery(member, message, timed)
+            yield Delivery(member, packed, timed)
         self._say_where_alone()
 
     def has_delivered(self, member: Member) -> None:

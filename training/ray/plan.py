@@ -46,7 +46,7 @@ class RayPlan:
     ):
         """See `Plan.source`."""
         from fastweights.training.ray.actors import RayActors
-        from fastweights.training.ray.wire import WireForm
+        from fastweights.training.ray.wire import rollout_form
         from fastweights.training.ray.worker import Job
 
         options, ahead = self.options, self.options.queue_size
@@ -69,7 +69,7 @@ class RayPlan:
             size=self.size,
             cpus=options.actor_cpus,
             gpus=options.actor_gpus,
-            form=WireForm.of(network, options.unroll_length, self.each),
+            form=rollout_form(network, options.unroll_length, self.each),
             slots=slots([self.each], batch_size, self.size if ahead is None else ahead),
             learner_device=learner_device,
             stages=stages,

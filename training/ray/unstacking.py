@@ -5,6 +5,9 @@ So row 0 goes whole; of later rows the newest picture, and the C - 1 older ones 
 those of the row before. What is compared is the pictures themselves: nothing is assumed of how an
 environment resets, and the result is the same to the bit. Whole stacks of any kind still fit, at
 their own size.
+
+No library does this. Without it Ray would carry 3.5 times the bytes between machines; on one
+machine both take the same time (docs/design/ray.md).
 """
 
 from typing import NamedTuple

@@ -1,16 +1,16 @@
 """What runs in the processes that Ray starts: an actor with its environments.
 
-Nothing here knows of Ray but the two lines that fetch weights. What an actor sends is a message of
-plain bytes (`training/ray/wire.py`), and so are the weights that it gets.
+Nothing here knows of Ray but the two lines that fetch weights. Rollouts travel as NumPy arrays
+(`training/ray/wire.py`), and so do weights.
 """
 
 import time
 from typing import Any, NamedTuple
 
+import numpy as np
 import ray
 import torch
 from ray.actor import ActorHandle
-from safetensors.torch import load, save
 
 from fastweights.agents.actor import Actor
 from fastweights.agents.network import Network
@@ -22,7 +22,7 @@ from fastweights.kernels import use_backend
 from fastweights.training.environments import make_environments
 from fastweights.training.options import RunOptions
 from fastweights.training.ray.board import Offer
-from fastweights.training.ray.wire import encode
+from fastweights.training.ray.wire import pack
 from fastweights.training.schedules.experience import Experience
 
 Timed = dict[str, tuple[float, int]]  # seconds and calls of stages
@@ -60,7 +60,7 @@ class RemoteActor:
         except Exception as error:
             raise _in_one_line(error) from None
 
-    def collect(self, offer: Offer) -> tuple[bytes, Timed]:
+    def collect(self, offer: Offer) -> tuple[Experience, Timed]:
         """The next rollout, with the newest weights there are, never older than `offer`'s.
 
         Raises `ActorFailed`, or `BrokenEnvironment`.
@@ -71,7 +71,7 @@ class RemoteActor:
             self._refresh(offer)
             collected = self._actor.collect(self._length)
             with self._stages("transfer"):
-                message = encode(Experience(collected, self._version))
+                packed = pack(Experience(collected, self._version))
         except BrokenEnvironment:
             raise
         except Exception as error:
@@ -80,7 +80,7 @@ class RemoteActor:
         timed = {
             s: (after[s].seconds - b.seconds, after[s].calls - b.calls) for s, b in before.items()
         }
-        return message, timed | {"wait_for_learner": (idle, 1)}
+        return packed, timed | {"wait_for_learner": (idle, 1)}
 
     def _make(self) -> None:
         job, options = self._job, RunOptions.from_dict(self._job.options)
@@ -107,7 +107,8 @@ class RemoteActor:
     def _refresh(self, offer: Offer) -> None:
         version, weights = self._newest(max(offer[0], self._version)) or offer
         if version > self._version:
-            self._network.load_state_dict(load(ray.get(weights[0])))
+            arrays = ray.get(weights[0])
+            self._network.load_state_dict({name: torch.tensor(w) for name, w in arrays.items()})
             self._version = version
 
     def _newest(self, version: int) -> Offer | None:
@@ -117,9 +118,9 @@ class RemoteActor:
             return None
 
 
-def pack_weights(network: Network) -> bytes:
-    """A network's weights as one message."""
-    return save({name: w.detach().contiguous().cpu() for name, w in network.state_dict().items()})
+def pack_weights(network: Network) -> dict[str, np.ndarray]:
+    """A network's weights by name."""
+    return {name: w.contiguous().cpu().numpy() for name, w in network.state_dict().items()}
 
 
 def _in_one_line(error: Exception) -> ActorFailed:

@@ -24,7 +24,7 @@ from fastweights.envs.interface import BrokenEnvironment
 from fastweights.host.progress import Display
 from fastweights.host.stages import Stages
 from fastweights.records.checkpoints import load
-from fastweights.training.ray.wire import encode
+from fastweights.training.ray.wire import pack
 from fastweights.training.schedules.experience import SourceFailed
 from fastweights.training.schedules.rollout_queue import RolloutQueue
 from fastweights.training.seeds import environment_seed
@@ -87,7 +87,7 @@ def deliveries(crew, enough) -> list[str]:
             crew.ask(member, (0, []))
         for delivery in crew.deliveries(0.05):
             crew.has_delivered(delivery.member)
-            found.append(delivery.message.decode())
+            found.append(delivery.packed.decode())
     return found
 
 
@@ -119,7 +119,7 @@ def test_nobody_is_passed_over_where_rollouts_come_faster_than_they_are_taken(cr
     assert min(counts) >= 2
 
 
-@pytest.mark.parametrize("how", ["dies", "raises"])
+@pytest.mark.parametrize("how", ["dies", "raises", "is newer"])
 def test_an_actor_that_fails_is_replaced_and_its_rollout_counted(how, crew, tmp_path):
     taken = tmp_path / "taken"
 
@@ -139,19 +139,20 @@ def test_what_no_actor_sends_is_a_lost_rollout_and_a_line(connected, monkeypatch
     from fastweights.training.ray.actors import RayActors
 
     experience, form = play("Catch", "feedforward")
+    other, _ = play("Catch", "feedforward", length=7)
     bad = (
-        (encode(experience._replace(version=2**62)), {}),
-        (encode(experience), {"sleeping": (1.0, 1)}),
+        (pack(other), {}),
+        (pack(experience), {"sleeping": (1.0, 1)}),
         (b"no rollout at all", {}),
     )
-    good = (encode(experience._replace(version=7)), {"emulation": (0.5, 3)})
+    good = (pack(experience._replace(version=7)), {"emulation": (0.5, 3)})
 
     def start(self, job, cpus, gpus, number, incarnation):
         remote = connected.remote(Repeats).options(num_cpus=0.1)
         return remote.remote([good, *bad[incarnation : incarnation + 1]])
 
     monkeypatch.setattr(RayActors, "_start", start)
-    sizes = {"frame_shape": form.frame_shape, "num_actions": form.num_actions}
+    sizes = {"frame_shape": form.frame.shape[2:], "num_actions": form.policy_logits.shape[-1]}
     actors = RayActors(
         Network(NetworkConfig(core="feedforward", **sizes)),
         SimpleNamespace(close=lambda: None),
@@ -173,8 +174,10 @@ def test_what_no_actor_sends_is_a_lost_rollout_and_a_line(connected, monkeypatch
         assert (columns["actors"], columns["actor_restarts"]) == (1, 3)
         assert 3 <= columns["lost_rollouts"] <= 6  # what each had begun next, too
     said = capsys.readouterr().err.splitlines()
-    begin = "note: actor 0 is replaced: a message that is no rollout: "
-    for line, reason in zip(said, ("version holds", "no times", "not a rollout"), strict=True):
+    begin = "note: actor 0 is replaced: what it sent is no rollout: "
+    for line, reason in zip(
+        said, ("frame is", "times of unknown stages: sleeping", "not a rollout"), strict=True
+    ):
         assert line.startswith(begin + reason)
 
 
