@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from agents.graphed_step import GraphedStep
-from agents.network import Network
-from agents.rollout import Rollout
-from kernels.recurrence import State
+from fastweights.agents.graphed_step import GraphedStep
+from fastweights.agents.network import Network
+from fastweights.agents.rollout import Rollout
+from fastweights.kernels.recurrence import State
 
 
 @runtime_checkable
@@ -28,7 +28,7 @@ class Row(Protocol):
 
 @runtime_checkable
 class Environments(Protocol):
-    """A batch of endless streams; see `envs.interface` for the full contract."""
+    """A batch of endless streams; see `fastweights.envs.interface` for the full contract."""
 
     num_envs: int
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.network import Network, NetworkOutput
-from kernels.recurrence import State, map_state
-from kernels.signature import without_waiting
+from fastweights.agents.network import Network, NetworkOutput
+from fastweights.kernels.machinery.signature import without_waiting
+from fastweights.kernels.recurrence import State, map_state
 
 Replay = Callable[[], object]
 

@@ -12,11 +12,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from agents.losses import baseline_loss, entropy_loss, log_probability, policy_gradient_loss
-from agents.network import Network
-from agents.replicas import Alone, Replicas
-from agents.rollout import Rollout, align
-from agents.vtrace import vtrace
+from fastweights.agents.losses import (
+    baseline_loss,
+    entropy_loss,
+    log_probability,
+    policy_gradient_loss,
+)
+from fastweights.agents.network import Network
+from fastweights.agents.replicas import Alone, Replicas
+from fastweights.agents.rollout import Rollout, align
+from fastweights.agents.vtrace import vtrace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from agents.stem import apply_over_time, build_stem
-from cores import build_core, core_kind, unroll_truncated
-from kernels.recurrence import State, forget
+from fastweights.agents.stem import apply_over_time, build_stem
+from fastweights.cores import build_core, core_kind, unroll_truncated
+from fastweights.kernels.recurrence import State, forget
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 @runtime_checkable
 class Replicas(Protocol):
-    """What a learner needs of the others; `launch/replicas.py` has them in several processes."""
+    """What a learner needs of the others; `training/replicas.py` has them in several processes."""
 
     count: int
 

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 
-from kernels.convolve_pool import convolve_pool
-from kernels.names import unknown
-from kernels.pictures import as_numbers
-from kernels.residual_unit import residual_unit
+from fastweights.host.names import unknown
+from fastweights.kernels.pictures.convolve_pool import convolve_pool
+from fastweights.kernels.pictures.images import as_numbers
+from fastweights.kernels.pictures.residual_unit import residual_unit
 
 
 class ResidualUnit(nn.Module):

@@ -4,7 +4,7 @@ import threading
 
 import torch
 
-from agents.network import Network
+from fastweights.agents.network import Network
 
 
 class WeightStore:

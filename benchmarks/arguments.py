@@ -3,8 +3,8 @@
 import argparse
 import math
 
-from envs.naming import resolve
-from launch.failures import UserError, user_input
+from fastweights.envs.naming import resolve
+from fastweights.host.errors import UserError, user_input
 
 
 def check_above_zero(options: argparse.Namespace, *names: str) -> None:

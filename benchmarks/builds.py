@@ -25,10 +25,12 @@ from benchmarks.arguments import check_above_zero
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.timing import told_rounds
-from kernels import cpu_build, max_pool, residual_unit, split_map
-from kernels.registry import OPERATIONS
-from launch.failures import UserError, one_line_errors
-from launch.parser import Parser
+from fastweights.host.errors import UserError, one_line_errors
+from fastweights.kernels import split_map
+from fastweights.kernels.machinery import cpu_build
+from fastweights.kernels.pictures import max_pool, residual_unit
+from fastweights.kernels.registry import OPERATIONS
+from fastweights.launch.cli.parser import Parser
 
 LANES = (16, 32, 64)
 WANTED = 2.0  # seconds, at most

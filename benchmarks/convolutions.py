@@ -25,14 +25,14 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-import kernels
-from agents.stem import PooledConv2d, ResidualUnit, build_stem
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
-from launch.allocator import tune_allocator
-from launch.devices import choose_precision
-from launch.failures import one_line_errors
-from launch.parser import Parser
+from fastweights import kernels
+from fastweights.agents.stem import PooledConv2d, ResidualUnit, build_stem
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.devices import choose_precision
+from fastweights.host.errors import one_line_errors
+from fastweights.launch.cli.parser import Parser
 
 FRAMES = {"acting": 32, "learning": 200}
 FRAME = (4, 84, 84)

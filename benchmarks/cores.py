@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1])
 if __name__ == "__main__":
-    from launch.waiting import sleep_while_waiting
+    from fastweights.host.waiting import sleep_while_waiting
 
     sleep_while_waiting()  # as every training run does
 
@@ -30,17 +30,17 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from agents.network import Network
 from benchmarks.arguments import check_game
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, take_turns, use_options
 from benchmarks.training import bound, measure_parts_elsewhere
-from cores import CORES, Core
-from kernels.recurrence import State
-from launch.allocator import tune_allocator
-from launch.failures import one_line_errors
-from launch.options import RunOptions, preset
-from launch.parser import Parser
+from fastweights.agents.network import Network
+from fastweights.cores import CORES, Core
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.errors import one_line_errors
+from fastweights.kernels.recurrence import State
+from fastweights.launch.cli.parser import Parser
+from fastweights.training.options import RunOptions, preset
 
 COMPARED_WITH = "lstm"
 WANTED = 0.05  # of a run, at most, for a fast-weight memory in the LSTM's place

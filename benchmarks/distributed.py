@@ -25,10 +25,10 @@ from benchmarks import learners, remote_actors
 from benchmarks.arguments import check_above_zero, check_game
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
-from cores import CORES
-from launch.failures import UserError, one_line_errors
-from launch.options import PRESETS
-from launch.parser import Parser
+from fastweights.cores import CORES
+from fastweights.host.errors import UserError, one_line_errors
+from fastweights.launch.cli.parser import Parser
+from fastweights.training.options import PRESETS
 
 
 class Part(NamedTuple):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from benchmarks import rdn_step_by_step
 from benchmarks.kernel_calls import CALLS, MODES, Row, example
 from benchmarks.timing import Run
-from kernels.example import Example
+from fastweights.kernels.machinery.example import Example
 
 CAPTURED, STEP_BY_STEP = "captured", "step by step"
 FLA_NAMES = {"linear_attention": "linear_attn", "delta_rule": "delta_rule"}

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from launch.atomic_files import write_bytes
-from launch.failures import UserError
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.errors import UserError
 
 
 def check_folder(path: Path | None) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import kernels
 from benchmarks.timing import Run
-from kernels.dispatch import BACKENDS
-from kernels.example import Example, make
-from kernels.registry import OPERATIONS
+from fastweights import kernels
+from fastweights.kernels.machinery.dispatch import BACKENDS
+from fastweights.kernels.machinery.example import Example, make
+from fastweights.kernels.registry import OPERATIONS
 
 CALLS = {
     "rl": {"T": 50, "B": 32, "H": 4, "D": 32},

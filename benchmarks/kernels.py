@@ -34,10 +34,10 @@ from benchmarks.kernel_calls import (
 )
 from benchmarks.kernel_tables import foretold, ratios, reasons
 from benchmarks.timing import add_options, median_ratio, take_turns, use_options
-from kernels.registry import OPERATIONS
-from launch.allocator import tune_allocator
-from launch.failures import one_line_errors
-from launch.parser import Parser
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.errors import one_line_errors
+from fastweights.kernels.registry import OPERATIONS
+from fastweights.launch.cli.parser import Parser
 
 
 def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> list[Row]:

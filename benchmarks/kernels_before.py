@@ -23,13 +23,13 @@ import torch
 from benchmarks.json_file import write_json
 from benchmarks.kernel_calls import CALLS, Row, example
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
-from kernels import cpu_build
-from kernels.cpu_call import CpuKernel
-from kernels.registry import OPERATIONS
-from kernels.signature import Sizes
-from launch.allocator import tune_allocator
-from launch.failures import UserError, one_line_errors
-from launch.parser import Parser
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.errors import UserError, one_line_errors
+from fastweights.kernels.machinery import cpu_build
+from fastweights.kernels.machinery.cpu_call import CpuKernel
+from fastweights.kernels.machinery.signature import Sizes
+from fastweights.kernels.registry import OPERATIONS
+from fastweights.launch.cli.parser import Parser
 
 REWOUND = ("recurrent_delta_rule", "delta_rnn", "delta_lstm", "self_referential")
 SIZES = [name for name, sizes in CALLS.items() if sizes["T"] > 1]

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from kernels import cpu_build
-from launch.devices import processors
-from launch.provenance import git_revision
+from fastweights.host.devices import processors
+from fastweights.host.provenance import git_revision
+from fastweights.kernels.machinery import cpu_build
 
 
 def describe(device: str = "cpu") -> dict[str, Any]:

@@ -30,9 +30,9 @@ from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.timing import median_ratio, play_rounds
 from benchmarks.training import measure_whole
-from launch.devices import processors
-from launch.failures import UserError, one_line_errors
-from launch.parser import Parser
+from fastweights.host.devices import processors
+from fastweights.host.errors import UserError, one_line_errors
+from fastweights.launch.cli.parser import Parser
 
 FOLDER = ROOT / "benchmarks" / "peers" / "sample_factory"
 OURS = "fastweights"

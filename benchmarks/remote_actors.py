@@ -23,19 +23,19 @@ from typing import Any
 
 import torch
 
-from agents.actor import Actor
-from agents.network import Network
 from benchmarks.arguments import last_words
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
-from launch.devices import choose_precision
-from launch.experience import Experience, Source
-from launch.failures import UserError, user_input
-from launch.log_table import read_logs
-from launch.options import RunOptions, preset
-from launch.remote.guard import users
-from launch.remote.wire import pack, rollout_form, unpack
-from launch.schedules import Plan
-from launch.stages import Stages
+from fastweights.agents.actor import Actor
+from fastweights.agents.network import Network
+from fastweights.host.devices import choose_precision
+from fastweights.host.errors import UserError, user_input
+from fastweights.host.stages import Stages
+from fastweights.records.log_table import read_logs
+from fastweights.training.options import RunOptions, preset
+from fastweights.training.ray.guard import users
+from fastweights.training.ray.wire import pack, rollout_form, unpack
+from fastweights.training.schedules.experience import Experience, Source
+from fastweights.training.schedules.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 WARM_UP = 5  # updates that no rate is taken of

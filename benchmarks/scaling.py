@@ -24,15 +24,15 @@ sys.path[0] = str(ROOT)
 import torch
 from rich.console import Console
 
-from agents.network import Network, NetworkConfig, count_parameters
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.scaling_model import ASSUMPTIONS, Layout, Parts, estimate
 from benchmarks.scaling_output import draw, table, to_json
-from cores import CORES
-from kernels.recurrence import State
-from launch.failures import UserError, one_line_errors, user_input
-from launch.options import RunOptions
-from launch.parser import Parser
+from fastweights.agents.network import Network, NetworkConfig, count_parameters
+from fastweights.cores import CORES
+from fastweights.host.errors import UserError, one_line_errors, user_input
+from fastweights.kernels.recurrence import State
+from fastweights.launch.cli.parser import Parser
+from fastweights.training.options import RunOptions
 
 FRAME, ACTIONS = (4, 84, 84), 6  # Qbert's
 LAYOUTS = (

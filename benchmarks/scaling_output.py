@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.scaling_model import ASSUMPTIONS, Estimate, Layout, Parts, estimate, sweep
-from launch.atomic_files import replacing
-from launch.palette import COLOURS
+from fastweights.evaluation.palette import COLOURS
+from fastweights.host.atomic_files import replacing
 
 TITLE = "Estimate, not a measurement: agent steps/s"
 

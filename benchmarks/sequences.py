@@ -29,20 +29,20 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-import kernels
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
-from cores import CORES
-from cores.fast_weight_core import FastWeightCore
-from kernels.recurrence import State
-from launch.allocator import tune_allocator
-from launch.failures import one_line_errors
-from launch.parser import Parser
-from launch.sequence_options import PRESETS, preset
-from tasks.code_execution import CodeExecution
-from tasks.sequence_model import SequenceModel
-from tasks.sequences import Batch, Sequences, draw
-from tasks.train import Trainer
+from fastweights import kernels
+from fastweights.cores import CORES
+from fastweights.cores.fast_weight_core import FastWeightCore
+from fastweights.experiments.sequence_options import PRESETS, preset
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.errors import one_line_errors
+from fastweights.kernels.recurrence import State
+from fastweights.launch.cli.parser import Parser
+from fastweights.tasks.code_execution import CodeExecution
+from fastweights.tasks.sequence_model import SequenceModel
+from fastweights.tasks.sequences import Batch, Sequences, draw
+from fastweights.tasks.train import Trainer
 
 # Thousands of words a second in training language models (Irie et al. 2021, section 4.1).
 PUBLISHED = {

@@ -34,18 +34,18 @@ sys.path[0] = str(ROOT)
 
 import torch
 
-from agents.network import Network
 from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import write_json
 from benchmarks.machine import describe
 from benchmarks.timing import logged_rate, median_ratio
-from launch.atomic_files import write_bytes
-from launch.devices import processors
-from launch.failures import UserError, one_line_errors
-from launch.log_table import read_logs
-from launch.options import preset
-from launch.parser import Parser
-from launch.waiting import CHOICES
+from fastweights.agents.network import Network
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.devices import processors
+from fastweights.host.errors import UserError, one_line_errors
+from fastweights.host.waiting import CHOICES
+from fastweights.launch.cli.parser import Parser
+from fastweights.records.log_table import read_logs
+from fastweights.training.options import preset
 
 PRESETS = {"quick": "quick", "default": "paper"}
 UNITS = {"loop": "passes/s", **dict.fromkeys(PRESETS, "agent steps/s")}

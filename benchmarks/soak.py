@@ -32,9 +32,9 @@ from benchmarks.arguments import check_above_zero, check_game
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.soak_run import ENVIRONMENTS, FAULTS, SoakRun
-from launch.failures import UserError, one_line_errors
-from launch.log_table import read_logs
-from launch.parser import Parser
+from fastweights.host.errors import UserError, one_line_errors
+from fastweights.launch.cli.parser import Parser
+from fastweights.records.log_table import read_logs
 
 UPDATE = ENVIRONMENTS * 10  # agent steps: times unroll
 RECOVERY = 120.0  # seconds that the run may take to go on after the last accident

@@ -25,15 +25,15 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-import envs
-from agents.stem import ImageStem, build_stem
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
-from launch.failures import UserError, one_line_errors
-from launch.parser import Parser
-from launch.play import GamePlan, environments_of
-from launch.player import Player
-from launch.saved_agent import open_agent
+from fastweights import envs
+from fastweights.agents.stem import ImageStem, build_stem
+from fastweights.evaluation.play import GamePlan, environments_of
+from fastweights.evaluation.player import Player
+from fastweights.host.errors import UserError, one_line_errors
+from fastweights.launch.cli.parser import Parser
+from fastweights.training.saved_agent import open_agent
 
 STEMS = ("resnet", "shallow", "shallow_norm")
 DRAWS = 5  # of each stem

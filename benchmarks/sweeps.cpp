@@ -1,6 +1,6 @@
 // How long one pass over a 32 x 32 matrix of floats takes, in the first-level cache: nanoseconds,
 // the best of many. Run it before and after a change to kernels/include/matrix.h, and on a new
-// processor, to see whether it should have its writes split as AMD's have (kernels/cpu_build.py):
+// processor, to see whether it should have its writes split as AMD's have (kernels/machinery/cpu_build.py):
 //
 //   for split in "" -DFASTWEIGHTS_SPLIT_WRITES; do
 //     c++ -std=c++17 -O3 -w -mavx2 -mfma $split -Ikernels/include benchmarks/sweeps.cpp -o sweeps

@@ -14,8 +14,8 @@ import torch
 from benchmarks.arguments import check_above_zero
 from benchmarks.json_file import check_folder
 from benchmarks.machine import describe
-from launch.devices import compute_exactly
-from launch.failures import UserError
+from fastweights.host.devices import compute_exactly
+from fastweights.host.errors import UserError
 
 Run = Callable[[], object]
 Name = TypeVar("Name")

@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[0] = str(ROOT)  # else `training` would be this very file
 if __name__ == "__main__":
-    from launch.waiting import sleep_while_waiting
+    from fastweights.host.waiting import sleep_while_waiting
 
     sleep_while_waiting()  # the parts, as the whole does
 
@@ -36,22 +36,22 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from agents.actor import Actor
-from agents.learner import Learner
-from agents.network import Network
 from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
-from cores import CORES
-from envs.interface import Environments
-from launch.allocator import tune_allocator
-from launch.assembly import plan_for
-from launch.failures import UserError, one_line_errors
-from launch.log_table import read_logs
-from launch.options import RunOptions, preset
-from launch.parser import Parser
-from launch.schedules import Schedule
+from fastweights.agents.actor import Actor
+from fastweights.agents.learner import Learner
+from fastweights.agents.network import Network
+from fastweights.cores import CORES
+from fastweights.envs.interface import Environments
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.errors import UserError, one_line_errors
+from fastweights.launch.cli.parser import Parser
+from fastweights.records.log_table import read_logs
+from fastweights.training.assembly import plan_for
+from fastweights.training.options import RunOptions, preset
+from fastweights.training.schedules.plan import Schedule
 
 PARTS = ("environments", "inference", "update")
 WARM_UP = 2  # updates (or as many steps as in one): kernels are built, the heap finds its size

@@ -8,25 +8,31 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from cores.core import Core, unroll_by_steps, unroll_truncated
-from cores.delta_delta import DeltaDelta
-from cores.delta_lstm import DeltaLSTM
-from cores.delta_mlp import DeltaMLP
-from cores.delta_net import DeltaNet
-from cores.delta_rnn import DeltaRNN
-from cores.fast_weight_core import FastWeightCore
-from cores.feedforward import Feedforward, FeedforwardConfig
-from cores.feedforward_gated import FeedforwardGated, GatedConfig
-from cores.gated_delta_net import GatedDeltaNet
-from cores.growth import remedy, say_once, unbounded_maps
-from cores.linear_transformer import LinearTransformer, LinearTransformerConfig
-from cores.lstm import LSTM, LSTMConfig
-from cores.matrix_lstm import MatrixLSTM, MatrixLSTMConfig
-from cores.recurrent_delta_net import RecurrentDeltaNet
-from cores.self_referential import SelfReferential, SelfReferentialConfig
-from cores.stack import BlocksConfig, FastRecurrentConfig, Stack, StackConfig, VersionedConfig
-from cores.transformer import Transformer, TransformerConfig
-from kernels.names import did_you_mean, unknown
+from fastweights.cores.core import Core, detach, unroll_by_steps, unroll_truncated
+from fastweights.cores.delta_delta import DeltaDelta
+from fastweights.cores.delta_lstm import DeltaLSTM
+from fastweights.cores.delta_mlp import DeltaMLP
+from fastweights.cores.delta_net import DeltaNet
+from fastweights.cores.delta_rnn import DeltaRNN
+from fastweights.cores.fast_weight_core import FastWeightCore
+from fastweights.cores.feedforward import Feedforward, FeedforwardConfig
+from fastweights.cores.feedforward_gated import FeedforwardGated, GatedConfig
+from fastweights.cores.gated_delta_net import GatedDeltaNet
+from fastweights.cores.growth import remedy, say_once, unbounded_maps
+from fastweights.cores.linear_transformer import LinearTransformer, LinearTransformerConfig
+from fastweights.cores.lstm import LSTM, LSTMConfig
+from fastweights.cores.matrix_lstm import MatrixLSTM, MatrixLSTMConfig
+from fastweights.cores.recurrent_delta_net import RecurrentDeltaNet
+from fastweights.cores.self_referential import SelfReferential, SelfReferentialConfig
+from fastweights.cores.stack import (
+    BlocksConfig,
+    FastRecurrentConfig,
+    Stack,
+    StackConfig,
+    VersionedConfig,
+)
+from fastweights.cores.transformer import Transformer, TransformerConfig
+from fastweights.host.names import did_you_mean, unknown
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,7 @@ __all__ = [
     "build_core",
     "core_config",
     "core_kind",
+    "detach",
     "growth",
     "unroll_by_steps",
     "unroll_truncated",

@@ -3,9 +3,9 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import FastWeightCore, SlowNet
-from kernels.attention import Window, attention
-from kernels.attention.reference import step, weights
+from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
+from fastweights.kernels.attention import Window, attention
+from fastweights.kernels.attention.reference import step, weights
 
 
 class Attention(FastWeightCore):

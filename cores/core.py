@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cores.inputs import check_inputs
-from kernels.recurrence import State, forget, map_state
+from fastweights.cores.inputs import check_inputs
+from fastweights.kernels.recurrence import State, forget, map_state
 
 
 class Core(nn.Module, abc.ABC):
@@ -79,6 +79,11 @@ class Core(nn.Module, abc.ABC):
         return self.unroll(x, state, is_first)
 
 
+def detach(state: State) -> State:
+    """The same numbers, through which no gradient reaches what came before."""
+    return map_state(Tensor.detach, state)
+
+
 def unroll_truncated(
     core: Core,
     x: Float[Tensor, "T B D"],
@@ -96,7 +101,7 @@ def unroll_truncated(
         return core.unroll(x, state, is_first)
     outputs = []
     for piece, first in zip(x.split(bptt), is_first.split(bptt), strict=True):
-        y, state = core.unroll(piece, map_state(Tensor.detach, state), first)
+        y, state = core.unroll(piece, detach(state), first)
         outputs.append(y)
     return torch.cat(outputs), state
 

@@ -5,10 +5,10 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
-from kernels.delta_delta_rule import DeltaDeltaState, delta_delta_rule
-from kernels.delta_delta_rule.reference import program, step
-from kernels.fast_weights import read
+from fastweights.cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
+from fastweights.kernels.delta_delta_rule import DeltaDeltaState, delta_delta_rule
+from fastweights.kernels.delta_delta_rule.reference import program, step
+from fastweights.kernels.fast_weights import read
 
 
 class DeltaDelta(FastWeightCore):

@@ -5,11 +5,11 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import FastWeightCore, SlowNet, mapped
-from cores.stack import chosen
-from kernels.delta_lstm import DeltaLSTMState, delta_lstm
-from kernels.delta_lstm.reference import step
-from kernels.split_map import Part
+from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
+from fastweights.cores.stack import chosen
+from fastweights.kernels.delta_lstm import DeltaLSTMState, delta_lstm
+from fastweights.kernels.delta_lstm.reference import step
+from fastweights.kernels.split_map import Part
 
 GATES = 3  # main, forget, output
 

@@ -3,11 +3,11 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
-from cores.stack import chosen
-from kernels.delta_mlp import DeltaMLPState, delta_mlp
-from kernels.delta_mlp.layered import side_by_side
-from kernels.delta_mlp.reference import queries, step
+from fastweights.cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
+from fastweights.cores.stack import chosen
+from fastweights.kernels.delta_mlp import DeltaMLPState, delta_mlp
+from fastweights.kernels.delta_mlp.layered import side_by_side
+from fastweights.kernels.delta_mlp.reference import queries, step
 
 PAIRS = {"A": 2, "B": 1}  # of fast layers, up and down: 4 layers or 2
 HIDDEN = 4  # times a head's size

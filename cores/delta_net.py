@@ -1,8 +1,8 @@
 """DeltaNet: look up what the key already answers, and write only the difference."""
 
-from cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
-from kernels.delta_rule import DeltaRuleState, delta_rule
-from kernels.delta_rule.reference import step
+from fastweights.cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
+from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
+from fastweights.kernels.delta_rule.reference import step
 
 
 class DeltaNet(FastWeightCore):

@@ -5,10 +5,10 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet, mapped
-from cores.stack import chosen
-from kernels.delta_rnn import DeltaRNNState, delta_rnn
-from kernels.delta_rnn.reference import step
+from fastweights.cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet, mapped
+from fastweights.cores.stack import chosen
+from fastweights.kernels.delta_rnn import DeltaRNNState, delta_rnn
+from fastweights.kernels.delta_rnn.reference import step
 
 
 class DeltaRNN(FastWeightCore):

@@ -9,10 +9,10 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cores.core import Core
-from kernels.feature_maps import feature_map
-from kernels.recurrence import State
-from kernels.split_map import Part, split_map
+from fastweights.cores.core import Core
+from fastweights.kernels.feature_maps import feature_map
+from fastweights.kernels.recurrence import State
+from fastweights.kernels.split_map import Part, split_map
 
 SCALAR = Part(())
 STRENGTH = Part((), "sigmoid")  # of a write, in (0, 1)

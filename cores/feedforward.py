@@ -6,8 +6,8 @@ from typing import NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cores.core import Core
-from cores.inputs import check_inputs
+from fastweights.cores.core import Core
+from fastweights.cores.inputs import check_inputs
 
 
 class NoState(NamedTuple):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cores.core import Core
-from cores.feedforward import NoState
-from cores.inputs import check_inputs
+from fastweights.cores.core import Core
+from fastweights.cores.feedforward import NoState
+from fastweights.cores.inputs import check_inputs
 
 
 @dataclass(frozen=True, kw_only=True)

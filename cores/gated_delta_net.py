@@ -5,9 +5,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cores.fast_weight_core import SCALAR, STRENGTH, FastWeightCore, SlowNet
-from kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
-from kernels.gated_delta_rule.reference import step
+from fastweights.cores.fast_weight_core import SCALAR, STRENGTH, FastWeightCore, SlowNet
+from fastweights.kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
+from fastweights.kernels.gated_delta_rule.reference import step
 
 
 class GatedDeltaNet(FastWeightCore):

@@ -8,16 +8,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cores.fast_weight_core import FastWeightCore, SlowNet
-from cores.stack import StackConfig, chosen
-from kernels.linear_attention import (
+from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
+from fastweights.cores.stack import StackConfig, chosen
+from fastweights.kernels.linear_attention import (
     LinearAttentionState,
     NormalisedState,
     linear_attention,
     normalised_linear_attention,
 )
-from kernels.linear_attention.normaliser import step as normalised_step
-from kernels.linear_attention.reference import step
+from fastweights.kernels.linear_attention.normaliser import step as normalised_step
+from fastweights.kernels.linear_attention.reference import step
 
 
 class Recurrence(NamedTuple):

@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cores.core import Core
-from cores.inputs import check_inputs
-from kernels.lstm import LSTMState, lstm
-from kernels.lstm.reference import gates
-from kernels.lstm.reference import step as lstm_step
+from fastweights.cores.core import Core
+from fastweights.cores.inputs import check_inputs
+from fastweights.kernels.lstm import LSTMState, lstm
+from fastweights.kernels.lstm.reference import gates
+from fastweights.kernels.lstm.reference import step as lstm_step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
-from cores.stack import BlocksConfig, chosen
-from kernels.mlstm import MLSTMState, mlstm
-from kernels.mlstm.reference import step
-from kernels.split_map import Part
+from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from fastweights.cores.stack import BlocksConfig, chosen
+from fastweights.kernels.mlstm import MLSTMState, mlstm
+from fastweights.kernels.mlstm.reference import step
+from fastweights.kernels.split_map import Part
 
 LOG_FORGET = {"sigmoid": F.logsigmoid, "exponential": lambda gate: gate}
 

@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
-from kernels.recurrent_delta_rule import (
+from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from fastweights.kernels.recurrent_delta_rule import (
     RecurrentDeltaRuleState,
     RecurrentWeights,
     recurrent_delta_rule,
 )
-from kernels.recurrent_delta_rule.reference import program, step
+from fastweights.kernels.recurrent_delta_rule.reference import program, step
 
 
 class RecurrentDeltaNet(FastWeightCore):

@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cores.fast_weight_core import FastWeightCore
-from cores.stack import StackConfig
-from kernels import feature_maps
-from kernels.self_referential import SelfReferentialState, self_referential
-from kernels.self_referential.reference import program, step
+from fastweights.cores.fast_weight_core import FastWeightCore
+from fastweights.cores.stack import StackConfig
+from fastweights.kernels import feature_maps
+from fastweights.kernels.self_referential import SelfReferentialState, self_referential
+from fastweights.kernels.self_referential.reference import program, step
 
 
 @dataclass(frozen=True, kw_only=True)

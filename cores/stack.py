@@ -15,10 +15,10 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cores.core import Core
-from cores.inputs import check_inputs
-from kernels.names import unknown
-from kernels.recurrence import State
+from fastweights.cores.core import Core
+from fastweights.cores.inputs import check_inputs
+from fastweights.host.names import unknown
+from fastweights.kernels.recurrence import State
 
 
 @dataclass(frozen=True, kw_only=True)

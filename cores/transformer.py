@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cores.attention import Attention
-from cores.core import Core
-from cores.inputs import check_inputs
-from cores.stack import BlocksConfig, Stack, chosen, embed
-from kernels.attention import Window
-from kernels.attention.fused import positions
+from fastweights.cores.attention import Attention
+from fastweights.cores.core import Core
+from fastweights.cores.inputs import check_inputs
+from fastweights.cores.stack import BlocksConfig, Stack, chosen, embed
+from fastweights.kernels.attention import Window
+from fastweights.kernels.attention.fused import positions
 
 LONGEST_WAVE = 10_000  # over 2 pi, in steps
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import gymnasium
 
-from envs.adapter import GymnasiumEnvironments, make_gymnasium
-from envs.atari import AtariEnvironments
-from envs.interface import BrokenEnvironment, Environments, Episode, Life, TimeStep
-from envs.naming import OWN_GAMES, names, resolve
-from envs.protocols import PROTOCOLS, Protocol, protocol_named
+from fastweights.envs.adapter import GymnasiumEnvironments, make_gymnasium
+from fastweights.envs.atari import AtariEnvironments
+from fastweights.envs.interface import BrokenEnvironment, Environments, Episode, Life, TimeStep
+from fastweights.envs.naming import OWN_GAMES, names, resolve
+from fastweights.envs.protocols import PROTOCOLS, Protocol, protocol_named
 
 __all__ = [
     "PROTOCOLS",
@@ -26,8 +26,8 @@ __all__ = [
 
 _DEFAULT_PROTOCOL = "full-game"
 
-gymnasium.register(OWN_GAMES["Catch"], vector_entry_point="envs.catch:Catch")
-gymnasium.register(OWN_GAMES["TMaze"], vector_entry_point="envs.t_maze:TMaze")
+gymnasium.register(OWN_GAMES["Catch"], vector_entry_point="fastweights.envs.catch:Catch")
+gymnasium.register(OWN_GAMES["TMaze"], vector_entry_point="fastweights.envs.t_maze:TMaze")
 
 
 def make(

@@ -7,7 +7,7 @@ single environment.
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from envs.interface import Episode, Life
+from fastweights.envs.interface import Episode, Life
 
 
 class Accounting:

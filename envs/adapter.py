@@ -9,19 +9,19 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from jaxtyping import Int, UInt8
 
-from envs.accounting import Accounting
-from envs.checked import check_batch_of, check_parts, checked
-from envs.constructors import check_kinds, constructor, expected
-from envs.interface import TimeStep, check_action, check_batch, check_finite
-from envs.nearest import did_you_mean
-from envs.observations import frame_format
+from fastweights.envs.accounting import Accounting
+from fastweights.envs.checked import check_batch_of, check_parts, checked
+from fastweights.envs.constructors import check_kinds, constructor, expected
+from fastweights.envs.interface import TimeStep, check_action, check_batch, check_finite
+from fastweights.envs.observations import frame_format
+from fastweights.host.names import did_you_mean
 
 
 class GymnasiumEnvironments:
     """A Gymnasium vector environment, seen by an actor.
 
     An episode that terminated and one that was truncated both end in `is_first`. Frames are as
-    `envs.observations.frame_format` says; actions `0 .. A - 1` whatever the space starts at.
+    `observations.frame_format` says; actions are `0 .. A - 1` whatever the space starts at.
 
     Args:
         vector_env: with autoreset in the same step and a discrete action space. `close` closes it.

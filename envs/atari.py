@@ -17,10 +17,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from jaxtyping import Int, UInt8
 
-from envs.accounting import Accounting
-from envs.interface import TimeStep, check_action, check_batch
-from envs.naming import game_name
-from envs.protocols import Protocol
+from fastweights.envs.accounting import Accounting
+from fastweights.envs.interface import TimeStep, check_action, check_batch
+from fastweights.envs.naming import game_name
+from fastweights.envs.protocols import Protocol
 
 _NEVER = 2**31 - 1  # ale-py's largest cap, in emulator frames: more than a year of play
 

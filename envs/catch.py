@@ -12,7 +12,7 @@ Source: Osband et al. 2020, Behaviour Suite for Reinforcement Learning (ICLR), a
 import numpy as np
 from gymnasium.spaces import Box
 
-from envs.vector_game import BLUE, RED, VectorGame, vector_space
+from fastweights.envs.vector_game import BLUE, RED, VectorGame, vector_space
 
 ROWS, COLUMNS = 10, 5
 _PIXELS = 4  # a cell's side in `pictures`

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Space
 
-from envs.interface import BrokenEnvironment
+from fastweights.envs.interface import BrokenEnvironment
 
 _RETURNED = {
     "reset": ("observation", "info"),

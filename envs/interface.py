@@ -12,8 +12,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from fastweights.host.errors import UserError
 
-class BrokenEnvironment(ValueError):
+
+class BrokenEnvironment(UserError):
     """An environment that breaks Gymnasium's interface, or whose values are not finite.
 
     The message is one line that names the environment and what to change.

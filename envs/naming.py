@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import gymnasium
 
-from envs.nearest import nearest
+from fastweights.host.names import nearest
 
 # Our small games, by the name and the Gymnasium id they are registered under.
 OWN_GAMES = {"Catch": "fastweights/Catch-v0", "TMaze": "fastweights/TMaze-v0"}

@@ -13,7 +13,7 @@ its price for standing still, and rewards of 1 and -1 for its 4 and -0.1.
 
 import numpy as np
 
-from envs.vector_game import BLUE, GREEN, INK, PAPER, RED, VectorGame, vector_space
+from fastweights.envs.vector_game import BLUE, GREEN, INK, PAPER, RED, VectorGame, vector_space
 
 FORWARD, LEFT, RIGHT = range(3)
 STANDING_REWARD = -0.1  # Bakker 2002

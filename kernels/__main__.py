@@ -1,4 +1,4 @@
-"""`python -m kernels`: what this machine has, why, and a self-test of every operation.
+"""`python -m fastweights.kernels`: what this machine has, why, and a self-test of every operation.
 
 Builds what is not built yet; exits with 1 if an available backend gives wrong numbers, with 2 if
 the environment names a backend that does not exist.
@@ -15,13 +15,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-import kernels
-from kernels import convolve_pool, cpu_build, max_pool, residual_unit, split_map
-from kernels.cache import cache_folder
-from kernels.dispatch import ENVIRONMENT_VARIABLE, Operation
-from kernels.example import make
-from kernels.feature_maps import FEATURE_MAPS
-from kernels.registry import OPERATIONS
+from fastweights import kernels
+from fastweights.kernels import split_map
+from fastweights.kernels.feature_maps import FEATURE_MAPS
+from fastweights.kernels.machinery import cpu_build
+from fastweights.kernels.machinery.cache import cache_folder
+from fastweights.kernels.machinery.dispatch import ENVIRONMENT_VARIABLE, Operation
+from fastweights.kernels.machinery.example import make
+from fastweights.kernels.pictures import convolve_pool, max_pool, residual_unit
+from fastweights.kernels.registry import OPERATIONS
 
 SIZES = {"T": 9, "B": 3, "H": 2, "K": 16, "V": 16, "D": 16}
 TOLERANCE = 1e-5
@@ -122,7 +124,9 @@ def _with_gradients(function: Callable[..., Tensor], inputs: Sequence[Tensor]) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    argparse.ArgumentParser(prog="python -m kernels", description=__doc__).parse_args(arguments)
+    argparse.ArgumentParser(prog="python -m fastweights.kernels", description=__doc__).parse_args(
+        arguments
+    )
     try:
         kernels.requested_backend()
     except ValueError as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.names import unknown
+from fastweights.host.names import unknown
 
 
 def softmax(x: Tensor) -> Tensor:

@@ -1,15 +1,15 @@
 """Every operation by name, for the self-test, the benchmark and the tests."""
 
-from kernels.delta_lstm import delta_lstm
-from kernels.delta_rnn import delta_rnn
-from kernels.delta_rule import delta_rule
-from kernels.dispatch import Operation
-from kernels.gated_delta_rule import gated_delta_rule
-from kernels.gated_linear_attention import gated_linear_attention
-from kernels.linear_attention import linear_attention
-from kernels.lstm import lstm
-from kernels.recurrent_delta_rule import recurrent_delta_rule
-from kernels.self_referential import self_referential
+from fastweights.kernels.delta_lstm import delta_lstm
+from fastweights.kernels.delta_rnn import delta_rnn
+from fastweights.kernels.delta_rule import delta_rule
+from fastweights.kernels.gated_delta_rule import gated_delta_rule
+from fastweights.kernels.gated_linear_attention import gated_linear_attention
+from fastweights.kernels.linear_attention import linear_attention
+from fastweights.kernels.lstm import lstm
+from fastweights.kernels.machinery.dispatch import Operation
+from fastweights.kernels.recurrent_delta_rule import recurrent_delta_rule
+from fastweights.kernels.self_referential import self_referential
 
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation

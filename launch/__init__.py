@@ -1,1 +1,1 @@
-"""Commands, schedules, run folders: everything with a process, a file or a clock in it."""
+"""Commands: what people type, and their command lines."""

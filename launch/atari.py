@@ -7,37 +7,40 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":  # the code beside this file, whichever is installed
+if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from launch.waiting import sleep_while_waiting
+    from fastweights.host.waiting import sleep_while_waiting
 
+    sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
 from rich.console import Console
 
-import envs
-from agents.network import Network, count_parameters
-from launch.allocator import tune_allocator
-from launch.assembly import build, plan_for, try_out
-from launch.command_line import CommandLine, parse, peek
-from launch.display import Display
-from launch.failures import one_line_errors, user_input
-from launch.hashes import record_nothing, recorder
-from launch.options import RunOptions
-from launch.profiling import profiled
-from launch.records import Kept, NotKept
-from launch.replicas import Replicas
-from launch.resuming import check_same, check_unfinished, has_finished, saved_run
-from launch.saved_agent import SavedAgent, fitting
-from launch.schedules import Plan
-from launch.showcase import before_training, showcase
-from launch.stages import Stages
-from launch.stopping import Interrupted, StopRequests
-from launch.tables import core_table
-from launch.torchbeast_flags import translate
-from launch.training import Diverged, NothingLearned, Training, train
-from launch.training_tests import PeriodicTest
-from launch.unused_options import unused
+from fastweights import envs
+from fastweights.agents.network import Network, count_parameters
+from fastweights.evaluation.training_tests import PeriodicTest
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.commands import typed
+from fastweights.host.errors import one_line_errors, user_input
+from fastweights.host.profiling import profiled
+from fastweights.host.progress import Display
+from fastweights.host.stages import Stages
+from fastweights.host.stopping import Interrupted, StopRequests
+from fastweights.launch.cli.atari_options import CommandLine, parse, peek
+from fastweights.launch.cli.resuming import check_same, check_unfinished, has_finished, saved_run
+from fastweights.launch.cli.showcase import before_training, showcase
+from fastweights.launch.cli.tables import core_table
+from fastweights.launch.cli.torchbeast_flags import translate
+from fastweights.launch.cli.unused_options import unused
+from fastweights.records.checkpoints import fitting
+from fastweights.training.assembly import build, plan_for, try_out
+from fastweights.training.hashes import record_nothing, recorder
+from fastweights.training.keeping import Kept, NotKept
+from fastweights.training.loop import Diverged, NothingLearned, Training, train
+from fastweights.training.options import RunOptions
+from fastweights.training.replicas import Replicas
+from fastweights.training.saved_agent import SavedAgent
+from fastweights.training.schedules.plan import Plan
 
 
 @one_line_errors
@@ -184,7 +187,7 @@ def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:
     if options.disable_checkpoint:
         print(f"stopped at {steps:,} agent steps; nothing was saved (--disable-checkpoint)")
         return
-    command = f"python launch/atari.py --resume {path}{_module(options)}"
+    command = f"{typed('atari')} --resume {path}{_module(options)}"
     print(f"saved at {steps:,} agent steps; to go on:\n  {command}")
     _say_how_to_evaluate(options, path)
 
@@ -193,7 +196,7 @@ def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
     if options.disable_checkpoint:
         print(f"nothing was saved to evaluate (--disable-checkpoint); the log: {path / 'logs.csv'}")
         return
-    print(f"to evaluate:\n  python launch/evaluate.py {path}{_module(options)}")
+    print(f"to evaluate:\n  {typed('evaluate')} {path}{_module(options)}")
 
 
 def _module(options: RunOptions) -> str:

@@ -3,14 +3,15 @@
 import sys
 from pathlib import Path
 
-if __name__ == "__main__":  # the code beside this file, whichever is installed
+if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from launch.waiting import sleep_while_waiting
+    from fastweights.host.waiting import sleep_while_waiting
 
+    sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
-from launch.sequence_command import command
-from tasks import CodeExecution
+from fastweights.launch.cli.sequence_command import command
+from fastweights.tasks import CodeExecution
 
 main = command(CodeExecution, __doc__, example="--core delta_rnn --variables 5")
 

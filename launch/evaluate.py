@@ -7,29 +7,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-if __name__ == "__main__":  # the code beside this file, whichever is installed
+if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from launch.waiting import sleep_while_waiting
+    from fastweights.host.waiting import sleep_while_waiting
 
+    sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
 import torch
 import tyro
 from rich.console import Console
 
-from launch.agent_export import write_export
-from launch.clips import ClipFormat, make_clip
-from launch.devices import choose_device, compute_exactly, use_threads
-from launch.evaluation import longest_test
-from launch.evaluation_file import Evaluation, evaluations_in
-from launch.failures import UserError, one_line_errors, user_input
-from launch.parser import typed_options
-from launch.play import GamePlan, check, check_plays, keep, play, progress_bar
-from launch.player import ActionMode
-from launch.run_folder import runs_near
-from launch.saved_agent import SavedAgent, check_game, open_agent
-from launch.score_summary import remarks
-from launch.tables import comparison_table, evaluation_table
+from fastweights.evaluation.clips import ClipFormat, make_clip
+from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
+from fastweights.evaluation.games import longest_test
+from fastweights.evaluation.model_card import model_card
+from fastweights.evaluation.play import GamePlan, check, check_plays, keep, play, progress_bar
+from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.score_summary import remarks
+from fastweights.host.devices import choose_device, compute_exactly, use_threads
+from fastweights.host.errors import UserError, one_line_errors, user_input
+from fastweights.launch.cli.parser import typed_options
+from fastweights.launch.cli.tables import comparison_table, evaluation_table
+from fastweights.records.run_folder import runs_near
+from fastweights.training.agent_export import write_export
+from fastweights.training.saved_agent import SavedAgent, check_game, open_agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,8 @@ def _check(options: EvaluateOptions) -> None:
 
 def _export(agent: SavedAgent, folder: Path) -> None:
     kept = evaluations_in(agent.run).values()
-    write_export(agent.payload, folder, [one for one in kept if one.agent_steps == agent.step])
+    card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
+    write_export(agent.payload, folder, card)
     print(f"exported: {folder}\nto evaluate:\n  python launch/evaluate.py {folder}")
 
 

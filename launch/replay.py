@@ -8,30 +8,31 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-if __name__ == "__main__":  # the code beside this file, whichever is installed
+if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from launch.waiting import sleep_while_waiting
+    from fastweights.host.waiting import sleep_while_waiting
 
+    sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from agents.network import Network
-from launch.assembly import build, plan_for
-from launch.devices import choose_device
-from launch.display import Display
-from launch.experience import Source
-from launch.failures import UserError, expanded, one_line_errors, user_input
-from launch.hashes import Hashed, Hashes, conditions, hashed, read_hashes
-from launch.metrics import Metrics
-from launch.options import RunOptions, check
-from launch.parser import typed_options
-from launch.run_folder import read_meta
-from launch.saved_agent import check_game, check_module
-from launch.stages import Stages
-from launch.training import Training
+from fastweights.agents.network import Network
+from fastweights.host.devices import choose_device
+from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
+from fastweights.host.progress import Display
+from fastweights.host.stages import Stages
+from fastweights.launch.cli.parser import typed_options
+from fastweights.records.metrics import Metrics
+from fastweights.records.run_folder import read_meta
+from fastweights.training.assembly import build, plan_for
+from fastweights.training.hashes import Hashed, Hashes, conditions, hashed, read_hashes
+from fastweights.training.loop import Training
+from fastweights.training.options import RunOptions, check
+from fastweights.training.saved_agent import check_game, check_module
+from fastweights.training.schedules.experience import Source
 
 DIFFERENT = 1  # exit code
 

@@ -7,22 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-if __name__ == "__main__":  # the code beside this file, whichever is installed
+if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from launch.waiting import sleep_while_waiting
+    from fastweights.host.waiting import sleep_while_waiting
 
+    sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
 import tyro
 from rich.console import Console
 
-from cores import core_kind
-from launch.atomic_files import write_bytes
-from launch.failures import expanded, one_line, one_line_errors, user_input
-from launch.parser import typed_options
-from launch.reports.document import FIGURES, Figure, to_html, to_markdown
-from launch.reports.runs import grouped, open_runs
-from launch.reports.sections import build
+from fastweights.cores import core_kind
+from fastweights.evaluation.reports.document import FIGURES, Figure, to_html, to_markdown
+from fastweights.evaluation.reports.runs import grouped, open_runs
+from fastweights.evaluation.reports.sections import build
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.errors import expanded, one_line, one_line_errors, user_input
+from fastweights.launch.cli.parser import typed_options
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,22 +19,23 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-if __name__ == "__main__":  # the code beside this file, whichever is installed
+if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from launch.waiting import sleep_while_waiting
+    from fastweights.host.waiting import sleep_while_waiting
 
+    sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
-from cores import CORES
-from launch.core_sizes import is_named_by_size
-from launch.failures import UserError, one_line_errors, user_input
-from launch.grid import Grid, cells, rebuild
-from launch.grid_agents import AgentRun
-from launch.grid_pictures import draw_curves, logged_curve
-from launch.grid_rows import Row
-from launch.grid_table import Table, label, write_grid
-from launch.options import preset
-from launch.parser import Parser, count
+from fastweights.cores import CORES
+from fastweights.cores.options import is_named_by_size
+from fastweights.experiments.agent_cells import AgentRun
+from fastweights.experiments.grid import Grid, cells, rebuild
+from fastweights.experiments.pictures import draw_curves, logged_curve
+from fastweights.experiments.rows import Row
+from fastweights.experiments.table import Table, label, write_grid
+from fastweights.host.errors import UserError, one_line_errors, user_input
+from fastweights.launch.cli.parser import Parser, count
+from fastweights.training.options import preset
 
 CURVE = "recent_full_game_return"  # a column of the logs
 

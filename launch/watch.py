@@ -8,10 +8,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
-if __name__ == "__main__":  # the code beside this file, whichever is installed
+if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from launch.waiting import sleep_while_waiting
+    from fastweights.host.waiting import sleep_while_waiting
 
+    sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
 import gymnasium
@@ -20,19 +21,19 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from envs.interface import Environments
-from launch.devices import choose_device, compute_exactly, use_threads
-from launch.evaluation import check_actions
-from launch.failures import UserError, expanded, one_line_errors, user_input
-from launch.films.moments import Moment, moments
-from launch.films.screen import Screen
-from launch.films.window import Window
-from launch.parser import typed_options
-from launch.pictures import write_clip
-from launch.play import GamePlan, environments_of
-from launch.player import ActionMode, Player
-from launch.saved_agent import SavedAgent, check_game, open_agent
-from launch.seeds import TEST_SEEDS
+from fastweights.envs.interface import Environments
+from fastweights.evaluation.films.moments import Moment, moments
+from fastweights.evaluation.films.screen import Screen
+from fastweights.evaluation.films.window import Window
+from fastweights.evaluation.games import check_actions
+from fastweights.evaluation.pictures import write_clip
+from fastweights.evaluation.play import GamePlan, environments_of
+from fastweights.evaluation.player import ActionMode, Player
+from fastweights.host.devices import choose_device, compute_exactly, use_threads
+from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
+from fastweights.launch.cli.parser import typed_options
+from fastweights.training.saved_agent import SavedAgent, check_game, open_agent
+from fastweights.training.seeds import TEST_SEEDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,9 @@
 A new task is one file and one line here.
 """
 
-from tasks.code_execution import CodeExecution
-from tasks.list_ops import ListOps
-from tasks.task import UNASKED, Sample, Statistic, Task
+from fastweights.tasks.code_execution import CodeExecution
+from fastweights.tasks.list_ops import ListOps
+from fastweights.tasks.task import UNASKED, Sample, Statistic, Task
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in (CodeExecution, ListOps)}
 

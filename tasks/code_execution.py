@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar, NamedTuple
 
-from tasks.task import Sample, Statistic, Task, distribution, share_of_commonest, spread
+from fastweights.tasks.task import Sample, Statistic, Task, distribution, share_of_commonest, spread
 
 NAMES = ("x", "y", "z", "a", "b")
 DIGITS = tuple("0123456789")

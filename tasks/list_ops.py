@@ -13,7 +13,15 @@ from random import Random
 from statistics import fmean
 from typing import ClassVar
 
-from tasks.task import UNASKED, Sample, Statistic, Task, distribution, share_of_commonest, spread
+from fastweights.tasks.task import (
+    UNASKED,
+    Sample,
+    Statistic,
+    Task,
+    distribution,
+    share_of_commonest,
+    spread,
+)
 
 OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cores import LARGEST, build_core
+from fastweights.cores import LARGEST, build_core
 
 
 @dataclass(frozen=True, kw_only=True)

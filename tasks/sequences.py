@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from tasks.task import UNASKED, Sample, Task
+from fastweights.tasks.task import UNASKED, Sample, Task
 
 SPLITS = ("train", "valid", "test")
 DRAWS_FOR_A_NEW_ONE = 1000  # before a space of sequences counts as used up

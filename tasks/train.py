@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tasks.sequence_model import SequenceModel
-from tasks.sequences import Batch, Sequences, shuffled_batches, sorted_batches
-from tasks.task import UNASKED
+from fastweights.tasks.sequence_model import SequenceModel
+from fastweights.tasks.sequences import Batch, Sequences, shuffled_batches, sorted_batches
+from fastweights.tasks.task import UNASKED
 
 LARGEST_BATCH = 2**20  # sequences
 

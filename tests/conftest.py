@@ -7,6 +7,7 @@ GPUs are shown to `pytest -m gpu` alone. Shapes are checked except in whole runs
 
 import gc
 import os
+from pathlib import Path
 
 os.environ["FASTWEIGHTS_BACKEND"] = "auto"  # no shell's: each operation's fastest that is here
 os.environ.setdefault("FASTWEIGHTS_CPUS", "2")  # for a run's threads, Ray's actors, parallel jobs
@@ -17,7 +18,13 @@ import jaxtyping
 import pytest
 import torch
 
-jaxtyping.install_import_hook(["kernels", "cores", "agents", "tasks"], "beartype.beartype")
+jaxtyping.install_import_hook(
+    [f"fastweights.{room}" for room in ("kernels", "cores", "agents", "tasks")], "beartype.beartype"
+)
+
+
+TESTS = Path(__file__).parent
+WHOLE_RUNS = {"host", "records", "training", "evaluation", "experiments", "launch"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,7 +43,7 @@ def pytest_collection():
 
 
 def _why_no_compiler() -> str | None:
-    from kernels import cpu_build  # once its shapes are checked
+    from fastweights.kernels.machinery import cpu_build  # once its shapes are checked
 
     try:
         cpu_build.compiler()
@@ -59,6 +66,21 @@ def shapes_unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True)
+def _whole_runs(request: pytest.FixtureRequest):
+    """Whole runs leave shapes to the tests of what they call, and no `--kernels` behind."""
+    if request.path.relative_to(TESTS).parts[0] not in WHOLE_RUNS:
+        yield
+        return
+    from fastweights.kernels import requested_backend, use_backend
+
+    request.getfixturevalue("shapes_unchecked")
+    before = requested_backend()
+    yield
+    if requested_backend() != before:
+        use_backend(before)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     # and what a run imports late
-    ["launch.atari", "torch._dynamo", "tensorboard.summary.writer.record_writer"]
+    ["fastweights.launch.atari", "torch._dynamo", "tensorboard.summary.writer.record_writer"]
 )
 
 

@@ -1,6 +1,6 @@
 """What operations keep between calls, for tests that change what they found."""
 
-from kernels.registry import OPERATIONS
+from fastweights.kernels.registry import OPERATIONS
 
 
 def forget_calls() -> None:

@@ -1,4 +1,4 @@
-"""The rooms' arrows point one way: envs <- launch, kernels <- cores <- agents <- launch, ..."""
+"""Imports between rooms point down only, and all code has one import name."""
 
 import ast
 import sys
@@ -9,20 +9,29 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+AGENTS = {"agents", "cores", "kernels", "envs", "records"}
+# Each room, and the rooms that it may import beside host, which all may.
 ALLOWED = {
-    "envs": {"envs"},
-    "kernels": {"kernels"},
-    "cores": {"cores", "kernels"},
-    "agents": {"agents", "cores", "kernels"},
-    "tasks": {"tasks", "cores", "kernels"},
-    "launch": {"launch", "tasks", "agents", "cores", "kernels", "envs"},
+    "host": set(),
+    "records": set(),
+    "envs": set(),
+    "kernels": set(),
+    "cores": {"kernels"},
+    "agents": {"cores", "kernels"},
+    "tasks": {"cores", "kernels"},
+    "training": AGENTS,
+    "evaluation": AGENTS | {"training"},
+    "experiments": AGENTS | {"training", "evaluation", "tasks"},
+    "launch": AGENTS | {"training", "evaluation", "tasks", "experiments"},
 }
+NAME = "fastweights"
 FILES = [path for room in ALLOWED for path in sorted((ROOT / room).rglob("*.py"))]
+OTHERS = [path for room in ("tests", "benchmarks") for path in sorted((ROOT / room).rglob("*.py"))]
 
 
 def module(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return ".".join((NAME, *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
 MODULES = {module(path) for path in FILES}
@@ -34,40 +43,54 @@ def imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            for alias in node.names:  # `from kernels.lstm import reference` imports a module
+            for alias in node.names:  # `from fastweights.kernels.lstm import reference`: a module
                 submodule = f"{node.module}.{alias.name}"
                 yield submodule if submodule in MODULES else node.module
+
+
+def own_imports(path: Path) -> set[str]:
+    return {imported for imported in imports(path) if imported.split(".")[0] == NAME}
 
 
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def test_every_room_is_in_the_table_and_in_the_package():
+    """A room is a folder at the root that the package links to."""
+    linked = {path.name for path in (ROOT / NAME).iterdir() if path.is_symlink()}
+    assert linked == set(ALLOWED)
+
+
 @pytest.mark.parametrize("path", FILES, ids=name)
-def test_no_arrow_points_the_wrong_way(path: Path):
+def test_imports_point_down(path: Path):
     room = path.relative_to(ROOT).parts[0]
-    wrong = {
-        m for m in imports(path) if (top := m.split(".")[0]) in ALLOWED and top not in ALLOWED[room]
-    }
-    assert not wrong
+    rooms = {imported.split(".")[1] for imported in own_imports(path) if imported != NAME}
+    assert rooms <= ALLOWED[room] | {room, "host"}
+
+
+@pytest.mark.parametrize("path", [*FILES, *OTHERS], ids=name)
+def test_there_is_one_import_name(path: Path):
+    """`from cores import CORES` and `from fastweights.cores import CORES` would load it twice."""
+    assert not {m for m in imports(path) if m.split(".")[0] in ALLOWED}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "envs").rglob("*.py")), ids=name)
 def test_environments_know_no_torch(path: Path):
-    assert not {module for module in imports(path) if module.split(".")[0] == "torch"}
+    assert not {imported for imported in imports(path) if imported.split(".")[0] == "torch"}
 
 
 def test_no_circles_within_a_room():
-    graph = {
-        module(path): {m for m in imports(path) if m.split(".")[0] in ALLOWED} for path in FILES
-    }
+    graph = {module(path): own_imports(path) for path in FILES}
 
     def reaches(start: str, goal: str, seen: set[str]) -> bool:
         for following in graph.get(start, ()):
             if following == goal:
                 return True
-            if following not in seen and reaches(following, goal, seen | {following}):
-                return True
+            if following not in seen:
+                seen.add(following)
+                if reaches(following, goal, seen):
+                    return True
         return False
 
     assert not [start for start in graph if reaches(start, start, {start})]
@@ -83,6 +106,6 @@ SOURCES = {".py", ".cpp", ".h", ".cu", ".cuh", ".html"}
 
 
 def test_files_stay_readable():
-    places = (ROOT / place for place in (*ALLOWED, "tests", "benchmarks"))
+    places = (ROOT / place for place in (*ALLOWED, NAME, "tests", "benchmarks"))
     files = [path for place in places for path in place.rglob("*") if path.suffix in SOURCES]
     assert not {name(path) for path in files if len(path.read_text().splitlines()) > 400}

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.cuda.arguments import Sizes, padded
-from kernels.cuda.kernel import sum_of_outer, views_of
-from kernels.cuda.launch import WARP, Kernel, launch
-from kernels.registry import OPERATIONS
+from fastweights.kernels.cuda.arguments import Sizes, padded
+from fastweights.kernels.cuda.kernel import sum_of_outer, views_of
+from fastweights.kernels.cuda.launch import WARP, Kernel, launch
+from fastweights.kernels.registry import OPERATIONS
 
 SOURCE = Path(__file__).parent / "cuda.cu"
 SIGNATURE = OPERATIONS["recurrent_delta_rule"].signature

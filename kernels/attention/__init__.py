@@ -1,5 +1,5 @@
-from kernels.attention import fused, reference
-from kernels.attention.fused import unroll as attention
-from kernels.attention.reference import Window
+from fastweights.kernels.attention import fused, reference
+from fastweights.kernels.attention.fused import unroll as attention
+from fastweights.kernels.attention.reference import Window
 
 __all__ = ["Window", "attention", "fused", "reference"]

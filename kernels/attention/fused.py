@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from kernels.attention import reference
-from kernels.attention.reference import Window, in_use
-from kernels.chunks import keep, without_spoilt
-from kernels.signature import may_wait
+from fastweights.kernels.attention import reference
+from fastweights.kernels.attention.reference import Window, in_use
+from fastweights.kernels.chunks import keep, without_spoilt
+from fastweights.kernels.machinery.signature import may_wait
 
 
 def unroll(

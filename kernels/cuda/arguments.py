@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from kernels.signature import Axes
+from fastweights.kernels.machinery.signature import Axes
 
 HEAD_SIZES = (8, 16, 32, 64)  # what a kernel is compiled for; sizes between are padded
 AXES = 4

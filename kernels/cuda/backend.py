@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from kernels import library
-from kernels.cuda.kernel import CudaKernel
-from kernels.cuda.support import why_not, without_kernel
-from kernels.request import Request
-from kernels.signature import Signature, Sizes, is_traced
+from fastweights.kernels.cuda.kernel import CudaKernel
+from fastweights.kernels.cuda.support import why_not, without_kernel
+from fastweights.kernels.machinery import library
+from fastweights.kernels.machinery.request import Request
+from fastweights.kernels.machinery.signature import Signature, Sizes, is_traced
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Cuda:
 
 def build(signature: Signature) -> Cuda:
     """Defines the operators; once for each operation. Neither compiles nor asks for a GPU."""
-    source = import_module(f"kernels.{signature.name}.cuda").SOURCE
+    source = import_module(f"fastweights.kernels.{signature.name}.cuda").SOURCE
     kernel = CudaKernel(signature, source)
     forward, backward = kernel.forward, kernel.backward
     return Cuda(kernel, library.register(signature, "cuda", forward, backward, source.saved))

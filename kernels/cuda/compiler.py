@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from kernels.cache import private_cache_folder
+from fastweights.kernels.machinery.cache import private_cache_folder
 
 KERNELS = Path(__file__).resolve().parent.parent
 HEADERS = KERNELS / "cuda"

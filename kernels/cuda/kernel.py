@@ -17,12 +17,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from kernels.cuda.arguments import Sizes as KernelSizes
-from kernels.cuda.arguments import padded, view_axes, views
-from kernels.cuda.compiler import source_file
-from kernels.cuda.launch import Kernel, launch, why_not_loaded
-from kernels.cuda.support import refuse
-from kernels.signature import Argument, Axes, Signature, Sizes, shape
+from fastweights.kernels.cuda.arguments import Sizes as KernelSizes
+from fastweights.kernels.cuda.arguments import padded, view_axes, views
+from fastweights.kernels.cuda.compiler import source_file
+from fastweights.kernels.cuda.launch import Kernel, launch, why_not_loaded
+from fastweights.kernels.cuda.support import refuse
+from fastweights.kernels.machinery.signature import Argument, Axes, Signature, Sizes, shape
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.cuda import compiler
-from kernels.cuda.arguments import Sizes, pack, padded
+from fastweights.kernels.cuda import compiler
+from fastweights.kernels.cuda.arguments import Sizes, pack, padded
 
 WARP = 32
 OLDEST = (7, 5)  # sm_75: what CUDA 13 still compiles for

@@ -1,14 +1,15 @@
 """What the compiler says a kernel needs: registers, stack, spills. Needs NVRTC, not a GPU.
 
-`python -m kernels.cuda.registers` prints the table for every kernel, head size and architecture.
+`python -m fastweights.kernels.cuda.registers` prints the table for every kernel, head size and
+architecture.
 """
 
 import re
 from pathlib import Path
 from typing import NamedTuple
 
-from kernels.cuda.arguments import HEAD_SIZES
-from kernels.cuda.compiler import KERNELS, compile_source, compiler_version
+from fastweights.kernels.cuda.arguments import HEAD_SIZES
+from fastweights.kernels.cuda.compiler import KERNELS, compile_source, compiler_version
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 PATTERN = re.compile(
@@ -26,7 +27,7 @@ class Usage(NamedTuple):
 
 
 def sources() -> list[Path]:
-    return sorted(KERNELS.glob("*/cuda.cu"))
+    return sorted(KERNELS.rglob("cuda.cu"))
 
 
 def usage(source: Path, head_size: int, architecture: str) -> dict[str, Usage]:

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from kernels.cuda.arguments import HEAD_SIZES
-from kernels.cuda.launch import unavailable
-from kernels.request import Request
+from fastweights.kernels.cuda.arguments import HEAD_SIZES
+from fastweights.kernels.cuda.launch import unavailable
+from fastweights.kernels.machinery.request import Request
 
 MOST_ROWS = 2**31 // 3  # T * B * H, or three times as many: the kernels count rows in an int
 

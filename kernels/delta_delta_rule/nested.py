@@ -3,9 +3,9 @@
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.delta_delta_rule.reference import DeltaDeltaState
-from kernels.delta_rule import DeltaRuleState, delta_rule
-from kernels.split_map import Part, split_map
+from fastweights.kernels.delta_delta_rule.reference import DeltaDeltaState
+from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
+from fastweights.kernels.split_map import Part, split_map
 
 
 def unroll(

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from kernels.fast_weights import delta_write, read
-from kernels.feature_maps import feature_map as look_up
+from fastweights.kernels.fast_weights import delta_write, read
+from fastweights.kernels.feature_maps import feature_map as look_up
 
 
 class DeltaDeltaState(NamedTuple):

@@ -1,6 +1,6 @@
-from kernels.delta_lstm import reference
-from kernels.delta_lstm.reference import DeltaLSTMState
-from kernels.operation import build_operation
+from fastweights.kernels.delta_lstm import reference
+from fastweights.kernels.delta_lstm.reference import DeltaLSTMState
+from fastweights.kernels.machinery.operation import build_operation
 
 delta_lstm = build_operation(
     "delta_lstm",

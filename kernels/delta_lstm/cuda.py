@@ -1,6 +1,6 @@
 """The Delta LSTM, version D, on CUDA tensors; the kernels are in `cuda.cu`."""
 
-from kernels.cuda.kernel import Source
+from fastweights.kernels.cuda.kernel import Source
 
 SOURCE = Source(
     saved={

@@ -21,8 +21,8 @@ from typing import Literal, NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.fast_weights import delta_write, read
-from kernels.recurrence import loop_over_time
+from fastweights.kernels.fast_weights import delta_write, read
+from fastweights.kernels.recurrence import loop_over_time
 
 Version = Literal["A", "B", "C", "D"]
 

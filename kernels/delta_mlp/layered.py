@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.delta_mlp.reference import DeltaMLPState
-from kernels.delta_rule import DeltaRuleState, delta_rule
+from fastweights.kernels.delta_mlp.reference import DeltaMLPState
+from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
 
 
 def unroll(

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from kernels.fast_weights import delta_write, read
+from fastweights.kernels.fast_weights import delta_write, read
 
 
 class DeltaMLPState(NamedTuple):

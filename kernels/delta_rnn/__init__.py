@@ -1,6 +1,6 @@
-from kernels.delta_rnn import reference
-from kernels.delta_rnn.reference import DeltaRNNState
-from kernels.operation import build_operation
+from fastweights.kernels.delta_rnn import reference
+from fastweights.kernels.delta_rnn.reference import DeltaRNNState
+from fastweights.kernels.machinery.operation import build_operation
 
 delta_rnn = build_operation(
     "delta_rnn",

@@ -1,6 +1,6 @@
 """The Delta RNN on CUDA tensors; the kernels are in `cuda.cu`."""
 
-from kernels.cuda.kernel import Source
+from fastweights.kernels.cuda.kernel import Source
 
 SOURCE = Source(
     saved={"error": "T B H V", "recurrent_error": "T B H V", "reading": "T B H V"},

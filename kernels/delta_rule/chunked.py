@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.chunks import Chunk, keep, loop_over_chunks, read_live
-from kernels.delta_rule.reference import DeltaRuleState
+from fastweights.kernels.chunks import Chunk, keep, loop_over_chunks, read_live
+from fastweights.kernels.delta_rule.reference import DeltaRuleState
 
 
 def step(

@@ -1,5 +1,5 @@
 """The delta rule on CUDA tensors; the kernels are in `cuda.cu`."""
 
-from kernels.cuda.kernel import Source
+from fastweights.kernels.cuda.kernel import Source
 
 SOURCE = Source(saved={"error": "T B H V"})

@@ -1,6 +1,6 @@
-from kernels.delta_rule.reference import DeltaRuleState
-from kernels.gated_delta_rule import chunked, reference
-from kernels.operation import build_operation
+from fastweights.kernels.delta_rule.reference import DeltaRuleState
+from fastweights.kernels.gated_delta_rule import chunked, reference
+from fastweights.kernels.machinery.operation import build_operation
 
 gated_delta_rule = build_operation(
     "gated_delta_rule",

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.chunks import Chunk, fading, keep, loop_over_chunks, read_live
-from kernels.delta_rule.chunked import solve
-from kernels.delta_rule.reference import DeltaRuleState
+from fastweights.kernels.chunks import Chunk, fading, keep, loop_over_chunks, read_live
+from fastweights.kernels.delta_rule.chunked import solve
+from fastweights.kernels.delta_rule.reference import DeltaRuleState
 
 
 def step(

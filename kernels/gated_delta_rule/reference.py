@@ -10,9 +10,9 @@ Source: Yang, Kautz & Hatamizadeh 2025 (Gated Delta Networks).
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.delta_rule.reference import DeltaRuleState
-from kernels.delta_rule.reference import step as delta_step
-from kernels.recurrence import loop_over_time
+from fastweights.kernels.delta_rule.reference import DeltaRuleState
+from fastweights.kernels.delta_rule.reference import step as delta_step
+from fastweights.kernels.recurrence import loop_over_time
 
 
 def step(

@@ -1,6 +1,6 @@
-from kernels.gated_linear_attention import chunked, reference
-from kernels.linear_attention.reference import LinearAttentionState
-from kernels.operation import build_operation
+from fastweights.kernels.gated_linear_attention import chunked, reference
+from fastweights.kernels.linear_attention.reference import LinearAttentionState
+from fastweights.kernels.machinery.operation import build_operation
 
 gated_linear_attention = build_operation(
     "gated_linear_attention",

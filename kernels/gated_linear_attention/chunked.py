@@ -11,8 +11,8 @@ Source: Yang et al. 2024 (Gated linear attention), section 4; masks and fading: 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.chunks import Chunk, fading, keep, loop_over_chunks, read_live
-from kernels.linear_attention.reference import LinearAttentionState
+from fastweights.kernels.chunks import Chunk, fading, keep, loop_over_chunks, read_live
+from fastweights.kernels.linear_attention.reference import LinearAttentionState
 
 
 def step(

@@ -8,9 +8,9 @@ and Beck et al. 2024 (mLSTM).
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.linear_attention.reference import LinearAttentionState
-from kernels.linear_attention.reference import step as sum_step
-from kernels.recurrence import loop_over_time
+from fastweights.kernels.linear_attention.reference import LinearAttentionState
+from fastweights.kernels.linear_attention.reference import step as sum_step
+from fastweights.kernels.recurrence import loop_over_time
 
 
 def step(

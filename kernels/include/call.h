@@ -1,5 +1,5 @@
 // How Python's call arrives: an array of integers that equal calls share, and one of addresses, both
-// read in order (kernels/cpu_call.py, kernels/direct_call.py).
+// read in order (kernels/machinery/cpu_call.py, kernels/machinery/direct_call.py).
 #pragma once
 #include <cstdint>
 

@@ -1,7 +1,10 @@
-from kernels.linear_attention import chunked, reference
-from kernels.linear_attention.normaliser import NormalisedState, normalised_linear_attention
-from kernels.linear_attention.operation import linear_attention
-from kernels.linear_attention.reference import LinearAttentionState
+from fastweights.kernels.linear_attention import chunked, reference
+from fastweights.kernels.linear_attention.normaliser import (
+    NormalisedState,
+    normalised_linear_attention,
+)
+from fastweights.kernels.linear_attention.operation import linear_attention
+from fastweights.kernels.linear_attention.reference import LinearAttentionState
 
 __all__ = [
     "LinearAttentionState",

@@ -6,8 +6,8 @@ Source: Hua et al. 2022 (chunked linear attention); masks: kernels/chunks.py.
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.chunks import Chunk, keep, loop_over_chunks, read_live
-from kernels.linear_attention.reference import LinearAttentionState
+from fastweights.kernels.chunks import Chunk, keep, loop_over_chunks, read_live
+from fastweights.kernels.linear_attention.reference import LinearAttentionState
 
 
 def step(

@@ -1,5 +1,5 @@
 """Linear attention on CUDA tensors; the kernels are in `cuda.cu`. There is nothing to save."""
 
-from kernels.cuda.kernel import Source
+from fastweights.kernels.cuda.kernel import Source
 
 SOURCE = Source()

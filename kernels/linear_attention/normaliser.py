@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.fast_weights import add_outer, read
-from kernels.linear_attention.operation import linear_attention
-from kernels.linear_attention.reference import LinearAttentionState
+from fastweights.kernels.fast_weights import add_outer, read
+from fastweights.kernels.linear_attention.operation import linear_attention
+from fastweights.kernels.linear_attention.reference import LinearAttentionState
 
 EPSILON = 1e-6
 

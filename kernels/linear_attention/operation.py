@@ -1,7 +1,7 @@
 """The operation, in a module of its own so that the normaliser can use it."""
 
-from kernels.linear_attention import chunked, reference
-from kernels.operation import build_operation
+from fastweights.kernels.linear_attention import chunked, reference
+from fastweights.kernels.machinery.operation import build_operation
 
 linear_attention = build_operation(
     "linear_attention",

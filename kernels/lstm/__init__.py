@@ -1,6 +1,6 @@
-from kernels.lstm import fused, reference
-from kernels.lstm.reference import LSTMState
-from kernels.operation import build_operation
+from fastweights.kernels.lstm import fused, reference
+from fastweights.kernels.lstm.reference import LSTMState
+from fastweights.kernels.machinery.operation import build_operation
 
 lstm = build_operation(
     "lstm",

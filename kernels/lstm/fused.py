@@ -19,10 +19,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.backends import cudnn
 
-from kernels.lstm import reference
-from kernels.lstm.reference import LSTMState
-from kernels.recurrence import forget
-from kernels.signature import may_wait
+from fastweights.kernels.lstm import reference
+from fastweights.kernels.lstm.reference import LSTMState
+from fastweights.kernels.machinery.signature import may_wait
+from fastweights.kernels.recurrence import forget
 
 
 @dataclass

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.recurrence import loop_over_time
+from fastweights.kernels.recurrence import loop_over_time
 
 
 class LSTMState(NamedTuple):

@@ -1,4 +1,4 @@
-from kernels.mlstm.gated import unroll as mlstm
-from kernels.mlstm.reference import MLSTMState
+from fastweights.kernels.mlstm.gated import unroll as mlstm
+from fastweights.kernels.mlstm.reference import MLSTMState
 
 __all__ = ["MLSTMState", "mlstm"]

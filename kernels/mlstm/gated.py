@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.chunks import keep
-from kernels.gated_linear_attention import LinearAttentionState, gated_linear_attention
-from kernels.mlstm.reference import MLSTMState, divided
+from fastweights.kernels.chunks import keep
+from fastweights.kernels.gated_linear_attention import LinearAttentionState, gated_linear_attention
+from fastweights.kernels.mlstm.reference import MLSTMState, divided
 
 
 def unroll(

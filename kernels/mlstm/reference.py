@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.fast_weights import add_outer, read
-from kernels.recurrence import loop_over_time
+from fastweights.kernels.fast_weights import add_outer, read
+from fastweights.kernels.recurrence import loop_over_time
 
 
 class MLSTMState(NamedTuple):

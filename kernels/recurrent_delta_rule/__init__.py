@@ -1,7 +1,10 @@
-from kernels.feature_maps import FEATURE_MAPS
-from kernels.operation import build_operation
-from kernels.recurrent_delta_rule import reference
-from kernels.recurrent_delta_rule.reference import RecurrentDeltaRuleState, RecurrentWeights
+from fastweights.kernels.feature_maps import FEATURE_MAPS
+from fastweights.kernels.machinery.operation import build_operation
+from fastweights.kernels.recurrent_delta_rule import reference
+from fastweights.kernels.recurrent_delta_rule.reference import (
+    RecurrentDeltaRuleState,
+    RecurrentWeights,
+)
 
 recurrent_delta_rule = build_operation(
     "recurrent_delta_rule",

@@ -1,6 +1,6 @@
 """The recurrent delta rule on CUDA tensors; the kernels are in `cuda.cu`."""
 
-from kernels.cuda.kernel import Source
+from fastweights.kernels.cuda.kernel import Source
 
 SOURCE = Source(
     saved={  # after feature map and sigmoid; error is v - W_{t-1}^T k, hidden is h_t

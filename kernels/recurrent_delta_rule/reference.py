@@ -17,9 +17,9 @@ from typing import NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.fast_weights import delta_write, read
-from kernels.feature_maps import feature_map as look_up
-from kernels.recurrence import loop_over_time
+from fastweights.kernels.fast_weights import delta_write, read
+from fastweights.kernels.feature_maps import feature_map as look_up
+from fastweights.kernels.recurrence import loop_over_time
 
 
 class RecurrentDeltaRuleState(NamedTuple):

@@ -1,7 +1,7 @@
-from kernels.feature_maps import FEATURE_MAPS
-from kernels.operation import build_operation
-from kernels.self_referential import reference
-from kernels.self_referential.reference import SelfReferentialState
+from fastweights.kernels.feature_maps import FEATURE_MAPS
+from fastweights.kernels.machinery.operation import build_operation
+from fastweights.kernels.self_referential import reference
+from fastweights.kernels.self_referential.reference import SelfReferentialState
 
 self_referential = build_operation(
     "self_referential",

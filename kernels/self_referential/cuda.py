@@ -1,6 +1,6 @@
 """The self-referential weight matrix on CUDA tensors; the kernels are in `cuda.cu`."""
 
-from kernels.cuda.kernel import Source
+from fastweights.kernels.cuda.kernel import Source
 
 SOURCE = Source(
     saved={  # after feature map and sigmoid; error is W^T (query - key), before the strengths

@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from kernels.fast_weights import add_outer, read
-from kernels.feature_maps import feature_map as look_up
-from kernels.recurrence import loop_over_time
+from fastweights.kernels.fast_weights import add_outer, read
+from fastweights.kernels.feature_maps import feature_map as look_up
+from fastweights.kernels.recurrence import loop_over_time
 
 
 class SelfReferentialState(NamedTuple):

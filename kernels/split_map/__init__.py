@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from kernels import cpu_build, direct_call
-from kernels.direct_call import ANY_SIZE
-from kernels.feature_maps import FEATURE_MAPS
-from kernels.library import wants_gradient
-from kernels.names import unknown
-from kernels.signature import is_traced, is_watched
+from fastweights.host.names import unknown
+from fastweights.kernels.feature_maps import FEATURE_MAPS
+from fastweights.kernels.machinery import cpu_build, direct_call
+from fastweights.kernels.machinery.direct_call import ANY_SIZE
+from fastweights.kernels.machinery.library import wants_gradient
+from fastweights.kernels.machinery.signature import is_traced, is_watched
 
 MAPS: dict[str, Callable[[Tensor], Tensor]] = FEATURE_MAPS | {"sigmoid": torch.sigmoid}
 UNMAPPED = "identity"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-import envs
-from agents.actor import Actor
-from agents.network import Network, NetworkConfig
+from fastweights import envs
+from fastweights.agents.actor import Actor
+from fastweights.agents.network import Network, NetworkConfig
 
 PI = torch.tensor([0.1, 0.6, 0.3])
 

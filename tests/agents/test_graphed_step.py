@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import torch
 
-from agents import graphed_step
-from agents.graphed_step import GraphedStep
-from agents.network import Network, NetworkConfig
-from cores import CORES
-from kernels.cuda.launch import unavailable
-from launch.assembly import build
-from launch.options import preset
-from launch.schedules import Plan
-from launch.stages import Stages
+from fastweights.agents import graphed_step
+from fastweights.agents.graphed_step import GraphedStep
+from fastweights.agents.network import Network, NetworkConfig
+from fastweights.cores import CORES
+from fastweights.host.stages import Stages
+from fastweights.kernels.cuda.launch import unavailable
+from fastweights.training.assembly import build
+from fastweights.training.options import preset
+from fastweights.training.schedules.plan import Plan
 
 STREAMS, STEPS, SIZE, ACTIONS = 3, 6, 5, 4
 NEEDS_GPU = pytest.mark.skipif(unavailable() is not None, reason=f"{unavailable()}")
@@ -149,7 +149,7 @@ def test_on_a_gpu_it_answers_as_the_network_does(core):
 
 WAITS = """
 import torch
-from agents.graphed_step import CannotRecord, record
+from fastweights.agents.graphed_step import CannotRecord, record
 
 number, stream = torch.ones(3, device="cuda"), torch.cuda.current_stream()
 try:

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-import envs
-from agents.actor import Actor
-from agents.learner import Learner, LearnerConfig
-from agents.network import Network, NetworkConfig
-from agents.rollout import Rollout
-from agents.vtrace import vtrace
-from cores import CORES
+from fastweights import envs
+from fastweights.agents.actor import Actor
+from fastweights.agents.learner import Learner, LearnerConfig
+from fastweights.agents.network import Network, NetworkConfig
+from fastweights.agents.rollout import Rollout
+from fastweights.agents.vtrace import vtrace
+from fastweights.cores import CORES
 
 T, B = 7, 6
 

@@ -5,10 +5,10 @@ from collections import deque
 import pytest
 import torch
 
-import envs
-from agents.actor import Actor
-from agents.learner import Learner, LearnerConfig
-from agents.network import Network, NetworkConfig
+from fastweights import envs
+from fastweights.agents.actor import Actor
+from fastweights.agents.learner import Learner, LearnerConfig
+from fastweights.agents.network import Network, NetworkConfig
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 SEED = 1

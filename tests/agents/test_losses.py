@@ -5,7 +5,12 @@ from math import log
 import pytest
 import torch
 
-from agents.losses import baseline_loss, entropy_loss, log_probability, policy_gradient_loss
+from fastweights.agents.losses import (
+    baseline_loss,
+    entropy_loss,
+    log_probability,
+    policy_gradient_loss,
+)
 
 LOGITS = torch.tensor([[[0.0, log(3.0)], [log(7.0), 0.0]]])  # pi = (1/4, 3/4) and (7/8, 1/8)
 ACTION = torch.tensor([[1, 1]])

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from agents.network import Network, NetworkConfig, count_parameters
-from cores import CORES
-from kernels.recurrence import map_state
+from fastweights.agents.network import Network, NetworkConfig, count_parameters
+from fastweights.cores import CORES
+from fastweights.kernels.recurrence import map_state
 
 T, B, ACTIONS = 4, 3, 5
 

@@ -13,13 +13,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from agents.actor import Actor, Collected
-from agents.network import Network, NetworkConfig
-from agents.rollout import Rollout, align
-from cores import CORES, CoreKind
-from cores.core import Core
-from cores.feedforward import FeedforwardConfig
-from kernels.recurrence import forget
+from fastweights.agents.actor import Actor, Collected
+from fastweights.agents.network import Network, NetworkConfig
+from fastweights.agents.rollout import Rollout, align
+from fastweights.cores import CORES, CoreKind
+from fastweights.cores.core import Core
+from fastweights.cores.feedforward import FeedforwardConfig
+from fastweights.kernels.recurrence import forget
 
 B, ACTIONS = 3, 4
 LENGTHS = ((5, 3), (1, 2, 7), (4,))  # of each stream's episodes, again and again

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from agents.stem import STEMS, VectorStem, apply_over_time, build_stem
+from fastweights.agents.stem import STEMS, VectorStem, apply_over_time, build_stem
 
 SIZES = [(4, 84, 84), (3, 64, 64), (1, 20, 20), (2, 21, 33)]
 

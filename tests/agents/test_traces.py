@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from agents.network import Network
-from cores import CORES
-from launch.options import preset
+from fastweights.agents.network import Network
+from fastweights.cores import CORES
+from fastweights.training.options import preset
 
 STEPS, DRAWS = 10, 10
 MEMORIES = [name for name, kind in CORES.items() if kind.has_fast_weights]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from agents.vtrace import vtrace
+from fastweights.agents.vtrace import vtrace
 
 T, B = 6, 4
 CLIPS = [(1.0, 1.0, 1.0), (2.0, 0.7, 1.5), (0.5, 3.0, 1e9), (1e9, 1e9, 0.3)]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from agents.network import Network, NetworkConfig
-from agents.weights import WeightStore
+from fastweights.agents.network import Network, NetworkConfig
+from fastweights.agents.weights import WeightStore
 
 
 def network() -> Network:

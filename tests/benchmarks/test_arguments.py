@@ -19,8 +19,8 @@ from benchmarks import (
     stems,
     training,
 )
-from launch import t_maze
-from launch.failures import UserError
+from fastweights.host.errors import UserError
+from fastweights.launch import t_maze
 
 ABOVE = "must be above 0 and finite, not"
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks import gpu_peers, kernel_calls, rdn_step_by_step
 from benchmarks.gpu_peers import CAPTURED, STEP_BY_STEP, against_foretold, fla, peers
 from benchmarks.kernel_tables import foretold
-from kernels.delta_rule import DeltaRuleState, reference
+from fastweights.kernels.delta_rule import DeltaRuleState, reference
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import torch
 from benchmarks import kernel_calls
 from benchmarks.kernels import main
 from benchmarks.timing import SHORTEST_SAMPLE, take_turns
-from kernels.dispatch import requested_backend
+from fastweights.kernels.machinery.dispatch import requested_backend
 
 TINY = {
     "rl": {"T": 3, "B": 2, "H": 2, "D": 4},

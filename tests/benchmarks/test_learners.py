@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks import learners
-from launch.failures import UserError
+from fastweights.host.errors import UserError
 
 FAILS, WAITS = "import sys; sys.exit('error: no such game')", "import time; time.sleep(60)"
 ENDS = ""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers import FOLDER, sample_factory
-from launch.failures import UserError
+from fastweights.host.errors import UserError
 
 # Not a part of this project's packages: it runs in Sample Factory's environment.
 RUN = runpy.run_path(str(FOLDER / "run.py"))

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from benchmarks.sequences import LEFT_OUT, contenders, main, parser, rows
-from cores import CORES
-from cores.fast_weight_core import FastWeightCore
-from launch.sequence_options import PRESETS, small
-from tasks.code_execution import CodeExecution
-from tasks.sequences import draw
+from fastweights.cores import CORES
+from fastweights.cores.fast_weight_core import FastWeightCore
+from fastweights.experiments.sequence_options import PRESETS, small
+from fastweights.tasks.code_execution import CodeExecution
+from fastweights.tasks.sequences import draw
 
 PATIENT = ("--seconds", "1e6")  # kernels may have to be built first
 

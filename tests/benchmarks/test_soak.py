@@ -13,9 +13,9 @@ import torch
 
 from benchmarks.soak import UPDATE, Findings, _keep_going, _look, _recover, main, soak
 from benchmarks.soak_run import FAULTS, Reading, SoakRun
-from launch.checkpoint_folder import CheckpointFolder
-from launch.log_table import LogTable
-from launch.run_folder import RunFolder
+from fastweights.records.checkpoint_folder import CheckpointFolder
+from fastweights.records.log_table import LogTable
+from fastweights.records.run_folder import RunFolder
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks import stems
-from launch import atari
+from fastweights.launch import atari
 
 
 def test_silence_and_spread_by_hand():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels import cpu_build
+from fastweights.kernels.machinery import cpu_build
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.compiler

@@ -17,8 +17,8 @@ from benchmarks.training import (
     measure_whole,
     show,
 )
-from launch.log_table import LogTable
-from launch.options import preset
+from fastweights.records.log_table import LogTable
+from fastweights.training.options import preset
 
 
 @pytest.mark.parametrize(("schedule", "groups"), [("lockstep", 1), ("asynchronous", 2)])

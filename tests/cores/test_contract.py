@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-import kernels
-from cores import CORES, build_core, unroll_by_steps, unroll_truncated
-from cores.core import Core
-from kernels.recurrence import map_state
+from fastweights import kernels
+from fastweights.cores import CORES, build_core, unroll_by_steps, unroll_truncated
+from fastweights.cores.core import Core
+from fastweights.kernels.recurrence import map_state
 
 INPUT, T, B = 5, 6, 3
 FORGETFUL = ("feedforward", "feedforward_gated")

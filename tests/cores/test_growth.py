@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from cores import CORES, build_core, core_config, growth
-from cores.growth import say_once
+from fastweights.cores import CORES, build_core, core_config, growth
+from fastweights.cores.growth import say_once
 
 SMALL = {"layers": 1, "width": 16, "heads": 2, "feedforward": 8}
 

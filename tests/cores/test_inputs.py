@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from cores import CORES, build_core
-from cores.inputs import check_inputs
+from fastweights.cores import CORES, build_core
+from fastweights.cores.inputs import check_inputs
 
 D, T, B = 6, 3, 2
 SMALL = {"width": 8, "heads": 2, "layers": 1, "feedforward": 8, "window": 4}

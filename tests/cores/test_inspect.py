@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cores import CORES, build_core
+from fastweights.cores import CORES, build_core
 
 INPUT, B, H, D = 5, 3, 2, 4
 TINY = {"layers": 2, "width": H * D, "heads": H, "feedforward": 7}

@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import nn
 
-from cores import build_core
-from cores.attention import Attention
-from cores.delta_delta import DeltaDelta
-from cores.delta_lstm import DeltaLSTM
-from cores.delta_mlp import DeltaMLP
-from cores.delta_net import DeltaNet
-from cores.delta_rnn import DeltaRNN
-from cores.gated_delta_net import GatedDeltaNet
-from cores.linear_transformer import LinearTransformer
-from cores.matrix_lstm import MatrixLSTM
-from cores.recurrent_delta_net import RecurrentDeltaNet
-from cores.self_referential import SelfReferential
+from fastweights.cores import build_core
+from fastweights.cores.attention import Attention
+from fastweights.cores.delta_delta import DeltaDelta
+from fastweights.cores.delta_lstm import DeltaLSTM
+from fastweights.cores.delta_mlp import DeltaMLP
+from fastweights.cores.delta_net import DeltaNet
+from fastweights.cores.delta_rnn import DeltaRNN
+from fastweights.cores.gated_delta_net import GatedDeltaNet
+from fastweights.cores.linear_transformer import LinearTransformer
+from fastweights.cores.matrix_lstm import MatrixLSTM
+from fastweights.cores.recurrent_delta_net import RecurrentDeltaNet
+from fastweights.cores.self_referential import SelfReferential
 
 T, B, H, D = 7, 3, 2, 4
 

@@ -5,7 +5,7 @@ import torch
 from test_laws import B, D, H, T
 from torch import nn
 
-from cores.linear_transformer import LinearTransformer
+from fastweights.cores.linear_transformer import LinearTransformer
 
 
 def weighted_means(memory, x, episode, phi):

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from agents.network import Network, NetworkConfig, count_parameters
-from cores import CORES, build_core, core_kind
-from cores.lstm import LSTM, LSTMConfig
+from fastweights.agents.network import Network, NetworkConfig, count_parameters
+from fastweights.cores import CORES, build_core, core_kind
+from fastweights.cores.lstm import LSTM, LSTMConfig
 
 ACTIONS, FEATURES = 18, 256
 CORE_INPUT = FEATURES + 1  # the reward

@@ -6,7 +6,7 @@ import torch
 from test_laws import B, T, sigmoid
 from torch import nn
 
-from cores import build_core
+from fastweights.cores import build_core
 
 
 @pytest.mark.parametrize("width", [6, 7])
@@ -25,7 +25,7 @@ def test_positions_are_waves_from_the_episodes_start(width):
             angles = [position / 10_000 ** (i / half) for i in range(half)]
             wave = [*np.sin(angles), *np.cos(angles)][:width]
             waves[t, b] = torch.tensor(wave)
-    plain.embed = nn.Identity()
+    plain.embed, plain.input_size = nn.Identity(), width
     expected, _ = plain.unroll(core.embed(x) + waves, plain.initial_state(B), is_first)
     torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from envs.accounting import Accounting
-from envs.interface import Episode, Life
+from fastweights.envs.accounting import Accounting
+from fastweights.envs.interface import Episode, Life
 
 
 def test_a_worked_example():

@@ -6,9 +6,9 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-import envs
-from envs import Episode, GymnasiumEnvironments
-from envs.observations import frame_format
+from fastweights import envs
+from fastweights.envs import Episode, GymnasiumEnvironments
+from fastweights.envs.observations import frame_format
 
 
 class Show(gymnasium.Env):

@@ -9,8 +9,8 @@ from ale_py import Action, ALEInterface, roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
-import envs
-from envs import Episode, Life
+from fastweights import envs
+from fastweights.envs import Episode, Life
 
 SEED = 11
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-import envs
-from envs.catch import Catch
-from envs.t_maze import FORWARD, LEFT, RIGHT, TMaze
+from fastweights import envs
+from fastweights.envs.catch import Catch
+from fastweights.envs.t_maze import FORWARD, LEFT, RIGHT, TMaze
 
 SEED = 9
 

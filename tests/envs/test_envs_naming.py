@@ -3,8 +3,8 @@
 import gymnasium
 import pytest
 
-import envs
-from envs.naming import resolve
+from fastweights import envs
+from fastweights.envs.naming import resolve
 
 SPELLINGS = {
     "qbert": ["Qbert", "qbert", "ALE/Qbert-v5", "QbertNoFrameskip-v4", "QbertDeterministic-v4"],

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from ale_py.vector_env import AtariVectorEnv
 
-import envs
-from envs import PROTOCOLS, Protocol
+from fastweights import envs
+from fastweights.envs import PROTOCOLS, Protocol
 
 COMMON = {
     "frame_skip": 4,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ale_py import ALEInterface, roms
 
-import envs
+from fastweights import envs
 
 
 def test_the_twin_stays_in_step():

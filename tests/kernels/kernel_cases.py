@@ -6,9 +6,9 @@ from typing import TypeVar
 import pytest
 import torch
 
-import kernels
-from kernels.example import Example, make
-from kernels.registry import OPERATIONS
+from fastweights import kernels
+from fastweights.kernels.machinery.example import Example, make
+from fastweights.kernels.registry import OPERATIONS
 
 VERSIONS = {
     "delta_rnn": [{"version": v} for v in "AB"],

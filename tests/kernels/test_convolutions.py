@@ -9,7 +9,9 @@ import torch.nn.functional as F
 from kernel_cases import by_threads
 from torch import Tensor
 
-from kernels import backend, convolve_pool, pictures, residual_unit
+from fastweights.kernels import backend
+from fastweights.kernels.pictures import convolve_pool, residual_unit
+from fastweights.kernels.pictures import images as pictures
 
 pytestmark = pytest.mark.compiler
 

@@ -10,12 +10,12 @@ import torch
 from kernel_cases import assert_agree, example, truth
 from remembered import forget_calls
 
-import kernels
-from kernels import cpu_build
-from kernels.convolve_pool import convolve_pool
-from kernels.max_pool import max_pool
-from kernels.residual_unit import residual_unit
-from kernels.split_map import MAPS, Part, split_map
+from fastweights import kernels
+from fastweights.kernels.machinery import cpu_build
+from fastweights.kernels.pictures.convolve_pool import convolve_pool
+from fastweights.kernels.pictures.max_pool import max_pool
+from fastweights.kernels.pictures.residual_unit import residual_unit
+from fastweights.kernels.split_map import MAPS, Part, split_map
 
 pytestmark = pytest.mark.compiler
 SOURCE = Path(__file__).parent / "elementwise.cpp"

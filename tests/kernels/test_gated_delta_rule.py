@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from kernels import backend
-from kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
+from fastweights.kernels import backend
+from fastweights.kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
 
 B, H, K, V = 3, 2, 3, 5
 BACKENDS = ("chunked", "reference")

@@ -4,10 +4,10 @@ import pytest
 import torch
 from kernel_cases import BACKEND_CASES, CASES, assert_agree, example, truth
 
-import kernels
-from kernels import cpu_call
-from kernels.example import Example, make
-from kernels.registry import OPERATIONS
+from fastweights import kernels
+from fastweights.kernels.machinery import cpu_call
+from fastweights.kernels.machinery.example import Example, make
+from fastweights.kernels.registry import OPERATIONS
 
 OBLONG = [name for name, each in OPERATIONS.items() if each.backends["cpu"].kernel.oblong]
 

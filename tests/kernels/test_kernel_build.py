@@ -13,19 +13,19 @@ import torch
 from forks import Program
 from remembered import forget_calls
 
-from agents.stem import build_stem
-from kernels import cpu_build, direct_call, dispatch
-from kernels.cache import cache_folder, private_cache_folder
-from kernels.cuda import compiler
-from kernels.dispatch import backend
-from kernels.example import make
-from kernels.registry import OPERATIONS
+from fastweights.agents.stem import build_stem
+from fastweights.kernels.cuda import compiler
+from fastweights.kernels.machinery import cpu_build, direct_call, dispatch
+from fastweights.kernels.machinery.cache import cache_folder, private_cache_folder
+from fastweights.kernels.machinery.dispatch import backend
+from fastweights.kernels.machinery.example import make
+from fastweights.kernels.registry import OPERATIONS
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "kernels" / "delta_rule" / "cpu.cpp"
 BUILD = f"""
 from pathlib import Path
-from kernels import cpu_build
+from fastweights.kernels.machinery import cpu_build
 assert cpu_build.library(Path({str(SOURCE)!r}), "float", (8, 8)).forward
 """
 OPENMP = """
@@ -171,9 +171,9 @@ IMPORT = """
 import sys, torch
 
 before = set(sys.modules)  # torch itself may load a part of NVIDIA's package `cuda`
-import cores, kernels.registry
+import cores, fastweights.kernels.registry
 
-assert "cuda" in kernels.registry.OPERATIONS["delta_rule"].backends
+assert "cuda" in fastweights.kernels.registry.OPERATIONS["delta_rule"].backends
 assert not torch.cuda.is_initialized()
 assert "torch._dynamo" not in sys.modules
 assert not [name for name in set(sys.modules) - before if name.split(".")[0] == "cuda"]

@@ -8,12 +8,12 @@ import torch
 from kernel_cases import CASES, example
 from remembered import forget_calls
 
-from kernels import cpu_build, dispatch
-from kernels.dispatch import backend, requested_backend, use_backend
-from kernels.example import Example, make
-from kernels.linear_attention import NormalisedState, normalised_linear_attention
-from kernels.registry import OPERATIONS
-from kernels.signature import Sizes
+from fastweights.kernels.linear_attention import NormalisedState, normalised_linear_attention
+from fastweights.kernels.machinery import cpu_build, dispatch
+from fastweights.kernels.machinery.dispatch import backend, requested_backend, use_backend
+from fastweights.kernels.machinery.example import Example, make
+from fastweights.kernels.machinery.signature import Sizes
+from fastweights.kernels.registry import OPERATIONS
 
 
 def test_auto_is_the_default_and_blocks_nest():

@@ -4,9 +4,9 @@ import pytest
 import torch
 from kernel_cases import CASES
 
-import kernels
-from kernels.example import make
-from kernels.registry import OPERATIONS
+from fastweights import kernels
+from fastweights.kernels.machinery.example import make
+from fastweights.kernels.registry import OPERATIONS
 
 
 @pytest.mark.compiler

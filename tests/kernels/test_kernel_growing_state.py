@@ -11,11 +11,11 @@ import torch
 from kernel_cases import all_resets, by_threads
 from torch import Tensor
 
-import kernels
-from cores import build_core
-from kernels import cpu_call
-from kernels.example import Example, make
-from kernels.registry import OPERATIONS
+from fastweights import kernels
+from fastweights.cores import build_core
+from fastweights.kernels.machinery import cpu_call
+from fastweights.kernels.machinery.example import Example, make
+from fastweights.kernels.registry import OPERATIONS
 
 NAMES = ("recurrent_delta_rule", "delta_rnn", "delta_lstm", "self_referential")
 KEYS = ("k", "recurrent_k")  # those two have them as inputs, the others map them themselves

@@ -5,8 +5,8 @@ import torch
 from kernel_cases import all_resets, example
 from torch import einsum
 
-import kernels
-from kernels.linear_attention import NormalisedState, normalised_linear_attention
+from fastweights import kernels
+from fastweights.kernels.linear_attention import NormalisedState, normalised_linear_attention
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import torch
 from forks import Program
 from kernel_cases import CASES, assert_agree, by_threads, example, truth
 
-import kernels
-from kernels.example import make
-from kernels.registry import OPERATIONS
+from fastweights import kernels
+from fastweights.kernels.machinery.example import make
+from fastweights.kernels.registry import OPERATIONS
 
 
 @pytest.mark.compiler
@@ -22,7 +22,7 @@ def test_the_operator_is_well_formed_and_traces_with_dynamic_shapes(name):
 MODEL = """
 import torch
 import kernels
-from kernels.delta_rule import DeltaRuleState, delta_rule
+from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
 
 class Memory(torch.nn.Module):
     def __init__(self):
@@ -49,8 +49,8 @@ for run in (model, compiled):
 for eager, traced in zip(*results):
     torch.testing.assert_close(eager, traced)
 
-from kernels.example import make
-from kernels.registry import OPERATIONS
+from fastweights.kernels.machinery.example import make
+from fastweights.kernels.registry import OPERATIONS
 for name, operation in OPERATIONS.items():
     case = make(operation, dict.fromkeys("TBHKVD", 3)).to(torch.float32)
     arguments = case.operation.signature.unflatten(case.tensors, [])
@@ -59,7 +59,7 @@ for name, operation in OPERATIONS.items():
     found = traced(*arguments)
     torch.testing.assert_close(found, operation(*arguments))
 
-from agents.stem import build_stem
+from fastweights.agents.stem import build_stem
 stem, frame = build_stem("resnet", (4, 20, 20)), torch.randint(0, 256, (3, 4, 20, 20)).byte()
 gradients = []
 for run in (stem, torch.compile(stem, backend="aot_eager", fullgraph=True)):

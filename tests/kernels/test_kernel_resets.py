@@ -4,9 +4,9 @@ import pytest
 import torch
 from kernel_cases import BACKEND_CASES, CASES, assert_agree, example
 
-import kernels
-from kernels.example import Example, make
-from kernels.registry import OPERATIONS
+from fastweights import kernels
+from fastweights.kernels.machinery.example import Example, make
+from fastweights.kernels.registry import OPERATIONS
 
 ALL = [*BACKEND_CASES] + [
     pytest.param(*case.values, "reference", id=f"{case.id}-reference") for case in CASES

@@ -1,12 +1,14 @@
-"""`python -m kernels`: what it calls wrong, and how it ends."""
+"""`python -m fastweights.kernels`: what it calls wrong, and how it ends."""
 
 import pytest
 import torch
 
-from kernels import __main__ as program
-from kernels import direct_call, dispatch, pictures, split_map
-from kernels.example import Example
-from kernels.registry import OPERATIONS
+from fastweights.kernels import __main__ as program
+from fastweights.kernels import split_map
+from fastweights.kernels.machinery import direct_call, dispatch
+from fastweights.kernels.machinery.example import Example
+from fastweights.kernels.pictures import images as pictures
+from fastweights.kernels.registry import OPERATIONS
 
 
 @pytest.mark.compiler

@@ -10,9 +10,9 @@ from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
-import kernels
-from kernels.example import Example
-from kernels.lstm import fused
+from fastweights import kernels
+from fastweights.kernels.lstm import fused
+from fastweights.kernels.machinery.example import Example
 
 pytestmark = pytest.mark.compiler
 REFERENCE = r'kernels\.backend\("reference"\)'
@@ -140,7 +140,7 @@ def test_the_lstm_of_gpus_is_its_law_while_something_traces():
 
 SYMBOLS = """
 import torch
-from kernels.delta_rule import DeltaRuleState, delta_rule
+from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
 
 def run(q, k, v, beta, is_first, weights):
     y, state = delta_rule(q, k, v, beta, is_first, DeltaRuleState(weights))

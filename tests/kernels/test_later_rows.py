@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from kernels import backend
-from kernels.example import Example, make
-from kernels.registry import OPERATIONS
+from fastweights.kernels import backend
+from fastweights.kernels.machinery.example import Example, make
+from fastweights.kernels.registry import OPERATIONS
 
 # These pass over time twice and take no write back. The decay's gradient is a sum of differences
 # (kernels/gated_delta_rule/backward.md).

@@ -5,11 +5,11 @@ import torch
 from kernel_cases import assert_agree, example, truth
 from torch.backends import cudnn
 
-from kernels import dispatch
-from kernels.example import Example
-from kernels.lstm import fused
-from kernels.registry import OPERATIONS
-from kernels.signature import without_waiting
+from fastweights.kernels.lstm import fused
+from fastweights.kernels.machinery import dispatch
+from fastweights.kernels.machinery.example import Example
+from fastweights.kernels.machinery.signature import without_waiting
+from fastweights.kernels.registry import OPERATIONS
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from kernel_cases import by_threads
 from torch import Tensor
 
-from kernels import backend
-from kernels.max_pool import max_pool
+from fastweights.kernels import backend
+from fastweights.kernels.pictures.max_pool import max_pool
 
 pytestmark = pytest.mark.compiler
 

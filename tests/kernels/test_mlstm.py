@@ -4,8 +4,8 @@ import pytest
 import torch
 from kernel_cases import all_resets
 
-from kernels import backend
-from kernels.mlstm import MLSTMState, mlstm, reference
+from fastweights.kernels import backend
+from fastweights.kernels.mlstm import MLSTMState, mlstm, reference
 
 B, H, K, V = 5, 2, 3, 4
 

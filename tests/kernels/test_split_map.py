@@ -8,8 +8,9 @@ from forks import Program
 from kernel_cases import by_threads
 from torch import Tensor
 
-from kernels import backend, direct_call
-from kernels.split_map import MAPS, Part, split_map
+from fastweights.kernels import backend
+from fastweights.kernels.machinery import direct_call
+from fastweights.kernels.split_map import MAPS, Part, split_map
 
 pytestmark = pytest.mark.compiler
 
@@ -48,7 +49,7 @@ def by_pytorch(x: Tensor, parts: tuple[Part, ...]) -> list[Tensor]:
 @pytest.fixture
 def only_the_kernel(monkeypatch):
     """PyTorch's own may not step in unseen."""
-    monkeypatch.setattr("kernels.split_map._by_pytorch", None)
+    monkeypatch.setattr("fastweights.kernels.split_map._by_pytorch", None)
 
 
 @pytest.mark.parametrize("batch", ROWS)
@@ -58,7 +59,7 @@ def test_values_and_gradients_are_pytorchs(dtype, size, batch, monkeypatch):
     parts = parts_of(size)
     x = rows(parts, *batch)
     wanted = by_pytorch(x, parts)
-    monkeypatch.setattr("kernels.split_map._by_pytorch", None)
+    monkeypatch.setattr("fastweights.kernels.split_map._by_pytorch", None)
     found = with_gradient(x.to(dtype), parts)
     for mine, right in zip(found, wanted, strict=True):
         assert mine.dtype is dtype
@@ -211,7 +212,7 @@ def test_transforms_go_to_pytorch(monkeypatch):
     parts = Part((4,), "elu_sum"), Part((4,), "softmax"), Part((), "sigmoid")
     x = rows(parts, 3)
     expected = split_map(x, parts)
-    monkeypatch.setattr("kernels.split_map._forward", None)
+    monkeypatch.setattr("fastweights.kernels.split_map._forward", None)
     for found, right in zip(
         torch.func.vmap(lambda row: split_map(row, parts))(x), expected, strict=True
     ):
@@ -222,8 +223,8 @@ def test_transforms_go_to_pytorch(monkeypatch):
 
 COMPILED = """
 import torch
-from cores import build_core
-from kernels import split_map
+from fastweights.cores import build_core
+from fastweights.kernels import split_map
 
 core = build_core("delta_delta", 5, layers=1, width=16, heads=2)  # splits twice
 x, state, is_first = torch.randn(9, 3, 5), core.initial_state(3), torch.zeros(9, 3).bool()

@@ -1,7 +1,7 @@
 import pytest
 from cuda_shim import Shim
 
-from kernels.cuda import launch
+from fastweights.kernels.cuda import launch
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.cuda.kernel import CudaKernel
-from kernels.delta_lstm import reference as delta_lstm
-from kernels.delta_rnn import reference as delta_rnn
-from kernels.delta_rule import reference as delta_rule
-from kernels.linear_attention import reference as linear_attention
-from kernels.recurrent_delta_rule import reference as recurrent_delta_rule
-from kernels.registry import OPERATIONS
-from kernels.self_referential import reference as self_referential
+from fastweights.kernels.cuda.kernel import CudaKernel
+from fastweights.kernels.delta_lstm import reference as delta_lstm
+from fastweights.kernels.delta_rnn import reference as delta_rnn
+from fastweights.kernels.delta_rule import reference as delta_rule
+from fastweights.kernels.linear_attention import reference as linear_attention
+from fastweights.kernels.recurrent_delta_rule import reference as recurrent_delta_rule
+from fastweights.kernels.registry import OPERATIONS
+from fastweights.kernels.self_referential import reference as self_referential
 
 Tensors = dict[str, Tensor]
 BATCH, HEADS = 2, 2

@@ -10,7 +10,7 @@ import os
 import pytest
 import torch
 
-from kernels.cuda.launch import unavailable
+from fastweights.kernels.cuda.launch import unavailable
 
 EVERYTHING = bool(os.environ.get("FASTWEIGHTS_ALL_TESTS"))
 _REASON = None if EVERYTHING and torch.cuda.is_available() else unavailable()

@@ -1,7 +1,7 @@
 """The CUDA kernels' own sources, compiled as C++ and run on the CPU (see `fiber.h`).
 
-`run_on_cpu` takes the place of `kernels.cuda.launch.run_on_device`: everything around it, from
-the wrappers to the packing of arguments, is what a GPU sees.
+`run_on_cpu` takes the place of `kernels.cuda.launch.run_on_device`: everything around it, from the
+wrappers to the packing of arguments, is what a GPU sees.
 
 For a look at memory bounds: FASTWEIGHTS_SHIM_FLAGS="-fsanitize=address -g" with libasan preloaded
 (LD_PRELOAD) and ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0, pytest with -s.
@@ -19,10 +19,10 @@ from pathlib import Path
 
 import torch
 
-from kernels import cpu_build
-from kernels.cache import private_cache_folder
-from kernels.cuda import compiler
-from kernels.cuda.launch import Kernel
+from fastweights.kernels.cuda import compiler
+from fastweights.kernels.cuda.launch import Kernel
+from fastweights.kernels.machinery import cpu_build
+from fastweights.kernels.machinery.cache import private_cache_folder
 
 HERE = Path(__file__).parent
 FLAGS = os.environ.get("FASTWEIGHTS_SHIM_FLAGS", "").split()

@@ -7,12 +7,12 @@ import pytest
 import torch
 from remembered import forget_calls
 
-import kernels
-from kernels import dispatch
-from kernels.cuda import backend as cuda_backend
-from kernels.cuda import compiler, launch, support
-from kernels.example import Example, make
-from kernels.registry import OPERATIONS
+from fastweights import kernels
+from fastweights.kernels.cuda import backend as cuda_backend
+from fastweights.kernels.cuda import compiler, launch, support
+from fastweights.kernels.machinery import dispatch
+from fastweights.kernels.machinery.example import Example, make
+from fastweights.kernels.registry import OPERATIONS
 
 WITH_KERNELS = [
     name
@@ -78,7 +78,7 @@ def chosen(name: str, **options: str) -> str:
 
 
 def test_every_operation_with_a_source_has_the_backend():
-    sources = {path.parent.name for path in compiler.KERNELS.glob("*/cuda.cu")}
+    sources = {path.parent.name for path in compiler.KERNELS.rglob("cuda.cu")}
     assert sources == {*WITH_KERNELS, "max_pool"}  # which is no recurrence: test_cuda_max_pool.py
 
 

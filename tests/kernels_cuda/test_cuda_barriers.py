@@ -15,7 +15,7 @@ from cuda_cases import CASES, RESETS, Case, computed, make
 from cuda_needs import EVERYTHING
 from cuda_shim import ASCENDING, DESCENDING, Shim
 
-from kernels.cuda import compiler
+from fastweights.kernels.cuda import compiler
 
 BARRIER = re.compile(r"^ +(sync|__syncwarp|__syncthreads)\(\);", re.MULTILINE)
 # Lanes meet soon again: in a shuffle, which is a barrier to the shim as CUDA does not promise, and

@@ -7,9 +7,9 @@ from cuda_needs import need_nvrtc
 
 from benchmarks import rdn_step_by_step as baseline
 from benchmarks.gpu_peers import launches
-from kernels.cuda.registers import usage
-from kernels.example import make as make_call
-from kernels.registry import OPERATIONS
+from fastweights.kernels.cuda.registers import usage
+from fastweights.kernels.machinery.example import make as make_call
+from fastweights.kernels.registry import OPERATIONS
 
 CASE = CASES["recurrent_delta_rule"]
 

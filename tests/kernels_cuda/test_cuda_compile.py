@@ -1,7 +1,8 @@
 """Every kernel compiles for every architecture, and keeps its matrices in registers.
 
 Needs NVRTC, not a GPU. By default the largest heads on the oldest and the newest architecture;
-with FASTWEIGHTS_ALL_TESTS=1 everything. `python -m kernels.cuda.registers` prints the table.
+with FASTWEIGHTS_ALL_TESTS=1 everything. `python -m fastweights.kernels.cuda.registers` prints the
+table.
 """
 
 import os
@@ -13,10 +14,10 @@ import pytest
 from cuda_cases import CASES
 from cuda_needs import EVERYTHING, need_nvrtc
 
-from kernels import cache
-from kernels.cuda import compiler
-from kernels.cuda.arguments import HEAD_SIZES
-from kernels.cuda.registers import ARCHITECTURES, usage
+from fastweights.kernels.cuda import compiler
+from fastweights.kernels.cuda.arguments import HEAD_SIZES
+from fastweights.kernels.cuda.registers import ARCHITECTURES, usage
+from fastweights.kernels.machinery import cache
 
 need_nvrtc()
 
@@ -55,7 +56,7 @@ def test_cubins_are_kept_and_found_by_content(tmp_path, monkeypatch):
 
 def test_processes_that_start_together_share_a_cache(tmp_path):
     program = (
-        "from kernels.cuda.compiler import cubin, source_file\n"
+        "from fastweights.kernels.cuda.compiler import cubin, source_file\n"
         "cubin(source_file('linear_attention'), 8, 'sm_90')"
     )
     environment = os.environ | {cache.VARIABLE: str(tmp_path)}

@@ -4,11 +4,11 @@ import pytest
 import torch
 from cuda_cases import CASES, RESETS, make
 
-from kernels import cache, signature
-from kernels.cuda import compiler, launch
-from kernels.cuda.arguments import Sizes, pack, padded, views
-from kernels.cuda.support import why_not
-from kernels.request import Request
+from fastweights.kernels.cuda import compiler, launch
+from fastweights.kernels.cuda.arguments import Sizes, pack, padded, views
+from fastweights.kernels.cuda.support import why_not
+from fastweights.kernels.machinery import cache, signature
+from fastweights.kernels.machinery.request import Request
 
 
 def test_head_sizes_are_padded():

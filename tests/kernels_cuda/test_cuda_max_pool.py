@@ -7,12 +7,12 @@ from cuda_needs import NEEDS_GPU, need_nvrtc
 from cuda_shim import ASCENDING, DESCENDING, SHUFFLED
 from torch import Tensor
 
-import kernels
-from agents.network import Network, NetworkConfig
-from kernels import max_pool as package
-from kernels.cuda import compiler, launch
-from kernels.cuda.registers import ARCHITECTURES, usage
-from kernels.max_pool import cuda, has_kernel, max_pool
+from fastweights import kernels
+from fastweights.agents.network import Network, NetworkConfig
+from fastweights.kernels.cuda import compiler, launch
+from fastweights.kernels.cuda.registers import ARCHITECTURES, usage
+from fastweights.kernels.pictures import max_pool as package
+from fastweights.kernels.pictures.max_pool import cuda, has_kernel, max_pool
 
 SIZES = [(3, 16, 21, 21), (2, 32, 7, 4), (1, 8, 1, 1), (2, 8, 2, 3), (5, 24, 6, 5)]
 DTYPES = [torch.float32, torch.bfloat16]
@@ -178,7 +178,7 @@ def test_the_kernels_compile_without_spilling():
     need_nvrtc()
     ways = [(way, dtype) for way in ("forward", "backward") for dtype in cuda.DTYPES.values()]
     for architecture in ARCHITECTURES:
-        kernels = usage(compiler.source_file("max_pool"), 8, architecture)
+        kernels = usage(compiler.source_file("pictures/max_pool"), 8, architecture)
         assert set(kernels) == {f"max_pool_{way}_{dtype}" for way, dtype in ways}
         for used in kernels.values():
             assert used.spilled_bytes == used.stack_bytes == 0

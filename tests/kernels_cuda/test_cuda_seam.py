@@ -4,7 +4,7 @@ import pytest
 import torch
 from cuda_cases import BATCH, CASES, HEADS, RESETS, make
 
-from kernels.signature import Sizes, shape
+from fastweights.kernels.machinery.signature import Sizes, shape
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 

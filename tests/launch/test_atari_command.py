@@ -12,12 +12,12 @@ from forked_runs import ForkedRun
 from forks import Program
 from small_runs import logged
 
-from cores import CORES, core_kind
-from launch import atari, evaluate
-from launch.checkpoints import load
-from launch.evaluation_file import evaluations_in
-from launch.lockstep import Lockstep
-from launch.log_table import read_logs
+from fastweights.cores import CORES, core_kind
+from fastweights.evaluation.evaluation_file import evaluations_in
+from fastweights.launch import atari, evaluate
+from fastweights.records.checkpoints import load
+from fastweights.records.log_table import read_logs
+from fastweights.training.schedules.lockstep import Lockstep
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4"]
@@ -34,9 +34,9 @@ def train(folder: Path, xpid: str, *arguments: object) -> int:
 
 LOCAL = """
 import sys
-from launch import atari
-from launch.options import RunOptions
-from launch.schedules import Plan
+from fastweights.launch import atari
+from fastweights.training.options import RunOptions
+from fastweights.training.schedules.plan import Plan
 
 Plan(RunOptions())
 assert not [name for name in sys.modules if name.split(".")[0] == "ray"]

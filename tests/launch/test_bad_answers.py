@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from small_runs import GROUPS, train
 
-import envs
-from envs.catch import Catch
-from launch import evaluate
-from launch.checkpoints import load
-from launch.log_table import read_logs
+from fastweights import envs
+from fastweights.envs.catch import Catch
+from fastweights.launch import evaluate
+from fastweights.records.checkpoints import load
+from fastweights.records.log_table import read_logs
 
 SCHEDULES = {"lockstep": ("--schedule", "lockstep"), "asynchronous": GROUPS}
 BAD = {"nan": np.nan, "inf": np.inf, "beyond float32": 1e300}

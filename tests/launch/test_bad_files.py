@@ -17,19 +17,19 @@ import gymnasium
 import pytest
 import torch
 from small_runs import StoppingDisplay, train
-from test_sequence_run import train as train_sequences
 
-from launch import atari, evaluate, list_ops, replay, report, watch
-from launch.agent_export import write_export
-from launch.checkpoint_folder import CheckpointFolder
-from launch.checkpoints import CheckpointError, load, save
-from launch.failures import UserError
-from launch.folder_lock import FolderLock
-from launch.reports.runs import open_run
-from launch.run_folder import RunFolder, read_meta
-from launch.saved_agent import open_agent
-from launch.scalars import Scalars
-from launch.sequence_run import saved_options
+from fastweights.evaluation.reports.runs import open_run
+from fastweights.experiments.sequence_run import saved_options
+from fastweights.host.errors import UserError
+from fastweights.host.folder_lock import FolderLock
+from fastweights.launch import atari, evaluate, list_ops, replay, report, watch
+from fastweights.records.checkpoint_folder import CheckpointFolder
+from fastweights.records.checkpoints import CheckpointError, load, save
+from fastweights.records.run_folder import RunFolder, read_meta
+from fastweights.records.tensorboard import Scalars
+from fastweights.training.agent_export import write_export
+from fastweights.training.saved_agent import open_agent
+from tests.experiments.test_sequence_run import train as train_sequences
 
 MODULE = "somebodys_games"
 GAME = f"{MODULE}:Game-v0"
@@ -39,7 +39,7 @@ GAME = f"{MODULE}:Game-v0"
 def half_trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("launch.atari.Display", StoppingDisplay)
+        patch.setattr("fastweights.launch.atari.Display", StoppingDisplay)
         assert train(folder, "half", "--total-steps", 400) == 130
     return folder / "half"
 
@@ -97,7 +97,7 @@ def trap(tmp_path, monkeypatch) -> Path:
     source = f"""
 from pathlib import Path
 import gymnasium
-from envs.catch import Catch
+from fastweights.envs.catch import Catch
 Path({str(tmp_path / "imported")!r}).touch()
 gymnasium.register("Game-v0", vector_entry_point=Catch)
 """
@@ -220,7 +220,7 @@ def test_a_report_names_the_option_that_is_of_another_kind(run, capsys):
 
 
 def test_an_export_of_any_depth_is_damaged(run, tmp_path):
-    write_export(open_agent(run).payload, tmp_path)
+    write_export(open_agent(run).payload, tmp_path, "")
     (tmp_path / "config.json").write_text("[" * 100_000)
     with pytest.raises(CheckpointError, match="damaged"):
         open_agent(tmp_path)
@@ -230,7 +230,7 @@ def test_an_export_of_any_depth_is_damaged(run, tmp_path):
 
 
 def test_a_sequence_run_goes_on_beside_itself_wherever_its_meta_points(tmp_path, monkeypatch):
-    monkeypatch.setattr("launch.sequence_run.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.sequence_run.Display", StoppingDisplay)
     assert train_sequences(tmp_path / "runs", "a") == 130
     monkeypatch.undo()
     run, outside = tmp_path / "runs" / "a", tmp_path / "outside"

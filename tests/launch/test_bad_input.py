@@ -9,8 +9,8 @@ import pytest
 import tyro
 from small_runs import StoppingDisplay
 
-from launch import atari, evaluate, list_ops, replay, t_maze, watch
-from launch.parser import typed_options
+from fastweights.launch import atari, evaluate, list_ops, replay, t_maze, watch
+from fastweights.launch.cli.parser import typed_options
 
 FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
 CATCH = ["--env", "Catch", "--core-width", "16", *FAST]
@@ -36,7 +36,7 @@ def trained(tmp_path_factory):
 def half_trained(tmp_path, monkeypatch):
     """A run that stopped at its first checkpoint."""
     arguments = [*CATCH, "--total-steps", "640", "--savedir", str(tmp_path), "--xpid", "half"]
-    monkeypatch.setattr("launch.atari.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.launch.atari.Display", StoppingDisplay)
     assert atari.main(arguments) == 130
     monkeypatch.undo()
     return tmp_path / "half"

@@ -5,12 +5,12 @@ import json
 import pytest
 from small_runs import GROUPS, StoppingDisplay, logged, train
 
-from launch import atari, code_execution
-from launch.options import RunOptions, differences
-from launch.sequence_options import SequenceOptions
-from launch.sequence_options import differences as sequence_differences
-from launch.sequence_run import RESULT
-from tasks import ListOps
+from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequence_options import differences as sequence_differences
+from fastweights.experiments.sequence_run import RESULT
+from fastweights.launch import atari, code_execution
+from fastweights.tasks import ListOps
+from fastweights.training.options import RunOptions, differences
 from tests.launch.test_bad_input import error_of
 
 NORMALISED = ("--core", "lt", "--core-normaliser", "key_sum")
@@ -50,7 +50,7 @@ def test_a_normalised_memory_acts_while_it_learns(tmp_path):
 
 
 def test_a_normalised_run_goes_on_normalised(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("launch.atari.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.launch.atari.Display", StoppingDisplay)
     assert train(tmp_path, "cut", *NORMALISED, *TINY, *SHORT) == 130
     monkeypatch.undo()
     cut = tmp_path / "cut"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from small_runs import logged, train
 
-import cores
-from cores import CORES
-from launch.core_sizes import is_named_by_size
-from launch.options import preset
+from fastweights import cores
+from fastweights.cores import CORES
+from fastweights.cores.options import is_named_by_size
+from fastweights.training.options import preset
 from tests.cores import test_contract, test_inspect
 
 PAGE = Path(__file__).parents[2] / "docs" / "cores.md"

@@ -24,17 +24,17 @@ from fuzzing import (
 )
 from hypothesis import strategies as st
 
-from agents.learner import LearnerConfig
-from agents.network import Network
-from launch import evaluate, replay, report, watch
-from launch.command_line import parse, peek
-from launch.failures import user_input
-from launch.options import RunOptions, check
-from launch.schedules import Plan
-from launch.sequence_options import SequenceOptions, preset
-from launch.sequence_options import check as check_sequences
-from launch.torchbeast_flags import translate
-from tasks import ListOps
+from fastweights.agents.learner import LearnerConfig
+from fastweights.agents.network import Network
+from fastweights.experiments.sequence_options import SequenceOptions, preset
+from fastweights.experiments.sequence_options import check as check_sequences
+from fastweights.host.errors import user_input
+from fastweights.launch import evaluate, replay, report, watch
+from fastweights.launch.cli.atari_options import parse, peek
+from fastweights.launch.cli.torchbeast_flags import translate
+from fastweights.tasks import ListOps
+from fastweights.training.options import RunOptions, check
+from fastweights.training.schedules.plan import Plan
 
 
 def _agent_options(data):

@@ -30,12 +30,12 @@ from fuzzing import (
 )
 from hypothesis import strategies as st
 
-from agents.learner import Learner
-from agents.network import Network
-from launch.checkpoint_folder import CheckpointFolder
-from launch.checkpoints import load, read, save
-from launch.metrics import Metrics
-from launch.saved_agent import fitting, open_agent, unpack
+from fastweights.agents.learner import Learner
+from fastweights.agents.network import Network
+from fastweights.records.checkpoint_folder import CheckpointFolder
+from fastweights.records.checkpoints import fitting, load, read, save
+from fastweights.records.metrics import Metrics
+from fastweights.training.saved_agent import open_agent, unpack
 
 
 @cache

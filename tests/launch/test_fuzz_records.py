@@ -11,18 +11,18 @@ from pathlib import Path
 
 from fuzzing import OPTIONS, changed, command, paths, payload, sandbox, scalars, searched, values
 from hypothesis import strategies as st
-from test_evaluation_file import WRAPPED, evaluation
 
-from launch import replay
-from launch.agent_export import write_export
-from launch.evaluation_file import evaluations_in, write_overview
-from launch.log_table import LogTable, read_logs
-from launch.reports import sections
-from launch.reports.document import to_html, to_markdown
-from launch.reports.runs import grouped, open_run
-from launch.run_folder import RunFolder, read_meta
-from launch.saved_agent import open_agent
-from launch.sequence_run import saved_options
+from fastweights.evaluation.evaluation_file import evaluations_in, write_overview
+from fastweights.evaluation.reports import sections
+from fastweights.evaluation.reports.document import to_html, to_markdown
+from fastweights.evaluation.reports.runs import grouped, open_run
+from fastweights.experiments.sequence_run import saved_options
+from fastweights.launch import replay
+from fastweights.records.log_table import LogTable, read_logs
+from fastweights.records.run_folder import RunFolder, read_meta
+from fastweights.training.agent_export import write_export
+from fastweights.training.saved_agent import open_agent
+from tests.evaluation.test_evaluation_file import WRAPPED, evaluation
 
 
 @cache
@@ -121,7 +121,7 @@ def _reports(data):
 
 def _exports(data):
     with sandbox() as run:
-        write_export(payload(), run)
+        write_export(payload(), run, "")
         which = run / data.draw(st.sampled_from(["config.json", "model.safetensors"]))
         which.write_bytes(mangled(data, which.read_bytes()))
         command(lambda: open_agent(run))

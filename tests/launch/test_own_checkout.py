@@ -14,9 +14,8 @@ SCRIPTS = [
 ]
 RAY = ["--engine", "ray", "--num-actors", "1"]
 NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-ROOMS = ("agents", "cores", "envs", "kernels", "launch", "tasks")
-# The first of our modules that a script imports: where it would come from.
-FIRST_IMPORTS = f"""
+# Where a script would import our package from.
+FIRST_IMPORTS = """
 import runpy, sys
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -27,7 +26,7 @@ class Found(Exception):
 class Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name in {ROOMS}:
+        if name == "fastweights":
             raise Found(PathFinder.find_spec(name).origin)
 
 sys.meta_path.insert(0, Finder)
@@ -45,9 +44,8 @@ for script in sys.argv[1:]:
 def environment(tmp_path_factory) -> dict[str, str]:
     """Where another checkout is installed."""
     other = tmp_path_factory.mktemp("other")
-    for room in ROOMS:
-        (other / room).mkdir()
-        (other / room / "__init__.py").write_text(f"raise SystemExit('{room} of the other')")
+    (other / "fastweights").mkdir()
+    (other / "fastweights" / "__init__.py").write_text("raise SystemExit('the other one')")
     return os.environ | {"PYTHONPATH": str(other)}
 
 
@@ -77,11 +75,10 @@ def test_from_the_shell(environment, tmp_path):
 )
 def test_a_game_of_ones_own_lies_in_the_current_folder(engine, environment, tmp_path):
     (tmp_path / "my_module.py").write_text(
-        "import gymnasium\n"
-        "gymnasium.register('MyGame-v0', vector_entry_point='my_games.catch:Catch')\n"
+        "import gymnasium\ngymnasium.register('MyGame-v0', vector_entry_point='envs.catch:Catch')\n"
     )
-    (tmp_path / "my_games").mkdir()  # imported later than the module
-    (tmp_path / "my_games" / "catch.py").write_text("from envs.catch import Catch\n")
+    (tmp_path / "envs").mkdir()  # a name that a folder of the checkout has, too
+    (tmp_path / "envs" / "catch.py").write_text("from fastweights.envs.catch import Catch\n")
     (tmp_path / "rich.py").write_text("raise SystemExit('what lies there took a place')\n")
     size = "--num-envs 2 --batch-size 2 --unroll-length 4 --total-steps 8 --core-width 8"
     game = "--env my_module:MyGame-v0 --core lstm --num-threads 1 --disable-checkpoint --xpid run"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text
 
-from launch import atari
+from fastweights.launch import atari
 
 GAME = "fastweights-tests/Own-v0"
 SMALL = ["--env", GAME, "--core", "lstm", "--core-width", "8", "--num-threads", "1"]

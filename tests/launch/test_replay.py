@@ -10,9 +10,9 @@ import pytest
 import torch
 from small_runs import StoppingDisplay, train
 
-from launch import replay
-from launch.hashes import UPDATES, digest, read_hashes, write_hashes
-from launch.run_folder import RunFolder
+from fastweights.launch import replay
+from fastweights.records.run_folder import RunFolder
+from fastweights.training.hashes import UPDATES, digest, read_hashes, write_hashes
 
 QBERT = ("--env", "Qbert", "--stem", "shallow", "--core", "rdn", "--core-width", 16)
 TINY = ("--core-heads", 2, "--core-layers", 1, "--unroll-length", 6, "--total-steps", 36)
@@ -114,7 +114,7 @@ def test_known_reasons_are_named(copy, capsys):
 
 
 def test_a_resumed_run_keeps_the_hashes_of_its_beginning(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("launch.atari.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.launch.atari.Display", StoppingDisplay)
     assert train(tmp_path, "half", "--total-steps", 400) == 130
     monkeypatch.undo()
     before = (tmp_path / "half" / "hashes.csv").read_bytes()

@@ -4,9 +4,9 @@ import io
 
 from rich.console import Console
 
-from cores import CORES
-from launch.evaluation_file import Evaluation, PlayedGame
-from launch.tables import core_table, evaluation_table
+from fastweights.cores import CORES
+from fastweights.evaluation.evaluation_file import Evaluation, PlayedGame
+from fastweights.launch.cli.tables import core_table, evaluation_table
 
 
 def test_eighty_columns_cut_no_name_of_a_core():

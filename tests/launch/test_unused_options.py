@@ -5,9 +5,9 @@ from dataclasses import fields, replace
 import pytest
 from small_runs import GROUPS, train
 
-from launch.command_line import parse
-from launch.options import RunOptions
-from launch.unused_options import USED_BY, unused
+from fastweights.launch.cli.atari_options import parse
+from fastweights.launch.cli.unused_options import USED_BY, unused
+from fastweights.training.options import RunOptions
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import pytest
 import torch
 from small_runs import GROUPS, StoppingDisplay, train
 
-from launch import atari, code_execution, evaluate
-from launch.checkpoints import load
-from launch.evaluation_file import evaluations_in
-from launch.log_table import read_logs
-from launch.run_folder import read_meta
+from fastweights.evaluation.evaluation_file import evaluations_in
+from fastweights.launch import atari, code_execution, evaluate
+from fastweights.records.checkpoints import load
+from fastweights.records.log_table import read_logs
+from fastweights.records.run_folder import read_meta
 
 NO_GPU = "torch sees no CUDA device; `-m gpu` shows GPUs"
 ON_CUDA = [
@@ -32,7 +32,7 @@ ON_PICTURES = [
 @pytest.mark.parametrize(("device", "schedule", "core"), ON_PICTURES)
 def test_a_run_on_pictures_is_stopped_and_goes_on(device, schedule, core, tmp_path, monkeypatch):
     options = (*PONG, "--core", core, "--device", device, *SCHEDULES[schedule], *TINY[:2])
-    monkeypatch.setattr("launch.atari.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.launch.atari.Display", StoppingDisplay)
     assert train(tmp_path, "run", *options, "--total-steps", 80) == 130
     monkeypatch.undo()
     assert atari.main(["--resume", str(tmp_path / "run")]) == 0
@@ -87,7 +87,7 @@ def test_a_sequence_task_is_stopped_and_goes_on(device, core, tmp_path, monkeypa
     what = ("--preset", "small", "--statements", 4, "--epochs", 2, *sizes, *TINY)
     where = ("--savedir", tmp_path, "--xpid", "run", "--device", device, "--num-threads", 1)
     given = [str(word) for word in ("--core", core, "--core-dropout", 0.1, *what, *where)]
-    monkeypatch.setattr("launch.sequence_run.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.sequence_run.Display", StoppingDisplay)
     assert code_execution.main(given) == 130
     monkeypatch.undo()
     assert code_execution.main(["--resume", str(tmp_path / "run")]) == 0

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tasks import CodeExecution, Sample
+from fastweights.tasks import CodeExecution, Sample
 
 PAPERS_EXAMPLE = "x = 3 ; y = 7 ; x ++ ; if y < 6 : print x ; print x ;"
 

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from tasks import UNASKED, ListOps, Sample
-from tasks.list_ops import shallow_value
+from fastweights.tasks import UNASKED, ListOps, Sample
+from fastweights.tasks.list_ops import shallow_value
 
 PAPERS_EXAMPLE = "[MAX 6 1 [FIRST 2 3 ] 0 [MIN 4 7 1 ] ]"
 PYTHON = {"[MIN": "min(", "[MAX": "max(", "[FIRST": "first(", "]": ")"}

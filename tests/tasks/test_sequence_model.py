@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from tasks import CodeExecution
-from tasks.sequence_model import ModelConfig, SequenceModel
+from fastweights.tasks import CodeExecution
+from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
 
 FIVE = CodeExecution(variables=5)
 WIDE = {"layers": 4, "width": 256, "heads": 16, "feedforward": 1024}

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 import torch
 
-from tasks import TASKS, UNASKED, CodeExecution, ListOps
-from tasks.sequences import SPLITS, Sequences, draw, shuffled_batches, sorted_batches
+from fastweights.tasks import TASKS, UNASKED, CodeExecution, ListOps
+from fastweights.tasks.sequences import SPLITS, Sequences, draw, shuffled_batches, sorted_batches
 
 SIZES = dict(zip(SPLITS, (30, 10, 20), strict=True))
 

@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 
-from tasks import UNASKED, CodeExecution, ListOps, Sample
-from tasks.sequence_model import ModelConfig, SequenceModel
-from tasks.sequences import Sequences, draw
-from tasks.train import Result, Trainer, TrainerConfig, evaluate
+from fastweights.tasks import UNASKED, CodeExecution, ListOps, Sample
+from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
+from fastweights.tasks.sequences import Sequences, draw
+from fastweights.tasks.train import Result, Trainer, TrainerConfig, evaluate
 
 TASK = ListOps(depth=1)
 SPLITS = draw(TASK, {"train": 200, "valid": 40, "test": 40}, seed=1)

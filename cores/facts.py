@@ -1,0 +1,16 @@
+"""What `meta.json` says of a network."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from torch import nn
+
+from fastweights.cores import core_config
+
+
+def network_facts(network: nn.Module, core: str, core_options: Mapping[str, Any]) -> dict[str, Any]:
+    """How many numbers it learns, and all its core's options: those that nobody gave, too."""
+    options = asdict(core_config(core, **core_options))
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    return {"core": core, "core_options": options, "parameters": parameters}

@@ -1,0 +1,1 @@
+"""Test games, statistics, published scores, reports, films and pictures."""

@@ -1,0 +1,275 @@
+"""Test episodes as they are kept: one JSON file an evaluation, the same episodes as CSV beside it.
+
+    RUN/evaluations/step_000000200000_full-game_cap108000_argmax_5x30_seed1000000.json
+    RUN/evaluations/step_000000200000_full-game_cap108000_argmax_5x30_seed1000000.csv
+    RUN/evaluations.csv
+
+That is: everything; a row an episode; a row an evaluation.
+
+Raw episodes are what is measured; every mean and spread is computed from them when it is asked for.
+docs/evaluation.md has the fields.
+"""
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any, NamedTuple
+
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.errors import UserError, describe_os_error
+from fastweights.host.json_files import read_object
+from fastweights.host.typed_fields import typed
+
+FORMAT = "fastweights-evaluation"
+VERSION = 1
+_MOST = 2**53  # a return: up to here floats count by ones
+
+
+class PlayedGame(NamedTuple):
+    """One full game. Returns are undiscounted, unclipped and as the game counts them."""
+
+    repeat: int
+    episode: int  # within its repeat
+    seed: int  # a single environment seeded so plays this episode as its first
+    episode_return: float
+    life_returns: tuple[float, ...]  # in order; they sum to episode_return
+    life_wraps: tuple[int, ...]  # how often the score counter passed its end in each life
+    lives: int
+    agent_steps: int
+    emulator_frames: int  # from the game's reset on
+    cut: bool  # ended by a cap on its length, not by the game
+
+    @property
+    def wraps(self) -> int:
+        """How often the score counter passed its end and began again."""
+        return sum(self.life_wraps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Raw test episodes with all that is needed to play them again."""
+
+    env: str
+    protocol: str
+    rules: dict[str, Any]  # all that the protocol came to; a non-Atari environment's options
+    score: str  # what the protocol calls a score: the return of a "game" or of a "life"
+    max_frames: int | None  # emulator frames after which a game was cut; None: never
+    action_mode: str
+    seed: int
+    repeats: int
+    agent_steps: int  # that the agent had been trained for
+    core: str
+    score_modulus: int | None  # at which the game's score counter begins again; None: never
+    episodes: tuple[PlayedGame, ...]
+
+    @property
+    def has_lives(self) -> bool:
+        """Whether a game was more than one life: else a life's return is its game's."""
+        return any(episode.lives > 1 for episode in self.episodes)
+
+    def returns(self, unwrapped: bool = False) -> list[list[float]]:
+        """Full-game returns, a list a repeat; `unwrapped`: with what the counter lost added."""
+        return self._by_repeat(lambda e: [e.episode_return + self._lost(e.wraps, unwrapped)])
+
+    def life_returns(self, unwrapped: bool = False) -> list[list[float]]:
+        """Returns of all lives, a list a repeat."""
+        return self._by_repeat(
+            lambda e: [
+                life + self._lost(wraps, unwrapped)
+                for life, wraps in zip(e.life_returns, e.life_wraps, strict=True)
+            ]
+        )
+
+    def scores(self, unwrapped: bool = False) -> list[list[float]]:
+        """What the protocol calls a score, a list a repeat: returns of games or of lives."""
+        return self.life_returns(unwrapped) if self.score == "life" else self.returns(unwrapped)
+
+    def summary(self) -> dict[str, Any]:
+        """Means and population standard deviations; see docs/evaluation.md for each name."""
+        wrapped = [episode for episode in self.episodes if episode.wraps]
+        return {
+            "score_mean": _mean_of_means(self.scores()),
+            "score_std": _std_of_means(self.scores()),
+            **_spread("full_game", self.returns()),
+            **_spread("life", self.life_returns()),
+            "episodes": len(self.episodes),
+            "lives": sum(episode.lives for episode in self.episodes),
+            "mean_agent_steps": fmean(episode.agent_steps for episode in self.episodes),
+            "mean_emulator_frames": fmean(episode.emulator_frames for episode in self.episodes),
+            "cut_episodes": sum(episode.cut for episode in self.episodes),
+            "wrapped_episodes": len(wrapped),
+            "score_mean_unwrapped": _mean_of_means(self.scores(unwrapped=True)),
+            "full_game_mean_without_wrapped": _mean_without(
+                (e.episode_return, e.wraps) for e in self.episodes
+            ),
+            "life_mean_without_wrapped": _mean_without(
+                life
+                for e in self.episodes
+                for life in zip(e.life_returns, e.life_wraps, strict=True)
+            ),
+        }
+
+    @classmethod
+    def load(cls, path: Path) -> "Evaluation":
+        """Reads what `save` wrote.
+
+        Raises:
+            UserError: missing, damaged or foreign, in one line.
+        """
+        path = Path(path)
+        try:
+            content = read_object(path)
+        except OSError as error:
+            raise UserError(f"cannot read the evaluation {describe_os_error(error)}") from error
+        except ValueError as error:
+            raise UserError(
+                f"the evaluation {path} is damaged ({error}): evaluate again"
+            ) from error
+        try:
+            if (content["format"], content["version"]) != (FORMAT, VERSION):
+                raise ValueError("its format or version is another")
+            episodes = tuple(_episode(raw) for raw in content["episodes"])
+            plain = {name: content[name] for name in content if name != "episodes"}
+            evaluation = cls(**typed(cls, plain), episodes=episodes)
+            evaluation.check()
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path} is no evaluation that this program reads ({error!r}): evaluate again"
+            ) from error
+        return evaluation
+
+    def check(self) -> None:
+        """Raises a one-line `ValueError` where its parts contradict each other."""
+        found = {episode.repeat for episode in self.episodes}
+        if not found or (min(found), max(found), len(found)) != (0, self.repeats - 1, self.repeats):
+            raise ValueError("every repeat must have episodes, and every episode its repeat")
+        if any(not 1 <= len(e.life_returns) == len(e.life_wraps) for e in self.episodes):
+            raise ValueError("every episode must have lives, and every life its wraps")
+        returns = (value for e in self.episodes for value in (e.episode_return, *e.life_returns))
+        if not all(abs(value) <= _MOST for value in returns):
+            raise ValueError(f"every return must lie within ±{_MOST:,}")
+        if not all(_adds_up(episode) for episode in self.episodes):
+            raise ValueError("the returns of every episode's lives must add up to its own")
+
+    def save(self, path: Path, **about: Any) -> None:
+        """Writes `path` (JSON, with the summary and `about`) and a CSV of the same name.
+
+        Raises:
+            UserError: `check` finds something, such as a return that is not finite.
+        """
+        try:
+            self.check()
+        except ValueError as error:
+            raise UserError(f"these games cannot be kept: {error}") from error
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"format": FORMAT, "version": VERSION}
+        content |= {field.name: getattr(self, field.name) for field in fields(self)} | about
+        content |= {"summary": self.summary()}
+        content["episodes"] = [episode._asdict() for episode in self.episodes]
+        write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+        write_bytes(path.with_suffix(".csv"), _csv(self._rows()))
+
+    def file_name(self) -> str:
+        """One file a checkpoint, protocol, cap, mode, number of episodes and seed."""
+        count = f"{self.repeats}x{len(self.episodes) // self.repeats}"
+        cap = () if self.max_frames is None else (f"cap{self.max_frames}",)
+        parts = (self.protocol, *cap, self.action_mode, count, f"seed{self.seed}")
+        return "_".join((f"step_{self.agent_steps:012d}", *parts)) + ".json"
+
+    def _by_repeat(self, values: Callable[[PlayedGame], Iterable[float]]) -> list[list[float]]:
+        lists: list[list[float]] = [[] for _ in range(self.repeats)]
+        for episode in self.episodes:
+            lists[episode.repeat].extend(values(episode))
+        return lists
+
+    def _lost(self, wraps: int, unwrapped: bool) -> int:
+        return wraps * (self.score_modulus or 0) if unwrapped else 0
+
+    def _rows(self) -> list[dict[str, Any]]:
+        same = ("env", "core", "agent_steps", "protocol", "action_mode")
+        about = {f"trained_{n}" if n == "agent_steps" else n: getattr(self, n) for n in same}
+        return [about | _flat(episode) for episode in self.episodes]
+
+
+def _warn(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr)
+
+
+def evaluations_in(run: Path, warn: Callable[[str], None] = _warn) -> dict[Path, Evaluation]:
+    """Every evaluation kept in the run folder `run`, by its file, fewest training steps first.
+
+    A torn or foreign file does not spoil the others: it is left out, and `warn` is told why.
+    """
+    found = {}
+    for path in sorted((Path(run) / "evaluations").glob("step_*.json")):
+        try:
+            found[path] = Evaluation.load(path)
+        except UserError as error:
+            warn(f"left out: {error}")
+    return found
+
+
+def write_overview(run: Path) -> None:
+    """Writes RUN/evaluations.csv afresh: a row an evaluation, by training steps."""
+    rows = []
+    for evaluation in evaluations_in(run).values():
+        names = ("env", "protocol", "action_mode", "score", "max_frames", "seed", "repeats")
+        about = {"step": evaluation.agent_steps}
+        rows.append(about | {n: getattr(evaluation, n) for n in names} | evaluation.summary())
+    if rows:
+        write_bytes(Path(run) / "evaluations.csv", _csv(rows))
+
+
+def _spread(name: str, repeats: list[list[float]]) -> dict[str, Any]:
+    everything = [value for values in repeats for value in values]
+    return {
+        f"{name}_mean": fmean(everything),
+        f"{name}_std": pstdev(everything),
+        f"{name}_std_of_means": _std_of_means(repeats),
+    }
+
+
+def _mean_of_means(repeats: list[list[float]]) -> float:
+    return fmean(fmean(values) for values in repeats)
+
+
+def _mean_without(returns_and_wraps: Iterable[tuple[float, int]]) -> float | None:
+    """Mean of the returns that did not wrap; None where all did."""
+    straight = [one for one, wraps in returns_and_wraps if not wraps]
+    return fmean(straight) if straight else None
+
+
+def _std_of_means(repeats: list[list[float]]) -> float:
+    return pstdev([fmean(values) for values in repeats])
+
+
+def _episode(raw: Mapping[str, Any]) -> PlayedGame:
+    return PlayedGame(**typed(PlayedGame, raw, "episode."))
+
+
+def _adds_up(episode: PlayedGame) -> bool:
+    """Whether its lives' returns sum to its own, as exactly as float32 rewards allow."""
+    largest = max(map(abs, (episode.episode_return, *episode.life_returns)))
+    missing = math.fsum(episode.life_returns) - episode.episode_return
+    return abs(missing) <= 1e-6 * max(1.0, largest)
+
+
+def _flat(episode: PlayedGame) -> dict[str, Any]:
+    lists = ("life_returns", "life_wraps")
+    return episode._asdict() | {
+        name: " ".join(f"{value:.12g}" for value in getattr(episode, name)) for name in lists
+    }
+
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()

@@ -1,0 +1,112 @@
+"""The left of the screen: the game, the network's input, and the moment in words."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fastweights.evaluation.films.drawing import LINES, diverging, enlarge, fitted, paste, write
+from fastweights.evaluation.films.moments import Moment
+from fastweights.evaluation.films.panel import Panel
+
+WIDTH = 336  # pixels
+_BORDER = 8
+_MEMORY_RESET, _LIFE_LOST = LINES[0], LINES[1]
+_LINGER = 10  # agent steps that a word stays
+
+
+class Game(Panel):
+    """The emulator's own pixels, enlarged to squares where there is room; larger pictures shrink.
+
+    The border marks what happens.
+    """
+
+    def __init__(self, moment: Moment):
+        self.size = (len(self._picture(moment)) + 2 * _BORDER, WIDTH)
+
+    def draw(self, area: np.ndarray, moment: Moment) -> None:
+        if moment.life_lost:
+            area[:] = _LIFE_LOST
+        elif moment.is_first:
+            area[:] = _MEMORY_RESET
+        paste(area[_BORDER:-_BORDER], self._picture(moment), 0, _BORDER)
+
+    def _picture(self, moment: Moment) -> np.ndarray:
+        return fitted(moment.picture, WIDTH - 2 * _BORDER)
+
+
+class Input(Panel):
+    """What the network sees: a stack of grey pictures oldest first, colours, or a vector."""
+
+    def __init__(self, moment: Moment):
+        self._scale = 0.0
+        height, width = self._picture(moment.frame).shape[:2]
+        self._factor = max(1, 168 // max(height, width))
+        self.size = (height * self._factor + 18, WIDTH)
+        self._shape = "x".join(map(str, moment.frame.shape))
+
+    def label(self, area: np.ndarray) -> None:
+        write(area, f"input, {self._shape}", 0, _BORDER)
+
+    def draw(self, area: np.ndarray, moment: Moment) -> None:
+        paste(area, enlarge(self._picture(moment.frame), self._factor), 18, _BORDER)
+
+    def _picture(self, frame: np.ndarray) -> np.ndarray:
+        if frame.ndim == 1:
+            self._scale = max(self._scale, float(np.abs(frame).max()))
+            return diverging(in_a_square(frame), self._scale)
+        if len(frame) == 3:
+            return frame.transpose(1, 2, 0)
+        columns = math.ceil(math.sqrt(len(frame)))
+        blank = np.full((-len(frame) % columns, *frame.shape[1:]), 255, frame.dtype)
+        pictures = np.concatenate([frame, blank])
+        rows = [
+            np.concatenate(list(row), 1) for row in np.split(pictures, len(pictures) // columns)
+        ]
+        return np.concatenate(rows)[..., None].repeat(3, -1)
+
+
+class Words(Panel):
+    """Step, action, reward, return, and what happened lately."""
+
+    size = (118, WIDTH)
+
+    def __init__(self, title: str, action_meanings: Sequence[str]):
+        self._title, self._actions = title, action_meanings
+        self._return, self._lives_lost, self._resets = 0.0, 0, 0
+        self._last: dict[str, int] = {}
+
+    def label(self, area: np.ndarray) -> None:
+        write(area, self._title, 0, _BORDER)
+
+    def draw(self, area: np.ndarray, moment: Moment) -> None:
+        self._note(moment)
+        lines = (
+            f"agent step {moment.step:,}",
+            f"action {self._actions[moment.action]}, reward {moment.reward:g}",
+            f"return {self._return:g}, value {moment.value:.2f}",
+            f"lives lost {self._lives_lost}, memory resets {self._resets}",
+        )
+        for index, line in enumerate(lines):
+            write(area, line, 18 * (index + 1), _BORDER)
+        recent = [word for word, step in self._last.items() if moment.step - step < _LINGER]
+        write(area, " · ".join(recent), 18 * 5, _BORDER, grey=0, size=14)
+
+    def _note(self, moment: Moment) -> None:
+        self._return += moment.reward
+        self._lives_lost += moment.life_lost
+        self._resets += moment.is_first
+        happened = {
+            "MEMORY RESET": moment.is_first,
+            "LIFE LOST": moment.life_lost,
+            "GAME OVER": moment.game_over,
+        }
+        self._last |= {word: moment.step for word, now in happened.items() if now}
+
+
+def in_a_square(values: np.ndarray) -> np.ndarray:
+    """[N] row by row in a picture about as high as wide; NaN where there is no value."""
+    columns = math.ceil(math.sqrt(len(values)))
+    padded = np.full(columns * math.ceil(len(values) / columns), np.nan, np.float32)
+    padded[: len(values)] = values
+    return padded.reshape(-1, columns)

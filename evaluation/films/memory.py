@@ -1,0 +1,240 @@
+"""The memory: fast-weight matrices with what reads and writes them, gates and cells, or none.
+
+Which panels a core gets follows from the names and shapes that its `inspect` gives.
+"""
+
+import numpy as np
+
+from fastweights.evaluation.films.drawing import (
+    FAINT,
+    LINES,
+    diverging,
+    enlarge,
+    paste,
+    sequential,
+    write,
+)
+from fastweights.evaluation.films.game import in_a_square
+from fastweights.evaluation.films.moments import Moment
+from fastweights.evaluation.films.panel import Panel
+from fastweights.evaluation.films.timelines import Lines
+
+_HEAD, _BAR, _GAP = 20, 8, 6  # pixels: heading, width of k and q, between things
+_STRENGTHS = 22  # pixels below a matrix
+_HEIGHT = 560  # pixels that all matrices of a core may take together
+_IN_0_TO_1, _WEIGHTS = "gate", "fast_weights"
+
+
+class Matrices(Panel):
+    """Every head's matrix of one layer, key axis down; left of it k and q, below it beta."""
+
+    def __init__(
+        self,
+        layer: int,
+        name: str,
+        inside: dict[str, np.ndarray],
+        size: tuple[int, int],
+        title: str,
+    ):
+        self._layer, self._name, self._title = layer, name, title
+        self._prefix = name.removesuffix(_WEIGHTS) if name.endswith(_WEIGHTS) else ""
+        self._vectors = [v for v in ("key", "query") if self._prefix + v in inside]
+        shape = heads(inside[name]).shape
+        self._zoom, self._per_line = _fit(*shape, *size)
+        self._cell = _cell(*shape[1:], self._zoom)
+        lines = -(-shape[0] // self._per_line)
+        self.size = (_HEAD + lines * self._cell[0], size[1])
+        self._scale, self._vector_scale = 0.0, 0.0
+
+    def draw(self, area: np.ndarray, moment: Moment) -> None:
+        inside = moment.layers[self._layer]
+        matrices = heads(inside[self._name])
+        self._scale = max(self._scale, float(np.abs(matrices).max()))
+        bars = [inside[self._prefix + name] for name in self._vectors]
+        bars = [bar.reshape(len(matrices), -1) for bar in bars]
+        self._vector_scale = max([self._vector_scale, *(float(bar.max()) for bar in bars)])
+        write(area, self._heading(), 0, 0)
+        strengths = inside.get(self._prefix + "strength")
+        for index, matrix in enumerate(matrices):
+            line, place = divmod(index, self._per_line)
+            y, x = _HEAD + line * self._cell[0], place * self._cell[1]
+            cell = area[y : y + self._cell[0], x : x + self._cell[1] - _GAP]
+            self._draw_head(cell, matrix, [bar[index] for bar in bars])
+            if strengths is not None:
+                self._draw_strengths(cell, strengths.reshape(len(matrices), -1)[index])
+
+    def _heading(self) -> str:
+        words = f"{self._title}{self._name.replace('_', ' ')} ±{self._scale:.3g}"
+        if not self._vectors:
+            return words
+        return f"{words}; left: {', '.join(self._vectors)}, 0 to {self._vector_scale:.3g}"
+
+    def _draw_head(self, cell: np.ndarray, matrix: np.ndarray, bars: list[np.ndarray]) -> None:
+        for index, bar in enumerate(bars):
+            picture = sequential(bar[:, None], self._vector_scale)
+            paste(cell, enlarge(picture, self._zoom, _BAR), 0, index * (_BAR + 2))
+        x = 2 * (_BAR + 2)
+        paste(cell, enlarge(diverging(matrix, self._scale), self._zoom), 0, x)
+        height, width = (side * self._zoom for side in matrix.shape)
+        cell[height, x : x + width] = FAINT
+        cell[:height, min(x + width, cell.shape[1] - 1)] = FAINT
+
+    def _draw_strengths(self, cell: np.ndarray, strengths: np.ndarray) -> None:
+        bottom, x = self._cell[0] - _STRENGTHS + 2, 2 * (_BAR + 2)
+        room = cell.shape[1] - x
+        write(cell, "β", bottom - 4, 4, size=11)
+        thick = max(2, 8 // len(strengths))
+        for index, strength in enumerate(strengths):
+            bar = cell[bottom + index * (thick + 1) :][:thick, x:]
+            bar[:] = FAINT
+            bar[:, : round(float(strength) * room)] = LINES[2]
+
+
+class Vectors(Panel):
+    """Vectors of one layer in squares: gates from 0 to 1, anything else around 0."""
+
+    def __init__(self, layer: int, inside: dict[str, np.ndarray], width: int):
+        self._layer = layer
+        self._names = _squares(inside)
+        self._scales = dict.fromkeys(self._names, 0.0)
+        side = in_a_square(inside[self._names[0]]).shape[1]
+        self._pitch = min(180, width // len(self._names))
+        self._zoom = max(1, (self._pitch - _GAP) // side)
+        self.size = (_HEAD + side * self._zoom + _GAP, width)
+
+    def draw(self, area: np.ndarray, moment: Moment) -> None:
+        for index, name in enumerate(self._names):
+            values, x = moment.layers[self._layer][name], index * self._pitch
+            self._scales[name] = max(self._scales[name], float(np.abs(values).max()))
+            square, words = in_a_square(values), name.replace("_", " ")
+            if name.endswith(_IN_0_TO_1):
+                picture, words = sequential(square), f"{words}, 0 to 1"
+            else:
+                picture = diverging(square, self._scales[name])
+                words = f"{words} ±{self._scales[name]:.3g}"
+            write(area, words, 0, x)
+            paste(area[:, : x + self._pitch - _GAP], enlarge(picture, self._zoom), _HEAD, x)
+
+
+class NoMemory(Panel):
+    """A core without a state says so."""
+
+    def __init__(self, width: int):
+        self.size = (40, width)
+
+    def label(self, area: np.ndarray) -> None:
+        write(
+            area, "This core has no memory: it decides on the present input alone.", 8, 0, size=14
+        )
+
+    def draw(self, area: np.ndarray, moment: Moment) -> None:
+        pass
+
+
+class Change:
+    """How far a tensor moved in this step, a number a matrix; a reset is a fresh start at zero."""
+
+    def __init__(self, layer: int, name: str):
+        self._layer, self._name = layer, name
+        self._before: np.ndarray | float = 0.0
+
+    def __call__(self, moment: Moment) -> np.ndarray:
+        now = moment.layers[self._layer][self._name]
+        before = 0.0 if moment.is_first else self._before
+        self._before = now
+        return norms(now - before)
+
+
+def norms(values: np.ndarray) -> np.ndarray:
+    """Frobenius norm of every head's matrix, or the norm of one vector."""
+    flat = values.reshape(1, -1) if values.ndim == 1 else heads(values).reshape(-1, _area(values))
+    return np.linalg.norm(flat, axis=1)
+
+
+def heads(matrices: np.ndarray) -> np.ndarray:
+    """[..., K, V] -> [all heads, K, V]."""
+    return matrices.reshape(-1, *matrices.shape[-2:])
+
+
+def is_matrices(values: np.ndarray) -> bool:
+    """Whether a layer's tensor holds a matrix a head."""
+    return values.ndim >= 3
+
+
+def panels(layers: list[dict[str, np.ndarray]], width: int) -> list[Panel]:
+    """What shows the memory at a moment."""
+    if not layers:
+        return [NoMemory(width)]
+    count = sum(is_matrices(values) for inside in layers for values in inside.values())
+    size = (_HEIGHT // max(1, count), width)
+    result: list[Panel] = []
+    for layer, inside in enumerate(layers):
+        for name, values in inside.items():
+            if is_matrices(values):
+                title = f"layer {layer + 1}, " if len(layers) > 1 else ""
+                result.append(Matrices(layer, name, inside, size, title))
+        if _squares(inside):
+            result.append(Vectors(layer, inside, width))
+    return result
+
+
+def timelines(layers: list[dict[str, np.ndarray]], width: int) -> list[Lines]:
+    """What shows how the memory changes: norms, changes, write strengths, mean gates."""
+    result: list[Lines] = []
+    for layer, inside in enumerate(layers):
+        prefix = f"{layer + 1}: " if len(layers) > 1 else ""
+        for name, values in inside.items():
+            words = prefix + _SHORT.get(name, name.replace("_", " "))
+            if is_matrices(values) or name == "cell":
+                result.append(Lines(f"{words} norm", width, _norm(layer, name)))
+                result.append(Lines(f"{words} change", width, Change(layer, name)))
+            elif name.endswith("strength"):
+                result.append(Lines(words, width, _flat(layer, name), (0.0, 1.0)))
+            elif name.endswith(_IN_0_TO_1):
+                result.append(Lines(f"mean {words}", width, _mean(layer, name), (0.0, 1.0)))
+    return result
+
+
+def _squares(inside: dict[str, np.ndarray]) -> list[str]:
+    """The names of a layer's vectors; a strength a head is no vector, nor is a count of steps."""
+    vectors = (name for name, values in inside.items() if values.ndim == 1)
+    return [name for name in vectors if not name.endswith(("strength", "count"))]
+
+
+_SHORT = {
+    "fast_weights": "W",
+    "recurrent_fast_weights": "R",
+    "shift": "W",
+    "strength": "strength β",
+    "recurrent_strength": "R strength β",
+}
+
+
+def _norm(layer: int, name: str):
+    return lambda moment: norms(moment.layers[layer][name])
+
+
+def _flat(layer: int, name: str):
+    return lambda moment: moment.layers[layer][name].reshape(-1)
+
+
+def _mean(layer: int, name: str):
+    return lambda moment: [moment.layers[layer][name].mean()]
+
+
+def _area(matrices: np.ndarray) -> int:
+    return matrices.shape[-2] * matrices.shape[-1]
+
+
+def _cell(rows: int, columns: int, zoom: int) -> tuple[int, int]:
+    return rows * zoom + _STRENGTHS, columns * zoom + 2 * (_BAR + 2) + _GAP + 2
+
+
+def _fit(count: int, rows: int, columns: int, height: int, width: int) -> tuple[int, int]:
+    """Pixels an entry, and matrices a line: as large as fits in equally long lines."""
+    for zoom in range(6, 0, -1):
+        cell = _cell(rows, columns, zoom)
+        per_line = max(1, min(count, width // cell[1]))
+        if count % per_line == 0 and _HEAD + count // per_line * cell[0] <= height:
+            break
+    return zoom, per_line

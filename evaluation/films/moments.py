@@ -1,0 +1,55 @@
+"""An episode as a film shows it, one moment an agent step."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from fastweights.evaluation.player import Player
+
+
+class Moment(NamedTuple):
+    """One row of the first stream: what was seen, what was decided, what the memory then held."""
+
+    step: int  # agent steps played before this one
+    picture: np.ndarray  # [H, W, 3] uint8, as the emulator draws it
+    frame: np.ndarray  # what the network sees
+    policy: np.ndarray  # [A] probabilities
+    value: float
+    action: int
+    reward: float  # that the action earned, unclipped
+    layers: list[dict[str, np.ndarray]]  # `Core.inspect` of this row, without the batch axis
+    is_first: bool  # the memory was reset before this row
+    life_lost: bool  # by the action, the game's last life too
+    game_over: bool  # by the action
+
+
+def moments(player: Player) -> Iterator[Moment]:
+    """The rest of the first environment's present game; it must have been made to render.
+
+    When a moment comes out, `player` has just taken its action.
+    """
+    step, over = 0, False
+    while not over:
+        row, picture = player.row, player.environments.render()[0]
+        layers = [_first(layer) for layer in player.inspect()]
+        decision = player.step()
+        over = any(episode.env == 0 for episode in player.row.episodes)
+        yield Moment(
+            step=step,
+            picture=picture,
+            frame=row.frame[0],
+            policy=decision.policy_logits[0].softmax(-1).cpu().numpy(),
+            value=float(decision.value[0]),
+            action=int(decision.action[0]),
+            reward=float(player.row.reward[0]),
+            layers=layers,
+            is_first=bool(row.is_first[0]),
+            life_lost=any(life.env == 0 for life in player.row.lives),
+            game_over=over,
+        )
+        step += 1
+
+
+def _first(layer: dict) -> dict[str, np.ndarray]:
+    return {name: tensor[0].float().cpu().numpy() for name, tensor in layer.items()}

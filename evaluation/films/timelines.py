@@ -1,0 +1,97 @@
+"""What happened over the last few hundred agent steps: lines, and the policy as a heat map.
+
+A blue dotted line marks a memory reset, an orange one a lost life.
+"""
+
+import abc
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fastweights.evaluation.films.drawing import FAINT, LINES, enlarge, plot, sequential, write
+from fastweights.evaluation.films.moments import Moment
+from fastweights.evaluation.films.panel import Panel
+
+LABEL = 118  # pixels left of the plot
+PIXELS = 2  # a step
+_ROW = 13  # pixels an action
+
+
+class Timeline(Panel):
+    """Abstract: keeps what `measure` says of each moment and draws it as `chart` does."""
+
+    def __init__(self, width: int, height: int, measure: Callable[[Moment], Sequence[float]]):
+        self.size = (height, width)
+        self._measure = measure
+        self._steps = (width - LABEL) // PIXELS
+        self._values: deque[np.ndarray] = deque(maxlen=self._steps)
+        self._events: deque[tuple[bool, bool]] = deque(maxlen=self._steps)
+
+    def draw(self, area: np.ndarray, moment: Moment) -> None:
+        self._values.append(np.asarray(self._measure(moment), np.float32))
+        self._events.append((moment.is_first, moment.life_lost))
+        chart = area[: self.size[0] - 4, LABEL:]
+        self.chart(area, chart, np.stack(self._values))
+        for line, colour in zip(np.array(self._events).T, LINES, strict=False):
+            for column in np.flatnonzero(line) * PIXELS:
+                chart[::3, column : column + PIXELS] = colour
+
+    @abc.abstractmethod
+    def chart(self, area: np.ndarray, chart: np.ndarray, values: np.ndarray) -> None:
+        """Draws `values` [n, lines] into `chart`, which lies within `area`."""
+
+
+class Lines(Timeline):
+    """Lines between a lowest and a highest value: those of `limits`, or the most extreme so far."""
+
+    def __init__(
+        self,
+        name: str,
+        width: int,
+        measure: Callable[[Moment], Sequence[float]],
+        limits: tuple[float, float] | None = None,
+        height: int = 46,
+    ):
+        super().__init__(width, height, measure)
+        self._name, self._fixed = name, limits is not None
+        self._low, self._high = limits or (0.0, 0.0)
+
+    def label(self, area: np.ndarray) -> None:
+        write(area, self._name, 0, 0)
+        area[: self.size[0] - 4, LABEL - 1] = FAINT
+        area[self.size[0] - 5, LABEL:] = FAINT
+
+    def chart(self, area: np.ndarray, chart: np.ndarray, values: np.ndarray) -> None:
+        if not self._fixed:
+            newest = values[-1][np.isfinite(values[-1])]
+            self._low = min(self._low, newest.min(initial=0.0))
+            self._high = max(self._high, newest.max(initial=0.0))
+        write(area, f"{self._low:.3g} to {self._high:.3g}", 16, 0, grey=110, size=11)
+        plot(chart, values, self._low, self._high, PIXELS)
+
+
+class Policy(Timeline):
+    """A row an action: white is improbable, dark blue certain; orange is what was done."""
+
+    def __init__(self, width: int, action_meanings: Sequence[str]):
+        self._actions = action_meanings
+        self._done: deque[int] = deque(maxlen=(width - LABEL) // PIXELS)
+        super().__init__(width, _ROW * len(action_meanings) + 6, lambda moment: moment.policy)
+
+    def label(self, area: np.ndarray) -> None:
+        for index, meaning in enumerate(self._actions):
+            write(area, meaning.lower(), index * _ROW, 0, size=10)
+
+    def draw(self, area: np.ndarray, moment: Moment) -> None:
+        self._done.append(moment.action)
+        super().draw(area, moment)
+
+    def chart(self, area: np.ndarray, chart: np.ndarray, values: np.ndarray) -> None:
+        height = _ROW * len(self._actions)
+        picture = enlarge(sequential(values.T), _ROW, PIXELS)
+        chart[:height, : picture.shape[1]] = picture
+        for offset in range(PIXELS):
+            columns = np.arange(len(self._done)) * PIXELS + offset
+            for row in (_ROW // 2, _ROW // 2 + 1):
+                chart[np.array(self._done) * _ROW + row, columns] = LINES[1]

@@ -1,0 +1,175 @@
+"""Playing test episodes with a trained network.
+
+Every environment plays one game, its first, and every game that was begun counts. Taking the first
+N games to finish would favour short ones, and short ones are mostly bad ones. Game i is decided by
+`seed + i` alone (`evaluation/player.py`), so the same games are played however many run at once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from fastweights.agents.network import Network
+from fastweights.envs.interface import Environments, Episode, Life
+from fastweights.envs.naming import resolve
+from fastweights.envs.protocols import HALF_AN_HOUR, PROTOCOLS, protocol_named
+from fastweights.evaluation.player import ActionMode, Player
+from fastweights.host.names import unknown
+from fastweights.training.environments import Rules, trained_rules
+from fastweights.training.options import RunOptions
+
+# Atari's score counters have six decimal digits or fewer. A step that loses half of that has not
+# been punished: the counter has passed its end. Battlezone and Up'n Down get there; in games with
+# shorter counters ale-py adds up itself.
+_ATARI_SCORE_MODULUS = 1_000_000
+
+
+class Played(NamedTuple):
+    """One finished game, and what `Episode` does not say of it."""
+
+    game: Episode
+    life_wraps: tuple[int, ...]  # times that the score counter passed its end, in each life
+
+
+def play_games(
+    network: Network,
+    environments: Environments,
+    *,
+    action_mode: ActionMode,
+    seed: int,
+    device: torch.device | str = "cpu",
+    score_modulus: int | None = None,
+    max_steps: int | None = None,
+    progress: Callable[[int, int], None] = lambda finished, longest: None,
+) -> list[Played]:
+    """Plays each environment's first game to its end; one entry an environment, in order.
+
+    `seed`: environment i's is `seed + i`. `score_modulus`: at which the score counter begins again.
+    `max_steps`: agent steps after which a game of one life is cut, with the return that it has by
+    then. `progress` is called after every step with the number of games finished and the agent
+    steps of those that go on; what it raises ends the playing.
+    """
+    player = Player(network, environments, action_mode=action_mode, seed=seed, device=device)
+    finished: dict[int, Played] = {}
+    wraps = _Wraps(environments.num_envs, score_modulus)
+    returns, steps = np.zeros(environments.num_envs), 0
+    while len(finished) < environments.num_envs and steps != max_steps:
+        player.step()
+        steps += 1
+        returns += player.row.reward
+        wraps.note(player.row.reward, player.row.lives)
+        over = [game for game in player.row.episodes if game.index == 0]
+        if over:
+            finished |= {game.env: Played(game, wraps.of_game(game)) for game in over}
+            player.keep(np.setdiff1d(player.playing, list(finished)))
+        progress(len(finished), steps)
+    frames = steps * environments.frames_per_step
+    cut = (Episode(env, 0, one, (one,), steps, frames) for env, one in enumerate(returns.tolist()))
+    return [finished.get(game.env, Played(game, (0,))) for game in cut]
+
+
+def film(
+    network: Network,
+    environments: Environments,
+    *,
+    action_mode: ActionMode,
+    seed: int,
+    max_steps: int,
+    device: torch.device | str = "cpu",
+) -> Iterator[np.ndarray]:
+    """The pictures [H, W, 3] of the first environment's first episode, one an agent step.
+
+    Ends with the episode, or after `max_steps` agent steps.
+    """
+    player = Player(network, environments, action_mode=action_mode, seed=seed, device=device)
+    yield environments.render()[0]
+    for _ in range(max_steps):
+        player.step()
+        if any(episode.env == 0 for episode in player.row.episodes):
+            return
+        yield environments.render()[0]
+
+
+def check_actions(network: Network, environments: Environments) -> None:
+    """Raises a one-line `ValueError` where a network cannot play an environment."""
+    config = network.config
+    if config.num_actions != environments.num_actions:
+        raise ValueError(
+            f"the checkpoint's policy has {config.num_actions} actions and {environments.name} "
+            f"offers {environments.num_actions}: evaluate on the game it was trained for"
+        )
+    if tuple(config.frame_shape) != tuple(environments.frame_shape):
+        raise ValueError(
+            f"the checkpoint's stem takes frames of shape {tuple(config.frame_shape)} and "
+            f"{environments.name} shows {tuple(environments.frame_shape)}: evaluate on the "
+            "environment it was trained for"
+        )
+
+
+def score_modulus(env: str) -> int | None:
+    """At which an environment's score counter begins again; None: never."""
+    return None if resolve(env).rom is None else _ATARI_SCORE_MODULUS
+
+
+def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None = None) -> Rules:
+    """The rules for testing an agent trained with `options`, under a protocol or as `trained`.
+
+    On Atari a game is cut as `longest_test` says. How the agent sees and acts stays as it was
+    trained: with fewer actions than a protocol offers, it simply never chooses the others.
+
+    Raises:
+        ValueError: an unknown protocol, or one that the environment has not.
+    """
+    if protocol not in (known := (*PROTOCOLS, "trained")):
+        raise ValueError(unknown("protocol", protocol, known))
+    trained = trained_rules(options)
+    learned = trained.resolved(options.env)
+    if learned is None:
+        return trained if protocol == "trained" else trained._replace(protocol=protocol)
+    cap = {"max_frames": longest_test(options, protocol, max_frames)}
+    if protocol == "trained":
+        return trained._replace(options=trained.options | cap)
+    own = {name: getattr(learned, name) for name in THE_AGENTS_OWN}
+    return Rules(protocol, own | cap)
+
+
+def longest_test(options: RunOptions, protocol: str, max_frames: int | None = None) -> int | None:
+    """Frames after which a test game is cut; None for never.
+
+    `max_frames`: what was asked for, 0 for no limit. Where nothing was, the limit is the
+    protocol's (as `trained`: training's), and half an hour where that has none or is not Atari's.
+
+    Raises:
+        ValueError: an unknown protocol.
+    """
+    if max_frames is not None:
+        return max_frames or None
+    if (learned := trained_rules(options).resolved(options.env)) is None:
+        return HALF_AN_HOUR
+    own = learned if protocol == "trained" else protocol_named(protocol)
+    return own.max_frames or HALF_AN_HOUR
+
+
+# How an agent sees and acts: the same under every protocol.
+THE_AGENTS_OWN = ("frame_skip", "max_pool", "frame_stack", "full_action_set")
+
+
+class _Wraps:
+    """Counts the times that each game's score counter began again."""
+
+    def __init__(self, num_envs: int, modulus: int | None):
+        self._jump = -np.inf if modulus is None else -modulus / 2
+        self._now = np.zeros(num_envs, int)
+        self._lives: list[list[int]] = [[] for _ in range(num_envs)]
+
+    def note(self, reward: np.ndarray, lives: Iterable[Life]) -> None:
+        self._now += reward < self._jump
+        for life in lives:
+            self._lives[life.env].append(int(self._now[life.env]))
+            self._now[life.env] = 0
+
+    def of_game(self, game: Episode) -> tuple[int, ...]:
+        """Of an environment's first game, which has just ended."""
+        return tuple(self._lives[game.env][: len(game.life_returns)])

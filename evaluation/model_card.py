@@ -1,0 +1,46 @@
+"""An exported agent's model card, in the form that model hubs read."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastweights.evaluation.evaluation_file import Evaluation
+from fastweights.evaluation.markdown_table import markdown_table
+from fastweights.evaluation.score_summary import spread
+
+
+def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) -> str:
+    """The card of the agent in a checkpoint's `payload`; `evaluations` are this agent's."""
+    options = payload["flags"]
+    parameters = sum(weight.numel() for weight in payload["model_state_dict"].values())
+    tags = "".join(f"\n- {tag}" for tag in ("reinforcement-learning", "impala", options["core"]))
+    scores = [_score(evaluation) for evaluation in evaluations]
+    table = markdown_table(("protocol", "actions", "games", "score", "± over"), scores)
+    return f"""---
+library_name: fastweights
+pipeline_tag: reinforcement-learning
+tags:{tags}
+---
+
+# {options["core"]} on {options["env"]}
+
+An IMPALA / V-trace agent with the memory `{options["core"]}`: {parameters / 1e6:.3f} M parameters,
+{payload["step"]:,} agent steps of training, seed {options["seed"]}. `config.json` has every option.
+
+## Scores
+
+{table if scores else "None kept: this agent has not been evaluated."}
+
+A score is the mean of the repeats' means of undiscounted, unclipped returns, ± a standard
+deviation: of those means, or over the episodes where there was one repeat.
+
+## Use
+
+    python launch/evaluate.py PATH_TO_THIS_FOLDER
+"""
+
+
+def _score(evaluation: Evaluation) -> tuple[str, ...]:
+    score = spread(evaluation, "score")
+    unit = "a life" if evaluation.score == "life" else "a full game"
+    games = f"{evaluation.repeats} x {len(evaluation.episodes) // evaluation.repeats}"
+    return evaluation.protocol, evaluation.action_mode, games, f"{score} {unit}", score.over

@@ -1,0 +1,216 @@
+"""Test games as every command plays them: at once where they fit, with progress, kept in files."""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TextIO
+
+import torch
+
+from fastweights.agents.network import Network
+from fastweights.envs.interface import Environments
+from fastweights.evaluation.evaluation_file import Evaluation, PlayedGame, write_overview
+from fastweights.evaluation.games import (
+    Played,
+    check_actions,
+    longest_test,
+    play_games,
+    rules_for_testing,
+    score_modulus,
+)
+from fastweights.evaluation.player import ActionMode
+from fastweights.host.progress import Display
+from fastweights.host.provenance import git_revision
+from fastweights.training.environments import make_environments, trained_rules
+from fastweights.training.options import RunOptions
+from fastweights.training.seeds import TEST_SEEDS
+
+_MOST_AT_ONCE = 256  # environments
+_HALF_AN_HOUR = 30 * 60 * 60 // 4  # agent steps of Atari
+
+Report = Callable[[int, int], None]  # games finished, agent steps of the longest
+
+
+@dataclass(frozen=True, kw_only=True)
+class GamePlan:
+    """Which games an agent is tested on. The same plan gives an agent the same games."""
+
+    episodes: int = 30
+    """Full games in a repeat."""
+    repeats: int = 5
+    """Repeats; the reported spread is that of their means."""
+    num_envs: int = 0
+    """Games at once: changes the speed, not the games. 0: all of them, at most 256."""
+    protocol: str = "full-game"
+    """full-game, published (a score is a life's), machado, noop30, or trained (as in training)."""
+    max_frames: int | None = None
+    """Limit of a game, emulator frames (agent steps where there is no emulator); 0: none. Default:
+    108000, half an hour, and for trained that of training."""
+    seed: int = TEST_SEEDS.start
+    """Game i, counted through all repeats, has seed + i."""
+    num_threads: int = 0
+    """CPU threads; 0: all cores."""
+
+    @property
+    def games(self) -> int:
+        """In all repeats."""
+        return self.episodes * self.repeats
+
+
+def check(plan: GamePlan) -> None:
+    """Raises a one-line `ValueError` for numbers that cannot work."""
+    least = {"episodes": 1, "repeats": 1, "num_envs": 0, "max_frames": 0}
+    for name, value in least.items():
+        given = getattr(plan, name)
+        if given is not None and given < value:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least {value}, not {given}")
+    if not 0 <= plan.seed <= 2**31 - 1 - plan.games:
+        raise ValueError(f"--seed must lie in [0, {2**31 - 1 - plan.games}], not {plan.seed}")
+
+
+def check_plays(network: Network, trained: RunOptions, plan: GamePlan) -> None:
+    """Raises a one-line `ValueError` where a network cannot play the games of `plan`."""
+    environments = environments_of(trained, plan, 1, plan.seed)
+    check_actions(network, environments)
+    environments.close()
+
+
+def play(
+    network: Network,
+    trained: RunOptions,
+    step: int,
+    plan: GamePlan,
+    action_mode: ActionMode,
+    *,
+    device: torch.device | str = "cpu",
+    report: Report = lambda finished, longest: None,
+) -> Evaluation:
+    """Plays the games of `plan` with a network trained with `trained` for `step` agent steps.
+
+    `report` is called after every step; what it raises ends the playing. `check_plays` says
+    beforehand whether they can be played.
+    """
+    at_once = min(plan.num_envs or _MOST_AT_ONCE, plan.games)
+    limit = longest_test(trained, plan.protocol, plan.max_frames)
+    is_atari = trained_rules(trained).resolved(trained.env) is not None  # ale-py cuts, life by life
+    played: list[Played] = []
+    for first in range(0, plan.games, at_once):
+        number, seed = min(at_once, plan.games - first), plan.seed + first
+        with closing(environments_of(trained, plan, number, seed)) as environments:
+            played += play_games(
+                network,
+                environments,
+                action_mode=action_mode,
+                seed=seed,
+                device=device,
+                score_modulus=score_modulus(trained.env),
+                max_steps=None if is_atari else limit,
+                progress=lambda finished, longest, before=first: report(before + finished, longest),
+            )
+    return _evaluation(environments, trained, step, plan, action_mode, played)
+
+
+def environments_of(
+    trained: RunOptions, plan: GamePlan, num_envs: int, seed: int, render: bool = False
+) -> Environments:
+    """`num_envs` environments as `plan` wants them for an agent trained with `trained`."""
+    rules = rules_for_testing(trained, plan.protocol, plan.max_frames)
+    return make_environments(
+        trained, num_envs, seed, rules=rules, render=render, num_threads=plan.num_threads
+    )
+
+
+def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object) -> Path:
+    """Files an evaluation in the run folder `run`; returns the JSON's path."""
+    path = run / "evaluations" / evaluation.file_name()
+    evaluation.save(
+        path,
+        run=run.resolve().name,
+        options=trained.to_dict(),
+        git=git_revision(),
+        **about,
+    )
+    write_overview(run)
+    return path
+
+
+@contextmanager
+def progress_bar(
+    games: int,
+    what: str,
+    stream: TextIO | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    limit: int | None = None,
+    option: str = "--max-frames",
+) -> Iterator[Report]:
+    """Shows how many games are finished, and the time left at their pace so far, on stderr.
+
+    `limit`: frames after which they are cut, as `option` of the command says; None for never.
+
+    Many games run at once, so the first may be long in coming, and the next: the pace is that of
+    all the time since the beginning.
+    """
+    said = False
+
+    def report(finished: int, longest: int) -> None:
+        nonlocal said
+        display.update(finished, {"longest_game": longest})
+        if longest == _HALF_AN_HOUR + 1 and not said:
+            said = True
+            beyond = f"{games - finished} games go on beyond {_HALF_AN_HOUR:,} agent steps"
+            when = f"are cut after {limit:,} frames ({option})" if limit else None
+            display.say(f"note: {beyond}; {when or f'{option} would cut them'}")
+
+    showing = Display(
+        games, stream=stream or sys.stderr, clock=clock, unit="games", window=math.inf
+    )
+    with showing as display:
+        display.say(f"{what}: {games:,} games")
+        yield report
+
+
+def _evaluation(
+    environments: Environments,
+    trained: RunOptions,
+    step: int,
+    plan: GamePlan,
+    action_mode: ActionMode,
+    played: list[Played],
+) -> Evaluation:
+    rules = rules_for_testing(trained, plan.protocol, plan.max_frames)
+    resolved = rules.resolved(trained.env)
+    cap = longest_test(trained, plan.protocol, plan.max_frames)
+    frames = environments.frames_per_step
+    return Evaluation(
+        env=environments.name,
+        protocol=rules.protocol,
+        rules=asdict(resolved) if resolved else rules.options,
+        score=resolved.score if resolved else "game",
+        max_frames=cap,
+        action_mode=action_mode,
+        seed=plan.seed,
+        repeats=plan.repeats,
+        agent_steps=step,
+        core=trained.core,
+        score_modulus=score_modulus(trained.env),
+        episodes=tuple(
+            PlayedGame(
+                repeat=number // plan.episodes,
+                episode=number % plan.episodes,
+                seed=plan.seed + number,
+                episode_return=game.episode_return,
+                life_returns=game.life_returns,
+                life_wraps=life_wraps,
+                lives=len(game.life_returns),
+                agent_steps=game.agent_steps,
+                emulator_frames=game.emulator_frames,
+                cut=cap is not None and game.agent_steps * frames >= cap,
+            )
+            for number, (game, life_wraps) in enumerate(played)
+        ),
+    )

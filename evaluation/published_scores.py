@@ -1,0 +1,52 @@
+"""Scores to compare with, from the data files in `evaluation/scores/`, which name their sources."""
+
+import csv
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+_FOLDER = Path(__file__).parent / "scores"
+
+
+class PublishedScore(NamedTuple):
+    """Mean and standard deviation of the means of 5 x 30 test episodes, an episode being a life."""
+
+    mean: float
+    std: float
+
+
+class ReferenceScores(NamedTuple):
+    """What random play and a professional human tester score in a full game."""
+
+    random: float
+    human: float
+
+    def normalised(self, score: float) -> float:
+        """0 for random play, 1 for the human."""
+        return (score - self.random) / (self.human - self.random)
+
+
+@cache
+def recurrent_fwp() -> dict[tuple[str, int, str], PublishedScore]:
+    """Irie et al. 2021, Tables 9 and 10, by game, agent steps (50 M, 200 M) and core."""
+    return {
+        (row["game"], int(row["agent_steps"]), row["core"]): PublishedScore(
+            float(row["mean"]), float(row["std"])
+        )
+        for row in read_rows(_FOLDER / "recurrent_fwp_2021.csv")
+    }
+
+
+@cache
+def random_and_human() -> dict[str, ReferenceScores]:
+    """The usual 57 games, by name (`Qbert`)."""
+    return {
+        row["game"]: ReferenceScores(float(row["random"]), float(row["human"]))
+        for row in read_rows(_FOLDER / "atari57_random_human.csv")
+    }
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file of scores; lines that begin with # are comments."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))

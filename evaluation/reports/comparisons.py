@@ -1,0 +1,219 @@
+"""The report's section on how cores compare, over games and game by game.
+
+Scores are compared under one rule at a time. The paper's count lives, so they have a table of their
+own, of the games that the report's runs have.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fastweights.evaluation.reports import figures
+from fastweights.evaluation.reports.cells import INTERVALS, count, interval, number, signed_interval
+from fastweights.evaluation.reports.document import Block, Figure, Heading, Table, Text
+from fastweights.evaluation.reports.runs import Group
+from fastweights.evaluation.reports.scores import (
+    PAPER_PAIRS,
+    PAPER_STEPS,
+    Rule,
+    Score,
+    compared,
+    games_played,
+    normalised,
+    not_counted,
+    of_core,
+    paper_scores,
+    relative_improvements,
+    rules,
+)
+from fastweights.evaluation.statistics import (
+    Comparison,
+    estimate,
+    performance_profile,
+    probability_of_improvement,
+)
+
+_RESAMPLES = 2_000
+_MANY_SEEDS = 5
+_THRESHOLDS = 101  # of a profile, evenly spaced
+
+
+def comparisons(
+    found: Sequence[Score], groups: Sequence[Group], pairs: Sequence[tuple[str, str]]
+) -> list[Block]:
+    """`pairs` of cores to compare (none: the paper's, where both have runs)."""
+    present = {group.core for group in groups}
+    pairs = pairs or [pair for pair in PAPER_PAIRS if present.issuperset(pair)]
+    blocks: list[Block] = []
+    for index, (rule, scores) in enumerate(rules(found).items(), 1):
+        blocks += [*_profiles(scores, rule, index), *_probabilities(scores, rule, pairs)]
+        for one, other in pairs:
+            blocks += _improvements(scores, rule, index, one, other)
+    for one, other in pairs:
+        if not any(_both(scores, one, other) for scores in rules(found).values()):
+            said = f"{one} over {other}: no game has a test score of both under one rule."
+            blocks.append(Text(said))
+        blocks += _papers(groups, one, other)
+    return [Heading("Comparisons"), *blocks] if blocks else []
+
+
+def _profiles(found: Sequence[Score], rule: Rule, index: int) -> list[Block]:
+    groups = normalised(found)
+    if not groups:
+        return []
+    every = np.concatenate([runs for games in groups.values() for runs in games.values()])
+    levels = np.linspace(min(0.0, every.min()), max(1.0, every.max()), _THRESHOLDS)
+    profiles = {
+        label: estimate(performance_profile(levels), games, resamples=_RESAMPLES)
+        for label, games in groups.items()
+    }
+    human = performance_profile([1.0])
+    words = (
+        f"{label}: {human([np.array(runs) for runs in games.values()])[0]:.0%}"
+        for label, games in groups.items()
+    )
+    alt = (
+        f"Share of runs whose full games score above the value on the x axis ({_played(rule)}), "
+        "all games counting alike; 0 is random play and 1 a human. Bands are 95 % stratified "
+        "bootstrap intervals, drawn where some game has two seeds. "
+        f"Above a human: {'; '.join(words)}."
+    )
+    drawing = figures.svg(figures.profiles(levels, profiles))
+    return [Figure(f"profiles-{index}", drawing, "Performance profiles", alt)]
+
+
+def _probabilities(
+    found: Sequence[Score], rule: Rule, pairs: Sequence[tuple[str, str]]
+) -> list[Block]:
+    rows = []
+    for one, other in pairs:
+        both = _both(found, one, other)
+        if len(both) > 1:
+            sides = (
+                {game: pair[k].means(rule.unit) for game, pair in both.items()} for k in (0, 1)
+            )
+            chance = estimate(probability_of_improvement, *sides, resamples=_RESAMPLES)
+            rows.append([f"{one} over {other}", str(len(both)), interval(chance)])
+    caption = (
+        f"Probability of improvement ({rule}): that a run of one core scores above a run of the "
+        f"other on the same game, mean over games, ties counting half; {INTERVALS}."
+    )
+    return [Table(caption, ["cores", "games", "probability"], rows)] if rows else []
+
+
+def _improvements(
+    found: Sequence[Score], rule: Rule, index: int, one: str, other: str
+) -> list[Block]:
+    pairs = _both(found, one, other)
+    results = {env: compared(*pair) for env, pair in pairs.items()}
+    if not results:
+        return []
+    rows = [_row(env, *results[env], pairs[env]) for env in pairs]
+    caption = (
+        f"{one} compared to {other}: {rule}, {games_played([s for p in pairs.values() for s in p])}"
+        ". Intervals are 95 % percentile bootstraps over what the last column names; - where there "
+        f"are too few or where {other} may score 0."
+    )
+    head = ["game", one, other, "difference", "relative improvement", "seeds", "interval over"]
+    blocks: list[Block] = [Table(caption, head, rows), *_cautions(found, results, one, other)]
+    percents = {env: r.percent for env, (r, _) in results.items() if r.percent is not None}
+    if percents:
+        better = sum(percent.value > 0 for percent in percents.values())
+        alt = (
+            f"100 (a - b) / |b| percent ({rule}), with 95 % intervals as in the table; {one} is "
+            f"better in {better} of {count(len(percents), 'game')}."
+        )
+        drawing = figures.svg(figures.improvements(percents, one, other))
+        name = f"improvement-{one}-{other}-{index}"
+        blocks.append(Figure(name, drawing, f"{one} compared to {other}", alt))
+    return blocks
+
+
+def _row(env: str, result: Comparison, over: str, pair: tuple[Score, Score]) -> list[str]:
+    return [
+        env,
+        number(result.ours),
+        number(result.theirs),
+        signed_interval(result.difference),
+        "-" if result.percent is None else signed_interval(result.percent, " %"),
+        " and ".join(str(len(score.tested)) for score in pair),
+        over,
+    ]
+
+
+def _cautions(found: Sequence[Score], results: dict, one: str, other: str) -> list[Text]:
+    """What a reader of the intervals has to know, and what was left out."""
+    pairs = _both(found, one, other)
+    zero = [env for env, (result, _) in results.items() if result.percent is None]
+    behind = [label for core in (one, other) for label in not_counted(found, core)]
+    single = [env for env, (_, over) in results.items() if over == "test games"]
+    few = [
+        env
+        for env, (_, over) in results.items()
+        if over == "training seeds" and min(len(s.tested) for s in pairs[env]) < _MANY_SEEDS
+    ]
+    said = [
+        f"One training seed at least on one side: {'; '.join(single)}. Such an interval says how "
+        "well the test games show what these agents score. It does not say how another seed of "
+        "the same cores would score."
+        if single
+        else "",
+        f"Fewer than {_MANY_SEEDS} training seeds on one side: {'; '.join(few)}. An interval "
+        "over so few seeds is too narrow, because it draws only from the seeds that there are."
+        if few
+        else "",
+        f"No relative improvement, as {other} scores 0 there: {'; '.join(zero)}." if zero else "",
+        f"Left out, as another group of the core comes first: {'; '.join(behind)}."
+        if behind
+        else "",
+    ]
+    return [Text(sentence) for sentence in said if sentence]
+
+
+def _papers(groups: Sequence[Group], one: str, other: str) -> list[Block]:
+    """Of the runs' games, what the paper has."""
+    played = dict.fromkeys(run.env for group in groups for run in group.runs)
+    sides = {steps: (paper_scores(one, steps), paper_scores(other, steps)) for steps in PAPER_STEPS}
+    improved = {steps: relative_improvements(*both) for steps, both in sides.items()}
+    rows = [
+        [env, *(cell for steps in PAPER_STEPS for cell in _paper_cells(env, sides[steps]))]
+        for env in played
+        if any(env in games for games in improved.values())
+    ]
+    if not rows:
+        return []
+    wins = (
+        f"{sum(v > 0 for v in games.values())} of its {len(games)} games at {_millions(steps)}"
+        for steps, games in improved.items()
+    )
+    caption = (
+        f"{one} compared to {other} in Irie et al. 2021, Tables 9 and 10: returns of a life, which "
+        "are no returns of full games. The paper has one training seed a game, so no interval "
+        f"over seeds can be given. {one} is better in {' and '.join(wins)}."
+    )
+    head = [
+        f"{what}, {_millions(steps)}"
+        for steps in PAPER_STEPS
+        for what in (one, other, "improvement")
+    ]
+    return [Table(caption, ["game", *head], rows)]
+
+
+def _paper_cells(env: str, sides: tuple[dict[str, float], dict[str, float]]) -> list[str]:
+    ours, theirs = (side.get(env) for side in sides)
+    percent = relative_improvements(*({env: one} if one else {} for one in (ours, theirs)))
+    return [number(ours), number(theirs), f"{percent[env]:+,.0f} %" if percent else "-"]
+
+
+def _millions(steps: int) -> str:
+    return f"{steps // 1_000_000} M"
+
+
+def _both(found: Sequence[Score], one: str, other: str) -> dict[str, tuple[Score, Score]]:
+    """By game, the scores of two cores under one rule."""
+    ours, theirs = of_core(found, one), of_core(found, other)
+    return {env: (score, theirs[env]) for env, score in ours.items() if env in theirs}
+
+
+def _played(rule: Rule) -> str:
+    return f"{rule.protocol}, {rule.action_mode} actions"

@@ -1,0 +1,104 @@
+"""Curves out of logs: x axes in agent steps, emulator frames and hours; seeds on one grid."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fastweights.evaluation.reports.runs import Run
+from fastweights.evaluation.training_returns import Unit, fewest
+
+_PAUSE = 60.0  # seconds
+_GRID = 200  # points
+
+
+class Curve(NamedTuple):
+    """Points [N] of one seed, x increasing."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+class Band(NamedTuple):
+    """Mean, lowest and highest of several seeds [N], where all of them have points."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def agent_steps(run: Run) -> np.ndarray:
+    """Of every row of the logs."""
+    return numbers(run, "step")
+
+
+def emulator_frames(run: Run) -> np.ndarray:
+    """Of every row of the logs."""
+    return agent_steps(run) * run.frames_per_step
+
+
+def hours(run: Run) -> np.ndarray:
+    """Since the first row, pauses and jumps of the clock left out.
+
+    A pause is more than a minute and more than ten times the usual time between two rows: a run
+    that was stopped and resumed, or test episodes in between.
+    """
+    seconds = np.diff(numbers(run, "_time"))
+    if not len(seconds):
+        return np.zeros(1)
+    if np.isnan(seconds).all():
+        return np.full(len(seconds) + 1, np.nan)
+    usual = np.nanmedian(seconds)
+    left_out = (seconds < 0) | (seconds > max(_PAUSE, 10 * usual))
+    seconds = np.where(left_out, usual, seconds)
+    return np.concatenate([[0.0], np.cumsum(seconds)]) / 3600
+
+
+AXES: dict[str, Callable[[Run], np.ndarray]] = {
+    "agent steps": agent_steps,
+    "emulator frames": emulator_frames,
+    "hours": hours,
+}
+
+
+def curve(run: Run, column: str, x: Callable[[Run], np.ndarray]) -> Curve:
+    """The rows in which `column` and `x` have numbers."""
+    return _points(x(run), numbers(run, column))
+
+
+def returns(run: Run, unit: Unit, x: Callable[[Run], np.ndarray]) -> Curve:
+    """Means of the last 100 of `unit`, from where enough have ended."""
+    enough = numbers(run, unit.count) >= fewest(run.num_envs)
+    return _points(x(run), np.where(enough, numbers(run, unit.recent), np.nan))
+
+
+def _points(x: np.ndarray, y: np.ndarray) -> Curve:
+    there = np.isfinite(x) & np.isfinite(y)
+    return Curve(x[there], y[there])
+
+
+def band(curves: list[Curve]) -> Band | None:
+    """Of the seeds that have points; None where they have none, or no x in common."""
+    curves = [one for one in curves if len(one.x)]
+    if not curves:
+        return None
+    begin, end = max(one.x[0] for one in curves), min(one.x[-1] for one in curves)
+    if begin > end:
+        return None
+    x = curves[0].x if len(curves) == 1 else np.linspace(begin, end, _GRID)
+    values = np.stack([np.interp(x, one.x, one.y) for one in curves])
+    return Band(x, values.mean(0), values.min(0), values.max(0))
+
+
+def numbers(run: Run, column: str) -> np.ndarray:
+    """A column of the logs as float64, NaN where it is empty, missing or beyond every float."""
+    values = run.logs.get(column) or [None] * len(run.logs["step"])
+    return np.array([_number(value) for value in values], float)
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value) if isinstance(value, int | float) else np.nan
+    except OverflowError:
+        return np.nan

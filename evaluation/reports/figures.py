@@ -1,0 +1,219 @@
+"""The figures of a report, as SVG whose text stays text.
+
+Colours are safe for colour-blind readers, and every line has a dash pattern and a marker of its
+own, so that a print in grey can be read. Figures are as wide as the page, and axes without data are
+not drawn.
+"""
+
+import io
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
+from fastweights.evaluation.reports.curves import AXES, agent_steps, band, curve, hours, returns
+from fastweights.evaluation.reports.runs import Group, Run
+from fastweights.evaluation.statistics import Estimate
+from fastweights.evaluation.training_returns import Unit
+from fastweights.host.errors import one_line
+
+Styles = Mapping[str, dict[str, Any]]  # of lines, by label
+
+_DASHES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_WIDTH = 10.0  # inches, 992 pixels on the page
+_BAR, _ALL_BARS = 0.36, 10.4  # inches; at most 1,200 pixels in all
+_TIMES = ((1, "hours"), (60, "minutes"), (3600, "seconds"))
+_LINEAR = 100  # percent, beyond which the axis is logarithmic
+
+
+def line_styles(labels: Sequence[str]) -> Styles:
+    """A colour, a dash pattern and a marker each; no two of the first 28 share all three."""
+    return {
+        label: {
+            "color": COLOURS[index % len(COLOURS)],
+            "linestyle": _DASHES[index % len(_DASHES)],
+            "marker": _MARKERS[index % len(_MARKERS)],
+        }
+        for index, label in enumerate(dict.fromkeys(labels))
+    }
+
+
+def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figure | None:
+    """One game: mean over seeds, seeds as thin lines and a band; None where there is no point."""
+    curves = {
+        name: {g.label: [returns(run, unit, x) for run in g.runs] for g in groups}
+        for name, x in AXES.items()
+        if name != "emulator frames" or any(_has_frames(group) for group in groups)
+    }
+    curves = {name: by for name, by in curves.items() if any(map(_points, by.values()))}
+    if not curves:
+        return None
+    figure = Figure(figsize=(_WIDTH, 3.8), layout="constrained")
+    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for axes, (name, by_label) in zip(panels, curves.items(), strict=True):
+        for label, found in by_label.items():
+            _draw_band(axes, found, styles[label], label)
+        axes.set_xlabel(name)
+        axes.set_xlim(left=0)
+        axes.locator_params(axis="x", nbins=4)
+        if name == "hours":
+            _readable_time(axes)
+        else:
+            axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel(f"return of a {unit.name},\nmean of up to 100 recent ones")
+    return _with_legend(figure)
+
+
+def throughput(runs: Sequence[Run], styles: Styles) -> Figure | None:
+    """Agent steps a second over hours, and policy lag over agent steps; None without either."""
+    panels: dict[tuple[str, str], tuple[str, Callable[[Run], np.ndarray]]] = {
+        ("hours", "agent steps a second"): ("agent_steps_per_second", hours),
+        ("agent steps", "policy lag, updates"): ("policy_lag", agent_steps),
+    }
+    curves = {
+        labels: {run.name: found for run in runs if len((found := curve(run, column, x)).x)}
+        for labels, (column, x) in panels.items()
+    }
+    curves = {labels: found for labels, found in curves.items() if found}
+    if not curves:
+        return None
+    figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
+    row = figure.subplots(1, len(curves), squeeze=False)[0]
+    for axes, ((x_label, y_label), found) in zip(row, curves.items(), strict=True):
+        for name, points in found.items():
+            _plot(axes, points, styles[name], name)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+        if x_label == "hours":
+            _readable_time(axes)
+        else:
+            axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+    return _with_legend(figure)
+
+
+def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
+    """A bar a game with its interval, the best on top; percent, logarithmic beyond 100 %."""
+    games = sorted(found, key=lambda game: float(found[game].value))
+    values, lows, highs = np.array([found[game] for game in games], float).T
+    height = min(_BAR, _ALL_BARS / len(games))
+    figure = Figure(figsize=(_WIDTH, 1.2 + height * len(games)), layout="constrained")
+    axes, y = figure.add_subplot(), np.arange(len(games))
+    axes.barh(y, values, 0.6, color=np.where(values < 0, ORANGE, BLUE))
+    axes.errorbar(
+        values, y, xerr=(values - lows, highs - values), fmt="none", color="black", capsize=3
+    )
+    if np.nanmax(np.abs([values, lows, highs])) > _LINEAR:
+        axes.set_xscale("symlog", linthresh=_LINEAR)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:+,.0f} %" if value else "0 %")
+    axes.set_xlabel(f"relative improvement of {one} over {other}")
+    axes.grid(alpha=0.3, axis="x")
+    size = min(10.0, 55 * height)
+    axes.set_yticks(y, [_literal(_wrapped(game, 30)) for game in games], fontsize=size)
+    axes.set_ylim(-0.6, len(games) - 0.4)
+    right = axes.twinx()
+    right.set_ylim(axes.get_ylim())
+    right.set_yticks(y, [f"{value:+,.0f} %" for value in values], fontsize=size)
+    right.tick_params(length=0)
+    return figure
+
+
+def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
+    """Share of runs above each of `levels` (human-normalised), with its interval as a band."""
+    figure = Figure(figsize=(_WIDTH, 3.8), layout="constrained")
+    axes, styles = figure.add_subplot(), line_styles(list(found))
+    for name, profile in found.items():
+        color = styles[name]["color"]
+        axes.fill_between(levels, profile.low, profile.high, color=color, alpha=0.15)
+        _plot(axes, (levels, profile.value), styles[name], name)
+    axes.set_xlabel("human-normalised score")
+    axes.set_ylabel("share of runs above it")
+    axes.set_ylim(-0.02, 1.02)
+    axes.grid(alpha=0.3)
+    return _with_legend(figure)
+
+
+def svg(figure: Figure) -> bytes:
+    """The drawing as a file's content."""
+    buffer = io.BytesIO()
+    # Text as text, to be read out and searched; ids that are the same at every run.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fastweights"}):
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def _has_frames(group: Group) -> bool:
+    return any(run.frames_per_step > 1 for run in group.runs)
+
+
+def _points(curves: list) -> int:
+    return sum(len(one.x) for one in curves)
+
+
+def _draw_band(axes: Any, curves: list, style: dict[str, Any], label: str) -> None:
+    together = band(curves)
+    if len(curves) > 1:
+        for one in curves:
+            axes.plot(*one, color=style["color"], linewidth=0.6, alpha=0.6)
+    if together is None:
+        return
+    if len(curves) > 1:
+        axes.fill_between(*together[:1], *together[2:], color=style["color"], alpha=0.15)
+    _plot(axes, together[:2], style, label)
+
+
+def _plot(axes: Any, points: Sequence[np.ndarray], style: dict[str, Any], label: str) -> None:
+    x, y = points
+    every = max(1, len(x) // 8)
+    axes.plot(x, y, label=_literal(label), markevery=every, markersize=5, linewidth=1.6, **style)
+
+
+def _readable_time(axes: Any) -> None:
+    """Ticks of an axis of hours in minutes or seconds where it is short."""
+    longest = axes.get_xlim()[1]
+    factor, name = next((unit for unit in _TIMES if longest * unit[0] >= 1), _TIMES[-1])
+    step = MaxNLocator(4).tick_values(0, longest * factor)
+    axes.set_xticks([value / factor for value in step if value <= longest * factor])
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value * factor:,.4g}")
+    axes.set_xlabel(name)
+
+
+def _literal(text: str) -> str:
+    """What Matplotlib draws as `text`: dollars make no formula, legends leave nothing out."""
+    lines = (one_line(line).replace("$", r"\$") for line in text.split("\n"))
+    return re.sub("^(?=_|$)", " ", "\n".join(lines))
+
+
+def _wrapped(text: str, width: int) -> str:
+    return textwrap.fill(one_line(text), width)
+
+
+def _with_legend(figure: Figure) -> Figure:
+    """`figure` with one legend below all axes, in as many columns as fit, and higher by as much."""
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        found |= {label: h for label, h in zip(labels, handles, strict=True) if label not in found}
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    labels = [textwrap.fill(label, 80, drop_whitespace=False) for label in found]
+    for columns in range(min(4, len(found)), 0, -1):
+        legend = figure.legend(found.values(), labels, loc="outside lower center", ncols=columns)
+        size = legend.get_window_extent(renderer)
+        if columns == 1 or size.width <= 0.95 * figure.bbox.width:
+            figure.set_figheight(figure.get_figheight() + size.height / figure.dpi)
+            break
+        legend.remove()
+    return figure

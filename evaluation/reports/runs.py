@@ -1,0 +1,200 @@
+"""What a report takes from a run folder, and which runs are seeds of one another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+from fastweights.cores import CORES
+from fastweights.envs.naming import Name, resolve
+from fastweights.envs.protocols import protocol_named
+from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
+from fastweights.host.errors import UserError, expanded
+from fastweights.host.typed_fields import typed
+from fastweights.records.log_table import read_logs
+from fastweights.records.run_folder import read_meta
+from fastweights.training.options import CHANGEABLE_ON_RESUME, RunOptions
+
+_IDENTIFY = ("env", "protocol", "core", "seed")
+_NOT_COMPUTED = ("seed", *(name for name in CHANGEABLE_ON_RESUME if name != "precision"))
+_CLIPS = (".mp4", ".gif")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder as it is now; a run that is still training included."""
+
+    name: str  # the folder's, and as much of where it is as tells it from the report's others
+    path: Path
+    meta: dict[str, Any]
+    logs: dict[str, list[Any]]  # columns of equal length, at least one row
+    evaluations: dict[Path, Evaluation]
+    clips: tuple[Path, ...]
+    frames_per_step: int  # emulator frames an agent step
+    warnings: tuple[str, ...] = ()  # a line for each evaluation that could not be read
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return self.meta["args"]
+
+    @property
+    def core(self) -> str:
+        return self.options["core"]
+
+    @property
+    def game(self) -> str:
+        """Game and, where it is not the usual one, protocol."""
+        protocol = self.options["protocol"]
+        return self.env if protocol == "full-game" else f"{self.env} ({protocol})"
+
+    @property
+    def env(self) -> str:
+        """The game alone, in its usual spelling."""
+        known = _known(self.options["env"])
+        return known.display if known else self.options["env"]
+
+    @property
+    def seed(self) -> int:
+        return self.options["seed"]
+
+    @property
+    def num_envs(self) -> int:
+        """Environments that the run trains on."""
+        return (RunOptions().to_dict() | self.options)["num_envs"]
+
+    @property
+    def agent_steps(self) -> int:
+        return self.logs["step"][-1]
+
+    def computed(self) -> dict[str, Any]:
+        """The options that decide what a seed computes."""
+        # A run of before an option was there had what is its default now.
+        options = RunOptions().to_dict() | self.options | {"env": self.env}
+        return {name: v for name, v in options.items() if name not in _NOT_COMPUTED}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in their seed only; `label` tells them from a game's other groups."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+    @property
+    def game(self) -> str:
+        return self.runs[0].game
+
+    @property
+    def core(self) -> str:
+        return self.runs[0].core
+
+
+def open_run(path: Path) -> Run:
+    """Reads a run folder; a half-written last row of its logs is left out.
+
+    Raises `UserError`, one line, where there is no run, another program's, or an empty one.
+    """
+    path = expanded(path).resolve()
+    meta = read_meta(path)
+    options = meta.get("args")
+    try:
+        options = typed(RunOptions, {} if options is None else options)
+    except ValueError as error:
+        raise UserError(f"{path / 'meta.json'} is damaged: {error}") from error
+    missing = [name for name in _IDENTIFY if name not in options]
+    if missing and "task_name" in (meta.get("args") or {}):
+        raise UserError(
+            f"{path} is a run of a sequence task: its result.json has the figures, and --table of "
+            "launch/code_execution.py and launch/list_ops.py sets them beside the paper's"
+        )
+    if missing:
+        raise UserError(
+            f"{path} is a run of another program (no {missing[0]!r} among its options): "
+            "name run folders of launch/atari.py"
+        )
+    logs = _with_steps(read_logs(path))
+    if not logs.get("step"):
+        raise UserError(f"{path} has logged nothing yet: wait for its first update")
+    clips = (clip for clip in sorted((path / "clips").glob("*")) if clip.suffix in _CLIPS)
+    warnings: list[str] = []
+    evaluations = evaluations_in(path, warnings.append)
+    frames_per_step = _frames_per_step(options)
+    return Run(
+        path.name, path, meta, logs, evaluations, tuple(clips), frames_per_step, tuple(warnings)
+    )
+
+
+def _with_steps(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The rows that say at which step they are."""
+    there = [type(step) is int for step in logs.get("step", ())]
+    return {name: list(compress(column, there)) for name, column in logs.items()}
+
+
+def open_runs(paths: Sequence[Path]) -> list[Run]:
+    """Every run once, in the order given. Raises as `open_run` does."""
+    once = list(dict.fromkeys(expanded(path).resolve() for path in paths))
+    return [replace(open_run(path), name=_name(path, once)) for path in once]
+
+
+def _name(path: Path, among: Sequence[Path]) -> str:
+    """The shortest end of `path` that is no other's."""
+    for count in range(1, len(path.parts)):
+        end = path.parts[-count:]
+        if sum(other.parts[-count:] == end for other in among) == 1:
+            return "/".join(end)
+    return str(path)
+
+
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """Runs by game and options, seeds together, cores in the order of `CORES`."""
+    members: dict[str, list[Run]] = {}
+    for run in runs:
+        members.setdefault(repr(sorted(run.computed().items())), []).append(run)
+    groups = sorted(members.values(), key=lambda group: (group[0].game, _rank(group[0].core)))
+    return [
+        Group(_label(group[0], [one[0] for one in groups]), tuple(sorted(group, key=_seed)))
+        for group in groups
+    ]
+
+
+def differing(runs: Sequence[Run]) -> list[str]:
+    """The options, seed left out, whose values are not the same in all `runs`."""
+    everything = [run.computed() for run in runs]
+    names = dict.fromkeys(name for options in everything for name in options)
+    return [n for n in names if len({repr(options.get(n)) for options in everything}) > 1]
+
+
+def shown(value: Any) -> str:
+    """An option's value as one would type it."""
+    return (" ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
+
+
+def _label(run: Run, firsts: list[Run]) -> str:
+    rivals = [one for one in firsts if one.core == run.core]
+    changes = [f"{n} {shown(run.options.get(n))}" for n in differing(rivals) if n != "env"]
+    return ", ".join([run.core, *changes])
+
+
+def _rank(core: str) -> int:
+    return list(CORES).index(core) if core in CORES else len(CORES)
+
+
+def _seed(run: Run) -> int:
+    return run.seed
+
+
+def _frames_per_step(options: dict[str, Any]) -> int:
+    known = _known(options["env"])
+    if known is None or known.rom is None:
+        return 1
+    changes = RunOptions(env_options=tuple(options.get("env_options", ()))).environment_options()
+    return protocol_named(options["protocol"]).override(changes).frame_skip
+
+
+def _known(env: str) -> Name | None:
+    """None also for somebody's own, whose module a report has no business to import."""
+    try:
+        return None if ":" in env else resolve(env)
+    except ValueError:
+        return None

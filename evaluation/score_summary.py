@@ -1,0 +1,73 @@
+"""What an evaluation comes to, in words: its mean and spread, and what to know of them."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fastweights.evaluation.evaluation_file import Evaluation
+
+_UNITS = {"life": "lives", "full_game": "full games"}
+
+
+class Spread(NamedTuple):
+    """A mean and a population standard deviation over `over`: seeds, repeats or episodes."""
+
+    mean: float
+    std: float | None  # None: of one value
+    over: str
+
+    def __str__(self) -> str:
+        digits = 1 if max(abs(self.mean), self.std or 0) >= 10 else 2
+        mean = f"{self.mean:,.{digits}f}"
+        return mean if self.std is None else f"{mean} ± {self.std:,.{digits}f}"
+
+
+def spread(evaluation: Evaluation, what: str) -> Spread:
+    """Over the repeats' means where there are repeats, over all episodes where there is one.
+
+    `what`: full_game, life or score (whichever of the two the protocol counts).
+    """
+    name = _counted(evaluation) if what == "score" else what
+    summary = evaluation.summary()
+    if evaluation.repeats == 1:
+        return over_episodes(summary, name)
+    std = summary[f"{name}_std_of_means"]
+    return Spread(summary[f"{what}_mean"], std, f"{evaluation.repeats} repeats")
+
+
+def over_episodes(summary: Mapping[str, Any], name: str) -> Spread:
+    """Over all full games or all lives of an evaluation with this `summary`."""
+    several = summary["lives" if name == "life" else "episodes"] > 1
+    std = summary[f"{name}_std"] if several else None
+    return Spread(summary[f"{name}_mean"], std, "episodes" if several else "-")
+
+
+def remarks(evaluation: Evaluation) -> list[str]:
+    """What a reader of the mean has to know: scores that wrapped, games that were cut."""
+    summary, lines = evaluation.summary(), []
+    games, wrapped = summary["episodes"], summary["wrapped_episodes"]
+    if wrapped:
+        without = summary[f"{_counted(evaluation)}_mean_without_wrapped"]
+        left = "none left" if without is None else f"{without:,.1f}"
+        lines.append(
+            f"the score counter passed {evaluation.score_modulus - 1:,} and began again in "
+            f"{wrapped} of {games} games: mean score {summary['score_mean']:,.1f} as counted, "
+            f"{summary['score_mean_unwrapped']:,.1f} with what it lost, "
+            f"{_UNITS[_counted(evaluation)]} without those {left}"
+        )
+    if cut := cut_games(evaluation):
+        lines.append(f"{cut}; each counts with the return it had by then")
+    return lines
+
+
+def cut_games(evaluation: Evaluation) -> str:
+    """How many games the limit of their length ended; empty where it ended none."""
+    summary = evaluation.summary()
+    if not summary["cut_episodes"]:
+        return ""
+    games = f"{summary['cut_episodes']} of {summary['episodes']} games"
+    return f"{games} reached the limit of {evaluation.max_frames:,} frames"
+
+
+def _counted(evaluation: Evaluation) -> str:
+    """What a score is the return of, as the summary's names begin."""
+    return "life" if evaluation.score == "life" else "full_game"

@@ -1,0 +1,111 @@
+"""Test games of an agent in training: before, every so often, and after.
+
+The games are those of `evaluate.py --protocol trained --action-mode sampled`, with seeds that no
+training environment has. They are played between two updates with the weights as they are, on
+environments and random numbers of their own: training computes the same bits with them as without,
+and takes as much longer as the games do.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import torch
+
+from fastweights.agents.network import Network
+from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
+from fastweights.evaluation.games import longest_test
+from fastweights.evaluation.play import GamePlan, Report, keep, play, progress_bar
+from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.score_summary import cut_games
+from fastweights.host.errors import UserError
+from fastweights.training.options import RunOptions
+
+# Sampled actions: an agent a few minutes old is undecided, and argmax makes it freeze.
+ACTION_MODE: ActionMode = "sampled"
+
+
+def games_of(options: RunOptions) -> GamePlan:
+    """The test games of a run."""
+    return GamePlan(
+        episodes=options.evaluate_episodes,
+        repeats=1,
+        protocol="trained",
+        max_frames=options.evaluate_max_frames,
+        num_threads=options.num_threads,
+    )
+
+
+def shown(options: RunOptions, what: str) -> AbstractContextManager[Report]:
+    """Shows how far a run's test games are."""
+    plan = games_of(options)
+    limit = longest_test(options, plan.protocol, plan.max_frames)
+    return progress_bar(plan.games, what, limit=limit, option="--evaluate-max-frames")
+
+
+def play_and_keep(
+    network: Network,
+    options: RunOptions,
+    step: int,
+    run: Path,
+    device: torch.device,
+    report: Report = lambda finished, longest: None,
+) -> Evaluation:
+    """Plays a run's test games with `network` after `step` agent steps and files them."""
+    evaluation = play_games_of(network, options, step, device, report)
+    keep(evaluation, run, options)
+    return evaluation
+
+
+def play_games_of(
+    network: Network, options: RunOptions, step: int, device: torch.device, report: Report
+) -> Evaluation:
+    """Plays a run's test games with `network` after `step` agent steps."""
+    plan = games_of(options)
+    return play(network, options, step, plan, ACTION_MODE, device=device, report=report)
+
+
+class PeriodicTest:
+    """Plays a run's test games each time that training has passed another `evaluate_every` steps.
+
+    `step`: agent steps already trained for. Where the run was stopped amid the games that were due
+    by then, it owes them. `say` is given a line on each result.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        options: RunOptions,
+        step: int,
+        run: Path,
+        device: torch.device,
+        say: Callable[[str], None],
+    ):
+        self._network, self._options, self._run = network, options, run
+        self._device, self._say = device, say
+        tested = evaluations_in(run).values() if step and options.evaluate_every else ()
+        steps = [one.agent_steps for one in tested if one.agent_steps <= step]
+        self._periods = self._passed(max(steps, default=step))
+
+    def __call__(self, step: int, check: Callable[[], None]) -> None:
+        """Plays if it is time; `check` may raise now and then, and the games leave no trace."""
+        if self._passed(step) == self._periods:
+            return
+        evaluation = play_games_of(
+            self._network, self._options, step, self._device, lambda finished, longest: check()
+        )
+        self._periods = self._passed(step)
+        try:
+            keep(evaluation, self._run, self._options)
+        except (OSError, UserError) as error:  # training goes on, as when a checkpoint is not kept
+            self._say(f"warning: the test games at {step:,} agent steps were not kept: {error}")
+        summary = evaluation.summary()
+        self._say(
+            f"test at {step:,} agent steps: {summary['full_game_mean']:,.1f} ± "
+            f"{summary['full_game_std']:,.1f} over {summary['episodes']} full games"
+            f"{f' ({cut})' if (cut := cut_games(evaluation)) else ''}"
+        )
+
+    def _passed(self, step: int) -> int:
+        every = self._options.evaluate_every
+        return step // every if every else 0

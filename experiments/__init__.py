@@ -1,0 +1,1 @@
+"""Grids of runs (settings x core x seed), their tables and pictures; sequence tasks' runs."""

@@ -1,0 +1,78 @@
+"""A grid's runs of `launch/atari.py`: agents, each trained and then tested."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastweights.experiments.grid import Run, as_flags, read_result
+from fastweights.records.run_folder import read_meta
+from fastweights.training.options import RunOptions, changes, check, preset
+
+SCRIPT = Path(__file__).resolve().parent / "atari.py"
+EVALUATE = SCRIPT.with_name("evaluate.py")
+_LAST = ("savedir", "xpid")
+
+
+@dataclass(frozen=True)
+class AgentRun(Run):
+    """An agent's training and the test games after it.
+
+    Raises a one-line `ValueError` for options that cannot work, or lack a name or test games.
+    """
+
+    options: RunOptions
+    preset: str = "paper"  # what the command starts from
+
+    def __post_init__(self) -> None:
+        check(self.options)
+        if not (self.options.xpid and self.options.evaluate_episodes):
+            raise ValueError("a run of a grid needs an xpid, and evaluate_episodes above 0")
+
+    @property
+    def path(self) -> Path:
+        return self.options.savedir / str(self.options.xpid)
+
+    @property
+    def trained(self) -> bool:
+        return self.begun and bool(read_meta(self.path)["successful"])
+
+    @property
+    def finished(self) -> bool:
+        return self.trained and bool(self._test_games())
+
+    def start(self) -> list[str]:
+        usual, own = preset(self.preset, self.options.core).to_dict(), self.options.to_dict()
+        given = {name: own[name] for name in own if name == "seed" or own[name] != usual[name]}
+        given.pop("num_threads", None)
+        given |= {name: given.pop(name) for name in _LAST if name in given}
+        core = ["--preset", self.preset, "--core", self.options.core]
+        return [sys.executable, str(SCRIPT), "--num-threads", "1", *core, *as_flags(given)]
+
+    def go_on(self) -> list[str]:
+        if not self.trained:
+            resumed = ["--num-threads", "1", "--resume", str(self.path)]
+            return [sys.executable, str(SCRIPT), *resumed]
+        games = ["--episodes", str(self.options.evaluate_episodes), "--repeats", "1"]
+        games += ["--protocol", "trained", "--action-mode", "sampled"]
+        return [sys.executable, str(EVALUATE), str(self.path), *games]
+
+    def differences(self, stored: dict[str, Any]) -> list[str]:
+        return changes(RunOptions.from_dict(stored), self.options)
+
+    def result(self) -> dict[str, Any]:
+        """The returns of the test games, and where the run came from."""
+        meta = read_meta(self.path)
+        tested = read_result(self._test_games()[-1], _tested)
+        provenance = {name: meta.get(name) for name in ("git", "versions", "machine")}
+        return tested | {"options": meta["args"] | {"savedir": "runs"}} | provenance
+
+    def _test_games(self) -> list[Path]:
+        """Files of games after training, the newest last; games before it are of agent step 0."""
+        found = sorted((self.path / "evaluations").glob("step_*.json"))
+        return [path for path in found if not path.name.startswith(f"step_{0:012d}_")]
+
+
+def _tested(evaluation: dict[str, Any]) -> dict[str, Any]:
+    returns = [round(episode["episode_return"], 3) for episode in evaluation["episodes"]]
+    return {"agent_steps": evaluation["agent_steps"], "returns": returns}

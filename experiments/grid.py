@@ -1,0 +1,207 @@
+"""A grid of runs: settings x cores x seeds, each run a command in a process of its own.
+
+Runs that have finished are kept, runs that were cut off go on, and missing runs start, as many at
+once as asked, one thread each. `docs/experiments.md` shows how to declare a grid and its table.
+"""
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from fastweights.experiments.jobs import STOPPED, Job, SideBySide, report
+from fastweights.host.devices import processors
+from fastweights.host.errors import UserError, describe_os_error
+from fastweights.host.folder_lock import FolderLock
+from fastweights.host.json_files import read_object
+from fastweights.host.stopping import Interrupted
+from fastweights.records.run_folder import read_meta
+
+
+class Run(ABC):
+    """One training run: a run folder, and the commands that fill it."""
+
+    @property
+    @abstractmethod
+    def path(self) -> Path:
+        """The run folder."""
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether the folder holds the run's results."""
+
+    @abstractmethod
+    def start(self) -> list[str]:
+        """The command that starts the run, with one thread."""
+
+    @abstractmethod
+    def go_on(self) -> list[str]:
+        """The command that goes on with the run in the folder, with one thread."""
+
+    @abstractmethod
+    def differences(self, stored: dict[str, Any]) -> list[str]:
+        """The options that differ from a stored run's: `--core rdn (was lstm)`.
+
+        Raises a one-line `ValueError` where `stored` holds no options of such a run.
+        """
+
+    @abstractmethod
+    def result(self) -> dict[str, Any]:
+        """What the finished run measured, as JSON. Raises a one-line `UserError` where damaged."""
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @property
+    def begun(self) -> bool:
+        """Whether the folder holds a run, finished or not."""
+        return (self.path / "meta.json").exists()
+
+    def command(self) -> list[str] | None:
+        """The command to run next; None where the run has finished."""
+        if self.finished:
+            return None
+        return self.go_on() if self.begun else self.start()
+
+    def check(self) -> None:
+        """Raises a one-line `UserError` where the folder holds a run of other options."""
+        if not (self.begun or self.finished):
+            return
+        try:
+            different = self.differences(read_meta(self.path).get("args", {}))
+        except UserError:
+            raise
+        except ValueError as error:
+            raise UserError(f"{self.path} is no run of this table: {error}") from error
+        if different:
+            raise UserError(
+                f"{self.path} holds another run than the table's, which has "
+                f"{', '.join(different)}: move it away, or name another --runs"
+            )
+        if self.finished:
+            self.result()  # a damaged result is reported before hours of training, not after
+
+
+class Cell(NamedTuple):
+    """A place in a grid: the values that name it, `seed` among them, and its run.
+
+    Cells may share a run. A cell without a run is a figure that only the paper has.
+    """
+
+    labels: Mapping[str, Any]
+    run: Run | None
+
+
+def cells(run: Callable[..., Run], **axes: Sequence[Any]) -> list[Cell]:
+    """Every combination of the axes' values: `cells(run, depth=(5, 10), core=CORES, seed=(1, 2))`.
+
+    `run` takes one value of each axis, by name.
+    """
+    combinations = (dict(zip(axes, one, strict=True)) for one in itertools.product(*axes.values()))
+    return [Cell(labels, run(**labels)) for labels in combinations]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells whose runs lie in one folder."""
+
+    title: str
+    cells: Sequence[Cell]
+    folder: Path
+
+    @property
+    def runs(self) -> list[Run]:
+        """The cells' runs, each once."""
+        return list(dict.fromkeys(cell.run for cell in self.cells if cell.run))
+
+    def fill(self, at_once: int) -> dict[str, str]:
+        """Runs what is missing; returns the reasons of failures, by the runs' names.
+
+        Raises:
+            UserError: a run of other options is in the folder, or another process fills it.
+            Interrupted: SIGINT or SIGTERM came; all processes have ended, and a later call goes on.
+        """
+        with _locked(self.folder):
+            runs, console = self.runs, Console()
+            for run in runs:
+                run.check()
+            missing = [run for run in runs if not run.finished]
+            said = f"{self.title}: {len(runs)} runs, {len(missing)} of them to do"
+            names = ", ".join(run.name for run in missing)
+            console.print(f"{said}: {names}" if names else said, markup=False, soft_wrap=True)
+            side_by_side = SideBySide(at_once, self.folder, console)
+            side_by_side.run([Job(run.name, run.command) for run in missing])
+        unmeasured = {run.name: "it has no result" for run in missing if not run.finished}
+        return unmeasured | side_by_side.failures
+
+
+def rebuild(
+    grid: Grid, write: Callable[[Mapping[str, str]], None], out: Path, at_once: int = 0
+) -> int:
+    """Fills the grid and writes its tables; returns the command's exit code.
+
+    Args:
+        write: writes the tables into `out`, given `Grid.fill`'s failures. Not called where the
+            grid was interrupted.
+        at_once: number of runs at once; 0: as many as there are cores.
+    """
+    if at_once < 0:
+        raise UserError(f"--jobs must be at least 0, not {at_once}")
+    for flag, folder in (("--runs", grid.folder), ("--out", out)):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{flag} cannot be made: {describe_os_error(error)}") from error
+    try:
+        failures = grid.fill(at_once or processors())
+    except Interrupted as interrupted:
+        print(STOPPED)
+        return 128 + interrupted.signal_number
+    write(failures)
+    return report(failures, grid.folder)
+
+
+def as_flags(plain: Mapping[str, Any]) -> list[str]:
+    """The command line that sets these options, which are named as their flags."""
+    return list(itertools.chain.from_iterable(itertools.starmap(_flag, plain.items())))
+
+
+def read_result(path: Path, of: Callable[[dict[str, Any]], Any]) -> Any:
+    """`of` what a JSON file holds. Raises a one-line `UserError` for a damaged file."""
+    try:
+        return of(read_object(path))
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} is damaged ({error}): delete it, and it is measured again"
+        ) from error
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    values = value if isinstance(value, list | tuple) else [value]
+    return [f"--{flag}", *map(str, values)]
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        lock = FolderLock(folder)
+    except BlockingIOError as error:
+        raise UserError(
+            f"{folder} is being filled by another table (process {error.strerror}): wait for it, "
+            "or name another --runs"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,153 @@
+"""Commands side by side, each in a process of its own, of which none outlives this one."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from fastweights.host.errors import EXIT_CODE, one_line
+from fastweights.host.stopping import Interrupted
+
+STOPPED = "stopped; its runs are saved, and the same command goes on with them"
+_POLL = 0.1  # seconds
+_STOPPED = {128 + signal.SIGINT, 128 + signal.SIGTERM}
+
+
+class Job(NamedTuple):
+    """A command, asked for when its turn comes: None where nothing is left to do by then."""
+
+    name: str
+    command: Callable[[], Sequence[str] | None]
+
+
+class SideBySide:
+    """Runs jobs, `at_once` of them at a time, and shows how many have ended and which are running.
+
+    A job's output is in `folder`/NAME.out, which is kept only where the job failed.
+    """
+
+    def __init__(self, at_once: int, folder: Path, console: Console) -> None:
+        self.failures: dict[str, str] = {}  # why, by the name of the job
+        self._at_once, self._folder = at_once, folder
+        self._running: dict[str, subprocess.Popen] = {}
+        self._signals: list[int] = []  # that came
+        self._passed_on = 0  # of those
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        self._shown: dict[str, TaskID] = {}
+        self._progress = Progress(*columns, console=console, transient=True)
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Runs all, those after a failure too; for the main thread.
+
+        SIGINT and SIGTERM go on to every running job, and nothing more is started. Raises
+        `Interrupted` once they have ended.
+        """
+        waiting = deque(jobs)
+        with self._noting_signals(), self._progress, self._nothing_left_behind():
+            everything = self._progress.add_task("", total=len(jobs))
+            while self._running or (waiting and not self._signals):
+                while waiting and len(self._running) < self._at_once and not self._signals:
+                    self._start(waiting.popleft())
+                self._pass_signals_on()
+                self._collect([job.name for job in waiting])
+                ended = len(jobs) - len(waiting) - len(self._running)
+                shown = f"{ended} of {len(jobs)} runs"
+                self._progress.update(everything, completed=ended, description=shown)
+                time.sleep(_POLL)
+        if self._signals:
+            raise Interrupted(self._signals[0])
+
+    @contextlib.contextmanager
+    def _noting_signals(self) -> Iterator[None]:
+        def note(number: int, frame: FrameType | None) -> None:
+            self._signals.append(number)
+
+        before = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def _nothing_left_behind(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for process in self._running.values():
+                process.terminate()
+            for process in self._running.values():
+                process.wait()
+
+    def _start(self, job: Job) -> None:
+        command = job.command()
+        if command is None:
+            return
+        # Unbuffered: the output is in the order of its lines, the error last.
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        with self._said(job.name).open("wb") as out:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
+            self._running[job.name] = subprocess.Popen(command, env=environment, **streams)
+        self._shown[job.name] = self._progress.add_task(f"  {job.name}", total=None)
+        self._say(f"started {job.name}")
+
+    def _pass_signals_on(self) -> None:
+        while self._passed_on < len(self._signals):
+            for process in self._running.values():
+                process.send_signal(self._signals[self._passed_on])
+            self._passed_on += 1
+
+    def _collect(self, waiting: Sequence[str]) -> None:
+        for name, process in list(self._running.items()):
+            if process.poll() is None:
+                continue
+            del self._running[name]
+            self._progress.remove_task(self._shown.pop(name))
+            line = self._ended(name, process.returncode)
+            self._say(f"{line}; running: {_names(self._running)}; left: {_names(waiting)}")
+
+    def _ended(self, name: str, code: int) -> str:
+        said = self._said(name)
+        if code and not self._passed_on:
+            self.failures[name] = _why(code, said)
+            return f"failed {name}: {self.failures[name]}"
+        said.unlink(missing_ok=True)
+        return f"{'stopped' if code else 'finished'} {name}"
+
+    def _said(self, name: str) -> Path:
+        return self._folder / f"{name}.out"
+
+    def _say(self, line: str) -> None:
+        self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def report(failures: Mapping[str, str], folder: Path) -> int:
+    """A line for each failure, by the name of its job; returns the command's exit code."""
+    for name, reason in failures.items():
+        print(f"failed: {name}: {reason} (all it said: {folder / name}.out)", file=sys.stderr)
+    return EXIT_CODE if failures else 0
+
+
+def _names(jobs: Iterable[str]) -> str:
+    return ", ".join(jobs) or "none"
+
+
+def _why(code: int, said: Path) -> str:
+    """In one line: the last one that a command said, or the signal that ended it."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    if code in _STOPPED:
+        return "somebody stopped it"
+    lines = said.read_text(errors="replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
+    return one_line(last).removeprefix("error: ")

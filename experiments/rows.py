@@ -1,0 +1,90 @@
+"""A grid's rows: what the seeds of one setting and core measured, with statistics over seeds.
+
+Means, population standard deviations, and 95 % intervals: a percentile bootstrap over seeds
+(`score_statistics`), which is too narrow for a handful of seeds. One seed has no interval.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import fmean, pstdev
+from typing import Any
+
+from fastweights.evaluation.published_scores import PublishedScore
+from fastweights.evaluation.statistics import estimate, mean
+from fastweights.experiments.grid import Cell, Run
+
+Value = Callable[[dict[str, Any]], float]  # what a table shows of labels and a run's result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What the seeds of one setting and core measured."""
+
+    labels: Mapping[str, Any]  # without the seed
+    seeds: Sequence[int]
+    values: Mapping[int, float]  # by seed; those of finished runs
+    failed: Sequence[int] = ()  # seeds
+    runs: Mapping[int, Run] = field(default_factory=dict)  # finished ones, by seed
+    published: PublishedScore | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)  # more for the JSON file
+
+    @property
+    def mean(self) -> float | None:
+        return fmean(self.values.values()) if self.values else None
+
+    @property
+    def std(self) -> float | None:
+        """The population standard deviation over seeds."""
+        return pstdev(self.values.values()) if self.values else None
+
+    @cached_property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % of the mean's bootstrap distribution; None with fewer than two seeds."""
+        if len(self.values) < 2:
+            return None
+        found = estimate(mean, {"": list(self.values.values())})
+        return float(found.low), float(found.high)
+
+    def plain(self, unit: str) -> dict[str, Any]:
+        """As JSON; the values of the seeds have the name `unit`."""
+        values = {unit: list(self.values.values())}
+        by_seed = {"seeds": list(self.seeds), "failed": list(self.failed)}
+        return {**self.labels, **values, **by_seed, **self._statistics(), **self.details}
+
+    def flat(self) -> dict[str, Any]:
+        """As a line of CSV, with nothing for seeds without a value."""
+        each = {f"seed_{seed}": self.values.get(seed) for seed in self.seeds}
+        return {**self.labels, **self._statistics(), **each}
+
+    def _statistics(self) -> dict[str, float | None]:
+        low, high = self.interval or (None, None)
+        ours = {"mean": self.mean, "std": self.std, "low": low, "high": high}
+        paper = self.published
+        return ours | ({"paper_mean": paper.mean, "paper_std": paper.std} if paper else {})
+
+
+def rows_of(cells: Iterable[Cell], failures: Mapping[str, str], value: Value) -> list[Row]:
+    """One row for the cells that differ only in their seed, in the cells' order.
+
+    `failures`: reasons, by the names of runs.
+    """
+    grouped: dict[tuple, list[Cell]] = {}
+    for cell in cells:
+        key = tuple((name, cell.labels[name]) for name in cell.labels if name != "seed")
+        grouped.setdefault(key, []).append(cell)
+    return [_row(dict(key), of_row, failures, value) for key, of_row in grouped.items()]
+
+
+def _row(
+    labels: dict[str, Any], cells: Sequence[Cell], failures: Mapping[str, str], value: Value
+) -> Row:
+    runs = {cell.labels["seed"]: cell.run for cell in cells if cell.run}
+    finished = {s: run for s, run in runs.items() if run.finished and run.name not in failures}
+    return Row(
+        labels=labels,
+        seeds=[cell.labels["seed"] for cell in cells],
+        values={seed: value({**labels, **run.result()}) for seed, run in finished.items()},
+        failed=[seed for seed, run in runs.items() if run.name in failures],
+        runs=finished,
+    )

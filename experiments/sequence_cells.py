@@ -1,0 +1,79 @@
+"""A grid's runs of the sequence tasks' commands: models, each trained and then measured."""
+
+import itertools
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fastweights.cores import core_kind
+from fastweights.experiments.grid import Run, as_flags, read_result
+from fastweights.experiments.sequence_data import sequences
+from fastweights.experiments.sequence_options import SequenceOptions, differences, flat
+from fastweights.experiments.sequence_run import RESULT
+from fastweights.records.run_folder import read_meta
+from fastweights.tasks.train import Result
+
+_SCRIPTS = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class SequenceRun(Run):
+    """The training of one model on a sequence task; `options` have its folder and name."""
+
+    options: SequenceOptions
+
+    @property
+    def path(self) -> Path:
+        return self.options.savedir / str(self.options.xpid)
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / RESULT).exists()
+
+    def start(self) -> list[str]:
+        return [*self._script(), *flags(replace(self.options, num_threads=1))]
+
+    def go_on(self) -> list[str]:
+        where = {"resume": self.path, "num_threads": 1, "device": self.options.device}
+        data = {"data": self.options.data} if self.options.data else {}
+        return [*self._script(), *as_flags(where | data)]
+
+    def differences(self, stored: dict[str, Any]) -> list[str]:
+        return differences(SequenceOptions.from_dict(stored), self._with_window())
+
+    def result(self) -> dict[str, Any]:
+        """What the run measured, the commit that it began at, its seed and its options."""
+        meta = read_meta(self.path)
+        commit, own = (meta.get("git") or {}).get("commit"), meta["args"]
+        measured = read_result(self.path / RESULT, _measured)
+        return measured | {"commit": commit, "seed": own["seed"], "options": without_folders(own)}
+
+    def _script(self) -> list[str]:
+        return [sys.executable, str(_SCRIPTS / f"{self.options.task.name}.py")]
+
+    def _with_window(self) -> SequenceOptions:
+        """The options as a run keeps them: attention reaches over the longest sequence drawn."""
+        if "window" not in core_kind(self.options.core).options():
+            return self.options
+        drawn = sequences(self.options).values()
+        return self.options.reaching(max(int(split.lengths.max()) for split in drawn))
+
+
+def flags(options: SequenceOptions) -> list[str]:
+    """The command line that gives these options, whatever the preset."""
+    plain = flat(options)
+    del plain["task_name"]
+    return as_flags(plain)
+
+
+def without_folders(plain: dict[str, Any]) -> dict[str, Any]:
+    """A run's plain options without what is somebody's own."""
+    return {name: plain[name] for name in plain if name not in ("savedir", "data")}
+
+
+def _measured(result: dict[str, Any]) -> dict[str, Any]:
+    """The result, of which every measure is a number."""
+    for split, measure in itertools.product(("valid", "test"), Result._fields):
+        float(result[split][measure])
+    return result

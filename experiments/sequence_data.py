@@ -1,0 +1,135 @@
+"""A task's sequences in a folder: drawn once, kept, and never drawn twice at the same time."""
+
+import re
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.progress import Progress
+from torch import Tensor
+
+from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.host.errors import UserError, describe_os_error, expanded
+from fastweights.host.folder_lock import FolderLock
+from fastweights.records.checkpoints import CheckpointError, load, save
+from fastweights.tasks import UNASKED, Task
+from fastweights.tasks.sequences import SPLITS, Sequences, draw
+
+FILE = "sequences.pt"
+_POLL = 0.2  # seconds
+
+
+def sequences(options: SequenceOptions) -> dict[str, Sequences]:
+    """The splits that `options` ask for, from their folder, or drawn and kept there.
+
+    Two commands at once: one draws, the other waits for it.
+
+    Raises:
+        UserError: the folder holds sequences of other settings or something else, or the task has
+            too few different sequences.
+    """
+    folder = expanded(options.data or default_folder(options))
+    path = folder / FILE
+    if not path.exists():  # else it is whole, and may be somebody else's
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = _wait_for(folder)
+        except OSError as error:
+            flag = "--data" if options.data else "--savedir"
+            raise UserError(
+                f"cannot keep sequences in {folder} ({describe_os_error(error)}): choose a {flag}"
+            ) from error
+        try:
+            if not path.exists():
+                _make(options, path)
+        finally:
+            lock.release()
+    return _read(path, options)
+
+
+def default_folder(options: SequenceOptions) -> Path:
+    """Beside the runs: `data/code_execution-variables=3-...`."""
+    described = settings(options)
+    pairs = [f"{name}={value}" for part in described.values() for name, value in part.items()]
+    return (
+        options.savedir / "data" / re.sub(r"[^\w=.-]+", "-", "-".join([options.task.name, *pairs]))
+    )
+
+
+def settings(options: SequenceOptions) -> dict[str, dict[str, Any]]:
+    """What the sequences depend on."""
+    return {"task": asdict(options.task), "draw": options.sizes | {"seed": options.data_seed}}
+
+
+def _make(options: SequenceOptions, path: Path) -> None:
+    total = sum(options.sizes.values())
+    with Progress(transient=True) as progress:
+        bar = progress.add_task(f"drawing {total:,} sequences", total=total)
+        try:
+            splits = draw(
+                options.task, options.sizes, options.data_seed, lambda: progress.advance(bar)
+            )
+        except ValueError as error:
+            raise UserError(str(error)) from error
+    contents = {name: split._asdict() for name, split in splits.items()}
+    save({"task": options.task.name, "settings": settings(options), **contents}, path)
+
+
+def _read(path: Path, options: SequenceOptions) -> dict[str, Sequences]:
+    try:
+        contents = load(path)
+        found = {"task": contents["task"], "settings": contents["settings"]}
+        described = _described(found)
+        splits = {split: Sequences(**contents[split]) for split in SPLITS}
+        if not all(isinstance(part, Tensor) for split in splits.values() for part in split):
+            raise TypeError("sequences are tensors")
+    except (CheckpointError, AttributeError, LookupError, TypeError) as error:
+        raise _unreadable(path) from error
+    wanted = {"task": options.task.name, "settings": settings(options)}
+    if found != wanted:
+        raise UserError(
+            f"{path} holds sequences of other settings: {described}, and asked for are "
+            f"{_described(wanted)}; name another --data, or leave it out"
+        )
+    if not all(_whole(splits[name], size, options.task) for name, size in options.sizes.items()):
+        raise _unreadable(path)
+    return splits
+
+
+def _unreadable(path: Path) -> UserError:
+    return UserError(
+        f"{path} holds no sequences that can be read: delete it, and they are drawn again"
+    )
+
+
+def _whole(split: Sequences, size: int, task: Task) -> bool:
+    """Whether these are `size` sequences of the task's words and answers, all of them there."""
+    if any(part.ndim != 1 or part.is_floating_point() or not len(part) for part in split):
+        return False
+    tokens, targets, lengths = split
+    positions = int(lengths.sum())
+    answered = targets[targets != UNASKED]
+    return (
+        (len(lengths), len(tokens), len(targets)) == (size, positions, positions)
+        and int(lengths.min()) > 0
+        and _below(tokens, len(task.words))
+        and _below(answered, len(task.answers))
+    )
+
+
+def _below(numbers: Tensor, count: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < count)).all())
+
+
+def _described(what: dict[str, Any]) -> str:
+    pairs = {**what["settings"]["task"], **what["settings"]["draw"]}
+    return f"{what['task']} with " + ", ".join(f"{name} {value}" for name, value in pairs.items())
+
+
+def _wait_for(folder: Path) -> FolderLock:
+    while True:
+        try:
+            return FolderLock(folder)
+        except BlockingIOError:
+            time.sleep(_POLL)

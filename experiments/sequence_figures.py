@@ -1,0 +1,108 @@
+"""The figures of a paper's tables, and the runs behind each of them."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from fastweights.cores import CORES, core_kind
+from fastweights.experiments.published import AlgorithmicScore, algorithmic
+from fastweights.experiments.sequence_cells import SequenceRun
+from fastweights.experiments.sequence_options import SequenceOptions, preset, with_sizes
+from fastweights.host.errors import UserError
+from fastweights.tasks import Task
+
+# What the small preset divides the sizes of these tables by: LSTMs', and all others'.
+SMALLER_LSTM = {6: {"width": 2}, 7: {"width": 8}}
+SMALLER = {6: {"layers": 2, "width": 4, "heads": 4, "feedforward": 4}}
+OF_CELLS = ("device", "kernels", "data", "legacy_conditional_assign")
+
+
+class Figure(NamedTuple):
+    """One figure of a paper's table, and the options of the runs that it is the mean of."""
+
+    published: AlgorithmicScore
+    options: SequenceOptions
+    sizes: dict[str, int]  # of the core, where the table names them
+    own_sizes: dict[str, int]  # and those of them that the preset has otherwise
+
+    @property
+    def has_papers_sizes(self) -> bool:
+        return self.sizes == named_sizes(self.published)
+
+    def run(self, seed: int) -> SequenceRun:
+        """Its run with this seed; figures of one training share it."""
+        setting = self.published.setting.replace("=", "")
+        sizes = [f"{name}{size}" for name, size in self.own_sizes.items()]
+        parts = [labelled(self.options.task), setting, self.options.core, *sizes, f"seed{seed}"]
+        return SequenceRun(replace(self.options, seed=seed, xpid="-".join(filter(None, parts))))
+
+
+def labelled(task: Task) -> str:
+    """The task's name, and whether its labels are the published generator's: they never mix."""
+    legacy = getattr(task, "legacy_conditional_assign", False)
+    return f"{task.name}-legacy" if legacy else task.name
+
+
+def figures(
+    task: type[Task],
+    number: int,
+    preset_name: str,
+    epochs: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> list[Figure]:
+    """The table's figures in the paper's order.
+
+    `epochs`: at most so many. `changes`: options of `OF_CELLS`, and `savedir`, for all of them.
+    Raises `UserError` for a table there is not.
+    """
+    scores = [score for score in algorithmic() if score.task == task.name]
+    if number not in {score.table for score in scores}:
+        known = ", ".join(map(str, sorted({score.table for score in scores})))
+        raise UserError(f"--table {number} has no {task.name}; tables that have: {known}")
+    return [
+        _figure(task, score, preset_name, epochs, changes or {})
+        for score in scores
+        if score.table == number
+    ]
+
+
+def named_sizes(score: AlgorithmicScore) -> dict[str, int]:
+    """The core's, as the table's row names them."""
+    pairs = (pair.split("=") for pair in score.sizes.split())
+    return {name: int(size) for name, size in pairs}
+
+
+def _figure(
+    task: type[Task],
+    score: AlgorithmicScore,
+    preset_name: str,
+    epochs: int | None,
+    changes: Mapping[str, Any],
+) -> Figure:
+    name, value = score.setting.split("=")
+    of_task = {field.name for field in fields(task)} & set(changes)
+    asked = task(**{name: int(value)}, **{name: changes[name] for name in of_task})
+    changes = {name: changes[name] for name in changes if name not in of_task}
+    if score.core not in CORES:  # the paper's figure stands alone
+        options = replace(preset(preset_name, "lstm", asked), core=score.core, **changes)
+        return Figure(score, options, {}, {})
+    options = replace(preset(preset_name, score.core, asked), **changes)
+    sizes, usual = _sizes(score, preset_name), _sizes_of(options)
+    own = {name: size for name, size in sizes.items() if size != usual[name]}
+    options = with_sizes(options, own)
+    if epochs is not None:
+        fewer = min(epochs, options.trainer.epochs)
+        options = replace(options, trainer=replace(options.trainer, epochs=fewer))
+    return Figure(score, options, sizes, own)
+
+
+def _sizes_of(options: SequenceOptions) -> dict[str, Any]:
+    """All options of the core, by default and as they are set."""
+    return vars(core_kind(options.core).config) | dict(options.core_options())
+
+
+def _sizes(score: AlgorithmicScore, preset_name: str) -> dict[str, int]:
+    by_table = SMALLER_LSTM if score.core == "lstm" else SMALLER
+    smaller = by_table.get(score.table, {}) if preset_name == "small" else {}
+    named = named_sizes(score)
+    return {name: size // smaller.get(name, 1) for name, size in named.items()}

@@ -1,0 +1,220 @@
+"""The options of training on a sequence task, and the presets behind the paper's tables."""
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import tyro
+
+from fastweights.cores import core_kind
+from fastweights.cores.options import CoreSizes, of_core, preset_of_core
+from fastweights.host.names import unknown
+from fastweights.host.typed_fields import typed
+from fastweights.kernels.machinery.dispatch import check_backend
+from fastweights.tasks import TASKS, Task
+from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
+from fastweights.tasks.sequences import SPLITS
+from fastweights.tasks.train import TrainerConfig
+
+Question = TypeVar("Question", bound=Task)
+LSTM_EMBEDDING = 128  # Irie et al. 2021, appendix B.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceOptions(CoreSizes, Generic[Question]):
+    """Everything that decides what a run computes, and a few things about where it runs."""
+
+    task: tyro.conf.OmitArgPrefixes[Question]
+    core: str = "delta_net"
+    """Memory; `python launch/atari.py --list-cores` shows them all."""
+    core_dropout: float | None = None
+    """Share of units left out in each residual block while training."""
+    embedding: int | None = None
+    """Size of a word's vector (default: the model width of residual blocks, else 128)."""
+    dropout: float = 0.0
+    """Share left out of the word's vector and of the core's output; for cores without blocks."""
+    trainer: tyro.conf.OmitArgPrefixes[TrainerConfig] = field(default_factory=TrainerConfig)
+    train_size: int = 10_000
+    """Sequences to learn from."""
+    valid_size: int = 1_000
+    """Sequences held out: they choose the best epoch."""
+    test_size: int = 1_000
+    """Sequences that only the reported result is measured on."""
+    data_seed: int = 1
+    """Of the sequences."""
+    seed: int = 1
+    """Of weights, dropout and the order of batches."""
+
+    data: Path | None = None
+    """Folder that keeps the sequences (default: beside the runs, named by their settings)."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    num_threads: int = 0
+    """CPU threads; 0: all cores."""
+    kernels: str = "auto"
+    """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md.
+
+    With reference or chunked all other kernels of ours are left out, too.
+    """
+    checkpoint_minutes: float = 5.0
+    """Minutes between checkpoints; the end of each epoch has one too."""
+    profile: bool = False
+    """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
+    savedir: Path = Path("runs")
+    """Where run folders are made."""
+    xpid: str | None = None
+    """The run folder's name (default: task, core and time)."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sequences in each split."""
+        return {split: getattr(self, f"{split}_size") for split in SPLITS}
+
+    def model(self) -> ModelConfig:
+        """Residual blocks take words' vectors as they are; other cores from `embedding` units."""
+        options = dict(self.core_options())
+        default = LSTM_EMBEDDING
+        if "embed" in core_kind(self.core).options() and self.embedding is None:
+            default = options.get("width", core_kind(self.core).config.width)
+            options["embed"] = "none"
+        return ModelConfig(
+            core=self.core,
+            core_options=tuple(options.items()),
+            embedding=default if self.embedding is None else self.embedding,
+            dropout=self.dropout,
+        )
+
+    def reaching(self, longest: int) -> "SequenceOptions":
+        """With attention over sequences of `longest` words, unless a window was asked for."""
+        if self.core_window is None and "window" in core_kind(self.core).options():
+            return replace(self, core_window=longest)
+        return self
+
+    def build(self) -> SequenceModel:
+        return SequenceModel(len(self.task.words), len(self.task.answers), self.model())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; `from_dict` reads them."""
+        paths = {name: getattr(self, name) for name in ("data", "savedir")}
+        plain = {name: None if path is None else str(path) for name, path in paths.items()}
+        return asdict(self) | plain | {"task_name": self.task.name}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "SequenceOptions":
+        """The inverse of `to_dict`. Raises a one-line `ValueError` for others."""
+        name = plain.get("task_name") if isinstance(plain, dict) else None
+        if not isinstance(name, str) or name not in TASKS:
+            raise ValueError(f"task_name must be one of {', '.join(TASKS)}")
+        parts = {"task": TASKS[name], "trainer": TrainerConfig}
+        own = typed(cls, {n: value for n, value in plain.items() if n not in parts})
+        try:
+            nested = {
+                n: kind(**typed(kind, plain[n], f"{n}.")) for n, kind in parts.items() if n in plain
+            }
+            return cls(**own | nested)
+        except TypeError as error:
+            raise ValueError(f"these options do not belong to this version: {error}") from error
+
+
+# What a resumed run may do differently: where and how it runs, not what it learns.
+CHANGEABLE_ON_RESUME = (
+    *("data", "device", "num_threads", "checkpoint_minutes", "profile", "savedir", "xpid"),
+)
+
+
+def check(options: SequenceOptions) -> None:
+    """Raises a one-line `ValueError` for numbers that cannot work."""
+    options.task.check()
+    options.trainer.check()
+    core_kind(options.core)
+    check_backend(options.kernels)
+    for split, size in options.sizes.items():
+        if size < 1:
+            raise ValueError(f"--{split}-size must be at least 1, not {size}")
+    check_seed("--seed", options.seed)
+    check_seed("--data-seed", options.data_seed)
+    if options.core_dropout is not None and not 0 <= options.core_dropout < 1:
+        raise ValueError(f"--core-dropout must lie in [0, 1), not {options.core_dropout}")
+    if options.core_forget_bias is not None and not math.isfinite(options.core_forget_bias):
+        raise ValueError(f"--core-forget-bias must be a number, not {options.core_forget_bias}")
+    if not options.checkpoint_minutes > 0:
+        raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
+
+
+def check_seed(flag: str, seed: int) -> None:
+    """Raises a one-line `ValueError` for what is no seed."""
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"{flag} must lie in [0, 2^31), not {seed}")
+
+
+def differences(saved: SequenceOptions, asked: SequenceOptions) -> list[str]:
+    """What a resumed run may not change and `asked` would: `--core lstm (was rdn)`."""
+    old = flat(saved)
+    return [
+        f"--{name.replace('_', '-')} {value} (was {old.get(name)})"
+        for name, value in changes(saved, asked).items()
+        if name not in CHANGEABLE_ON_RESUME
+    ]
+
+
+def changes(before: SequenceOptions, after: SequenceOptions) -> dict[str, Any]:
+    """The options of `after`, as plain values, that `before` has not or has otherwise."""
+    old, new = flat(before), flat(after)
+    return {name: new[name] for name in new if name not in old or old[name] != new[name]}
+
+
+def flat(options: SequenceOptions) -> dict[str, Any]:
+    """Plain values by the names of their flags, and `task_name`."""
+    plain = options.to_dict()
+    nested = plain.pop("task") | plain.pop("trainer")
+    return plain | nested
+
+
+# The feature maps of the published code for sequences (these tasks', language models'), where that
+# of the agents has others.
+RECURRENT_MAPS = {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"}
+PUBLISHED_MAPS = {
+    "lt": {"feature_map": "elu"},  # normalises nothing
+    "delta_mlp": {"feature_map": "elu_sum"},
+    "delta_delta": {"feature_map": "elu_sum"},
+    "delta_rnn": RECURRENT_MAPS,
+    "delta_lstm": RECURRENT_MAPS,
+    "srwm": {"input_map": "identity"},
+}
+
+
+def paper(core: str, task: Question) -> SequenceOptions[Question]:
+    """As published (Irie et al. 2021, appendix B.2): 200 epochs of 10,000 sequences."""
+    if core == "lstm":
+        trainer = TrainerConfig(learning_rate=3e-3, clip=0.1)
+        return SequenceOptions(task=task, core=core, dropout=0.1, trainer=trainer)
+    sizes = {"layers": 4, "width": 256, "heads": 16, "feedforward": 1024, "dropout": 0.1}
+    own = preset_of_core(core, sizes | PUBLISHED_MAPS.get(core, {}))
+    return SequenceOptions(task=task, core=core, **own)
+
+
+def small(core: str, task: Question) -> SequenceOptions[Question]:
+    """Minutes a model on two cores: shorter sequences, smaller models, 30 epochs of 4,000."""
+    own, clip = preset_of_core(core, {"width": 128}), 0.1
+    if core != "lstm":
+        sizes = {"layers": 2, "width": 64, "heads": 4, "feedforward": 256}
+        own, clip = preset_of_core(core, sizes | PUBLISHED_MAPS.get(core, {})), 0.0
+    trainer = TrainerConfig(learning_rate=3e-3, clip=clip, batch_size=32, epochs=30)
+    sequences = {"train_size": 4_000, "valid_size": 500, "test_size": 500}
+    return SequenceOptions(task=task.small(), core=core, trainer=trainer, **sequences, **own)
+
+
+PRESETS = {"paper": paper, "small": small}
+
+
+def preset(name: str, core: str, task: Question) -> SequenceOptions[Question]:
+    """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
+    if name not in PRESETS:
+        raise ValueError(unknown("preset", name, PRESETS))
+    return PRESETS[name](core, task)
+
+
+def with_sizes(options: SequenceOptions, core_sizes: dict[str, int]) -> SequenceOptions:
+    """The same with other sizes of the core."""
+    return replace(options, **of_core(options.core, core_sizes))

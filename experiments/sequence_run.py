@@ -1,0 +1,293 @@
+"""One run on a sequence task: train, keep the best epoch, measure the split never seen before."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fastweights.cores import growth
+from fastweights.cores.facts import network_facts
+from fastweights.experiments.sequence_data import sequences
+from fastweights.experiments.sequence_options import SequenceOptions, check, differences
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.devices import choose_device, use_threads
+from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.profiling import profiled
+from fastweights.host.progress import Display
+from fastweights.host.provenance import git_revision
+from fastweights.host.stages import Stages
+from fastweights.host.stopping import Interrupted, StopRequests
+from fastweights.kernels import use_backend
+from fastweights.kernels.machinery.dispatch import SHORTEST_CHUNKED_UNROLL
+from fastweights.records.checkpoint_folder import CheckpointFolder, Found, holds_checkpoints
+from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
+from fastweights.records.log_table import read_logs
+from fastweights.records.run_folder import RunFolder, check_xpid, claim_xpid, read_meta
+from fastweights.records.tensorboard import Scalars
+from fastweights.tasks.train import Trainer, evaluate
+from fastweights.training.memory_needs import check_fits
+
+RESULT = "result.json"
+
+
+def saved_options(path: Path, task_name: str) -> SequenceOptions:
+    """The options of the run at `path`, its folders left out.
+
+    Raises `UserError` where it is another task's, or none.
+    """
+    path = expanded(path)
+    plain = read_meta(path).get("args", {})
+    kind = plain.get("task_name")
+    if kind != task_name:
+        whose, script = (f"a run of {kind}", kind) if kind else ("an agent's run", "atari")
+        raise UserError(f"{path} is {whose}: go on with python launch/{script}.py --resume {path}")
+    try:
+        # Where files go is the command line's to say: beside the run, unless it does.
+        return replace(SequenceOptions.from_dict(plain), savedir=path.resolve().parent, data=None)
+    except ValueError as error:
+        raise UserError(
+            f"{path} was made by another version of the program ({error}): check out the revision "
+            "that its meta.json names"
+        ) from error
+
+
+def run(options: SequenceOptions, resume: Path | None = None) -> int:
+    """Trains from scratch, or goes on at `resume`; returns the command's exit code."""
+    tune_allocator()
+    with user_input():
+        check(options)
+        if not resume and options.xpid is not None:
+            check_xpid(options.xpid)
+        use_threads(options.num_threads)
+        device = choose_device(options.device)
+        if options.kernels != "auto":
+            use_backend(options.kernels)
+        _try(options, device)  # what cannot be is said before anything is drawn
+    splits = sequences(options)
+    options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
+    torch.manual_seed(options.seed)
+    model = options.build().to(device)
+    facts = network_facts(model, options.core, dict(options.model().core_options))
+    folder = RunFolder.open(resume) if resume else _new_folder(options, facts)
+    stages = Stages("learner")
+    learned, held_out = splits["train"], splits["valid"]
+    settings = options.trainer, options.seed, stages
+    trainer = Trainer(model, learned, held_out, options.task.blank, *settings)
+    checkpoints = CheckpointFolder(folder.path, milestones=())
+    if resume:
+        _restore(trainer, options, checkpoints, folder, device)
+    if not holds_checkpoints(folder.path):
+        _save_first(trainer, options, checkpoints, folder)
+    parameters = facts["parameters"]
+    print(
+        f"training {options.core} ({parameters:,} parameters) on {options.task}, seed "
+        f"{options.seed}, {device}\nrun folder: {folder.path}",
+        flush=True,
+    )
+    scalars = Scalars(folder.path / "tensorboard", trainer.updates if resume else None)
+    try:
+        _train(trainer, options, folder, checkpoints, scalars, stages)
+    except Interrupted as interrupted:
+        folder.finish(successful=False)
+        script = f"python launch/{options.task.name}.py"
+        print(f"saved at update {trainer.updates:,}; to go on:\n  {script} --resume {folder.path}")
+        return 128 + interrupted.signal_number
+    finally:
+        scalars.close()
+    measured = _measure(trainer, options, splits, checkpoints)
+    result = measured | {"parameters": parameters, "seconds": _seconds(folder.path)}
+    write_bytes(folder.path / RESULT, (json.dumps(result, indent=1) + "\n").encode())
+    folder.finish()
+    _say(result)
+    return 0
+
+
+def _new_folder(options: SequenceOptions, facts: dict[str, Any]) -> RunFolder:
+    xpid = options.xpid
+    if xpid is None:
+        xpid = claim_xpid(options.task.name, options.core, options.savedir)
+    return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
+
+
+def _try(options: SequenceOptions, device: torch.device) -> None:
+    """A few words through the model. Raises a one-line `ValueError` where it cannot compute."""
+    with torch.device("meta"):
+        check_fits(options.build(), device)
+    model = options.build().to(device).eval()
+    words = torch.zeros(SHORTEST_CHUNKED_UNROLL, 1, dtype=torch.long, device=device)
+    with torch.no_grad():
+        model(words, torch.ones_like(words, dtype=torch.bool))
+
+
+def _save_first(
+    trainer: Trainer, options: SequenceOptions, checkpoints: CheckpointFolder, folder: RunFolder
+) -> None:
+    """Has a checkpoint on disk before anything is learned; without one the folder goes again."""
+    try:
+        checkpoints.save(_packed(trainer, options) | {"git": git_revision()}, trainer.updates)
+    except CheckpointError:
+        folder.discard()
+        raise
+
+
+def _train(
+    trainer: Trainer,
+    options: SequenceOptions,
+    folder: RunFolder,
+    checkpoints: CheckpointFolder,
+    scalars: Scalars,
+    stages: Stages,
+) -> None:
+    stop, last_save, held_out, git = StopRequests(), time.monotonic(), {}, git_revision()
+    total = options.trainer.epochs * trainer.updates_an_epoch
+    display = Display(total, trainer.updates, unit="updates")
+
+    def save(score: float | None = None) -> None:
+        nonlocal last_save
+        last_save = time.monotonic()
+        with stages("save"):
+            checkpoints.save(_packed(trainer, options) | {"git": git}, trainer.updates, score)
+
+    rows = _timed(trainer.rows())
+    if options.profile:
+        rows = profiled(rows, (stages,), folder.path)
+    with stop, display, closing(rows):
+        for row in rows:
+            if not math.isfinite(row["total_loss"]):
+                grows = growth(options.core, **dict(options.model().core_options))
+                raise UserError(
+                    f"the loss became {row['total_loss']} at update {trainer.updates}: "
+                    f"{f'{grows}; else ' if grows else ''}lower --learning-rate, or set --clip"
+                )
+            with stages("log"):
+                folder.log(row)
+                scalars.write(row)
+                held_out |= {name: row[name] for name in row if name.startswith("valid_")}
+                display.update(trainer.updates, row | held_out)
+            if "score" in row:
+                save(row["score"])
+            elif time.monotonic() - last_save > options.checkpoint_minutes * 60:
+                save_or_warn(save)
+            try:
+                stop.check()
+            except Interrupted:
+                save(row.get("score"))
+                raise
+
+
+def _timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    start = time.monotonic()
+    for row in rows:
+        now = time.monotonic()
+        yield row | {"positions_per_second": row["positions"] / (now - start)}
+        start = time.monotonic()
+
+
+def _seconds(path: Path) -> float:
+    """What the updates and the held-out split took, by the log: over all of a run's parts."""
+    logs = read_logs(path)
+    rates = zip(logs["positions"], logs["positions_per_second"], strict=True)
+    return round(sum(positions / rate for positions, rate in rates if rate), 3)
+
+
+def _packed(trainer: Trainer, options: SequenceOptions) -> dict[str, Any]:
+    device, random = trainer.model.output.weight.device, {"torch": torch.get_rng_state()}
+    if device.type == "cuda":  # dropout's
+        random["cuda"] = torch.cuda.get_rng_state(device)
+    return {
+        "model_state_dict": trainer.model.state_dict(),
+        "trainer": trainer.state_dict(),
+        "flags": options.to_dict(),
+        "rng": random,
+    }
+
+
+def _restore(
+    trainer: Trainer,
+    options: SequenceOptions,
+    checkpoints: CheckpointFolder,
+    folder: RunFolder,
+    device: torch.device,
+) -> None:
+    try:
+        found = checkpoints.latest(device)
+    except CheckpointError:
+        if holds_checkpoints(folder.path):
+            raise
+        folder.rewind(0)  # stopped before its first checkpoint
+        return
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    _check_own(found.payload, options, found.path)
+    with fitting(found.path):
+        trainer.model.load_state_dict(found.payload["model_state_dict"])
+        trainer.load_state_dict(found.payload["trainer"])
+        random = found.payload["rng"]
+        torch.set_rng_state(random["torch"].cpu())
+        if device.type == "cuda" and "cuda" in random:
+            torch.cuda.set_rng_state(random["cuda"].cpu(), device)
+    _mend_best(trainer, found, checkpoints)
+    folder.rewind(found.payload["step"])
+
+
+def _mend_best(trainer: Trainer, found: Found, checkpoints: CheckpointFolder) -> None:
+    """Undoes what `kill -9` between a checkpoint and its link, or damage, did to the best one."""
+    if trainer.epoch == 0 or trainer.best_score <= checkpoints.best_score:
+        return
+    score = found.payload.get("score")
+    if score != trainer.best_score:
+        print(
+            f"warning: {checkpoints.best_path} is not the best epoch's any more: the newest takes "
+            "its place, until there is a better one",
+            file=sys.stderr,
+        )
+    if score is not None:
+        checkpoints.link_best(found.path, score)
+
+
+def _check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) -> None:
+    """Raises a one-line `CheckpointError` where a checkpoint is of other options than the run's."""
+    with fitting(path):
+        plain = payload["flags"]
+        if plain.get("task_name") != options.task.name:
+            other = plain.get("task_name") or "an agent"
+            raise CheckpointError(f"{path} is a checkpoint of {other}, not of {options.task.name}")
+        saved = SequenceOptions.from_dict(plain).reaching(options.core_window)
+    if different := differences(saved, options):
+        raise CheckpointError(
+            f"{path} is a checkpoint of another run than meta.json says, which has "
+            f"{', '.join(different)}: put the run's own back"
+        )
+
+
+def _measure(
+    trainer: Trainer, options: SequenceOptions, splits: dict, checkpoints: CheckpointFolder
+) -> dict[str, Any]:
+    """The best epoch on the held-out split and on the one that is reported."""
+    best = load(checkpoints.best_path, next(trainer.model.parameters()).device)
+    _check_own(best, options, checkpoints.best_path)
+    with fitting(checkpoints.best_path):
+        trainer.model.load_state_dict(best["model_state_dict"])
+    size, blank = options.trainer.batch_size, options.task.blank
+    measured = {
+        split: evaluate(trainer.model, splits[split], blank, size)._asdict()
+        for split in ("valid", "test")
+    }
+    return measured | {"best_epoch": best["trainer"]["counters"]["epoch"], "epochs": trainer.epoch}
+
+
+def _say(result: dict[str, Any]) -> None:
+    test = result["test"]
+    print(
+        f"test, best of {result['epochs']} epochs ({result['best_epoch']}): "
+        f"{100 * test['sequence_accuracy']:.1f} % of sequences, "
+        f"{100 * test['answer_accuracy']:.1f} % of answers"
+    )

@@ -1,0 +1,187 @@
+"""A table of the paper, rebuilt: every figure's runs side by side, then ours beside the paper's."""
+
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fastweights.cores import CORES
+from fastweights.evaluation.published_scores import PublishedScore
+from fastweights.experiments.grid import Cell, Grid, rebuild
+from fastweights.experiments.rows import Row, rows_of
+from fastweights.experiments.sequence_cells import SequenceRun, without_folders
+from fastweights.experiments.sequence_data import default_folder
+from fastweights.experiments.sequence_figures import Figure, figures, labelled
+from fastweights.experiments.sequence_options import check_seed
+from fastweights.experiments.table import Table, each_seed, label, mean_and_std
+from fastweights.host.devices import choose_device
+from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.names import did_you_mean
+from fastweights.tasks import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    seeds: tuple[int, ...] = (1, 2, 3)
+    """--table: seeds of each cell."""
+    only: tuple[str, ...] = ()
+    """--table: only these cores."""
+    settings: tuple[str, ...] = ()
+    """--table: only these of the paper's settings, such as variables=3 or depth=10."""
+    jobs: int = 0
+    """--table: runs at once, one thread each; 0: as many as there are cores."""
+    epochs_at_most: int | None = None
+    """--table: fewer epochs than the preset has, for a first look."""
+    runs: Path = Path("runs/tables")
+    """--table: folder of the runs."""
+    out: Path | None = None
+    """--table: folder of TASK_table_NUMBER.md, .csv, .json and .png (default: in --runs, by the
+    preset)."""
+
+
+def make_table(
+    task: type[Task],
+    number: int,
+    preset_name: str,
+    asked: TableOptions,
+    changes: Mapping[str, Any] | None = None,
+) -> int:
+    """Runs what is missing and writes the table; returns the command's exit code.
+
+    `changes`: what all figures have besides the preset, as in `figures`. Failed runs are gaps in
+    the table.
+    """
+    _check(asked)
+    shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
+    # Once: a run may be started from another folder than this one.
+    folder = expanded(asked.runs).resolve() / f"{preset_name}{shortened}"
+    changes = {**(changes or {}), "savedir": folder}
+    of_table = figures(task, number, preset_name, asked.epochs_at_most, changes)
+    wanted = _wanted(of_table, asked)
+    name = labelled(wanted[0].options.task)
+    title = f"{name}, table {number}, preset {preset_name}"
+    title += f", at most {asked.epochs_at_most} epochs" if asked.epochs_at_most else ""
+    cells = [cell for figure in wanted for cell in _cells(figure, asked)]
+    out = expanded(asked.out or folder).resolve()
+    path = out / f"{name}_table_{number}{shortened}".replace("-", "_")
+    grid = Grid(title, cells, folder)
+    return rebuild(grid, partial(_write, grid, wanted, path), out, asked.jobs)
+
+
+def paper_table(rows: Sequence[Row], title: str = "") -> Table:
+    """Our figure, each seed's and the paper's, in percent; below, what ± is."""
+    columns = {
+        "setting": label("setting"),
+        "model": _model,
+        "core": label("core", code=True),
+        "measure": label("measure"),
+        "here": mean_and_std,
+        "seeds": each_seed,
+        "paper": _paper,
+    }
+    return Table(columns=columns, title=title, note=_note(rows))
+
+
+def _cells(figure: Figure, asked: TableOptions) -> list[Cell]:
+    score, is_run = figure.published, _is_run(figure, asked)
+    labels = {
+        "setting": f"{score.setting} ({figure.options.task})",
+        "row": score.row,
+        "core": score.core,
+        "measure": score.measure.replace("_", " "),
+    }
+    return [
+        Cell({**labels, "seed": seed}, figure.run(seed) if is_run else None) for seed in asked.seeds
+    ]
+
+
+def _write(grid: Grid, of_rows: Sequence[Figure], path: Path, failures: Mapping[str, str]) -> None:
+    found = zip(rows_of(grid.cells, failures, _percent), of_rows, strict=True)
+    rows = [_beside_the_papers(row, figure) for row, figure in found]
+    paper_table(rows, grid.title).write(rows, path)
+
+
+def _percent(labels_and_result: Mapping[str, Any]) -> float:
+    split, measure = labels_and_result["measure"].split(maxsplit=1)
+    return 100 * float(labels_and_result[split][measure.replace(" ", "_")])
+
+
+def _beside_the_papers(row: Row, figure: Figure) -> Row:
+    score = figure.published
+    details = {
+        "sizes": {} if figure.has_papers_sizes else figure.sizes,
+        "results": [run.result() for run in row.runs.values()],
+        "options": without_folders(figure.options.to_dict()),
+    }
+    return replace(row, published=PublishedScore(score.mean, score.std), details=details)
+
+
+def _model(row: Row) -> str:
+    """With its sizes here where they are not those that the paper's row names."""
+    sizes = " ".join(f"{name}={size}" for name, size in row.details.get("sizes", {}).items())
+    return row.labels["row"] + (f" (here {sizes})" if sizes else "")
+
+
+def _paper(row: Row) -> str:
+    return f"{row.published.mean:.1f} ± {row.published.std:.1f}"
+
+
+def _note(rows: Sequence[Row]) -> str:
+    seeds = rows[0].seeds
+    named = ", ".join(map(str, seeds))
+    if len(seeds) == 1:
+        return f"Here: seed {named} alone; ± is the paper's."
+    note = f"± here is the population standard deviation over {len(seeds)} seeds ({named})"
+    return note + (", those that failed left out." if any(row.failed for row in rows) else ".")
+
+
+def _check(asked: TableOptions) -> None:
+    """What no table can have. Raises a one-line `UserError`."""
+    if not asked.seeds or len(set(asked.seeds)) < len(asked.seeds):
+        raise UserError("--seeds needs at least one, and each of them once")
+    with user_input():
+        for seed in asked.seeds:
+            check_seed("--seeds", seed)
+    if asked.epochs_at_most is not None and asked.epochs_at_most < 1:
+        raise UserError(f"--epochs-at-most must be at least 1, not {asked.epochs_at_most}")
+
+
+def _wanted(everything: list[Figure], asked: TableOptions) -> list[Figure]:
+    known: Set[str] = {one.published.setting for one in everything}
+    if unknown := sorted(set(asked.settings) - known):
+        known_ones = ", ".join(sorted(known))
+        hint = did_you_mean(unknown[0], sorted(known))
+        raise UserError(f"--settings {' '.join(unknown)}: unknown; known: {known_ones}{hint}")
+    rows = dict.fromkeys(one.options.core for one in everything)
+    if unknown := sorted(set(asked.only) - set(rows)):
+        hint = did_you_mean(unknown[0], rows)
+        raise UserError(f"--only {' '.join(unknown)}: this table has {', '.join(rows)}{hint}")
+    wanted = [one for one in everything if one.published.setting in (asked.settings or known)]
+    options = wanted[0].options
+    with user_input():
+        choose_device(options.device)
+    if options.data and len({default_folder(one.options) for one in wanted}) > 1:
+        raise UserError(
+            f"--data holds the sequences of one setting: name one of {', '.join(sorted(known))} "
+            "by --settings, or leave --data out"
+        )
+    return wanted
+
+
+def _is_run(figure: Figure, asked: TableOptions) -> bool:
+    """Whether the table runs the figure's seeds, or has found all of them."""
+    if figure.options.core not in CORES:
+        return False
+    runs = (figure.run(seed) for seed in asked.seeds)
+    return figure.options.core in (asked.only or CORES) or all(map(_is_there, runs))
+
+
+def _is_there(run: SequenceRun) -> bool:
+    """Whether it has finished, as the table's; one that nobody asked for is no error if not."""
+    if run.finished:
+        with suppress(UserError):
+            run.check()
+            return True
+    return False

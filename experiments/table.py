@@ -1,0 +1,109 @@
+"""A grid's table: declared columns for Markdown; CSV, JSON and a picture with intervals."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fastweights.evaluation.markdown_table import markdown_table
+from fastweights.experiments.grid import Grid, rebuild
+from fastweights.experiments.rows import Row, Value, rows_of
+from fastweights.host.atomic_files import write_bytes
+
+Column = Callable[[Row], str]
+
+
+def label(name: str, code: bool = False) -> Column:
+    """The column of a label, `code` in Markdown's code font."""
+    return lambda row: f"`{row.labels[name]}`" if code else str(row.labels[name])
+
+
+def mean_and_std(row: Row) -> str:
+    """The column `85.0 ± 5.0`: over seeds, without ± where there is one seed."""
+    if row.mean is None:
+        return "failed" * bool(row.failed)
+    return f"{row.mean:.1f} ± {row.std:.1f}" if len(row.values) > 1 else f"{row.mean:.1f}"
+
+
+def interval(row: Row) -> str:
+    """The column `80.0 to 90.0`: 95 % of the mean's bootstrap distribution."""
+    return " to ".join(f"{end:.1f}" for end in row.interval) if row.interval else ""
+
+
+def each_seed(row: Row) -> str:
+    """The column `80.0, failed, 90.0`: a value of each seed."""
+    if not (row.values or row.failed):
+        return ""
+    shown = {seed: f"{value:.1f}" for seed, value in row.values.items()}
+    shown |= dict.fromkeys(row.failed, "failed")
+    return ", ".join(shown[seed] for seed in row.seeds if seed in shown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """How rows are shown."""
+
+    columns: Mapping[str, Column]  # by their heads
+    unit: str = "percent"  # of the values
+    title: str = ""
+    note: str = ""  # below the Markdown table
+
+    def markdown(self, rows: Sequence[Row]) -> str:
+        cells = [[column(row) for column in self.columns.values()] for row in rows]
+        table = markdown_table(list(self.columns), cells)
+        return f"{table}\n\n{self.note}\n" if self.note else f"{table}\n"
+
+    def csv(self, rows: Sequence[Row]) -> str:
+        """One line a row; the columns are those of any of the rows."""
+        lines = [row.flat() for row in rows]
+        head = dict.fromkeys(name for line in lines for name in line)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, head, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+        return text.getvalue()
+
+    def write(self, rows: Sequence[Row], path: Path) -> None:
+        """Writes `path`.md, .csv, .json and .png, and prints the Markdown."""
+        from fastweights.experiments.pictures import (
+            draw_rows,
+        )  # Matplotlib takes a second to import
+
+        text = f"# {self.title}\n\n{self.markdown(rows)}" if self.title else self.markdown(rows)
+        for ending, content in (("md", text), ("csv", self.csv(rows))):
+            write_bytes(path.with_name(f"{path.name}.{ending}"), content.encode())
+        write_json(path.with_name(f"{path.name}.json"), [row.plain(self.unit) for row in rows])
+        draw_rows(rows, self.unit, self.title, path.with_name(f"{path.name}.png"))
+        Console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    write_bytes(path, f"{json.dumps(content, indent=1)}\n".encode())
+
+
+def write_grid(
+    grid: Grid, table: Table, value: Value, out: Path, failures: Mapping[str, str]
+) -> list[Row]:
+    """Writes table.md, .csv, .json and .png, and results.json with every finished run's result."""
+    rows = rows_of(grid.cells, failures, value)
+    finished = [cell for cell in grid.cells if cell.run and cell.run.finished]
+    write_json(out / "results.json", [{**cell.labels, **cell.run.result()} for cell in finished])
+    table.write(rows, out / "table")
+    return rows
+
+
+def tabulate(
+    grid: Grid, table: Table, value: Value, out: Path | None = None, at_once: int = 0
+) -> int:
+    """Fills the grid and writes what `write_grid` writes into `out`, by default the runs' folder.
+
+    `value`: what the table shows of a run. `at_once`: as in `rebuild`. Returns the exit code.
+    """
+    out = out or grid.folder
+    return rebuild(grid, partial(write_grid, grid, table, value, out), out, at_once)

@@ -1,0 +1,49 @@
+"""`fastweights COMMAND ...`: each command of launch/ as a subcommand."""
+
+import ast
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.resources import files
+
+HELP = """usage: fastweights COMMAND [OPTIONS]
+
+{commands}
+
+`fastweights COMMAND --help` explains a command's options."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, this process's own arguments by default, and return its exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    known = commands()
+    if not arguments or arguments[0] in ("-h", "--help"):
+        width = max(map(len, known))
+        lines = (f"  {name:{width}}  {purpose}" for name, purpose in known.items())
+        print(HELP.format(commands="\n".join(lines)))
+        return 0
+    name = arguments[0].replace("-", "_")
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        print(
+            f"error: unknown command {arguments[0]!r}{hint} Known: {', '.join(known)}",
+            file=sys.stderr,
+        )
+        return 2
+    return import_module(f"fastweights.launch.{name}").main(arguments[1:])
+
+
+def commands() -> dict[str, str]:
+    """The commands' names, and the first line of what each says of itself. Imports none of them."""
+    found = {}
+    for file in files("fastweights.launch").iterdir():
+        if file.name.endswith(".py") and not file.name.startswith("_"):
+            purpose = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+            found[file.name.removesuffix(".py")] = purpose.splitlines()[0].split("`: ")[-1]
+    return dict(sorted(found.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

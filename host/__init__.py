@@ -1,0 +1,1 @@
+"""The process, the machine, the terminal and files. Imports no other room."""

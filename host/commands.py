@@ -1,0 +1,32 @@
+"""How a command is named in hints, and how it is started as a process.
+
+Commands run as `python launch/atari.py` from a checkout, and as `fastweights atari` where the
+package is installed. Hints name a command in the way in which the user started this process.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+
+import fastweights
+
+# Beside the package in a checkout; an installed package has its own folder only.
+_SCRIPTS = Path(fastweights.__file__).resolve().parents[1] / "launch"
+
+
+def typed(command: str) -> str:
+    """What the user types to run `command` (`evaluate`, `t_maze`, ...), without its arguments."""
+    started = Path(sys.argv[0])
+    if started.suffix == ".py" and started.parent.name == _SCRIPTS.name:
+        return f"python {shlex.quote(str(started.with_name(f'{command}.py')))}"
+    if started.stem == "fastweights" or started.parent.name == "fastweights":
+        return f"fastweights {command}"
+    return f"python launch/{command}.py" if _SCRIPTS.is_dir() else f"fastweights {command}"
+
+
+def process(command: str) -> list[str]:
+    """The words that start `command` in a process of its own, with the code that runs here."""
+    script = _SCRIPTS / f"{command}.py"
+    if script.is_file():
+        return [sys.executable, str(script)]
+    return [sys.executable, "-P", "-m", "fastweights", command]

@@ -1,0 +1,125 @@
+"""Where a command's expected failures become one line on stderr and exit code 2.
+
+Expected is what the user can put right: a `UserError`, too little memory, or an operating
+system that refuses (disk full, no permission). Everything else, plain `ValueError` included, is a
+bug of ours and keeps its traceback. Folders below `launch` raise plain `ValueError` for bad names
+and sizes; the command checks its options inside `user_input()`, which vouches that a `ValueError`
+from there is about the options.
+"""
+
+import errno
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+EXIT_CODE = 2
+INTERRUPTED_EXIT_CODE = 130  # 128 + SIGINT, what shells expect
+
+# What a full, read-only or forbidden disk answers. ENOENT is not here: a path the user typed is
+# checked where it is read, so a missing file that gets this far is a bug.
+_SYSTEM_SAYS_NO = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+}
+
+
+_NO_MEMORY = "DefaultCPUAllocator: "  # torch, which goes on: can't allocate memory
+
+
+class UserError(ValueError):
+    """A failure whose message is a complete line for the person who typed the command."""
+
+
+@contextmanager
+def user_input() -> Iterator[None]:
+    """Turns a `ValueError` of the block into a `UserError` with the same message.
+
+    Only for blocks that check what the user asked for, before any training: a `ValueError` from
+    deep inside a training step is a bug.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorates a command: expected failures print `error: ...` and exit with code 2.
+
+    Raises:
+        SystemExit: 2 after an expected failure, 130 after Ctrl-C.
+    """
+
+    @functools.wraps(main)
+    def command(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return main(*args, **kwargs)
+        except UserError as error:
+            reason, code = str(error), EXIT_CODE
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            reason, code = _out_of_memory(error), EXIT_CODE
+        except OSError as error:
+            if error.errno not in _SYSTEM_SAYS_NO:
+                raise
+            reason, code = describe_os_error(error), EXIT_CODE
+        except KeyboardInterrupt:
+            reason, code = "interrupted", INTERRUPTED_EXIT_CODE
+        # One line whatever a message holds, so that scripts can rely on it.
+        print("error:", one_line(reason), file=sys.stderr)
+        raise SystemExit(code)
+
+    return command
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch says it by a class of its own on a GPU, and by its words alone on a CPU."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    return bool(kinds & {"MemoryError", "OutOfMemoryError"}) or _NO_MEMORY in str(error)
+
+
+def _out_of_memory(error: Exception) -> str:
+    asked = re.search(r"allocate ([\d.]+ ?\w+)", str(error))
+    size = f" for {asked[1]} more" if asked else ""
+    return (
+        f"there is no memory{size}: choose a smaller core (--core-width), fewer environments "
+        "(--num-envs) or smaller batches (--batch-size, --unroll-length)"
+    )
+
+
+def expanded(path: Path | str) -> Path:
+    """The path with a leading ~ replaced. Raises `UserError` for a user without a home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{path}: there is no such home folder") from error
+
+
+def one_line(message: str) -> str:
+    """Without line ends, nor what would steer a terminal: messages quote files and their names.
+
+    What no encoding can write, such as a file name's undecodable bytes, goes too.
+    """
+    return "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
+
+
+def describe_os_error(error: OSError) -> str:
+    """`runs/x: No space left on device`, or without the path where the system gave none."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {reason}" if error.filename else reason

@@ -1,0 +1,35 @@
+"""The message for an unknown name, with the nearest known one."""
+
+import difflib
+from collections.abc import Iterable
+
+_CUTOFF = 0.7  # of difflib's ratio: `quik` is near `quick`, `gpu` is not near `cpu`
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """`unknown core 'rnd'; known: lstm, rdn; did you mean rdn?`"""
+    known = list(known)
+    return f"unknown {kind} {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean rdn?`, or nothing where no known name is near."""
+    near = nearest(name, known)
+    return f"; did you mean {near}?" if near else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` is a slip of: a letter or two, their order, capitals or hyphens.
+
+    None where nothing is near enough to be meant.
+    """
+    plain = {_plain(one): one for one in known}
+    wanted = _plain(name)
+    swapped = (one for one in plain if sorted(one) == sorted(wanted))
+    close = difflib.get_close_matches(wanted, plain, n=1, cutoff=_CUTOFF)
+    found = next(iter(close), None) or next(swapped, None)
+    return plain[found] if found is not None else None
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower() if c not in "-_ ")

@@ -1,0 +1,134 @@
+"""`--profile`: where a run's time goes, as a table and as a trace.
+
+RUN/profile.txt   seconds of each stage in each thread, then the operators that took longest
+RUN/trace.json    a few updates, operator by operator, for chrome://tracing or ui.perfetto.dev
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._C._profiler import _ExperimentalConfig
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from fastweights.host.atomic_files import replacing, write_bytes
+from fastweights.host.stages import STAGES, Stages, Total
+
+WARM_UP = 5  # updates before the trace: kernels are built and memory is found in the first
+TRACED = 2  # updates; the trace of one is tens of megabytes
+_OPERATORS = 20
+_PATIENCE = 2.0  # seconds for the operators of a run that ends: somebody may have asked it to
+_POLL = 0.05
+_NO_OPERATORS = "no table of operators: the run ended first; trace.json has them"
+
+
+def profiled(
+    rows: Iterator[dict[str, Any]], threads: Sequence[Stages], folder: Path
+) -> Iterator[dict[str, Any]]:
+    """Passes `rows` on, traces a few updates, and at the end writes and prints the table.
+
+    The table leaves out what came before the trace's end, where the run went on after it. The
+    first of `threads` is the caller's: while operators are added up, what its stages check may end
+    the run.
+    """
+    table = _StageTable(threads)
+    operators = f"no trace: the run ended before update {WARM_UP + 1}"
+    trace: profile | None = None
+    with closing(rows):
+        try:
+            for count, row in enumerate(rows, start=1):
+                yield row
+                if count == WARM_UP:
+                    trace = _start(threads)
+                elif count == WARM_UP + TRACED:
+                    ended, trace, operators = trace, None, _NO_OPERATORS
+                    _stop(ended, threads, folder / "trace.json")
+                    operators = _operators(ended, threads[0].check)
+                    table = _StageTable(threads)
+        finally:
+            if trace is not None:  # of fewer updates than were to be traced
+                _stop(trace, threads, folder / "trace.json")
+                operators = _operators(trace, patience=_PATIENCE)
+            stages, path = str(table), folder / "profile.txt"
+            write_bytes(path, f"{stages}\n\n{operators}\n".encode())
+            print(f"{stages}\nprofile: {path}", flush=True)
+
+
+class _StageTable:
+    """What every thread did since this object was made, as text."""
+
+    def __init__(self, threads: Sequence[Stages]):
+        self._threads, self._since = threads, time.perf_counter()
+        self._before = [thread.totals() for thread in threads]
+
+    def __str__(self) -> str:
+        wall = time.perf_counter() - self._since
+        lines = [
+            f"{'thread':10} {'stage':18} {'seconds':>9} {'share':>7} {'calls':>8} {'ms/call':>9}"
+        ]
+        for thread, before in zip(self._threads, self._before, strict=True):
+            after = thread.totals()
+            spent = {stage: _difference(after[stage], before[stage]) for stage in STAGES}
+            for stage, total in sorted(spent.items(), key=lambda item: -item[1].seconds):
+                if total.calls:
+                    lines.append(_line(thread.name, stage, total, wall))
+            rest = wall - sum(total.seconds for total in spent.values())
+            lines.append(_line(thread.name, "(none of these)", Total(rest, 0), wall))
+        used = [f"{stage}: {meaning}" for stage, meaning in STAGES.items()]
+        return "\n".join([f"{wall:.1f} seconds of training", *lines, "", *used])
+
+
+def _difference(after: Total, before: Total) -> Total:
+    return Total(after.seconds - before.seconds, after.calls - before.calls)
+
+
+def _line(thread: str, stage: str, total: Total, wall: float) -> str:
+    each = f"{1000 * total.seconds / total.calls:9.3f}" if total.calls else ""
+    return (
+        f"{thread:10} {stage:18} {total.seconds:9.3f} {100 * total.seconds / wall:5.1f} % "
+        f"{total.calls or '':>8} {each}"
+    ).rstrip()
+
+
+def _start(threads: Sequence[Stages]) -> profile:
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(ProfilerActivity.CUDA)
+    # torch's public options trace the calling thread only.
+    everyone = _ExperimentalConfig(profile_all_threads=True)
+    trace = profile(activities=activities, experimental_config=everyone)
+    trace.start()
+    for thread in threads:
+        thread.annotate = record_function
+    return trace
+
+
+def _stop(trace: profile, threads: Sequence[Stages], path: Path) -> None:
+    for thread in threads:
+        thread.annotate = nullcontext
+    trace.stop()
+    with replacing(path) as partial:
+        trace.export_chrome_trace(str(partial))
+
+
+def _operators(
+    trace: profile, check: Callable[[], None] = lambda: None, patience: float = math.inf
+) -> str:
+    """The table of operators. To add them up takes many seconds, in which `check` may raise."""
+    key = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
+    tables: list[str] = []
+
+    def add_up() -> None:
+        tables.append(trace.key_averages().table(sort_by=key, row_limit=_OPERATORS))
+
+    adding, begun = threading.Thread(target=add_up, daemon=True), time.monotonic()
+    adding.start()
+    while adding.is_alive() and time.monotonic() - begun < patience:
+        adding.join(_POLL)
+        check()
+    return tables[0] if tables else _NO_OPERATORS

@@ -1,0 +1,115 @@
+"""Where a thread's time goes: seconds and counts of the stages that a step is made of.
+
+Every schedule times every stage, always: a stage costs two microseconds. Entering one is also where
+a thread can be asked to stop, except for those of an update whose gradient is there; within a
+long pass of the network `training/layer_checks.py` asks too.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import NamedTuple
+
+STAGES = {
+    "emulation": "the environments' step",
+    "transfer": "frames or words to the device; rollouts put together and sent on",
+    "inference": "the network's step, sampling, and the actions' way back",
+    "wait_for_learner": "acting is as far ahead as it may be",
+    "wait_for_rollouts": "learning has caught up with acting",
+    "gradient": "forward and backward passes; on a GPU their launch",
+    "exchange": "what several learners tell each other, the sum of gradients too, and its waits",
+    "optimise": "clipping, RMSprop or Adam, reading the losses; on a GPU the wait for all of it",
+    "publish": "the weights' copy for acting",
+    "test": "test games, with --evaluate-every; sequences: the held-out split",
+    "log": "logs.csv, TensorBoard and the display",
+    "save": "checkpoints",
+}
+# Once gradients are summed every learner makes the update; what is made is published and logged,
+# and a checkpoint is finished, before anything stops.
+NEVER_STOPPED = {"optimise", "publish", "log", "save"}
+
+
+class Total(NamedTuple):
+    """What a stage has come to."""
+
+    seconds: float
+    calls: int
+
+
+class Stages:
+    """The stages of one thread, called `name`: `with stages("emulation"): ...`.
+
+    They do not nest, so a thread's stages add up to its time. `checks` raise where the thread is to
+    stop; more can be added. One thread enters stages; any may ask for `totals` and `going_on`.
+    `annotate(stage)` is entered too, for a profiler.
+    """
+
+    def __init__(self, name: str, *checks: Callable[[], None]) -> None:
+        self.name = name
+        self.annotate: Callable[[str], AbstractContextManager[object]] = nullcontext
+        self.current: str | None = None
+        self._entered = 0.0  # when `current` was
+        self.checks = [*checks]
+        self._lock = threading.Lock()
+        self._totals = dict.fromkeys(STAGES, Total(0.0, 0))
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        """Times the block as part of `stage`, one of `STAGES`."""
+        if stage not in NEVER_STOPPED:
+            self.check()
+        with self._lock:
+            self.current, self._entered = stage, time.perf_counter()
+        try:
+            with self.annotate(stage):
+                yield
+        finally:
+            with self._lock:
+                self._totals[stage] = self._so_far()
+                self.current = None
+
+    def check(self) -> None:
+        """Raises what any of `checks` raises."""
+        for check in self.checks:
+            check()
+
+    @property
+    def going_on(self) -> tuple[str | None, float]:
+        """The stage that the thread is in, and for how many seconds."""
+        with self._lock:
+            return self.current, time.perf_counter() - self._entered
+
+    def add(self, elsewhere: Mapping[str, tuple[float, int]]) -> None:
+        """Enters seconds and calls of stages that were timed in another process."""
+        with self._lock:
+            for stage, (seconds, calls) in elsewhere.items():
+                before = self._totals[stage]
+                self._totals[stage] = Total(before.seconds + seconds, before.calls + calls)
+
+    def totals(self) -> dict[str, Total]:
+        """Seconds and calls of every stage so far, the one that goes on included."""
+        with self._lock:
+            going_on = {self.current: self._so_far()} if self.current else {}
+            return self._totals | going_on
+
+    def _so_far(self) -> Total:
+        seconds, calls = self._totals[self.current]
+        return Total(seconds + time.perf_counter() - self._entered, calls + 1)
+
+
+class Columns:
+    """The log's `seconds_<stage>`: what each stage took since the last row, over all threads."""
+
+    def __init__(self, threads: Sequence[Stages]) -> None:
+        self._threads = threads
+        self._before = self._sums()
+
+    def row(self) -> dict[str, float]:
+        """The columns since the last call."""
+        before, self._before = self._before, self._sums()
+        return {f"seconds_{stage}": now - before[stage] for stage, now in self._before.items()}
+
+    def _sums(self) -> dict[str, float]:
+        totals = [thread.totals() for thread in self._threads]
+        return {stage: sum(total[stage].seconds for total in totals) for stage in STAGES}

@@ -1,0 +1,1 @@
+"""How a recurrence becomes an operation: builds, calls, dispatch, registration with torch."""

@@ -1,0 +1,221 @@
+"""Compiles a kernel's C++ source on first use with the system's compiler, and keeps the result.
+
+One build is one source, scalar type and padded head size, or number of channels; its two functions
+are compiled side by side, one to two seconds each, into a file of their own each. These are cached
+under FASTWEIGHTS_CACHE (or the user's cache folder) by everything that they depend on: sources,
+compiler, flags. Where the sources are does not matter: checkouts share their builds. Nothing is
+compiled at import; nothing needs Python's or torch's headers.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from filelock import FileLock
+
+from fastweights.kernels.machinery.cache import private_cache_folder
+from fastweights.kernels.machinery.dispatch import say_once
+
+KERNELS = Path(__file__).resolve().parents[1]
+HEADERS = KERNELS / "include"
+COMPILERS = ("c++", "g++", "clang++")
+VECTOR_FLAGS = {
+    "AVX512": ("-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mavx2", "-mfma"),
+    "AVX2": ("-mavx2", "-mfma"),
+}
+
+
+class BuildError(RuntimeError):
+    """This machine cannot build the kernel; the message is one line that says why."""
+
+
+_saying = threading.Lock()
+_failed: dict[Path, str] = {}  # a build that failed would fail again, at every new shape
+
+# On AMD's cores a fused multiply-add and a store hinder each other (kernels/include/lanes.h).
+SPLIT_WRITES = "-DFASTWEIGHTS_SPLIT_WRITES"
+
+
+@cache
+def compiler() -> str:
+    """The path of the C++ compiler: $CXX, or the first of the usual names.
+
+    Raises `BuildError` where there is none, or where $CXX is more than a program: no options.
+    """
+    chosen = os.environ.get("CXX")
+    for name in (chosen,) if chosen else COMPILERS:
+        path = shutil.which(name)
+        if path:
+            return path
+    wanted = ", ".join(COMPILERS)
+    if chosen:
+        wanted = f"$CXX, which must be one program without options: {chosen}"
+    raise BuildError(f"no C++ compiler found (looked for {wanted})")
+
+
+@cache
+def compiler_version(path: str) -> str:
+    return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def vector_flags(capability: str | None = None) -> tuple[str, ...]:
+    """The flags for this processor, as torch sees it (ATEN_CPU_CAPABILITY lowers it)."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return ()
+    flags = VECTOR_FLAGS.get(capability or torch.backends.cpu.get_cpu_capability(), ())
+    return (*flags, SPLIT_WRITES) if flags and made_by_amd() else flags
+
+
+@cache
+def made_by_amd() -> bool:
+    """Whether Linux says so; where it is not told, the kernels are a little slower."""
+    try:
+        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+
+
+class Library(NamedTuple):
+    """A kernel's two functions, as C has them (include/call.h)."""
+
+    forward: Callable[[bytes, bytes], None]
+    backward: Callable[[bytes, bytes], None]
+
+
+Lanes = tuple[int, int]  # what the keys and the values of a head are padded to; channels in and out
+
+
+@cache
+def library(source: Path, scalar: str, lanes: Lanes) -> Library:
+    """The kernel, built if it is not in the cache yet; raises `BuildError`."""
+    with ThreadPoolExecutor(len(Library._fields)) as builders:
+        builds = [
+            builders.submit(shared_object, source, scalar, lanes, only=name)
+            for name in Library._fields
+        ]
+        built = [build.result() for build in builds]
+    return Library(*map(getattr, built, Library._fields))
+
+
+def shared_object(
+    source: Path, scalar: str, lanes: Lanes, only: str = "", capability: str | None = None
+) -> ctypes.CDLL:
+    """All of a source's functions, or one; raises `BuildError`."""
+    unwanted = [name for name in Library._fields if only not in ("", name)]
+    flags = [
+        *("-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
+        *vector_flags(capability),
+        f"-DFASTWEIGHTS_SCALAR={scalar}",
+        *(f"-DFASTWEIGHTS_KEYS={lanes[0]}", f"-DFASTWEIGHTS_VALUES={lanes[1]}"),
+        *(f"-DFASTWEIGHTS_{name.upper()}=static" for name in unwanted),
+    ]
+    name = [source.parent.name, source.stem, only or "all", scalar, f"{lanes[0]}x{lanes[1]}"]
+    built = private_cache() / f"{'-'.join(name)}-{_key(source, flags)}.so"
+    if built in _failed:
+        raise BuildError(_failed[built])
+    try:
+        return _load(source, flags, built)
+    except BuildError as error:
+        _failed[built] = str(error)
+        raise
+
+
+def private_cache() -> Path:
+    """The folder of what is built; raises `BuildError`."""
+    try:
+        return private_cache_folder()
+    except OSError as error:
+        raise BuildError(f"cannot use the kernel cache: {error}") from error
+
+
+def _load(source: Path, flags: list[str], built: Path) -> ctypes.CDLL:
+    """The library, from the cache if it is there; a file that cannot be loaded is built again."""
+    _build_in_turn(source, flags, built)
+    try:
+        return ctypes.CDLL(str(built))
+    except OSError:  # a full disk may have cut it short
+        try:
+            built.unlink(missing_ok=True)
+            _build_in_turn(source, flags, built)
+            return ctypes.CDLL(str(built))
+        except OSError as error:
+            raise BuildError(f"cannot load the kernel {built}: {error}") from error
+
+
+def _build_in_turn(source: Path, flags: list[str], built: Path) -> None:
+    if not built.exists():
+        with turn(built):
+            if not built.exists():
+                _build(source, flags, built)
+
+
+@contextmanager
+def turn(built: Path) -> Iterator[None]:
+    """One process compiles, others that want the same wait for it.
+
+    Saves their work, no more: where files cannot be locked, each compiles for itself.
+    """
+    lock = FileLock(built.with_name(f"{built.name}.lock"), fallback_to_soft=False)
+    with suppress(OSError):
+        built.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _key(source: Path, flags: list[str]) -> str:
+    digest = hashlib.sha256()
+    for part in (source, *sorted(HEADERS.glob("*.h"))):
+        digest.update(part.read_bytes())
+    described = [compiler(), compiler_version(compiler()), platform.platform(), *flags]
+    digest.update("\n".join(described).encode())
+    return digest.hexdigest()[:16]
+
+
+def _build(source: Path, flags: list[str], built: Path) -> None:
+    """Writes beside the final name and renames: no process ever sees half a file."""
+    try:
+        built.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(suffix=".so", dir=built.parent)
+    except OSError as error:
+        raise BuildError(f"cannot write to the kernel cache {built.parent}: {error}") from error
+    os.close(handle)
+    try:
+        command = [compiler(), *flags, f"-I{HEADERS}", str(source), "-o", name]
+        # clang on macOS has no OpenMP: then the kernel runs on one thread.
+        if without_threads := _run([*command, "-fopenmp"]):
+            if problem := _run(command):
+                raise BuildError(f"{Path(command[0]).name} failed on {source.name}: {problem}")
+            _say_that_kernels_use_one_thread(without_threads)
+        Path(name).chmod(0o755)  # others may run what an administrator built
+        Path(name).replace(built)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _say_that_kernels_use_one_thread(problem: str) -> None:
+    with _saying:
+        say_once(f"C++ kernels run on one thread: no build with -fopenmp: {problem}")
+
+
+def _run(command: list[str]) -> str:
+    """Runs a compiler; the first line that reports an error, or nothing if all went well."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode == 0:
+        return ""
+    lines = result.stderr.splitlines() or [f"exit status {result.returncode}"]
+    return next((line for line in lines if "error" in line), lines[0])

@@ -1,0 +1,219 @@
+"""Calls a C++ kernel on CPU tensors: allocates its results and hands over pointers and strides.
+
+The C side (include/call.h) reads two arrays. The layout, the same for equal calls: the size of each
+axis letter, the number of threads, the options, then for each tensor its rank and strides. And the
+addresses of the tensors.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.kernels.machinery import cpu_build
+from fastweights.kernels.machinery.request import Request
+from fastweights.kernels.machinery.signature import REMEMBERED_SHAPES, Axes, Signature, Sizes, shape
+
+LANES = (8, 16, 32, 64, 128)
+WIDEST_SQUARE = 64  # several matrices a head fill the first-level cache sooner
+NARROWEST_OBLONG = 16  # fills a register everywhere: keys and values lie in equally wide ones
+SCALARS = {torch.float32: "float", torch.float64: "double"}
+# Below this many multiply-adds, waking a second thread costs more than it saves.
+WORK_FOR_THREADS = 100_000
+
+
+# Memory that the kernel must fill completely; tests replace this to fill it with NaN.
+allocate_like = torch.empty_like
+
+
+Ready = Callable[[Sequence[Tensor]], list[Tensor]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is the same in every call of one function with the same sizes and options."""
+
+    function: Callable[[bytes, bytes], None]
+    sizes: tuple[int, ...]
+    options: tuple[int, ...]
+    outputs: list[list[int]]
+    absent: tuple[int, ...]  # the ranks of outputs that nobody asked for: null tensors
+    worth_threads: bool
+    scattered: frozenset[int]  # positions of tensors read number by number: any stride will do
+    ready: dict[Any, Ready] = field(default_factory=dict)
+
+    def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return self.prepare(tensors)(tensors)
+
+    def prepare(self, tensors: Sequence[Tensor]) -> Ready:
+        """All but the addresses, for tensors with these strides and torch's number of threads."""
+        key = torch.get_num_threads(), *map(_strides, tensors)
+        ready = self.ready.get(key)
+        if ready is None:
+            if len(self.ready) >= REMEMBERED_SHAPES:
+                self.ready.clear()
+            ready = self.ready[key] = self._prepare(tensors)
+        return ready
+
+    def _prepare(self, tensors: Sequence[Tensor]) -> Ready:
+        gaps = [
+            position
+            for position, tensor in enumerate(tensors)
+            if tensor.is_neg()  # `z.conj().imag`; hardly any other tensor has its strides
+            or (position not in self.scattered and tensor.shape[-1] > 1 and tensor.stride(-1) != 1)
+        ]
+        layout = self._layout([*_without_gaps(tensors, gaps)])
+        null_pointers = 8 * len(self.absent)
+        pack = struct.Struct(f"{len(tensors) + len(self.outputs)}q{null_pointers}x").pack
+        function, patterns = self.function, [_pattern(tensors[0], size) for size in self.outputs]
+
+        def ready(tensors: Sequence[Tensor]) -> list[Tensor]:
+            if gaps:
+                tensors = _without_gaps(tensors, gaps)
+            outputs = [*map(allocate_like, patterns)]
+            function(layout, pack(*map(_address, tensors), *map(_address, outputs)))
+            return outputs
+
+        return ready
+
+    def _layout(self, tensors: Sequence[Tensor]) -> bytes:
+        threads = torch.get_num_threads() if self.worth_threads else 1
+        strides = [tensor.stride() for tensor in tensors]
+        strides += [_dense(size) for size in self.outputs]
+        strides += [(0,) * rank for rank in self.absent]
+        values = [*self.sizes, threads, *self.options]
+        for each in strides:
+            values += (len(each), *each)
+        return struct.pack(f"{len(values)}q", *values)
+
+
+def _without_gaps(tensors: Sequence[Tensor], gaps: Sequence[int]) -> list[Tensor]:
+    return [t.resolve_neg().contiguous() if i in gaps else t for i, t in enumerate(tensors)]
+
+
+def _pattern(like: Tensor, size: list[int]) -> Tensor:
+    """A tensor without memory of its own: allocating another like it takes half the time."""
+    pattern = like.new_empty(size)
+    pattern.untyped_storage().resize_(0)
+    return pattern
+
+
+_strides, _address = Tensor.stride, Tensor.data_ptr
+
+
+def _dense(size: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    return tuple(math.prod(size[axis + 1 :]) for axis in range(len(size)))
+
+
+@dataclass(frozen=True)
+class CpuKernel:
+    """The pair of functions `forward` and `backward` of an operation on CPUs.
+
+    `saved`: what the forward pass keeps for the backward pass, name -> axes; `final`: the states
+    whose final value it wants, too.
+    `head_axes`: the axes that must fit into the kernel's rows; none for a kernel that takes any
+    size. `oblong`: keys and values are padded to sizes of their own (at most 128), not to one for
+    both (at most 64). `options`: for each option its values in the order of the C++ enum.
+    """
+
+    signature: Signature
+    source: Path
+    saved: Mapping[str, str]
+    head_axes: tuple[str, ...] = ("K", "V")
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    final: Sequence[str] = ()
+    oblong: bool = False
+
+    @cached_property
+    def saved_axes(self) -> list[Axes]:
+        return [tuple(axes.split()) for axes in self.saved.values()]
+
+    @property
+    def widest(self) -> int:
+        return LANES[-1] if self.oblong else WIDEST_SQUARE
+
+    def library(self, dtype: torch.dtype, sizes: Sizes) -> cpu_build.Library:
+        """The compiled kernel for this dtype and head size; raises `BuildError`."""
+        lanes = [next(n for n in LANES if n >= sizes[axis]) for axis in self.head_axes]
+        keys, values = lanes if self.oblong else [max(lanes, default=LANES[0])] * 2
+        if keys != values:
+            keys, values = max(keys, NARROWEST_OBLONG), max(values, NARROWEST_OBLONG)
+        return cpu_build.library(self.source, SCALARS[dtype], (keys, values))
+
+    def why_not(self, request: Request) -> str | None:
+        """Why this kernel cannot take such a call; None if it can (then it is built)."""
+        if request.device.type != "cpu":
+            return f"the tensors are on {request.device}"
+        for axis in self.head_axes:
+            if request.sizes[axis] > self.widest:
+                return f"head size {axis} = {request.sizes[axis]} is above {self.widest}"
+        try:
+            self.library(request.dtype, request.sizes)
+        except (cpu_build.BuildError, OSError) as error:
+            return str(error)
+        return None
+
+    def forward(self, *call: Any) -> list[Tensor]:
+        """y, the final state and what the backward pass needs."""
+        return self._run("forward", call, len(self.signature.arguments))
+
+    def backward(self, *call: Any) -> list[Tensor]:
+        """The gradient of every input, weight and initial state, in the order of the arguments."""
+        count = len(self.signature.arguments) + len(self.saved) + len(self.final)
+        return self._run("backward", call, count + 1 + len(self.signature.state))
+
+    def _run(self, function: str, call: Sequence[Any], tensors: int) -> list[Tensor]:
+        sizes = self.signature.check(call[: len(self.signature.arguments)])
+        return self.plan(function, call[0].dtype, sizes, call[tensors:]).run(call[:tensors])
+
+    def plan(self, function: str, dtype: torch.dtype, sizes: Sizes, options: Sequence[Any]) -> Plan:
+        """How to call `forward`, `backward`, or `infer`: forward that saves nothing."""
+        key = function, dtype, *options
+        plan = sizes.plans.get(key)
+        if plan is None:
+            plan = sizes.plans[key] = self._plan(function, dtype, sizes, options)
+        return plan
+
+    def _plan(
+        self, function: str, dtype: torch.dtype, sizes: Sizes, options: Sequence[Any]
+    ) -> Plan:
+        results = [self.signature.output.axes, *(a.axes for a in self.signature.state)]
+        if function == "forward":
+            results += self.saved_axes
+        if function == "backward":
+            results = [self.signature.arguments[i].axes for i in self.signature.differentiable]
+        absent = self.saved_axes if function == "infer" else []
+        library = self.library(dtype, sizes)
+        steps = math.prod(size for axis, size in sizes.items() if axis in "TBH")
+        head = max(size for axis, size in sizes.items() if axis in "KVD")
+        return Plan(
+            library.backward if function == "backward" else library.forward,
+            tuple(sizes.values()),
+            self._encode(options),
+            [shape(axes, sizes) for axes in results],
+            tuple(len(axes) for axes in absent),
+            steps * head**2 >= WORK_FOR_THREADS,
+            self._scattered,
+        )
+
+    @cached_property
+    def _scattered(self) -> frozenset[int]:
+        """All others have rows along their last axis, which must be contiguous."""
+        last = [argument.axes[-1] for argument in self.signature.arguments]
+        return frozenset(i for i, axis in enumerate(last) if not set(axis) & set("KVD"))
+
+    def _encode(self, options: Sequence[Any]) -> tuple[int, ...]:
+        """Each option as its place in the C++ enum; an unknown one is the caller's error."""
+        for (name, choices), value in zip(self.options.items(), options, strict=True):
+            if value not in choices:
+                known = ", ".join(choices)
+                raise ValueError(f"{self.signature.name}: {name} is {value!r}, known: {known}")
+        pairs = zip(self.options.values(), options, strict=True)
+        return tuple(choices.index(value) for choices, value in pairs)

@@ -1,0 +1,67 @@
+"""C++ kernels that are no recurrences: whether one may run here, and its call."""
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fastweights.kernels.machinery import cpu_build, cpu_call
+from fastweights.kernels.machinery.dispatch import requested_backend, say_once
+
+SCALARS = cpu_call.SCALARS | {torch.bfloat16: "bfloat16"}
+ANY_SIZE = 16, 16  # of a kernel whose build is the same for all
+
+
+def library(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> cpu_build.Library:
+    """The kernel, built if need be; raises `BuildError`.
+
+    `source` is a path below `kernels/`: a string, which compiled graphs take for a constant.
+    """
+    return cpu_build.library(_path(source), SCALARS[dtype], lanes)
+
+
+@cache
+def _path(source: str) -> Path:
+    return cpu_build.KERNELS / source
+
+
+def is_there(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> bool:
+    """Whether that kernel may run and can be built; where it cannot, that is said once."""
+    if dtype not in SCALARS:
+        return False
+    return may_run(source.split("/")[-2], "cpu", lambda: why_not(source, dtype, lanes))
+
+
+# A compiled graph keeps the answer, as in kernels/machinery/dispatch.py.
+is_there._dynamo_marked_constant = True
+
+
+def may_run(name: str, backend: str, why_not: Callable[[], str]) -> bool:
+    """Whether that backend of a kernel is wanted, and `why_not` knows no reason; else says it."""
+    if requested_backend() not in ("auto", backend):
+        return False
+    if problem := why_not():
+        say_once(f"{name} runs on PyTorch's own kernels: {problem}")
+    return not problem
+
+
+@cache
+def why_not(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> str:
+    """Why that kernel cannot be built here, asked once; nothing if it can."""
+    try:
+        library(source, dtype, lanes)
+    except (cpu_build.BuildError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def call(
+    function: Callable[[bytes, bytes], None], sizes: Sequence[int], tensors: Sequence[Tensor | None]
+) -> None:
+    """Hands over sizes, torch's number of threads, and addresses; None is a null pointer."""
+    layout = struct.pack(f"{len(sizes) + 1}q", *sizes, torch.get_num_threads())
+    addresses = (0 if tensor is None else tensor.data_ptr() for tensor in tensors)
+    function(layout, struct.pack(f"{len(tensors)}q", *addresses))

@@ -1,0 +1,81 @@
+"""Puts an operation together from its law, its chunked form and its compiled kernels.
+
+Nothing is compiled here and no GPU is asked for: that waits for the first call that needs it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from fastweights.kernels.cuda import backend as cuda_backend
+from fastweights.kernels.machinery import cpu_build, library
+from fastweights.kernels.machinery.cpu_call import CpuKernel, Plan
+from fastweights.kernels.machinery.dispatch import Operation, PyTorch
+from fastweights.kernels.machinery.request import Request
+from fastweights.kernels.machinery.signature import Signature, Sizes, is_traced
+
+Law = Callable[..., tuple[Tensor, Any]]
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """The C++ kernel as a backend: straight to C where no gradient is wanted, as in acting."""
+
+    kernel: CpuKernel
+    differentiable: library.Differentiable
+
+    def why_not(self, request: Request) -> str | None:
+        return self.kernel.why_not(request)
+
+    def run(
+        self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
+    ) -> Sequence[Tensor]:
+        if is_traced():
+            return self.differentiable.traced(tensors, options)
+        return self.prepare(tensors, options, sizes, library.wants_gradient(tensors))(tensors)
+
+    def prepare(
+        self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes, gradient: bool
+    ) -> library.Prepared:
+        def plan(function: str) -> Plan:
+            return self.kernel.plan(function, tensors[0].dtype, sizes, options)
+
+        if not gradient:
+            return plan("infer").prepare(tensors)
+        forward, backward = plan("forward").prepare(tensors), plan("backward").run
+        recorded = self.differentiable.recorded
+        return lambda given: recorded(forward, backward, options, *given)
+
+
+def build_operation(
+    name: str,
+    law: Law,
+    *,
+    saved: dict[str, str],
+    final: tuple[str, ...] = (),
+    head_axes: tuple[str, ...] = ("K", "V"),
+    options: dict[str, Sequence[str]] | None = None,
+    oblong: bool = False,
+    chunked: Law | None = None,
+    on_cuda: Law | None = None,
+) -> Operation:
+    """An operation whose C++ source is `<name>/cpu.cpp`; for the rest see `CpuKernel`.
+
+    Where there is a `<name>/cuda.py`, that is its CUDA backend; `on_cuda` is one of PyTorch's own.
+    """
+    signature = Signature(name, law)
+    folder = cpu_build.KERNELS / name
+    kernel = CpuKernel(
+        signature, folder / "cpu.cpp", saved, head_axes, options or {}, final, oblong
+    )
+    recorded = library.register(signature, "cpu", kernel.forward, kernel.backward, saved, final)
+    backends = {"reference": PyTorch(signature, law), "cpu": Cpu(kernel, recorded)}
+    if chunked:
+        backends["chunked"] = PyTorch(signature, chunked)
+    if on_cuda:
+        backends["cuda"] = PyTorch(signature, on_cuda, device="cuda")
+    elif (folder / "cuda.py").exists():
+        backends["cuda"] = cuda_backend.build(signature)
+    return Operation(signature, backends, options or {})

@@ -1,0 +1,22 @@
+"""What a backend is asked about before a call is made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fastweights.kernels.machinery.signature import Sizes
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call on `device`, with a state of `dtype`; its sizes by axis letter, its options by name.
+
+    Inputs of other dtypes are cast before.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    sizes: Sizes
+    options: Mapping[str, Any]

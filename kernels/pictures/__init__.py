@@ -1,0 +1,1 @@
+"""CPU kernels of the image stem: convolutions, pooling, residual units."""

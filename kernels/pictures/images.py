@@ -1,0 +1,178 @@
+"""What the kernels of the image stem share: which tensors they take, memory, operators."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from fastweights.kernels.machinery.library import LIBRARY, keep_nothing, refuse_to_differentiate
+from fastweights.kernels.machinery.signature import in_functorch, is_traced, is_watched
+
+Picture = Float[Tensor, "N C Y X"]
+Weight = Float[Tensor, "D C 3 3"]
+Bias = Float[Tensor, " D"]
+Length = int | torch.SymInt  # symbols while a graph is made
+FULL_REGISTERS = 16  # output channels of a convolution come in multiples of these
+
+
+def is_plain() -> bool:
+    """Whether no transform of `torch.func` and no forward-mode derivative watches this call.
+
+    PyTorch's own operators know both, and these kernels neither.
+    """
+    if torch.compiler.is_compiling():
+        return True
+    return not in_functorch() and forward_ad._current_level < 0
+
+
+def check(x: Tensor, weight: Tensor, bias: Tensor) -> None:
+    """Raises a `ValueError` for weights that are none of 3 x 3 taps over these pictures."""
+    if weight.shape[1:] != (x.shape[1], 3, 3) or bias.shape != weight.shape[:1]:
+        raise ValueError(
+            f"pictures {tuple(x.shape)} want weights [D, {x.shape[1]}, 3, 3] and a bias [D], "
+            f"got {tuple(weight.shape)} and {tuple(bias.shape)}"
+        )
+
+
+def takes(*tensors: Tensor) -> bool:
+    """Whether the convolutions' kernels read these: float32 or float64, all alike, on CPUs."""
+    if not is_plain():
+        return False
+    dtype = tensors[-1].dtype
+    if dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
+        return False
+    return all(tensor.is_cpu and tensor.dtype is dtype for tensor in tensors)
+
+
+def is_channels_last(x: Tensor) -> bool:
+    return x.numel() > 0 and x.is_contiguous(memory_format=torch.channels_last)
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """As the kernels read it, whatever came of it since it was asked for."""
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def is_pixels(x: Tensor) -> bool:
+    return x.dtype is torch.uint8
+
+
+def as_numbers(x: Shaped[Tensor, "N C Y X"], weight: Tensor) -> Picture:
+    """Pixels in the dtype and the layout that a convolution will take; others as they are."""
+    if not is_pixels(x):
+        return x
+    kind, dtype = x.device.type, weight.dtype
+    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    if autocast and dtype is not torch.float64:  # which autocast leaves alone
+        dtype = torch.get_autocast_dtype(kind)
+    last = weight.is_contiguous(memory_format=torch.channels_last)
+    return x.to(dtype, memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+def empty_pictures(
+    like: Tensor, channels: Length, size: Sequence[Length], dtype: torch.dtype
+) -> Tensor:
+    """Uninitialised memory for as many pictures of (height, width)."""
+    form = {"device": like.device, "memory_format": torch.channels_last}
+    return torch.empty((like.shape[0], channels, *size), dtype=dtype, **form)
+
+
+def empty_pooled(x: Tensor, channels: Length, dtype: torch.dtype) -> Tensor:
+    """Uninitialised memory for one number a pooling window."""
+    return empty_pictures(x, channels, [(side + 1) // 2 for side in x.shape[2:]], dtype)
+
+
+def sizes(x: Tensor) -> tuple[int, int, int]:
+    """Pictures, height and width, as the kernels take them."""
+    return x.shape[0], x.shape[2], x.shape[3]
+
+
+def forward(weight: Weight, bias: Bias) -> tuple[Float[Tensor, "3 3 C D"], Bias]:
+    """As the kernels read them on the way forward."""
+    return weight.detach().permute(2, 3, 1, 0).contiguous(), bias.detach().contiguous()
+
+
+def turned_taps(weight: Weight) -> Float[Tensor, "3 3 D C"]:
+    """For the way back: turned by half a turn, with input and output channels exchanged."""
+    return weight.detach().flip(2, 3).permute(2, 3, 0, 1).contiguous()
+
+
+def like_weight(grad: Float[Tensor, "3 3 C D"]) -> Weight:
+    """A gradient of taps as one of weights."""
+    return grad.permute(3, 2, 0, 1)
+
+
+def empty_gradients(weight: Weight) -> tuple[Float[Tensor, "3 3 C D"], Bias]:
+    """Uninitialised memory for those of taps and bias."""
+    outputs, inputs = weight.shape[:2]
+    return weight.new_empty((3, 3, inputs, outputs)), weight.new_empty(outputs)
+
+
+class Way(NamedTuple):
+    """An operator's way forward or back: its schema without the name, and what it runs."""
+
+    schema: str
+    function: Callable[..., Any]
+    fake: Callable[..., Any]  # the same for tensors without numbers
+    devices: Sequence[str] = ("CPU",)
+
+
+def register(
+    name: str,
+    forward: Way,
+    backward: Way,
+    setup: Callable[..., None],
+    differentiate: Callable[[Any, Tensor, Callable[..., Any]], Any],
+) -> Callable[..., Tensor]:
+    """Defines fastweights::<name> and fastweights::<name>_backward; returns what is differentiable.
+
+    The first operator returns what is wanted and something that is kept for the way back, where
+    `differentiate(context, gradient, way back)` calls the second. That can be differentiated no
+    further. What is returned here calls them where something traces, and elsewhere their functions
+    alone: operators written in Python take a fifth of a millisecond longer.
+    """
+    for full, way in ((name, forward), (f"{name}_backward", backward)):
+        LIBRARY.define(full + way.schema)
+        for device in way.devices:
+            LIBRARY.impl(full, way.function, device)
+        torch.library.register_fake(f"fastweights::{full}", way.fake, lib=LIBRARY)
+    whole, back = (getattr(torch.ops.fastweights, full) for full in (name, f"{name}_backward"))
+
+    def remember(ctx: Any, inputs: Sequence[Tensor], output: Sequence[Tensor]) -> None:
+        setup(ctx, inputs, output)
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)  # there would be zeros for what is kept
+
+    def go_back(ctx: Any, grad: Tensor | None, _: Any) -> Any:
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
+        return differentiate(ctx, grad, back)
+
+    refuse = refuse_to_differentiate(name)
+    for full, derivative, kept in (
+        (name, go_back, remember),
+        (f"{name}_backward", refuse, keep_nothing),
+    ):
+        torch.library.register_autograd(
+            f"fastweights::{full}", derivative, setup_context=kept, lib=LIBRARY
+        )
+
+    class Recorded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+            output = forward.function(*inputs)
+            setup(ctx, inputs, output)
+            return output[0]
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            # With a graph of the backward pass (create_graph), the operator says what it cannot.
+            return differentiate(ctx, *grads, back if is_watched(grads) else backward.function)
+
+    def call(*inputs: Tensor) -> Tensor:
+        return whole(*inputs)[0] if is_traced() else Recorded.apply(*inputs)
+
+    return call

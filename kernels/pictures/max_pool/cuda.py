@@ -1,0 +1,93 @@
+"""The max-pooling on CUDA tensors; the kernels are in `cuda.cu`, one for each way and dtype."""
+
+import math
+from array import array
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fastweights.kernels.cuda import launch
+from fastweights.kernels.cuda.arguments import HEAD_SIZES
+from fastweights.kernels.cuda.compiler import source_file
+from fastweights.kernels.machinery.direct_call import may_run
+
+DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+TOGETHER = 16  # bytes of channels of a thread
+WARPS = 8, 8  # of a block
+MOST_NUMBERS = 2**31  # the kernels count them in 32 bits
+_ANY_SIZE = HEAD_SIZES[0]  # the source is the same for every head size
+_INPUTS = {"forward": 1, "backward": 2}  # tensors that a way reads; those after them it writes
+
+
+def takes(x: Tensor) -> bool:
+    """Whether there is a kernel for such pictures, channels last on a GPU, and it may run."""
+    return not _why_not_these(x.shape, x.dtype) and is_there(x.device)
+
+
+def is_there(device: torch.device) -> bool:
+    """Whether the kernels may run on that GPU; where they cannot, that is said once."""
+    return may_run("max_pool", "cuda", lambda: _why_not_there(device))
+
+
+# A compiled graph keeps the answer, as in kernels/machinery/dispatch.py.
+is_there._dynamo_marked_constant = True
+
+
+def run(
+    way: Literal["forward", "backward"], size: Sequence[int], tensors: Sequence[Tensor | None]
+) -> None:
+    """Launches one way for pictures of `size` [N, C, Y, X]; the tensors as in its struct.
+
+    All have their channels last; None is a null address. Raises a `ValueError` for pictures that
+    there is no kernel for.
+    """
+    inputs, results = tensors[: _INPUTS[way]], tensors[_INPUTS[way] :]
+    inputs = [_aligned(tensor) for tensor in inputs if tensor is not None]
+    dtype, device = inputs[0].dtype, inputs[0].device
+    if problem := _why_not_these(size, dtype):
+        raise ValueError(f"max_pool: {problem}; use the reference backend")
+    count, channels, height, width = size
+    windows = count * -(-height // 2) * -(-width // 2)
+    kernel = _kernel(way, dtype)
+    threads = kernel.threads(_ANY_SIZE)
+    blocks = -(-windows * (channels // _channels(dtype)) // threads)
+    if blocks == 0:
+        return
+    addresses = (0 if each is None else each.data_ptr() for each in (*inputs, *results))
+    words = array("q", [*size, *addresses])
+    launch.run_on_device(kernel, _ANY_SIZE, blocks, threads, words, device)
+
+
+def _why_not_these(size: Sequence[int], dtype: torch.dtype) -> str:
+    """Why there is no kernel for such pictures [N, C, Y, X]; nothing if there is one."""
+    if dtype not in DTYPES:
+        return f"the kernels compute in {' and '.join(map(str, DTYPES))}, not in {dtype}"
+    if size[1] % _channels(dtype):
+        return f"{size[1]} channels are no multiple of {_channels(dtype)}"
+    if math.prod(size) >= MOST_NUMBERS:
+        return f"the pictures have {math.prod(size):,} numbers, not fewer than {MOST_NUMBERS:,}"
+    return ""
+
+
+def _why_not_there(device: torch.device) -> str:
+    """Why the kernels cannot run on that GPU; nothing if they can."""
+    all_of_them = tuple(_kernel(way, dtype) for way in _INPUTS for dtype in DTYPES)
+    return launch.unavailable(device) or launch.why_not_loaded(all_of_them, _ANY_SIZE, device) or ""
+
+
+def _kernel(way: str, dtype: torch.dtype) -> launch.Kernel:
+    return launch.Kernel(source_file("pictures/max_pool"), f"{way}_{DTYPES[dtype]}", WARPS)
+
+
+def _channels(dtype: torch.dtype) -> int:
+    """Of a thread."""
+    return TOGETHER // dtype.itemsize
+
+
+def _aligned(tensor: Tensor) -> Tensor:
+    """Itself, unless it is a view that begins where a thread's channels cannot be read at once."""
+    if tensor.data_ptr() % TOGETHER == 0:
+        return tensor
+    return tensor.clone(memory_format=torch.channels_last)

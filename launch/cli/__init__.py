@@ -1,0 +1,1 @@
+"""Command lines: options, hints, tables on the terminal."""

@@ -1,0 +1,94 @@
+"""From `sys.argv` to resolved options: presets, resumed runs and TorchBeast's flags included."""
+
+import argparse
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from fastweights.launch.cli.parser import typed_options
+from fastweights.launch.cli.unused_options import check_engine
+from fastweights.training.options import PRESETS, RunOptions, check, preset
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandLine:
+    """Train an agent with fast-weight memory.
+
+    Steps are agent steps; on Atari one agent step is 4 emulator frames. Options start from a
+    preset (`--preset`) and are changed one by one. Flags of TorchBeast work under their names.
+    """
+
+    preset: str = "paper"
+    """paper (published recipe, full gradients through time), published (its one-step gradients),
+    quick (minutes on two cores), maze (half a minute), or plain (paper with nothing made fast)."""
+    resume: Path | None = None
+    """A run folder to go on with; its options are kept."""
+    list_cores: bool = False
+    """Show every core with its equation, source and parameter count, and stop."""
+    list_envs: bool = False
+    """Show the names of all games, and stop."""
+    run: Annotated[RunOptions, tyro.conf.arg(name="")] = field(default_factory=RunOptions)
+
+
+def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandLine:
+    """Parses a command line; `saved` are a resumed run's options, which then are the defaults.
+
+    Raises `UserError` for unknown flags and malformed values, `ValueError` for an unknown preset,
+    core or combination.
+    """
+    known = peek(arguments)
+    defaults = saved or preset(known.preset or "paper", known.core)
+    command = typed_options(
+        CommandLine,
+        arguments,
+        default=CommandLine(run=defaults),
+        prog="python launch/atari.py",
+        description=_description(),
+    )
+    command = replace(command, run=_as_torchbeast(command.run, defaults))
+    check_engine(command.run, defaults)
+    check(command.run)
+    return command
+
+
+def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
+    """There an actor is one environment, and so it is here unless Ray has actors of its own."""
+    if run.engine == "ray" or run.num_actors == defaults.num_actors:
+        return run
+    if run.num_envs not in (defaults.num_envs, run.num_actors):
+        raise ValueError(
+            f"--num-actors {run.num_actors} is another name for --num-envs {run.num_envs} without "
+            "--engine ray: give one of them"
+        )
+    return replace(run, num_envs=run.num_actors, num_actors=defaults.num_actors)
+
+
+def peek(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options that decide what the others' defaults are: preset, core, what to resume."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    early.add_argument("--preset", default=None)
+    early.add_argument("--core", default="rdn")
+    early.add_argument("--resume", type=Path, default=None)
+    early.add_argument("--auto-resume", "--auto_resume", action="store_true")
+    early.add_argument("--savedir", type=Path, default=RunOptions.savedir)
+    early.add_argument("--xpid", default=None)
+    early.add_argument("--env", default=None)
+    try:
+        return early.parse_known_args(arguments)[0]
+    except argparse.ArgumentError:  # a flag without its value: tyro says it better
+        return early.parse_args([])
+
+
+def _description() -> str:
+    examples = (
+        "python launch/atari.py --core rdn --env Qbert",
+        "python launch/atari.py --preset quick --core lstm --env Qbert",
+        "python launch/atari.py --preset maze --core delta_net",
+        "python launch/atari.py --resume runs/latest",
+    )
+    presets = f"Presets: {', '.join(PRESETS)}; `--preset X --help` shows what X sets."
+    return "\n\n".join((inspect.cleandoc(CommandLine.__doc__), presets, *examples))

@@ -1,0 +1,114 @@
+"""Command lines, of which what cannot be parsed is a `UserError` like any other, in one line."""
+
+import argparse
+import io
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from typing import Any, NoReturn, TypeVar
+
+import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from fastweights.host.errors import UserError
+from fastweights.host.names import did_you_mean
+from fastweights.host.whole_numbers import whole_number
+
+Options = TypeVar("Options")
+
+
+class Parser(argparse.ArgumentParser):
+    """For scripts with a handful of options; `--help` shows the script's own docstring."""
+
+    def __init__(self, description: str | None) -> None:
+        super().__init__(
+            description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+
+    def error(self, message: str) -> NoReturn:
+        _, _, flags = message.partition("unrecognized arguments: ")
+        hint = did_you_mean(flags.partition(" ")[0], self._option_string_actions)
+        raise UserError(f"{message.removeprefix('argument ')}{hint} (--help says more)")
+
+
+def typed_options(kind: type[Options], arguments: Sequence[str], **of_tyro: Any) -> Options:
+    """Options that are a dataclass, from their flags; `of_tyro`: what else `tyro.cli` takes."""
+    with _one_line():
+        return tyro.cli(kind, args=arguments, registry=_REGISTRY, **of_tyro)
+
+
+def count(text: str) -> int:
+    """A whole number for `Parser.add_argument(type=count)`, as dataclasses' options take it."""
+    try:
+        return whole_number(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+_REGISTRY = ConstructorRegistry()
+
+
+@_REGISTRY.primitive_rule
+def _whole_numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """tyro takes what `int` takes, which is no `1e6`."""
+    if type_info.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: whole_number(words[0]),
+        is_instance=lambda value: type(value) is int,
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """tyro says what is wrong in a box of many lines, and exits."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            yield
+    except SystemExit as end:
+        if end.code != 2:  # --help
+            raise
+        raise UserError(f"{in_one_line(said.getvalue())} (--help says more)") from None
+    sys.stderr.write(said.getvalue())
+
+
+def in_one_line(box: str) -> str:
+    """What a box of tyro's says: what was wrong, and the flags that it names below.
+
+    ╭─ Unrecognized options ─────────╮
+    │ Unrecognized options: --corex  │
+    │ ────────────────────────────── │
+    │ Perhaps you meant:             │     ->  Unrecognized options: --corex: did you mean
+    │     --core STR                 │         --core STR?
+    │         Memory; ...            │
+    ╰────────────────────────────────╯
+    """
+    lines = [line.strip().strip("│").strip() for line in _COLOURS.sub("", box).splitlines()]
+    parts: list[list[str]] = [[]]
+    for line in lines:
+        if line and line[0] in "╭╰":
+            continue
+        if line and set(line) <= {"─", "-"}:
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    wrong, *others = parts if "╭" in box else parts[1:] or parts
+    message = " ".join(wrong).strip().rstrip(".")
+    below = others[0] if others else []
+    flags = [line for line in below if line.startswith("--")]
+    if flags and any(line.startswith("Perhaps you meant") for line in below):
+        return f"{message}: did you mean {' or '.join(flags[:3])}?"
+    # "Error parsing --num-envs: ..." is followed by "--num-envs INT" and its help.
+    flag, colon, reason = message.removeprefix("Error parsing ").partition(": ")
+    if not (flags and flags[0].startswith(flag)):
+        return message
+    *_, reason = re.split(r" - <class '\w+'>: ", reason)  # what is optional could be None as well
+    return f"{flags[0].replace('{None}|', '')}{colon}{reason}"
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")

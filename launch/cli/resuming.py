@@ -1,0 +1,68 @@
+"""Which run a command line goes on with, and what it may change of it."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from fastweights.host.errors import expanded
+from fastweights.records.checkpoint_folder import holds_checkpoints
+from fastweights.records.run_folder import runs_near
+from fastweights.training.options import RunOptions, changes
+from fastweights.training.saved_agent import SavedAgent, open_agent
+
+
+def saved_run(known: argparse.Namespace) -> SavedAgent | None:
+    """The newest usable checkpoint of the run to resume; None for a new run.
+
+    `known`: what `command_line.peek` gives. Raises `ValueError`, one line.
+    """
+    path = known.resume
+    if path is None and known.auto_resume and known.xpid:
+        path = expanded(known.savedir) / known.xpid
+        if not holds_checkpoints(path):
+            return None
+    elif path is None:
+        return None
+    elif known.preset is not None:
+        raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
+    elif not path.is_dir():
+        raise ValueError(f"--resume {path}: no such run folder; {runs_near(path)}")
+    elif _is_elsewhere(known, expanded(path).resolve()):
+        raise ValueError(
+            "--xpid, --savedir and --resume contradict: a resumed run stays where it is"
+        )
+    saved = open_agent(path, env=known.env)
+    for warning in saved.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return saved
+
+
+def _is_elsewhere(known: argparse.Namespace, path: Path) -> bool:
+    """Whether the name or the folder that were given are not those of the run at `path`."""
+    asked = (
+        expanded(known.savedir).resolve() if known.savedir != RunOptions.savedir else path.parent
+    )
+    return asked / (known.xpid or path.name) != path
+
+
+def has_finished(saved: SavedAgent) -> bool:
+    """Whether there is nothing left to train."""
+    return saved.step >= saved.options.learner.total_steps
+
+
+def check_same(saved: SavedAgent, asked: RunOptions) -> None:
+    """Raises `ValueError`, one line, where `asked` contradicts the run."""
+    if changed := changes(saved.options, asked):
+        raise ValueError(
+            "a resumed run keeps what it computes, so these contradict --resume: "
+            f"{', '.join(changed)}; leave them out, or start a new run"
+        )
+
+
+def check_unfinished(saved: SavedAgent) -> None:
+    """Raises `ValueError`, one line, where nothing is left to do."""
+    if has_finished(saved):
+        raise ValueError(
+            f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "
+            f"python launch/evaluate.py {saved.run}"
+        )

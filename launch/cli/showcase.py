@@ -1,0 +1,96 @@
+"""What a newcomer sees at the end of `make atari`: before and after, a curve and a clip."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+import torch
+from rich.console import Console
+
+from fastweights.agents.network import Network
+from fastweights.evaluation.clips import make_clip
+from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
+from fastweights.evaluation.pictures import learning_curve, still
+from fastweights.evaluation.training_returns import measured_unit, shortfall
+from fastweights.evaluation.training_tests import ACTION_MODE, games_of, play_and_keep, shown
+from fastweights.host.devices import choose_device
+from fastweights.launch.cli.tables import evaluation_table
+from fastweights.records.log_table import read_logs
+from fastweights.training.options import RunOptions
+from fastweights.training.saved_agent import open_agent
+
+_CLIP_SECONDS = 60.0
+
+
+def before_training(
+    network: Network,
+    options: RunOptions,
+    run: Path,
+    device: torch.device,
+    check: Callable[[], None],
+) -> None:
+    """Plays test episodes with the untrained network and keeps them for the closing table.
+
+    What `check`, called after every step, raises ends the playing.
+    """
+    with shown(options, "test games before training") as show:
+
+        def report(finished: int, longest: int) -> None:
+            check()
+            show(finished, longest)
+
+        play_and_keep(network, options, 0, run, device, report)
+
+
+def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
+    """Plays, films and draws the trained agent; prints the table and where the pictures are.
+
+    `frames_per_step`: emulator frames an agent step.
+    """
+    device = choose_device(options.learner_device or options.device)
+    agent = open_agent(run, device, options.env)
+    with shown(options, "test games after training") as report:
+        after = play_and_keep(agent.network, options, agent.step, run, device, report)
+    evaluations = evaluations_in(run).values()
+    before = next((one for one in evaluations if one.agent_steps == 0), None)
+    pictures = _curve(run, options, frames_per_step, before)
+    plan = games_of(options)
+    if clip := make_clip(agent, plan, ACTION_MODE, seconds=_CLIP_SECONDS, device=device):
+        pictures |= {"clip": clip, "frame": run / "clips" / "frame.png"}
+        still(_middle(imageio.imiter(clip)), pictures["frame"])
+    console = Console()
+    columns = ({"before training": before} if before else {}) | {"after training": after}
+    console.print(evaluation_table(f"{options.core}, {ACTION_MODE} actions", columns))
+    for what, path in {**pictures, "run folder": run}.items():
+        console.print(f"{what}: {path}", soft_wrap=True)
+
+
+def _curve(
+    run: Path, options: RunOptions, frames_per_step: int, before: Evaluation | None
+) -> dict[str, Path]:
+    """Draws the learning curve where enough games have ended; says what a short run lacks."""
+    logs, path = read_logs(run / "logs.csv"), run / "learning_curve.png"
+    if said := shortfall(logs, options.num_envs):
+        Console().print(f"learning curve: {said}", soft_wrap=True)
+    unit = measured_unit(logs, options.num_envs)
+    if unit is None:
+        return {}
+    untrained = (
+        {"before training, test games": before.summary()[f"{unit.tested}_mean"]} if before else {}
+    )
+    learning_curve(
+        logs,
+        path,
+        unit=unit,
+        num_envs=options.num_envs,
+        title=f"{options.core} on {options.env}, seed {options.seed}",
+        frames_per_step=frames_per_step,
+        references=untrained,
+    )
+    return {"curve": path}
+
+
+def _middle(pictures: Iterator[np.ndarray]) -> np.ndarray:
+    frames = list(pictures)
+    return frames[len(frames) // 2]

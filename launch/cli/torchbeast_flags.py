@@ -1,0 +1,61 @@
+"""TorchBeast's flags on this command line: same meaning, other name, or no meaning here."""
+
+from collections.abc import Sequence
+
+from fastweights.host.errors import UserError
+
+# Flags whose value carries over under another name (those with the same name need no entry).
+RENAMED = {
+    "num_layers": "core-layers",
+    "hidden_size": "core-width",
+    "num_head": "core-heads",
+    "dim_ff": "core-feedforward",
+    "num_threads": "num-threads",
+    "max_learner_queue_size": "queue-size",
+}
+# Flags without a value, and what they stand for.
+SWITCHES = {"disable_cuda": ("--device", "cpu"), "use_lstm": ("--core", "lstm")}
+# Flags that tune machinery which this schedule does not have; each takes a value.
+WITHOUT_MEANING = (
+    "mode",
+    "num_buffers",
+    "num_learner_threads",
+    "num_inference_threads",
+    "pipes_basename",
+    "queue_timeout",
+)
+
+
+def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Rewrites TorchBeast's flags; returns the new arguments and the flags that were ignored.
+
+    Raises a one-line `UserError` for a `--mode` that does not train.
+    """
+    rewritten, ignored = [], []
+    waiting = iter(_split_equals(arguments))
+    for argument in waiting:
+        name = argument.removeprefix("--").replace("-", "_") if argument.startswith("--") else ""
+        if name in SWITCHES:
+            rewritten.extend(SWITCHES[name])
+        elif name in WITHOUT_MEANING:
+            value = next(waiting, None)
+            if name == "mode" and value != "train":
+                raise UserError(
+                    f"--mode {value}: this command trains; python launch/evaluate.py RUN plays "
+                    "test games, python launch/watch.py RUN shows one"
+                )
+            ignored.append(f"--{name}")
+        else:
+            rewritten.append(f"--{RENAMED[name]}" if name in RENAMED else argument)
+    return rewritten, ignored
+
+
+def _split_equals(arguments: Sequence[str]) -> list[str]:
+    """`--flag=value` as two arguments; `name=value` values are left alone."""
+    parts: list[str] = []
+    for argument in arguments:
+        if argument.startswith("--") and "=" in argument:
+            parts.extend(argument.split("=", 1))
+        else:
+            parts.append(argument)
+    return parts

@@ -1,0 +1,1 @@
+"""What a run leaves on disk: its folder, log, checkpoints and TensorBoard scalars."""

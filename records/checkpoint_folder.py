@@ -1,0 +1,178 @@
+"""Which checkpoints a run keeps, and which one it goes on from.
+
+    RUN/model.tar                                  the newest, by TorchBeast's name
+    RUN/checkpoints/step_000001234567.pt           the newest three, by agent steps
+    RUN/checkpoints/best.pt                        the best score so far
+    RUN/checkpoints/milestone_000050000000.pt      the first at or after each milestone
+
+All but `step_*` are hard links where the file system has them, so they cost no space until the
+file they came from is dropped. The score travels inside the checkpoint: there is no second file
+that could disagree with `best.pt` after a crash.
+"""
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from fastweights.host.atomic_files import link_or_copy, remove_partials
+from fastweights.records.checkpoints import CheckpointError, cannot_write, load, write
+
+MILESTONES = (50_000_000, 200_000_000)  # agent steps: the published figures' two readings
+
+
+class Found(NamedTuple):
+    """A checkpoint to go on from."""
+
+    path: Path
+    payload: dict[str, Any]
+    warnings: tuple[str, ...]  # a line for each newer checkpoint that could not be used
+
+
+def _is_kept_from_us(error: CheckpointError) -> bool:
+    """Whether the file is there but was not read: it may be whole."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and not isinstance(
+        cause, FileNotFoundError | IsADirectoryError
+    )
+
+
+def holds_checkpoints(run: Path) -> bool:
+    """Whether a run has any, whole or damaged; half of one that was being written is none."""
+    return any((run / "checkpoints").glob("[!.]*.pt"))
+
+
+class CheckpointFolder:
+    """The checkpoints of the run folder `folder`. Making one touches nothing on disk.
+
+    `keep_last`: how many of the newest to keep; `milestones`: agent steps kept for good.
+    Only one process may `save`; any may call `latest` at the same time.
+    """
+
+    def __init__(
+        self, folder: Path, keep_last: int = 3, milestones: tuple[int, ...] = MILESTONES
+    ) -> None:
+        if keep_last < 1:
+            raise ValueError(f"keep_last must be at least 1, not {keep_last}")
+        self.folder = Path(folder)
+        self.newest_path = self.folder / "model.tar"
+        self.best_path = self.folder / "checkpoints" / "best.pt"
+        self._checkpoints = self.folder / "checkpoints"
+        self._keep_last = keep_last
+        self._milestones = milestones
+        self._best_score: float | None = None
+        self._opened = False
+
+    @property
+    def best_score(self) -> float:
+        """The score of `best.pt`; minus infinity while there is none."""
+        if self._best_score is None:
+            self._best_score = self._read_best_score()
+        return self._best_score
+
+    def save(self, payload: dict[str, Any], step: int, score: float | None = None) -> Path:
+        """Saves `payload` with `step` and `score` added, updates the links, drops what is too old.
+
+        `step`: agent steps so far. `score`: higher is better; None or NaN is never the best.
+        Checkpoints with a larger step belong to a future that a rewound run has left, and go too.
+
+        Raises:
+            CheckpointError: could not write; every earlier checkpoint is still there.
+        """
+        self._remove_leftovers()
+        path = self._checkpoints / f"step_{step:012d}.pt"
+        score = None if score is None or math.isnan(score) else float(score)
+        try:
+            write({**payload, "step": int(step), "score": score}, path)
+        except OSError as error:
+            raise cannot_write(path, error, self._what_is_kept()) from error
+        try:
+            self._update_links(path, step, score)
+            self._drop_old(step)
+        except OSError as error:
+            raise cannot_write(self.newest_path, error, self._what_is_kept()) from error
+        return path
+
+    def latest(self, map_location: str | torch.device = "cpu") -> Found:
+        """The newest checkpoint that loads, with a warning line for each newer one that does not.
+
+        Raises:
+            CheckpointError: there is none, none that loads, or the newest may not be read.
+        """
+        failures: list[CheckpointError] = []
+        for path in self._newest_first():
+            try:
+                payload = _with_step(load(path, map_location), path)
+            except CheckpointError as error:
+                if _is_kept_from_us(error):
+                    raise
+                failures.append(error)
+                continue
+            notes = tuple(f"{failure}; going on from {path}" for failure in failures)
+            return Found(path, payload, notes)
+        if failures:
+            raise failures[0]
+        raise CheckpointError(f"no checkpoint in {self.folder}: check the path, or train it first")
+
+    def _update_links(self, path: Path, step: int, score: float | None) -> None:
+        link_or_copy(path, self.newest_path)
+        for milestone in self._milestones:
+            kept = self._checkpoints / f"milestone_{milestone:012d}.pt"
+            if step >= milestone and not kept.exists():
+                link_or_copy(path, kept)
+        if score is not None and score > self.best_score:
+            self.link_best(path, score)
+
+    def link_best(self, path: Path, score: float) -> None:
+        """Makes `path` the best, whatever was."""
+        link_or_copy(path, self.best_path)
+        self._best_score = score
+
+    def _what_is_kept(self) -> str:
+        newest = next(iter(self._steps_newest_first()), None)
+        if newest is None:
+            return "the run has no other checkpoint"
+        return f"the checkpoint of step {_step_of(newest):,} is intact, and --resume takes it"
+
+    def _drop_old(self, step: int) -> None:
+        kept = 0
+        for path in self._steps_newest_first():
+            current = _step_of(path) <= step
+            kept += current
+            if not current or kept > self._keep_last:
+                path.unlink()
+
+    def _read_best_score(self) -> float:
+        try:
+            score = load(self.best_path).get("score")
+        except CheckpointError:
+            return -math.inf  # none yet, or damaged: the next scored checkpoint takes its place
+        return float(score) if isinstance(score, int | float) else -math.inf
+
+    def _remove_leftovers(self) -> None:
+        if not self._opened:
+            remove_partials(self._checkpoints)
+            remove_partials(self.folder, self.newest_path.name)
+            self._opened = True
+
+    def _steps_newest_first(self) -> list[Path]:
+        paths = (path for path in self._checkpoints.glob("step_*.pt") if _step_of(path) >= 0)
+        return sorted(paths, key=_step_of, reverse=True)
+
+    def _newest_first(self) -> list[Path]:
+        milestones = sorted(self._checkpoints.glob("milestone_*.pt"), reverse=True)
+        others = [self.newest_path, *milestones, self.best_path]
+        return self._steps_newest_first() + [path for path in others if path.exists()]
+
+
+def _with_step(payload: dict[str, Any], path: Path) -> dict[str, Any]:
+    step = payload.get("step")
+    if type(step) is not int or step < 0:
+        raise CheckpointError(f"checkpoint {path} cannot be used: it has no count of steps")
+    return payload
+
+
+def _step_of(path: Path) -> int:
+    digits = path.stem.removeprefix("step_")
+    return int(digits) if digits.isdigit() else -1

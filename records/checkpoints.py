@@ -1,0 +1,213 @@
+"""One checkpoint: a dict of plain tensors, numbers, strings, lists and dicts in one file.
+
+It loads with `torch.load(weights_only=True)`, so opening a stranger's checkpoint runs nothing, and
+it uses TorchBeast's names (`model_state_dict`, `optimizer_state_dict`, `scheduler_state_dict`,
+`flags`, `stats`), so tools made for those find what they look for.
+"""
+
+import _codecs
+import errno
+import io
+import sys
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.errors import UserError, describe_os_error
+
+FORMAT = "fastweights-checkpoint"
+VERSION = 1
+
+_PLAIN = (type(None), bool, int, float, str, torch.Tensor, torch.nn.Parameter)
+_ZIP_BEGINS = b"PK\x03\x04"
+_OLD_FILE_BEGINS = b"\x80\x02\x8a\x0a"  # torch before 1.6: a pickled magic number
+# What a pickled NumPy number calls, under its names in NumPy 1 and 2. None of it runs anything.
+_SCALAR = np.float64(0).__reduce__()[0]
+_NUMPY_SCALARS = [
+    (_SCALAR, "numpy.core.multiarray.scalar"),
+    (_SCALAR, "numpy._core.multiarray.scalar"),
+    (_codecs.encode, "_codecs.encode"),
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in ("float32", "float64", "int32", "int64", "bool")),
+]
+
+
+class CheckpointError(UserError):
+    """A checkpoint that cannot be written, read or trusted."""
+
+
+def save(payload: dict[str, Any], path: Path) -> None:
+    """Writes `payload`, with `format` and `version` added, so that `path` is always whole.
+
+    Raises:
+        CheckpointError: the disk is full, read-only, ...; an older file at `path` is untouched.
+        TypeError: something in `payload` would not load again, with the keys that lead to it.
+    """
+    try:
+        write(payload, path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def write(payload: dict[str, Any], path: Path) -> None:
+    """What `save` does; the operating system's refusal is an `OSError`."""
+    payload = {"format": FORMAT, "version": VERSION, **payload}
+    _check_plain(payload, "payload")
+    # Through memory: torch's own file writer hides the operating system's reason for a failure.
+    buffer = io.BytesIO()
+    torch.save(payload, buffer)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with buffer.getbuffer() as content:
+        write_bytes(path, content)
+
+
+def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:
+    """The checkpoint at `path`, its tensors on `map_location`. Runs nothing the file holds.
+
+    Raises:
+        CheckpointError: missing, unreadable, truncated, damaged or foreign, or of a version that
+            this program does not know; one line that says which.
+    """
+    payload = read(path, map_location)
+    if payload.get("format") != FORMAT:
+        raise CheckpointError(_foreign(path, "it was written by another program"))
+    if payload.get("version") != VERSION:
+        raise CheckpointError(
+            f"checkpoint {path} has version {payload.get('version')!r} and this program reads "
+            f"version {VERSION}: use the fastweights release that wrote it"
+        )
+    return payload
+
+
+def read(path: Path, map_location: str | torch.device = "cpu") -> dict[Any, Any]:
+    """What `torch.save` put into a file, if it is a dict of plain values, ours or not.
+
+    Tensors, numbers (NumPy's too, which TorchBeast's files hold), strings, lists and dicts; runs
+    nothing the file holds. Raises `CheckpointError` as `load` does.
+    """
+    path = Path(path)
+    _check_archive(path)
+    try:
+        with torch.serialization.safe_globals(_NUMPY_SCALARS):
+            payload = torch.load(path, map_location=map_location, weights_only=True)
+    except Exception as error:  # a foreign file fails in any way it likes
+        raise CheckpointError(_why_refused(path, map_location)) from error
+    if not isinstance(payload, dict):
+        raise CheckpointError(_foreign(path, "it was written by another program"))
+    return payload
+
+
+def save_or_warn(save: Callable[[], object]) -> None:
+    """Calls `save`; a checkpoint that cannot be written now costs a line, not the run."""
+    try:
+        save()
+    except CheckpointError as error:
+        print(f"warning: {error}; training goes on", file=sys.stderr)
+
+
+def cannot_write(path: Path, error: OSError, kept: str = "") -> CheckpointError:
+    """The error that says why `path` could not be written, what there is instead, what to do.
+
+    `kept`: which checkpoint the run still has; empty for a file that belongs to no run.
+    """
+    remedy = "free the disk, or make it writable"
+    if error.errno == errno.EFBIG:
+        remedy = "raise the limit on the size of files (ulimit -f), or write to another disk"
+    parts = (f"cannot write checkpoint {path}: {error.strerror or error}", kept, remedy)
+    return CheckpointError("; ".join(part for part in parts if part))
+
+
+def _check_plain(value: Any, where: str) -> None:
+    # By exact type: a NumPy float64 is a `float`, and a NamedTuple a `tuple`, that do not load.
+    if type(value) in (dict, OrderedDict):
+        for key, item in value.items():
+            if type(key) not in (str, int):
+                raise TypeError(f"{where} has the key {key!r}; checkpoints hold str and int keys")
+            _check_plain(item, f"{where}[{key!r}]")
+    elif type(value) in (list, tuple):
+        for index, item in enumerate(value):
+            _check_plain(item, f"{where}[{index}]")
+    elif type(value) not in _PLAIN:
+        raise TypeError(
+            f"{where} is a {type(value).__module__}.{type(value).__qualname__}; checkpoints hold "
+            "only tensors, numbers, strings, lists and dicts"
+        )
+
+
+def _check_archive(path: Path) -> None:
+    """Raises unless `path` is a whole zip archive, as `torch.save` writes, or an old one's file."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(_ZIP_BEGINS))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"no checkpoint at {path}: check the path") from error
+    except IsADirectoryError as error:
+        raise CheckpointError(f"{path} is a folder, not a checkpoint: name a file in it") from error
+    except OSError as error:
+        raise CheckpointError(f"cannot read checkpoint {describe_os_error(error)}") from error
+    if not begin:
+        raise CheckpointError(_damaged(path, "it is empty"))
+    if begin == _OLD_FILE_BEGINS:
+        return  # nothing to check beforehand: it has no checksums
+    if begin != _ZIP_BEGINS[: len(begin)]:
+        raise CheckpointError(_foreign(path, "it is not an archive that torch.save writes"))
+    # torch does not compare checksums when it reads; a flipped bit would become a wrong weight.
+    try:
+        with zipfile.ZipFile(path) as archive:
+            packed = any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist())
+            broken = None if packed else archive.testzip()
+    except Exception as error:  # damage surfaces as almost any exception
+        raise CheckpointError(_damaged(path, "it is truncated or damaged")) from error
+    if packed:  # a few bytes could unpack to more than there is memory
+        raise CheckpointError(_foreign(path, "it is compressed, which torch.save never does"))
+    if broken is not None:
+        raise CheckpointError(_damaged(path, f"the checksum of {broken} is wrong"))
+
+
+def _why_refused(path: Path, map_location: str | torch.device) -> str:
+    try:  # reads the names in the pickle, imports and runs none of them
+        with torch.serialization.safe_globals(_NUMPY_SCALARS):
+            unsafe = sorted(torch.serialization.get_unsafe_globals_in_checkpoint(path))
+    except Exception:
+        unsafe = []
+    if unsafe:
+        return _foreign(
+            path, f"it holds Python objects ({', '.join(unsafe[:3])}), none of which were loaded"
+        )
+    if torch.device(map_location).type == "cpu":
+        return _foreign(path, "torch.load cannot read it")
+    return f"checkpoint {path} cannot be loaded onto {map_location}: choose another device"
+
+
+def _damaged(path: Path, reason: str) -> str:
+    return f"checkpoint {path} cannot be used: {reason}; name an older checkpoint of the run"
+
+
+def _foreign(path: Path, reason: str) -> str:
+    return (
+        f"{path} is not a fastweights checkpoint: {reason}; "
+        "name a run folder, or a file in its checkpoints folder"
+    )
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Turns what the content of another version's or a tampered checkpoint at `path` raises into
+    a `CheckpointError`."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise CheckpointError(
+            f"checkpoint {path} does not fit this version of the program ({reason}): "
+            "check out the revision that its `git` entry names"
+        ) from error

@@ -1,0 +1,178 @@
+r"""`logs.csv` and `fields.csv`, as TorchBeast's tools expect them.
+
+`logs.csv` begins with `# _tick,_time,...`; lines end with `\r\n`; `_tick` counts rows, `_time` is
+seconds since 1970, `step` agent steps. `fields.csv` gets one row, the whole list of columns, each
+time the list grows. Where it grows, `logs.csv` is rewritten under the longer first line (TorchBeast
+leaves the old one, and rows then have more cells than names).
+"""
+
+import contextlib
+import csv
+import io
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.errors import UserError
+
+# TorchBeast's columns, in its order.
+COLUMNS = (
+    *("_tick", "_time", "step", "episode_returns", "mean_episode_return", "mean_episode_step"),
+    *("total_loss", "pg_loss", "baseline_loss", "entropy_loss", "learner_queue_size"),
+)
+
+
+_A_TICK = re.compile(r"[0-9]{1,18}")
+
+
+class LogTable:
+    """Appends rows to `folder`/logs.csv, going on from what is there. Raises `OSError`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "logs.csv"
+        self._fields_path = folder / "fields.csv"
+        self.fields, rows = _read(self._path)
+        self._tick = _next_tick(rows)
+        if self.fields:
+            self._replace(rows)  # without the half line that a killed process may have left
+        else:
+            self.fields = list(COLUMNS)
+            self._replace([])
+            self._note_fields()
+
+    def log(self, row: dict[str, Any], now: float | None = None) -> None:
+        """Appends `row` with `_tick` and `_time` (seconds since 1970, default: the clock's).
+
+        None becomes an empty cell. A row that cannot be written leaves no trace.
+        """
+        self._add_fields(row)
+        stamped = {"_tick": self._tick, "_time": time.time() if now is None else now, **row}
+        _append(self._path, _line([_cell(stamped.get(name)) for name in self.fields]))
+        self._tick += 1
+
+    def rewind(self, step: int) -> None:
+        """Drops rows whose `step` (agent steps) is beyond `step`; `_tick` goes on from the rest."""
+        _, rows = _read(self._path)
+        if "step" not in self.fields:
+            raise UserError(f"{self._path} has no column of steps: it is no log of a run")
+        column = self.fields.index("step")
+        rows = [row for row in rows if not _is_beyond(row[column], step)]
+        self._replace(rows)
+        self._tick = _next_tick(rows)
+
+    def _add_fields(self, row: dict[str, Any]) -> None:
+        new = [name for name in row if name not in self.fields]
+        if new:
+            _, rows = _read(self._path)
+            self.fields += new
+            self._replace([row + [""] * len(new) for row in rows])
+            self._note_fields()
+
+    def _replace(self, rows: list[list[str]]) -> None:
+        lines = [b"# " + _line(self.fields), *(_line(row) for row in rows)]
+        write_bytes(self._path, b"".join(lines))
+
+    def _note_fields(self) -> None:
+        _append(self._fields_path, _line(self.fields))
+
+
+def read_logs(path: Path) -> dict[str, list[Any]]:
+    """The columns of a `logs.csv`, or of the run folder that holds one, as equally long lists.
+
+    Numbers are int or float, tuples tuples, empty cells None, anything else str. A half-written
+    last line is left out. TorchBeast's own files are read too.
+
+    Raises:
+        UserError: no such file, or not such a table.
+    """
+    path = Path(path)
+    path = path / "logs.csv" if path.is_dir() else path
+    if not path.is_file():
+        raise UserError(f"no logs at {path}: check the path of the run folder")
+    fields, rows = _read(path)
+    return {name: [_value(row[index]) for row in rows] for index, name in enumerate(fields)}
+
+
+def _read(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Column names and whole rows of equal length; no names where there is no whole first line."""
+    content = path.read_bytes() if path.exists() else b""
+    text = content[: content.rfind(b"\n") + 1].decode("utf-8", errors="replace")
+    if not text:
+        return [], []
+    if not text.startswith("#"):
+        raise UserError(f"{path} is not a table of logs: its first line does not begin with '#'")
+    # NUL: what a power cut leaves in place of rows that had not reached the disk.
+    lines = (line for line in io.StringIO(text, newline="") if "\0" not in line)
+    try:
+        first, *rows = csv.reader(lines)
+    except (csv.Error, ValueError) as error:
+        raise UserError(f"{path} is not a table of logs: {error}") from error
+    fields = [name.strip() for name in ",".join(first).removeprefix("#").split(",")]
+    rows = [row for row in rows if row and _A_TICK.fullmatch(row[0])]
+    fields = _longer_fields(path, fields, max(map(len, rows), default=0))
+    return fields, [(row + [""] * len(fields))[: len(fields)] for row in rows]
+
+
+def _longer_fields(path: Path, fields: list[str], width: int) -> list[str]:
+    """TorchBeast's first line names only the first tick's columns; `fields.csv` has them all."""
+    history = path.with_name("fields.csv")
+    if width <= len(fields) or not history.exists():
+        return fields
+    try:
+        with history.open(newline="", encoding="utf-8", errors="replace") as file:
+            longest = max(csv.reader(file), key=len, default=[])
+    except csv.Error:
+        return fields
+    return longest if longest[: len(fields)] == fields else fields
+
+
+def _append(path: Path, line: bytes) -> None:
+    with path.open("ab", buffering=0) as file:
+        start = file.tell()
+        try:
+            while line:  # a disk that fills up takes part of a line before it refuses
+                line = line[file.write(line) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(start)
+            raise
+
+
+def _line(cells: list[str]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerow(cells)
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if hasattr(value, "item"):  # a NumPy or torch scalar
+        value = value.item()
+    # One row, one line: what a half-written end can be cut off by.
+    return " ".join(value.split()) if isinstance(value, str) else str(value)
+
+
+def _value(cell: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    if cell.startswith("(") and cell.endswith(")"):
+        values = [_value(part.strip()) for part in cell[1:-1].removesuffix(",").split(",")]
+        if all(isinstance(value, int | float) for value in values):
+            return tuple(values)
+        return () if cell == "()" else cell
+    return cell or None
+
+
+def _is_beyond(cell: str, step: int) -> bool:
+    value = _value(cell)
+    return isinstance(value, int | float) and value > step
+
+
+def _next_tick(rows: list[list[str]]) -> int:
+    return int(rows[-1][0]) + 1 if rows else 0

@@ -1,0 +1,129 @@
+"""One dict a tick in; `logs.csv` and TensorBoard out, with the last hundred games in between.
+
+Columns of `logs.csv`: `episode_returns`, `mean_episode_return`, `mean_episode_step` and
+`mean_life_return` are about what finished in this tick (empty where nothing did); `recent_*` are
+means over the last 100 finished games or lives; `games` and `lives` count all of the run.
+`policy_lag` is the number of updates between the oldest weights that acted in the batch and those
+that learned from it, `learner_queue_size` the rollouts that waited meanwhile, `seconds_<stage>`
+what the stage took in this tick, in all threads together (`host/stages.py` says which are). An
+episode is a full game; returns are undiscounted and unclipped; steps are agent steps.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastweights.records.tensorboard import Scalars
+
+
+class Game(NamedTuple):
+    """A finished full game."""
+
+    episode_return: float
+    agent_steps: int
+    emulator_frames: int
+
+
+class Metrics:
+    """Collects finished games and lives, and writes a row a tick.
+
+    `write_row` takes the finished row (`RunFolder.log`). `tensorboard`: folder for event files, or
+    None for none. `resumed_at`: agent steps of the checkpoint a run goes on from; TensorBoard then
+    hides what was logged beyond it. `window`: how many games and lives `recent_*` average over.
+    """
+
+    def __init__(
+        self,
+        write_row: Callable[[dict[str, Any]], None],
+        tensorboard: Path | None = None,
+        resumed_at: int | None = None,
+        window: int = 100,
+    ) -> None:
+        self._write_row = write_row
+        self._scalars = None if tensorboard is None else Scalars(tensorboard, resumed_at)
+        self._games: deque[Game] = deque(maxlen=window)
+        self._lives: deque[float] = deque(maxlen=window)
+        self._tick_games: list[Game] = []
+        self._tick_lives: list[float] = []
+        self._game_count = 0
+        self._life_count = 0
+
+    def add_game(self, episode_return: float, agent_steps: int, emulator_frames: int) -> None:
+        """Notes a finished full game."""
+        game = _game(episode_return, agent_steps, emulator_frames)
+        self._games.append(game)
+        self._tick_games.append(game)
+        self._game_count += 1
+
+    def add_life(self, life_return: float) -> None:
+        """Notes a finished life, the last of a game included."""
+        self._lives.append(float(life_return))
+        self._tick_lives.append(float(life_return))
+        self._life_count += 1
+
+    def recent(self) -> dict[str, float | int | None]:
+        """The `recent_*` means (None before the first game or life) and the counts."""
+        return {
+            "recent_full_game_return": _mean(game.episode_return for game in self._games),
+            "recent_life_return": _mean(self._lives),
+            "recent_game_agent_steps": _mean(game.agent_steps for game in self._games),
+            "recent_game_emulator_frames": _mean(game.emulator_frames for game in self._games),
+            "games": self._game_count,
+            "lives": self._life_count,
+        }
+
+    def log(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Writes `row` (it must have `step`, agent steps) with this tick's and the recent games.
+
+        Returns the whole row. What `write_row` raises passes through.
+        """
+        games, lives = self._tick_games, self._tick_lives
+        whole = {
+            **row,
+            "episode_returns": tuple(game.episode_return for game in games) or None,
+            "mean_episode_return": _mean(game.episode_return for game in games),
+            "mean_episode_step": _mean(game.agent_steps for game in games),
+            "mean_life_return": _mean(lives),
+            **self.recent(),
+        }
+        self._write_row(whole)
+        if self._scalars is not None:
+            self._scalars.write(whole)
+        self._tick_games, self._tick_lives = [], []
+        return whole
+
+    def state_dict(self) -> dict[str, Any]:
+        """Windows, counts and what this tick has seen so far, as plain lists and numbers."""
+        return {
+            "games": [list(game) for game in self._games],
+            "lives": list(self._lives),
+            "tick_games": [list(game) for game in self._tick_games],
+            "tick_lives": list(self._tick_lives),
+            "game_count": self._game_count,
+            "life_count": self._life_count,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes up what `state_dict` returned."""
+        self._games = deque((_game(*game) for game in state["games"]), self._games.maxlen)
+        self._lives = deque(map(float, state["lives"]), self._lives.maxlen)
+        self._tick_games = [_game(*game) for game in state["tick_games"]]
+        self._tick_lives = [float(life) for life in state["tick_lives"]]
+        self._game_count = int(state["game_count"])
+        self._life_count = int(state["life_count"])
+
+    def close(self) -> None:
+        """Writes out what TensorBoard still holds."""
+        if self._scalars is not None:
+            self._scalars.close()
+            self._scalars = None
+
+
+def _game(episode_return: float, agent_steps: int, emulator_frames: int) -> Game:
+    return Game(float(episode_return), int(agent_steps), int(emulator_frames))
+
+
+def _mean(values: Any) -> float | None:
+    values = list(values)
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,299 @@
+"""The folder `{savedir}/{xpid}` of one run, as TorchBeast lays it out.
+
+    meta.json     options, network, dates, code, machine         logs.csv, fields.csv   log_table.py
+    latest -> xpid                                               beside it
+
+One process writes a run folder at a time, by a lock that dies with it.
+"""
+
+import datetime
+import errno
+import itertools
+import json
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fastweights.host import provenance
+from fastweights.host.atomic_files import PARTIAL, remove_partials, write_bytes
+from fastweights.host.containment import check_all_contained, check_contained
+from fastweights.host.errors import UserError, describe_os_error, expanded
+from fastweights.host.folder_lock import FolderLock
+from fastweights.host.json_files import read_object
+from fastweights.host.names import nearest
+from fastweights.records.log_table import LogTable
+
+_FREE = "free the disk or choose a --savedir"
+_ADVICE = {errno.ENOSPC: _FREE, errno.EDQUOT: _FREE}
+_A_RUN_HAS = ("meta.json", "logs.csv", "model.tar", "checkpoints")
+_A_RUN_ALSO_MAKES = ("fields.csv", "tensorboard", ".lock")
+
+
+class RunFolderError(UserError):
+    """A run folder that cannot be made, opened or written."""
+
+
+def check_xpid(xpid: str) -> None:
+    """Raises a `RunFolderError` for what cannot name a run's folder."""
+    if re.search(r"[/\\\x00-\x1f\x7f]", xpid) or xpid.strip() in ("", ".", "..", "latest"):
+        raise RunFolderError(f"--xpid {xpid!r} cannot name a folder: choose another")
+
+
+def claim_xpid(env: str, core: str, savedir: Path, now: datetime.datetime | None = None) -> str:
+    """`{env}-{core}-{YYYYmmdd-HHMMSS}`, made a file name, with `-2`, `-3`, ... where taken.
+
+    Makes that folder, so that runs which start in one second have one each. Raises
+    `RunFolderError`.
+    """
+    stamp = f"{now or datetime.datetime.now():%Y%m%d-%H%M%S}"
+    base = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{env}-{core}-{stamp}").lstrip(".-")
+    for count in itertools.count(1):
+        path = expanded(savedir) / (base if count == 1 else f"{base}-{count}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir()
+        except FileExistsError as error:
+            if not path.parent.is_dir():
+                raise _cannot_write(path, error) from error
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+        else:
+            return path.name
+    raise AssertionError("one of them is free")
+
+
+def read_meta(path: Path) -> dict[str, Any]:
+    """What `meta.json` of the run folder `path` says, without locking it.
+
+    Raises:
+        RunFolderError: no run there, or a damaged file.
+        UserError: see `check_contained`, which comes first.
+    """
+    path = Path(path)
+    check_contained(path)
+    try:
+        meta = read_object(path / "meta.json")
+    except FileNotFoundError as error:
+        hint = runs_near(path)
+        raise RunFolderError(f"{path} holds no run (no meta.json): {hint}") from error
+    except OSError as error:
+        raise RunFolderError(f"cannot read the run {describe_os_error(error)}") from error
+    except ValueError as error:
+        raise RunFolderError(f"{path / 'meta.json'} is damaged: {error}") from error
+    if not isinstance(meta.get("args", {}), dict):
+        raise RunFolderError(f"{path / 'meta.json'} is damaged: its args are no options")
+    return meta
+
+
+def runs_near(path: Path, savedir: Path = Path("runs")) -> str:
+    """Which runs there are where none is at `path`: the one that was meant, or else the newest.
+
+    Looked for beside `path` and in `savedir`.
+    """
+    folders = list(dict.fromkeys((path.parent, savedir)))
+    found = [meta.parent for folder in folders for meta in _metas(folder)]
+    if near := nearest(path.name, [run.name for run in found]):
+        return f"did you mean {next(run for run in found if run.name == near)}?"
+    if found:
+        newest = max(found, key=lambda run: (run / "meta.json").stat().st_mtime)
+        return f"the newest run is {newest}"
+    places = ("this folder" if folder == Path() else str(folder) for folder in folders)
+    return f"there is no run in {' or '.join(places)} yet"
+
+
+def _metas(folder: Path) -> list[Path]:
+    try:
+        return [meta for meta in folder.glob("*/meta.json") if not meta.parent.is_symlink()]
+    except OSError:  # not to be read
+        return []
+
+
+class RunFolder:
+    """A run folder held for writing: from `create` or `open`, until `finish` or `close`."""
+
+    def __init__(self, path: Path, lock: FolderLock, meta: dict[str, Any]) -> None:
+        self.path = path
+        self.xpid = path.name
+        self.meta = meta
+        self._lock = lock
+        remove_partials(path)
+        self._write_meta()
+        self._table = LogTable(path)
+        self._latest_before = _latest(path)
+        _point_latest_to(path)
+
+    @classmethod
+    def create(
+        cls,
+        savedir: Path,
+        xpid: str,
+        config: dict[str, Any],
+        network: dict[str, Any] | None = None,
+    ) -> "RunFolder":
+        """Makes the folder of a new run; `config`, its resolved options, must be JSON-able.
+
+        `network`: what `network_facts` says.
+
+        Raises:
+            RunFolderError: not writable, in use, `xpid` no file name, or the folder holds a run.
+        """
+        check_xpid(xpid)
+        path = expanded(savedir) / xpid
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            check_all_contained(path)
+            lock = _lock(path)
+            try:
+                _check_no_run(path)
+                return cls(path, lock, _new_meta(xpid, config, network))
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """Takes up the run at `path` again, `latest` included; notes the fact in `meta.json`.
+
+        Raises:
+            RunFolderError: no run there, not writable, or another process is writing it.
+        """
+        path = expanded(path).resolve()
+        meta = read_meta(path)
+        again = {"date": _now(), "command": provenance.command_line()}
+        before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []
+        resumed = [*before, {**again, "git": provenance.git_revision()}]
+        meta.update(date_end=None, successful=False, resumed=resumed)
+        try:
+            lock = _lock(path)
+            try:
+                return cls(path, lock, meta)
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Appends a row to `logs.csv`: TorchBeast's columns and any others; None is left empty.
+
+        Raises:
+            RunFolderError: the disk is full, ...; the row leaves no trace.
+        """
+        try:
+            self._table.log(row)
+        except OSError as error:
+            raise _cannot_write(self.path / "logs.csv", error) from error
+
+    def rewind(self, step: int) -> None:
+        """Drops logged rows beyond `step` (agent steps), for a run resumed from there."""
+        try:
+            self._table.rewind(step)
+        except OSError as error:
+            raise _cannot_write(self.path / "logs.csv", error) from error
+
+    def finish(self, successful: bool = True) -> None:
+        """Records the end in `meta.json` and lets the folder go."""
+        self.meta.update(date_end=_now(), successful=successful)
+        try:
+            self._write_meta()
+        except OSError as error:
+            raise _cannot_write(self.path / "meta.json", error) from error
+        finally:
+            self.close()
+
+    def discard(self) -> None:
+        """Lets the folder go and removes a new run that did not begin; other files in it stay."""
+        if "resumed" in self.meta:
+            self.close()
+            return
+        with suppress(OSError):
+            for name in (*_A_RUN_HAS, *_A_RUN_ALSO_MAKES):
+                if (path := self.path / name).is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            self.path.rmdir()
+        self.close()
+        if _latest(self.path) == self.path.name:
+            self.path.with_name("latest").unlink()
+            if self._latest_before is not None:
+                _point_latest_to(self.path.with_name(self._latest_before))
+
+    def close(self) -> None:
+        """Lets the folder go without an end in `meta.json`, as a killed process would."""
+        self._lock.release()
+
+    def _write_meta(self) -> None:
+        text = json.dumps(self.meta, indent=4, sort_keys=True) + "\n"
+        write_bytes(self.path / "meta.json", text.encode())
+
+
+def _new_meta(xpid: str, config: dict[str, Any], network: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "args": config,
+        "network": network,
+        "xpid": xpid,
+        "date_start": _now(),
+        "date_end": None,
+        "successful": False,
+        "env": provenance.environment(),
+        "git": provenance.git_revision(),
+        "slurm": provenance.slurm(),
+        "versions": provenance.versions(),
+        "machine": provenance.machine(),
+        "command": provenance.command_line(),
+    }
+
+
+def _check_no_run(path: Path) -> None:
+    if any((path / name).exists() for name in _A_RUN_HAS):
+        raise RunFolderError(
+            f"{path} already holds a run: go on with --resume {path}, or choose another --xpid"
+        )
+
+
+def _now() -> str:
+    return f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S.%f}"
+
+
+def _lock(path: Path) -> FolderLock:
+    try:
+        return FolderLock(path)
+    except BlockingIOError as error:
+        holder = f"process {error.strerror}" if error.strerror else "another process"
+        raise RunFolderError(f"{path} is being written by {holder}: wait, or stop it") from error
+
+
+def _cannot_write(path: Path, error: OSError) -> RunFolderError:
+    reason = error.strerror or error
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        files = [part for part in (path, *path.parents) if part.is_file()]
+        reason = f"{files[0]} is a file" if files else reason
+    advice = _ADVICE.get(error.errno, "choose a --savedir")
+    return RunFolderError(f"cannot write {path}: {reason}; {advice}")
+
+
+def _latest(path: Path) -> str | None:
+    """What the `latest` beside the run folder `path` leads to; None where it is no link."""
+    with suppress(OSError):
+        return str(path.with_name("latest").readlink())
+    return None
+
+
+def _point_latest_to(path: Path) -> None:
+    """A convenience: none where links are impossible or `latest` is somebody's folder."""
+    latest = path.with_name("latest")
+    beside = path.with_name(f"{PARTIAL}{os.getpid()}.latest")
+    if latest.exists() and not latest.is_symlink():
+        return
+    try:
+        beside.unlink(missing_ok=True)
+        beside.symlink_to(path.name, target_is_directory=True)
+        beside.replace(latest)
+    except (OSError, NotImplementedError):
+        return

@@ -1,0 +1,143 @@
+"""A run's numbers in TensorBoard's files: every finite number of a row, under grouped names."""
+
+import math
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from fastweights.host.stages import STAGES
+
+# TensorBoard's grouped names; a number under any other column appears as `other/<column>`.
+TAGS = {
+    "mean_episode_return": "returns/full_game_tick",
+    "mean_life_return": "returns/life_tick",
+    "recent_full_game_return": "returns/full_game_mean",
+    "recent_life_return": "returns/life_mean",
+    "mean_episode_step": "episodes/agent_steps_tick",
+    "recent_game_agent_steps": "episodes/agent_steps_mean",
+    "recent_game_emulator_frames": "episodes/emulator_frames_mean",
+    "games": "episodes/games",
+    "lives": "episodes/lives",
+    "valid_loss": "loss/held_out",
+    "valid_sequence_accuracy": "accuracy/held_out_sequences",
+    "valid_answer_accuracy": "accuracy/held_out_answers",
+    "total_loss": "loss/total",
+    "pg_loss": "loss/policy_gradient",
+    "baseline_loss": "loss/baseline",
+    "entropy_loss": "loss/entropy",
+    "policy_lag": "policy/lag_updates",
+    "learning_rate": "optimiser/learning_rate",
+    "gradient_norm": "optimiser/gradient_norm",
+    "updates": "optimiser/updates",
+    "agent_steps_per_second": "throughput/agent_steps_per_second",
+    "learner_queue_size": "throughput/learner_queue_size",
+    **{f"seconds_{stage}": f"seconds/{stage}" for stage in STAGES},
+}
+_X_AXIS = ("step", "_tick", "_time")
+
+
+_FLUSH_INTERVAL = 10.0  # seconds
+
+
+class Scalars:
+    """Event files in `folder`. `resumed_at`: the step of the checkpoint a run goes on from.
+
+    TensorBoard then hides what was logged beyond it. A failing disk ends the scalars with a
+    warning: `logs.csv` holds the same numbers, and a run is not lost for a copy.
+    """
+
+    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
+        self._file: _EventFile | None = None
+        with self._warning():
+            self._file = _EventFile(folder, resumed_at)
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Adds the row's finite numbers at its `step`."""
+        if self._file is not None:
+            with self._warning():
+                self._file.add(
+                    row["step"],
+                    {
+                        TAGS.get(name, f"other/{name}"): float(value)
+                        for name, value in row.items()
+                        if name not in _X_AXIS and _is_finite_number(value)
+                    },
+                )
+
+    def close(self) -> None:
+        """Writes out what is still held."""
+        if self._file is not None:
+            with self._warning():
+                self._file.close()
+            self._file = None
+
+    @contextmanager
+    def _warning(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            file, self._file = self._file, None
+            print(f"warning: no more TensorBoard scalars: {error}", file=sys.stderr)
+            if file is not None:
+                with suppress(OSError):
+                    file.close()
+
+
+class _EventFile:
+    """A file that TensorBoard reads, written by the caller's own thread. Raises `OSError`.
+
+    Records and events are TensorBoard's; its `EventFileWriter`, and torch's `SummaryWriter` around
+    it, are not used. They have a thread, which prints a traceback where the disk is full, and
+    which waits by the wall clock, so for an hour where that is set back by one. They name files by
+    that clock, so TensorBoard would read a resumed run's file first where it was set back.
+    """
+
+    def __init__(self, folder: Path, resumed_at: int | None) -> None:
+        # Slow to import, so only where wanted.
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        folder.mkdir(parents=True, exist_ok=True)
+        self._records = RecordWriter(_new_event_file(folder).open("xb"))
+        self._flushed = time.monotonic()
+        self._write(file_version="brain.Event:2")
+        if resumed_at is not None:
+            # Steps up to and including the checkpoint's were logged before it was saved.
+            begun = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+            self._write(step=resumed_at + 1, session_log=begun)
+        self._records.flush()
+
+    def add(self, step: int, numbers: dict[str, float]) -> None:
+        """Adds numbers by tag, at `step`; every ten seconds they are written out."""
+        values = [self._summary.Value(tag=tag, simple_value=n) for tag, n in numbers.items()]
+        self._write(step=step, summary=self._summary(value=values))
+        if time.monotonic() - self._flushed > _FLUSH_INTERVAL:
+            self._records.flush()
+            self._flushed = time.monotonic()
+
+    def close(self) -> None:
+        self._records.close()
+
+    def _write(self, **what: Any) -> None:
+        self._records.write(self._event(wall_time=time.time(), **what).SerializeToString())
+
+
+def _new_event_file(folder: Path) -> Path:
+    """TensorBoard reads a folder's files by name: later ones have a larger number, whatever the
+    clock says."""
+    stamps = (path.name.split(".")[3] for path in folder.glob("events.out.tfevents.*"))
+    newest = max((int(stamp) for stamp in stamps if stamp.isdigit()), default=0)
+    stamp = max(int(time.time()), newest + 1)
+    return folder / f"events.out.tfevents.{stamp:010d}.{socket.gethostname()}.{os.getpid()}"
+
+
+def _is_finite_number(value: Any) -> bool:
+    if isinstance(value, str | tuple | list | bool) or value is None:
+        return False
+    return math.isfinite(value)

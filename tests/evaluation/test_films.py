@@ -1,0 +1,265 @@
+"""Films of real Atari games: what they show is what the agent saw, decided and remembered."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from forks import Program
+
+from fastweights import envs
+from fastweights.agents.network import Network, NetworkConfig
+from fastweights.cores import CORES
+from fastweights.evaluation.films.drawing import LINES, diverging, enlarge, sequential
+from fastweights.evaluation.films.memory import Change
+from fastweights.evaluation.films.memory import heads as matrices
+from fastweights.evaluation.films.moments import Moment, moments
+from fastweights.evaluation.films.screen import Screen
+from fastweights.evaluation.play import GamePlan, play
+from fastweights.evaluation.player import Player
+from fastweights.launch import atari, watch
+from fastweights.training.saved_agent import open_agent
+from tests.launch.test_bad_input import error_of
+
+TINY = {"layers": 2, "width": 16, "heads": 2, "feedforward": 16}
+FAST = ["--num-threads", "1", "--num-envs", "2", "--batch-size", "2", "--unroll-length", "8"]
+SMALL = ["--core-width", "16", "--core-heads", "2", "--core-feedforward", "16"]
+
+
+SEED = 3
+
+
+def player(core: str, env: str = "TMaze", **options) -> Player:
+    environments = envs.make(env, 1, seed=SEED, render=True, num_threads=1, **options)
+    config = NetworkConfig(
+        frame_shape=environments.frame_shape,
+        num_actions=environments.num_actions,
+        core=core,
+        core_options=tuple(item for item in TINY.items() if item[0] in CORES[core].options()),
+        stem="auto" if env == "TMaze" else "shallow",
+    )
+    return Player(Network(config), environments, action_mode="sampled", seed=SEED)
+
+
+def few(core: str, count: int, env: str = "TMaze") -> list[Moment]:
+    return [moment for moment, _ in zip(moments(player(core, env)), range(count), strict=False)]
+
+
+@pytest.mark.parametrize("core", ["rdn", "delta_rnn", "srwm", "lstm"])
+def test_the_memory_shown_is_the_players(core):
+    playing = player(core)
+    for moment, _ in zip(moments(playing), range(4), strict=False):
+        (state,) = playing._states
+        states = [state] if core == "lstm" else state
+        for layer, state in zip(moment.layers, states, strict=True):
+            for name, tensor in state._asdict().items():
+                np.testing.assert_allclose(layer[name], tensor[0].numpy(), atol=1e-5)
+
+
+def test_a_game_of_lives_is_marked_where_they_end():
+    """Breakout's five lives, against the same game played without a film."""
+    short = {"options": {"frame_skip": 12}}
+    playing = player("rdn", "Breakout", **short)
+    shown = list(moments(playing))
+    again = player("rdn", "Breakout", **short)
+    again._network = playing._network
+    lost, firsts, rewards = [], [bool(again.row.is_first[0])], []
+    while not again.row.episodes:
+        again.step()
+        lost.append(bool(again.row.lives))
+        firsts.append(bool(again.row.is_first[0]))
+        rewards.append(float(again.row.reward[0]))
+    assert [m.life_lost for m in shown] == lost and sum(lost) == 5
+    assert [m.is_first for m in shown] == firsts[:-1] and sum(firsts[:-1]) == 5
+    assert [m.reward for m in shown] == rewards
+    assert [m.game_over for m in shown] == [False] * (len(lost) - 1) + [True]
+    assert [m.step for m in shown] == list(range(again.row.episodes[0].agent_steps))
+
+
+def test_change_is_measured_from_zero_after_a_reset():
+    shown = few("rdn", 3)
+    change = Change(0, "fast_weights")
+    steps = [change(moment) for moment in shown]
+    before, after = (moment.layers[0]["fast_weights"] for moment in shown[1:])
+    np.testing.assert_allclose(steps[2], np.linalg.norm(after - before, axis=(1, 2)), rtol=1e-6)
+    again = change(shown[2]._replace(is_first=True))
+    np.testing.assert_allclose(again, np.linalg.norm(after, axis=(1, 2)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("core", "env", "zoom"), [*((core, "TMaze", 1) for core in CORES), ("rdn", "Pong", 2)]
+)
+def test_the_screen_shows_the_game_and_the_memory_of_every_core(core, env, zoom):
+    first, *more = few(core, 3, env)
+    screen = Screen(first, "title", envs.make(env, 1).action_meanings)
+    pictures = [screen.draw(moment) for moment in (first, *more)]
+    assert len({picture.shape for picture in pictures}) == 1
+    assert pictures[0].shape[0] % 2 == 0 and pictures[0].dtype == np.uint8
+    game = enlarge(more[-1].picture, zoom)
+    assert contains(pictures[-1], game)
+    heads = [
+        diverging(matrices(layer[name])[-1], np.abs(layer[name]).max())
+        for layer in first.layers
+        for name in layer
+        if name.endswith(("fast_weights", "shift"))
+    ]
+    assert bool(heads) == CORES[core].has_fast_weights
+    for head in heads:
+        assert any(contains(pictures[0], enlarge(head, zoom)) for zoom in range(6, 0, -1))
+
+
+def contains(picture: np.ndarray, part: np.ndarray) -> bool:
+    """Whether `part` is somewhere in `picture`, pixel by pixel."""
+    height, width = part.shape[:2]
+    first_line = re.compile(b"(?=" + re.escape(part[0].tobytes()) + b")")
+    return any(
+        np.array_equal(picture[y : y + height, x : x + width], part)
+        for y, line in enumerate(picture)
+        for x in (found.start() // 3 for found in first_line.finditer(line.tobytes()))
+    )
+
+
+def test_a_picture_wider_than_its_panel_is_shrunk_as_a_whole():
+    """CartPole's is 600 pixels wide; a mark in its last corner is still seen."""
+    (moment,) = few("lstm", 1)
+    wide = np.full((400, 600, 3), 200, np.uint8)
+    wide[-40:, -40:] = (0, 90, 0)
+    screen = Screen(moment._replace(picture=wide), "", envs.make("TMaze", 1).action_meanings)
+    picture = screen.draw(moment._replace(picture=wide))
+    height = round(400 * 320 / 600)
+    shrunk = picture[18 : 18 + height, 18 : 18 + 320]
+    assert (shrunk[0, 0] == 200).all() and tuple(shrunk[-1, -1]) == (0, 90, 0)
+    assert shrunk.mean() == pytest.approx(wide.mean(), abs=1)
+
+
+def test_a_lost_life_and_a_reset_have_borders_of_their_own():
+    (moment,) = few("lstm", 1)
+    colours = []
+    for change in ({"life_lost": True}, {"is_first": True}, {"is_first": False}):
+        screen = Screen(moment, "", envs.make("TMaze", 1).action_meanings)
+        colours.append(tuple(screen.draw(moment._replace(**change))[12, 12]))
+    assert colours == [tuple(LINES[1]), tuple(LINES[0]), (255, 255, 255)]
+
+
+def test_colour_scales_are_symmetric_and_bounded():
+    values = np.array([-2.0, -1.0, 0.0, 1.0, 2.0, np.nan])
+    colours = diverging(values, 1.0)
+    assert (colours[2] >= 253).all() and (colours[5] >= 253).all()
+    np.testing.assert_array_equal(colours[0], colours[1])
+    np.testing.assert_array_equal(colours[3], colours[4])
+    assert colours[1, 2] > colours[1, 0] and colours[3, 0] > colours[3, 2]  # blue, orange
+    assert (sequential(np.zeros(1)) == 255).all() and (diverging(np.zeros(1), 0.0) >= 253).all()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A tiny agent on Pong, its run folder."""
+    folder = tmp_path_factory.mktemp("films")
+    where = ["--savedir", str(folder), "--xpid", "pong"]
+    recipe = ["--env", "Pong", "--stem", "shallow", "--total-steps", "64"]
+    assert atari.main([*recipe, *SMALL, *FAST, *where]) == 0
+    return folder / "pong"
+
+
+def test_a_film_has_a_picture_an_agent_step(trained, capsys):
+    assert watch.main([str(trained), "--frames", "9", "--num-threads", "1"]) == 0
+    (path,) = (trained / "clips").iterdir()
+    assert path.name == "step_000000000064_trained_argmax_seed1000000_memory.mp4"
+    assert str(path) in capsys.readouterr().out.replace("\n", "")
+    film = imageio.imread(path)
+    assert film.shape[0] == 9 and film.shape[2] == 1280
+    assert imageio.immeta(path)["fps"] == 15
+
+
+def test_the_game_shown_is_the_one_that_evaluate_counts(trained):
+    """Game i of many, and it alone; a cap spares the rest of a long game."""
+    agent = open_agent(trained)
+    plan = GamePlan(episodes=2, repeats=1, protocol="trained", seed=40, max_frames=400)
+    evaluated = play(agent.network, agent.options, agent.step, plan, "sampled")
+    game = evaluated.episodes[1]
+    options = watch.WatchOptions(run=trained, action_mode="sampled", seed=41)
+    episode = watch._episode(agent, watch._visible(agent, options), options)
+    shown = list(islice(episode, game.agent_steps))
+    assert sum(moment.reward for moment in shown) == game.episode_return != 0
+    assert len({moment.action for moment in shown}) > 1
+
+
+def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
+    maze = ["--env", "TMaze", "--env-options", "corridor=3", "--core", "feedforward"]
+    where = ["--savedir", str(tmp_path), "--xpid", "maze"]
+    assert atari.main([*maze, *FAST, "--total-steps", "64", *where]) == 0
+    run, out = str(tmp_path / "maze"), tmp_path / "maze.mp4"
+    playing = player("feedforward", "TMaze", options={"corridor": 3})
+    assert watch.main([run, "--out", str(out), "--num-threads", "1"]) == 0
+    assert 4 <= len(imageio.imread(out)) <= 13  # between the shortest and the longest game
+    assert len(list(moments(playing))) == playing.row.episodes[0].agent_steps
+    assert watch.main([run, "--out", str(out), "--seconds", "0.25", "--num-threads", "1"]) == 0
+    assert len(imageio.imread(out)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere"], "nowhere"),
+        (["{run}", "--frames", "0"], "--frames must be at least 1"),
+        (["{run}", "--seconds", "-1"], "--seconds must be above 0"),
+        (["{run}", "--protocol", "macho"], "known: full-game"),
+        (["{run}", "--live", "--out", "film.mp4"], "give one of the two"),
+        (["{run}", "--out", "nowhere/film.mp4"], "no such folder"),
+    ],
+)
+def test_watch_refuses(arguments, says, trained, capsys):
+    arguments = [str(trained) if argument == "{run}" else argument for argument in arguments]
+    assert says in error_of(watch.main, arguments, capsys)
+
+
+@pytest.mark.skipif(shutil.which("xvfb-run") is None, reason="no virtual display on this machine")
+@pytest.mark.skipif(find_spec("tkinter") is None, reason="this Python has no tkinter")
+def test_a_window_shows_the_film_until_it_is_closed():
+    """On a virtual display: the picture fills the window, and closing that is noticed."""
+    code = (
+        "import numpy as np\n"
+        "from fastweights.evaluation.films.window import Window\n"
+        "picture = np.zeros((500, 800, 3), np.uint8)\n"
+        "picture[30:, 50:] = 1, 2, 3\n"
+        "with Window('title', 30) as window:\n"
+        "    for _ in range(30):\n"  # a second: time for the window to come up
+        "        window.show(picture)\n"
+        "    shown = np.asarray(window._figure.canvas.buffer_rgba())[..., :3]\n"
+        "    high, wide, _ = shown.shape\n"
+        "    assert window.is_open and high >= 500 and abs(wide / high - 1.6) < 0.01\n"
+        "    assert (shown[high // 10 :, wide // 10 :] == (1, 2, 3)).all()\n"
+        "    assert (shown[: high // 20, : wide // 20] == 0).all()\n"
+        "    on_screen = window._figure.canvas.manager.window\n"
+        "    on_screen.tk.eval(on_screen.protocol('WM_DELETE_WINDOW'))\n"
+        "    window.show(picture)\n"
+        "    assert not window.is_open"
+    )
+    done = subprocess.run(
+        ["xvfb-run", "--auto-servernum", sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_window_without_a_display_is_one_line(monkeypatch):
+    """In a process of its own: a window's toolkit stays loaded."""
+    code = (
+        "from fastweights.host.errors import one_line_errors\n"
+        "from fastweights.evaluation.films.window import Window\n"
+        "one_line_errors(Window)('title', 15)"
+    )
+    for name in [name for name in os.environ if "DISPLAY" in name]:
+        monkeypatch.delenv(name)
+    done = Program(code).end()
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: --live: no window can be opened here")

@@ -1,0 +1,142 @@
+"""What the figures of a report are drawn from, and what can be told apart in them."""
+
+import os
+from pathlib import Path
+from urllib.parse import unquote_to_bytes
+
+import numpy as np
+import pytest
+
+from fastweights.evaluation.reports.curves import Curve, band, hours, numbers
+from fastweights.evaluation.reports.figures import (
+    improvements,
+    learning_curves,
+    line_styles,
+    profiles,
+    throughput,
+)
+from fastweights.evaluation.reports.runs import Group, Run
+from fastweights.evaluation.statistics import Estimate
+from fastweights.evaluation.training_returns import FULL_GAME, LIFE
+from tests.evaluation.drawings import words_in
+from tests.evaluation.report_pages import reported, short_run, words_of
+
+
+def run_with(**columns) -> Run:
+    return Run("run", Path("run"), {"args": {}}, columns, {}, (), 4)
+
+
+def test_what_is_no_number_is_a_gap():
+    run = run_with(step=[1, 2, 3, 4], loss=[0.5, None, "x", 10**400])
+    np.testing.assert_array_equal(numbers(run, "loss"), [0.5, np.nan, np.nan, np.nan])
+
+
+def test_hours_leave_out_pauses():
+    times = [0.0, 10.0, 20.0, 30.0, 9030.0, 9040.0]  # stopped, and resumed much later
+    run = run_with(step=list(range(6)), _time=times)
+    np.testing.assert_allclose(hours(run) * 3600, [0, 10, 20, 30, 40, 50])
+    slow = run_with(step=[1, 2, 3], _time=[0.0, 3600.0, 7200.0])  # slow is no pause
+    np.testing.assert_allclose(hours(slow), [0, 1, 2])
+
+
+def test_a_band_is_where_all_seeds_are():
+    rising = Curve(np.array([0.0, 10.0]), np.array([0.0, 10.0]))
+    short = Curve(np.array([2.0, 6.0]), np.array([4.0, 4.0]))
+    together = band([rising, short])
+    assert (together.x[0], together.x[-1]) == (2.0, 6.0)
+    np.testing.assert_allclose(together.mean, (together.x + 4) / 2)
+    np.testing.assert_allclose(together.low, np.minimum(together.x, 4))
+    np.testing.assert_allclose(together.high, np.maximum(together.x, 4))
+    late = Curve(np.array([20.0, 30.0]), np.array([0.0, 0.0]))
+    assert band([rising, late]) is None and band([]) is None
+
+
+def test_lines_differ_in_more_than_colour():
+    styles = line_styles([str(index) for index in range(28)])
+    looks = {tuple(style.values()) for style in styles.values()}
+    assert len(looks) == 28
+    in_grey = [(s["linestyle"], s["marker"]) for s in styles.values()]
+    assert len(set(in_grey[:8])) == 8
+
+
+def test_what_run_folders_are_called_is_drawn_as_it_is(tmp_path):
+    plain = [r"a$\foo$b", r"a$\frac$", r"a\$b$", "_a"]
+    runs = [short_run(tmp_path, name) for name in (*plain, "a\x01b", os.fsdecode(b"c\xffd"))]
+    for run in runs:
+        (run / "clips").mkdir()
+        (run / "clips" / "clip.mp4").write_bytes(b"")
+    page = reported(tmp_path / "report", *runs)
+    drawn = words_of((tmp_path / "report/report_figures/throughput.svg").read_bytes())
+    for shown in (*plain, "a?b", "c?d"):
+        assert any(row[:1] == [shown] for row in page.rows)
+        assert shown in drawn
+    links = [os.fsdecode(unquote_to_bytes(link)) for link in page.links if "/clips/" in link]
+    assert links == [f"../{run.name}/clips/clip.mp4" for run in runs]
+
+
+LONG = "delta_rnn, env_options sticky=0.25, core_feature_map elu_sum, learning_rate 0.0006, seed "
+
+
+def interval(value: float) -> Estimate:
+    return Estimate(value, value - 30, value + 300)
+
+
+@pytest.mark.parametrize("games", [1, 5, 57])
+def test_bars_and_their_words_lie_within_a_figure_of_fitting_height(games):
+    names = [f"my_module:A$Game${'WithAnUnusuallyLongName' * 2}{n}-v0" for n in range(games)]
+    found = {name: interval(20.0 * (n - 3)) for n, name in enumerate(names)}
+    figure = improvements(found, "self_referential", "fast_weight_rnn")
+    words = words_in(figure)
+    assert sum("-v0" in text for text in words) == games and "-60 %" in words
+    width, height = figure.get_size_inches()
+    assert 992 / width * height <= 1200
+    assert height == pytest.approx(1.2 + 0.36 * games) or games > 28
+
+
+def test_bars_have_their_intervals_and_the_best_is_on_top():
+    found = {"a": Estimate(50.0, 20.0, 80.0), "b": Estimate(-10.0, np.nan, np.nan)}
+    axes = improvements(found, "rdn", "lstm").axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["b", "a"]
+    assert [bar.get_width() for bar in axes.patches] == [-10, 50]
+    segments = axes.collections[0].get_segments()
+    assert [[20.0, 1.0], [80.0, 1.0]] in [segment.tolist() for segment in segments]
+
+
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_legends_of_long_names_lie_within_the_canvas(count):
+    levels = np.linspace(0, 1, 5)
+    names = [f"{LONG}{n}" for n in range(count)]
+    found = {name: Estimate(levels, levels - 0.1, levels + 0.1) for name in names}
+    figure = profiles(levels, found)
+    words = words_in(figure)
+    assert sum("delta_rnn" in text for text in words) == count
+    assert 992 / figure.get_figwidth() * figure.get_figheight() <= 1200
+
+
+def test_axes_without_data_are_not_drawn():
+    styles = line_styles(["rdn", "run"])
+    late = {"step": [1, 9], "games": [0, 40], "lives": [0, 160], "_time": [0.0, 30.0]}
+    counted = {"recent_full_game_return": [None, 2.0], "recent_life_return": [None, 0.5]}
+    untimed = {"_time": [None, None], "agent_steps_per_second": [None, None]}
+    group = Group("rdn", (run_with(**late, **counted),))
+    figure = learning_curves([group], FULL_GAME, styles)
+    assert len(figure.axes) == 3 and all(axes.lines for axes in figure.axes)
+    words = words_in(figure)
+    assert "return of a full game, mean of up to 100 recent ones" in words
+    assert {"agent steps", "emulator frames", "seconds"} <= set(words)
+    without = Group("rdn", (run_with(**late | untimed, **counted),))
+    assert len(learning_curves([without], FULL_GAME, styles).axes) == 2
+    few = Group("rdn", (run_with(**late | {"games": [0, 31]}, **counted),))  # of 32 environments
+    assert learning_curves([few], FULL_GAME, styles) is None
+    (line,) = learning_curves([few], LIFE, styles).axes[0].lines
+    assert line.get_ydata().tolist() == [0.5]
+    lagging = run_with(**late | untimed, policy_lag=[0.0, 1.0])
+    assert len(throughput([lagging], styles).axes) == 1
+    assert throughput([run_with(step=[1])], styles) is None
+
+
+def test_where_no_game_ended_the_report_says_so_and_draws_nothing(tmp_path):
+    reported(tmp_path / "out", short_run(tmp_path, "short", any_ended=False))
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "short: No full game ended in 256 agent steps. A curve needs 32 full games" in text
+    assert not list((tmp_path / "out" / "report_figures").glob("learning-*"))

@@ -1,0 +1,91 @@
+"""Which runs a report takes as seeds of one another, and what it calls them."""
+
+import json
+import shutil
+from pathlib import Path
+
+from fastweights.evaluation.reports.runs import grouped, open_runs
+from fastweights.launch import report
+from tests.evaluation.report_pages import RUNS, reported, short_run, words_of
+from tests.launch.test_bad_input import error_of
+
+
+def changed(run: Path, path: Path, before: str, after: str) -> Path:
+    """A copy of a run, with other options in its meta.json."""
+    shutil.copytree(run, path)
+    meta = path / "meta.json"
+    text = meta.read_text()
+    assert before in text
+    meta.write_text(text.replace(before, after))
+    return path
+
+
+def test_how_fast_a_run_was_made_is_no_difference_but_its_precision_is(runs, tmp_path):
+    one, names = runs / "rdn-1", ("float32", "bfloat16")
+    have, other = names if "float32" in (one / "meta.json").read_text() else names[::-1]
+    slower = changed(one, tmp_path / "slower", '"micro_batch": null', '"micro_batch": 2')
+    rounded = changed(
+        one, tmp_path / "rounded", f'"precision": "{have}"', f'"precision": "{other}"'
+    )
+    found = grouped(open_runs([one, slower, rounded]))
+    assert {group.label: len(group.runs) for group in found} == {
+        f"rdn, precision {have}": 2,
+        f"rdn, precision {other}": 1,
+    }
+
+
+def test_an_option_that_came_later_had_its_default_before(runs, tmp_path):
+    one = runs / "rdn-1"
+    older = changed(one, tmp_path / "older", '"feed_last_action": false,', "")
+    on = '"feed_last_action": false', '"feed_last_action": true'
+    other = changed(one, tmp_path / "other", *on)
+    found = grouped(open_runs([one, older, other]))
+    assert {group.label: len(group.runs) for group in found} == {
+        "rdn, feed_last_action False": 2,
+        "rdn, feed_last_action True": 1,
+    }
+
+
+def test_a_run_of_a_sequence_task_is_named_as_one(runs, tmp_path, capsys):
+    shutil.copytree(runs / "rdn-1", tmp_path / "list_ops")
+    about = {"args": {"core": "rdn", "task_name": "list_ops"}}
+    (tmp_path / "list_ops" / "meta.json").write_text(json.dumps(about))
+    said = error_of(report.main, [tmp_path / "list_ops", "--out", tmp_path / "out"], capsys)
+    assert "is a run of a sequence task: its result.json has the figures" in said
+
+
+def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):
+    for name in ("wide-1", "wide-2"):
+        changed(runs / "rdn-1", tmp_path / name, '"core_width": 16', '"core_width": 32')
+    found = grouped(
+        open_runs([runs / n for n in RUNS] + [tmp_path / "wide-1", tmp_path / "wide-2"])
+    )
+    assert {group.label: len(group.runs) for group in found} == {
+        "lstm": 1,
+        "rdn, core_width 16": 2,
+        "rdn, core_width 32": 2,
+    }
+
+
+def test_an_environment_s_options_are_named_as_they_are_typed(runs, tmp_path):
+    for name, changes in {"none": [], "two": ["sticky=0.25", "frame_skip=2"]}.items():
+        shutil.copytree(runs / "rdn-1", tmp_path / name)
+        meta = json.loads((tmp_path / name / "meta.json").read_text())
+        meta["args"]["env_options"] = changes
+        (tmp_path / name / "meta.json").write_text(json.dumps(meta))
+    found = grouped(open_runs([tmp_path / "none", tmp_path / "two"]))
+    assert [group.label for group in found] == [
+        "rdn, env_options none",
+        "rdn, env_options sticky=0.25 frame_skip=2",
+    ]
+
+
+def test_runs_of_one_name_are_told_apart_by_where_they_are(tmp_path):
+    runs = [short_run(tmp_path / where, "rdn") for where in ("here", "there")]
+    logs = runs[0] / "logs.csv"
+    logs.write_bytes(logs.read_bytes().replace(b"_time", b"_when", 1))
+    page = reported(tmp_path / "out", *runs)
+    speed = {row[0]: row[3] for row in page.rows if row[0] in ("here/rdn", "there/rdn")}
+    assert speed["here/rdn"] == "-" and float(speed["there/rdn"]) >= 0
+    words = words_of((tmp_path / "out/report_figures/throughput.svg").read_bytes())
+    assert "there/rdn" in words and "here/rdn" not in words  # it has no times to be drawn over

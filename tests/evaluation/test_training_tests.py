@@ -1,0 +1,167 @@
+"""Test games during training: at their time, kept, and without a trace in what is learned."""
+
+import csv
+import signal
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from fastweights.agents.network import Network
+from fastweights.envs.catch import Catch
+from fastweights.evaluation.evaluation_file import evaluations_in
+from fastweights.evaluation.training_tests import PeriodicTest
+from fastweights.host.stopping import Interrupted
+from fastweights.launch import atari
+from fastweights.records.log_table import read_logs
+from fastweights.training.options import preset
+
+FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
+CATCH = ["--env", "Catch", "--core-width", "16", *FAST, "--total-steps", "160"]
+WALL_CLOCK = ("_time", "agent_steps_per_second")
+
+
+def train(folder, xpid, *arguments) -> None:
+    where = ["--savedir", str(folder), "--xpid", xpid]
+    assert atari.main([*CATCH, *where, *arguments]) == 0
+
+
+def test_training_learns_the_same_bits_with_tests_as_without(tmp_path, capsys):
+    train(tmp_path, "without")
+    train(tmp_path, "with", "--evaluate-every", "50", "--evaluate-episodes", "3")
+    logs = [read_logs(tmp_path / name / "logs.csv") for name in ("without", "with")]
+    for column in set(logs[0]) - set(WALL_CLOCK):
+        if column.startswith("seconds_"):
+            continue
+        assert logs[0][column] == logs[1][column], column
+    weights = [
+        torch.load(tmp_path / name / "model.tar", weights_only=True)["model_state_dict"]
+        for name in ("without", "with")
+    ]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    # Updates end at 16, 32, ...; the last test is the closing show's.
+    kept = evaluations_in(tmp_path / "with").values()
+    assert [one.agent_steps for one in kept] == [0, 64, 112, 160]
+    assert {len(one.episodes) for one in kept} == {3}
+    assert [[game.seed for game in one.episodes] for one in kept] == [
+        [1_000_000, 1_000_001, 1_000_002]
+    ] * 4
+    rows = list(csv.DictReader((tmp_path / "with" / "evaluations.csv").open()))
+    assert [int(row["step"]) for row in rows] == [0, 64, 112, 160]
+    assert "test at 112 agent steps: " in capsys.readouterr().out
+    assert not (tmp_path / "without" / "evaluations.csv").exists()
+    assert_the_log_has_the_time(tmp_path / "with", [64, 112])
+
+
+def assert_the_log_has_the_time(run, tested) -> None:
+    """A row's seconds are those since the row before; a test is played after a row."""
+    logs = read_logs(run / "logs.csv")
+    rows = zip(logs["step"], logs["seconds_test"], logs["agent_steps_per_second"], strict=True)
+    seconds = {step: (testing, 16 / rate) for step, testing, rate in rows}
+    after = [seconds.pop(step + 16) for step in tested]
+    assert all(testing < whole for testing, whole in after)
+    assert sum(testing for testing, _ in after) > sum(testing for testing, _ in seconds.values())
+
+
+def test_an_asynchronous_run_is_tested_too(tmp_path):
+    asynchronous = ["--schedule", "asynchronous", "--env-groups", "2"]
+    every = ["--evaluate-every", "50", "--evaluate-episodes", "3"]
+    train(tmp_path, "run", *asynchronous, *every)
+    kept = evaluations_in(tmp_path / "run").values()
+    assert [one.agent_steps for one in kept] == [0, 64, 112, 160]
+    assert {len(one.episodes) for one in kept} == {3}
+    assert_the_log_has_the_time(tmp_path / "run", [64, 112])
+
+
+class EndlessCatch(Catch):
+    """Its games never end, and pay one point a step."""
+
+    def step(self, actions):
+        observation, reward, over, *rest = super().step(actions)
+        return observation, np.ones_like(reward), np.zeros_like(over), *rest
+
+
+def test_games_that_never_end_are_cut_counted_and_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    gymnasium.register("Endless-v0", vector_entry_point=EndlessCatch)
+    endless = ["--env", "Endless-v0", "--evaluate-every", "80", "--evaluate-episodes", "3"]
+    try:
+        train(tmp_path, "run", *endless, "--evaluate-max-frames", "30")
+    finally:
+        del gymnasium.registry["Endless-v0"]
+    said = capsys.readouterr().out
+    for evaluation in evaluations_in(tmp_path / "run").values():
+        assert evaluation.max_frames == 30 and evaluation.summary()["cut_episodes"] == 3
+        assert {(game.episode_return, game.agent_steps) for game in evaluation.episodes} == {
+            (30.0, 30)
+        }
+    cut = "3 of 3 games reached the limit of 30 frames"
+    assert f"test at 80 agent steps: 30.0 ± 0.0 over 3 full games ({cut})" in said
+    (row,) = (line for line in said.splitlines() if "│ reached the limit of 30 frames" in line)
+    assert row.count("3 of 3 games") == 2, "before training and after"
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Begins, or goes on with, the test games of one run, in `tmp_path`."""
+    options = replace(preset("maze", "lstm"), evaluate_every=100, evaluate_episodes=2)
+    network = Network(options.network((4,), 3))
+
+    def begin(step: int) -> tuple[PeriodicTest, list[str]]:
+        said: list[str] = []
+        test = PeriodicTest(network, options, step, tmp_path, torch.device("cpu"), said.append)
+        return test, said
+
+    return begin
+
+
+@pytest.fixture
+def periodic(begin, tmp_path):
+    return *begin(250), tmp_path
+
+
+def test_it_plays_once_a_period_from_where_a_run_goes_on(periodic):
+    test, said, _ = periodic
+    for step in (250, 299, 301, 350, 399, 640):
+        test(step, lambda: None)
+    assert [line.split()[2] for line in said] == ["301", "640"]
+
+
+def test_a_run_that_goes_on_plays_what_it_owes_and_nothing_twice(begin):
+    test, said = begin(0)
+    test(210, lambda: None)
+    with pytest.raises(Interrupted):
+        test(310, interrupt)
+    test, said = begin(310)
+    for step in (311, 320):
+        test(step, lambda: None)
+    assert [line.split()[2] for line in said] == ["311"]
+    test, said = begin(320)
+    test(399, lambda: None)
+    assert not said
+    test, said = begin(250)  # an older checkpoint: what was played after it is no debt
+    test(260, lambda: None)
+    assert not said
+
+
+def interrupt() -> None:
+    raise Interrupted(signal.SIGINT)
+
+
+def test_games_that_cannot_be_kept_do_not_end_training(periodic):
+    test, said, folder = periodic
+    (folder / "evaluations").write_text("in the way")
+    test(300, lambda: None)
+    assert said[0].startswith("warning: the test games at 300 agent steps were not kept: ")
+    assert said[1].startswith("test at 300 agent steps: ")
+
+
+def test_a_stop_ends_the_games_and_they_are_played_another_time(periodic):
+    test, said, folder = periodic
+    with pytest.raises(Interrupted):
+        test(300, interrupt)
+    assert not said and not list(folder.iterdir())
+    test(300, lambda: None)
+    assert len(said) == 1

@@ -1,0 +1,156 @@
+"""A grid declared as in docs/experiments.md runs, is kept, and its files agree with each other."""
+
+import csv
+import io
+import json
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastweights.agents.learner import LearnerConfig
+from fastweights.evaluation.published_scores import PublishedScore
+from fastweights.experiments import sequence_options
+from fastweights.experiments.agent_cells import AgentRun
+from fastweights.experiments.grid import Grid, cells
+from fastweights.experiments.pictures import Curve, draw_curves, draw_rows
+from fastweights.experiments.rows import Row
+from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.table import Table, each_seed, interval, mean_and_std
+from fastweights.host.errors import UserError
+from fastweights.launch.cli.atari_options import parse
+from fastweights.training.options import RunOptions, preset
+
+PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
+(EXAMPLE,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def tiny(core, task):
+    """Two updates."""
+    options = sequence_options.small(core, task).to_dict()
+    sizes = {"train_size": 16, "valid_size": 4, "test_size": 4, "core_width": 8}
+    trainer = options["trainer"] | {"epochs": 1, "batch_size": 8}
+    return SequenceOptions.from_dict(options | sizes | {"trainer": trainer})
+
+
+@pytest.fixture
+def declared(tmp_path, monkeypatch):
+    """The page's names, its grid cut to two tiny runs."""
+    monkeypatch.setitem(sequence_options.PRESETS, "small", tiny)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    small = EXAMPLE.replace('depth=(3, 5), core=("lstm", "rdn")', 'depth=(2,), core=("lstm",)')
+    assert small != EXAMPLE
+    exec(compile(small, PAGE, "exec"), names)
+    return names
+
+
+def test_the_documented_grid_runs_and_its_files_agree(declared, tmp_path, capsys):
+    assert declared["main"]() == 0
+    runs = tmp_path / "runs" / "depths"
+    assert "ListOps by depth: 2 runs, 2 of them to do: 2-lstm-1, 2-lstm-2\n" in (
+        capsys.readouterr().out
+    )
+    results = json.loads((runs / "results.json").read_text())
+    assert [(one["depth"], one["core"], one["seed"]) for one in results] == [
+        (2, "lstm", 1),
+        (2, "lstm", 2),
+    ]
+    values = [100 * one["test"]["sequence_accuracy"] for one in results]
+    (row,) = json.loads((runs / "table.json").read_text())
+    assert row["percent"] == values and row["mean"] == np.mean(values)
+    (line,) = csv.DictReader(io.StringIO((runs / "table.csv").read_text()))
+    assert float(line["mean"]) == row["mean"] and float(line["seed_2"]) == values[1]
+    shown = f"{np.mean(values):.1f} ± {np.std(values):.1f}"
+    assert f"| 2 | lstm | {shown} |" in (runs / "table.md").read_text()
+    assert (runs / "table.png").read_bytes().startswith(b"\x89PNG")
+    assert declared["main"](out=tmp_path / "out") == 0
+    assert "2 runs, 0 of them to do\n" in capsys.readouterr().out
+    assert (tmp_path / "out" / "table.md").read_text() == (runs / "table.md").read_text()
+
+
+def test_fewer_runs_at_once_than_none_is_one_line(declared):
+    with pytest.raises(UserError, match="--jobs must be at least 0, not -1"):
+        declared["main"](at_once=-1)
+
+
+def row(*values: float, **more) -> Row:
+    by_seed = dict(enumerate(values, start=1))
+    return Row(labels={"core": "rdn"}, seeds=range(1, 4), values=by_seed, **more)
+
+
+def test_statistics_are_over_seeds():
+    three = row(60.0, 70.0, 80.0)
+    low, high = three.interval
+    assert (three.mean, mean_and_std(three)) == (70.0, "70.0 ± 8.2")
+    assert 60.0 <= low < 65.0 and 75.0 < high <= 80.0
+    assert interval(three) == f"{low:.1f} to {high:.1f}"
+    assert row(70.0).interval is None and mean_and_std(row(70.0)) == "70.0"
+    assert mean_and_std(row()) == "" and mean_and_std(row(failed=[1])) == "failed"
+    assert each_seed(row(60.0, 70.0, failed=[3])) == "60.0, 70.0, failed"
+
+
+def test_csv_and_json_have_gaps_and_the_papers_figure():
+    table = Table(columns={})
+    rows = [row(60.0, 80.0, failed=[3], published=PublishedScore(75.0, 1.5)), row()]
+    ours, none = csv.DictReader(io.StringIO(table.csv(rows)))
+    assert (ours["mean"], ours["std"], ours["paper_mean"]) == ("70.0", "10.0", "75.0")
+    assert (ours["seed_1"], ours["seed_3"], none["mean"], none["paper_mean"]) == ("60.0", *[""] * 3)
+    plain = [one.plain("percent") for one in rows]
+    assert json.loads(json.dumps(plain[0]))["percent"] == [60.0, 80.0]
+    assert (plain[0]["failed"], plain[1]["percent"], plain[1]["low"]) == ([3], [], None)
+
+
+def test_pictures_are_drawn_with_gaps_too(tmp_path):
+    drawn = [row(60.0, 80.0, published=PublishedScore(75.0, 1.5)), row(50.0), row()]
+    long = {"setting": "variables=3 (CodeExecution(variables=2, statements=25))" * 3}
+    drawn = [replace(one, labels=long | {"core": f"{i}$"}) for i, one in enumerate(drawn)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # labels that leave no room
+        draw_rows(drawn, "percent", "a title", tmp_path / "rows.png")
+    draw_rows([row()], "percent", "", tmp_path / "empty.png")
+    curve, empty = Curve(np.arange(3.0), np.arange(3.0)), Curve(np.empty(0), np.empty(0))
+    for name, curves in {"curves": [curve, curve], "none": [empty]}.items():
+        draw_curves({"rdn": curves}, tmp_path / f"{name}.png", "", ("x", "y"))
+    pictures = [path.read_bytes() for path in tmp_path.iterdir()]
+    assert len(set(pictures)) == 4 and all(one.startswith(b"\x89PNG") for one in pictures)
+
+
+def agent(tmp_path: Path, **changes) -> RunOptions:
+    return replace(preset("maze", "rdn"), **{"savedir": tmp_path, "xpid": "rdn"} | changes)
+
+
+@pytest.mark.parametrize(
+    ("preset_name", "core", "changes"),
+    [
+        ("maze", "rdn", {"core_heads": 4, "env_options": ("corridor=3",), "channels_last": False}),
+        ("maze", "lstm", {"core_forget_bias": None, "seed": 7, "bptt": 1}),
+        ("paper", "rdn", {"env": "Pong", "learner": LearnerConfig(discounting=0.9)}),
+    ],
+)
+def test_an_agents_command_gives_its_options(tmp_path, preset_name, core, changes):
+    where = {"savedir": tmp_path, "xpid": "x", "evaluate_episodes": 5, "num_threads": 1}
+    options = replace(preset(preset_name, core), **where | changes)
+    command = AgentRun(options, preset_name).start()
+    assert parse(command[2:]).run == options
+
+
+@pytest.mark.parametrize("changes", [{"xpid": None}, {"evaluate_episodes": 0}])
+def test_an_agent_of_a_grid_has_a_name_and_test_games(tmp_path, changes):
+    with pytest.raises(ValueError, match="needs an xpid, and evaluate_episodes above 0"):
+        AgentRun(agent(tmp_path, **changes))
+
+
+def test_cells_are_every_combination_and_share_runs(tmp_path):
+    def run(core, seed, measure):
+        return AgentRun(agent(tmp_path, seed=seed, xpid=f"{core}-{seed}"), "maze")
+
+    made = cells(run, core=("rdn",), seed=(1, 2), measure=("return", "length"))
+    assert [tuple(cell.labels.values()) for cell in made] == [
+        *(("rdn", 1, "return"), ("rdn", 1, "length")),
+        *(("rdn", 2, "return"), ("rdn", 2, "length")),
+    ]
+    assert [one.name for one in Grid("", made, tmp_path).runs] == ["rdn-1", "rdn-2"]

@@ -1,0 +1,72 @@
+"""Commands side by side: failures are kept, the others go on, a signal ends them all."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+from rich.console import Console
+
+from fastweights.experiments.jobs import Job, SideBySide
+from fastweights.host.stopping import Interrupted
+
+SAYS = "import sys; print('so far'); sys.stderr.write('error: {}\\n'); print(' '); sys.exit(2)"
+KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+STOPPED = "import sys; print('saved'); sys.exit(143)"
+WAITS = "import time; print('waiting'); time.sleep(60)"
+SAVES = """
+import pathlib, signal, sys, time
+def save(number, frame):
+    time.sleep(0.5)
+    sys.exit(128 + number)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, save)
+pathlib.Path({!r}).touch()
+time.sleep(60)
+"""
+
+
+def job(name: str, code: str) -> Job:
+    return Job(name, lambda: [sys.executable, "-S", "-c", code])
+
+
+def test_failures_are_one_line_each_and_the_others_go_on(tmp_path, capsys):
+    codes = {"a": SAYS.format("full disk"), "b": KILLED, "c": STOPPED, "d": "raise SystemExit(7)"}
+    jobs = [*(job(name, code) for name, code in codes.items()), job("good", "")]
+    side_by_side = SideBySide(2, tmp_path, Console())
+    side_by_side.run([*jobs, Job("done", lambda: None)])
+    reasons = ("full disk", "killed by SIGKILL", "somebody stopped it", "exit code 7")
+    assert side_by_side.failures == dict(zip("abcd", reasons, strict=True))
+    said = capsys.readouterr().out
+    assert "failed a: full disk; running:" in said and "finished good" in said
+    assert "done; running" not in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.out", "b.out", "c.out", "d.out"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_every_job_and_starts_no_other(tmp_path, number, capsys):
+    before, ready = signal.getsignal(number), tmp_path / "b is ready"
+
+    def signal_soon() -> None:
+        while not ready.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=signal_soon, daemon=True).start()
+    codes = {"a": WAITS, "b": SAVES.format(str(ready)), "c": WAITS}  # b ends later than a
+    jobs = [job(name, code) for name, code in codes.items()]
+    with pytest.raises(Interrupted) as stopped:
+        SideBySide(2, tmp_path, Console()).run(jobs)
+    assert stopped.value.signal_number == number and signal.getsignal(number) is before
+    said = capsys.readouterr().out
+    assert "stopped a" in said and "stopped b" in said and "started c" not in said
+
+
+def test_a_job_that_cannot_be_started_leaves_none_behind(tmp_path):
+    side_by_side = SideBySide(2, tmp_path, Console())
+    with pytest.raises(FileNotFoundError):
+        side_by_side.run([job("a", WAITS), Job("b", lambda: ["/nowhere"])])
+    (process,) = side_by_side._running.values()
+    assert process.returncode == -signal.SIGTERM

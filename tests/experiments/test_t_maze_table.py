@@ -1,0 +1,121 @@
+"""The table of the T-maze: what is missing is trained, what is there kept, what fails a gap."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastweights.experiments import agent_cells as grid_agents
+from fastweights.experiments.rows import Row
+from fastweights.host.errors import UserError
+from fastweights.launch import atari, t_maze
+
+STEPS = 2112
+STORED = Path(__file__).parents[2] / "docs" / "results" / "t_maze"
+
+
+def finished(runs, core, seed, *options):
+    where = ("--savedir", runs, "--xpid", f"{core}-{seed}", "--seed", seed)
+    length = ("--num-threads", "1", "--total-steps", STEPS, "--evaluate-episodes", "4")
+    words = ("--preset", "maze", "--core", core, *length, *where, *options)
+    assert atari.main([*map(str, words)]) == 0
+
+
+def begun(runs, core, seed, successful=False):
+    """The folder of a run of the table without a checkpoint: it cannot go on."""
+    run = t_maze.run_of(core, seed, runs, STEPS)
+    run.path.mkdir(parents=True, exist_ok=True)
+    meta = {"successful": successful, "args": run.options.to_dict()}
+    (run.path / "meta.json").write_text(json.dumps(meta))
+    return run
+
+
+def test_a_table_of_runs_that_are_there(tmp_path, capsys):
+    finished(tmp_path, "lstm", 1)
+    capsys.readouterr()
+    begun(tmp_path, "rdn", 1)
+    asked = ["--cores", "lstm", "rdn", "--seeds", "1", "--runs", str(tmp_path)]
+    asked += ["--total-steps", str(STEPS)]
+    assert t_maze.main([*asked, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert "failed: rdn-1: " in said.err and said.err.count("\n") == 1
+    (result,) = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (result["core"], result["seed"], len(result["returns"])) == ("lstm", 1, 4)
+    won = 100 * sum(one > 0 for one in result["returns"]) / 4
+    assert f"| `lstm` | {won:.1f} % | {won:.1f} ± 0.0 % |" in said.out
+    assert (tmp_path / "out" / "table.md").read_text() in said.out
+    for picture in ("learning_curves", "table"):
+        assert (tmp_path / "out" / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_gap_is_left_where_a_seed_is_missing():
+    def row(core, values):
+        return Row(labels={"core": core}, seeds=[1, 2], values=values)
+
+    rows = [row("lstm", {1: 50.0, 2: 50.0}), row("rdn", {2: 50.0})]
+    lines = t_maze.table([1, 2]).markdown(rows).splitlines()
+    assert lines[2:] == [
+        "| `lstm` | 50.0 % | 50.0 % | 50.0 ± 0.0 % |",
+        "| `rdn` |  | 50.0 % | 50.0 ± 0.0 % |",
+    ]
+
+
+def test_the_stored_table_is_what_its_runs_come_to():
+    won = {}
+    for result in json.loads((STORED / "results.json").read_text()):
+        won.setdefault(result["core"], {})[result["seed"]] = t_maze.won_share(result)
+    rows = [
+        Row(labels={"core": core}, seeds=[1, 2, 3], values=values) for core, values in won.items()
+    ]
+    *stored, _of_another_day = (STORED / "table.md").read_text().splitlines()
+    assert t_maze.table([1, 2, 3]).markdown(rows).splitlines() == stored
+
+
+def test_a_run_begins_or_goes_on(tmp_path):
+    run = t_maze.run_of("rdn", 3, tmp_path, STEPS)
+    start = run.command()
+    assert run.name == "rdn-3" and start[:2] == [sys.executable, str(grid_agents.SCRIPT)]
+    assert " ".join(start[2:]) == (
+        "--num-threads 1 --preset maze --core rdn --seed 3 --total-steps 2112 "
+        f"--savedir {tmp_path} --xpid rdn-3"
+    )
+    begun(tmp_path, "rdn", 3)
+    assert run.command()[2:] == ["--num-threads", "1", "--resume", str(tmp_path / "rdn-3")]
+    begun(tmp_path, "rdn", 3, successful=True)
+    games = tmp_path / "rdn-3" / "evaluations"
+    games.mkdir()
+    (games / "step_000000000000_trained_sampled_1x200_seed1000000.json").write_text("{}")
+    evaluate = (str(grid_agents.EVALUATE), str(tmp_path / "rdn-3"))
+    assert run.command()[1:] == [
+        *(*evaluate, "--episodes", "200", "--repeats", "1"),
+        *("--protocol", "trained", "--action-mode", "sampled"),
+    ]
+    (games / "step_000000600864_trained_sampled_1x200_seed1000000.json").write_text("{}")
+    assert run.command() is None
+    with pytest.raises(UserError, match=r"seed1000000.json is damaged .*: delete it"):
+        run.check()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "own"),
+    [("--core-input-map", "softmax", "identity"), ("--discounting", "0.9", "0.99")],
+)
+def test_a_run_of_other_options_is_none_of_the_tables(flag, value, own, tmp_path, capsys):
+    finished(tmp_path, "srwm", 1, flag, value)
+    capsys.readouterr()
+    asked = ["--cores", "srwm", "--seeds", "1", "--runs", str(tmp_path)]
+    with pytest.raises(SystemExit) as stopped:
+        t_maze.main([*asked, "--total-steps", str(STEPS)])
+    assert stopped.value.code == 2
+    line = capsys.readouterr().err
+    assert f"another run than the table's, which has {flag} {own} (was {value}): move it" in line
+    assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize("twice", [["--cores", "rdn", "rdn"], ["--seeds", "1", "1"]])
+def test_nothing_is_asked_for_twice(twice, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        t_maze.main([*twice, "--runs", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "error: --cores and --seeds take each of theirs once\n"

@@ -1,0 +1,35 @@
+"""The nearest of the known names, and what is said of a name that is not known."""
+
+import pytest
+
+from fastweights.host import names
+
+KNOWN = ("lstm", "delta_net", "rdn", "full-game", "noop30", "SpaceInvaders", "quick", "cpu", "elu")
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [
+        ("lsmt", "lstm"),
+        ("LSTM", "lstm"),
+        ("delta-net", "delta_net"),
+        ("deltanet", "delta_net"),
+        ("rnd", "rdn"),
+        ("fullgame", "full-game"),
+        ("noop", "noop30"),
+        ("SpaceInvader", "SpaceInvaders"),
+        ("quik", "quick"),
+        ("gpu", None),
+        ("", None),
+        ("transformer", None),
+    ],
+)
+def test_the_nearest_known_name(typo, meant):
+    assert names.nearest(typo, KNOWN) == meant
+
+
+def test_what_is_said_of_an_unknown_name():
+    said = names.unknown("core", "rnd", ("lstm", "rdn"))
+    assert said == "unknown core 'rnd'; known: lstm, rdn; did you mean rdn?"
+    assert names.unknown("core", "gru", iter(("lstm",))) == "unknown core 'gru'; known: lstm"
+    assert names.did_you_mean("machao", ("noop30", "machado")) == "; did you mean machado?"

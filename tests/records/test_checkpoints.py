@@ -1,0 +1,186 @@
+"""A checkpoint file is whole or not there, and opening one runs nothing."""
+
+import os
+import pickle
+from collections import OrderedDict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from forks import Program
+
+from fastweights.records.checkpoints import CheckpointError, load, read, save
+
+
+def payload(value: float = 1.0) -> dict:
+    return {
+        "model_state_dict": OrderedDict(weight=torch.full((50, 3), value)),
+        "optimizer_state_dict": {"state": {0: {"square_avg": torch.zeros(3)}}, "param_groups": []},
+        "flags": {"env": "Qbert", "betas": [0.9, None, True]},
+        "stats": {"step": 12},
+    }
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        load(path)
+    line = str(caught.value)
+    assert "\n" not in line and str(path) in line
+    return line
+
+
+def test_what_is_saved_loads_again_and_with_plain_torch(tmp_path):
+    path = tmp_path / "new" / "a.pt"
+    save(payload(), path)
+    for loaded in (load(path), torch.load(path, weights_only=True)):
+        assert loaded["format"] == "fastweights-checkpoint" and loaded["version"] == 1
+        assert loaded["flags"] == payload()["flags"]
+        torch.testing.assert_close(loaded["model_state_dict"]["weight"], torch.ones(50, 3))
+    assert names(path.parent) == ["a.pt"]
+
+
+class Pair(NamedTuple):
+    left: int
+
+
+@pytest.mark.parametrize("value", [np.float64(1), np.int64(1), np.zeros(2), Pair(1), {1.5: 2}, len])
+def test_what_would_not_load_again_is_not_saved(tmp_path, value):
+    with pytest.raises(TypeError, match=r"payload\['stats'\]\['mean'\]\[1\]"):
+        save({"stats": {"mean": [1.0, value]}}, tmp_path / "a.pt")
+    assert names(tmp_path) == []
+
+
+def test_truncated_at_any_byte_is_refused(tmp_path):
+    whole, cut = tmp_path / "whole.pt", tmp_path / "cut.pt"
+    save(payload(), whole)
+    content = whole.read_bytes()
+    for length in {0, 1, 3, 4, 5, 100, len(content) - 1, *range(0, len(content), 97)}:
+        cut.write_bytes(content[:length])
+        assert "empty" in refusal(cut) if length == 0 else "truncated" in refusal(cut)
+
+
+def test_a_flipped_bit_in_a_weight_is_refused(tmp_path):
+    path = tmp_path / "a.pt"
+    save(payload(), path)
+    content = bytearray(path.read_bytes())
+    weight = content.find(np.ones(10, np.float32).tobytes())
+    content[weight + 100] ^= 1
+    path.write_bytes(content)
+    assert torch.load(path, weights_only=True)  # torch does not notice
+    assert "checksum" in refusal(path)
+
+
+class Hostile:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self):
+        return (Path.touch, (self.target,))
+
+
+def test_a_hostile_file_runs_nothing(tmp_path):
+    side_effect, zipped, bare = tmp_path / "owned", tmp_path / "zip.pt", tmp_path / "bare.pt"
+    torch.save(payload() | {"trap": Hostile(side_effect)}, zipped)
+    bare.write_bytes(pickle.dumps(Hostile(side_effect)))
+    assert "Python objects" in refusal(zipped)
+    assert "not a fastweights checkpoint" in refusal(bare)
+    assert not side_effect.exists()
+    torch.load(zipped, weights_only=False)
+    assert side_effect.exists(), "the trap itself is broken"
+
+
+def test_foreign_files_say_what_they_are(tmp_path):
+    text, legacy = tmp_path / "notes.txt", tmp_path / "legacy.pt"
+    torchbeast, weights = tmp_path / "model.tar", tmp_path / "weights.pt"
+    text.write_text("hello")
+    torch.save({"model_state_dict": {}}, legacy, _use_new_zipfile_serialization=False)
+    torch.save({"model_state_dict": {}, "stats": {"return": np.float64(3)}}, torchbeast)
+    torch.save({"weight": torch.zeros(2)}, weights)
+    torch.save([1, 2], tmp_path / "list.pt")
+    assert "not an archive" in refusal(text)
+    assert "another program" in refusal(legacy)
+    assert "another program" in refusal(torchbeast)
+    assert "another program" in refusal(weights)
+    assert "another program" in refusal(tmp_path / "list.pt")
+    assert "is a folder" in refusal(tmp_path)
+    assert "no checkpoint at" in refusal(tmp_path / "nowhere" / "a.pt")
+    assert "cannot read" in refusal(text / "a.pt")
+
+
+def test_other_programs_files_are_read_as_plain_values(tmp_path):
+    """TorchBeast keeps NumPy numbers among its statistics, and once wrote torch's older format."""
+    values = {"stats": {"returns": (np.float32(3), np.float64(0.5), np.int64(7))}, "w": None}
+    torch.save(values, tmp_path / "model.tar")
+    torch.save(values, tmp_path / "old.tar", _use_new_zipfile_serialization=False)
+    assert read(tmp_path / "model.tar") == read(tmp_path / "old.tar") == values
+    trap = tmp_path / "owned"
+    torch.save({"a": Hostile(trap)}, tmp_path / "o.tar", _use_new_zipfile_serialization=False)
+    with pytest.raises(CheckpointError, match="not a fastweights checkpoint"):
+        read(tmp_path / "o.tar")
+    assert not trap.exists()
+
+
+def test_another_version_is_named(tmp_path):
+    save(payload() | {"version": 7}, tmp_path / "a.pt")
+    assert "version 7" in refusal(tmp_path / "a.pt")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
+    path = tmp_path / "a.pt"
+    save(payload(1.0), path)
+    # The partial file leads to a device that answers ENOSPC, as a full disk does.
+    (tmp_path / f".partial-{os.getpid()}.a.pt").symlink_to("/dev/full")
+    with pytest.raises(CheckpointError, match="No space left on device") as caught:
+        save(payload(2.0), path)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+    assert load(path)["model_state_dict"]["weight"][0, 0] == 1
+    assert names(tmp_path) == ["a.pt"]
+
+
+LIMITED = """
+import resource, sys, torch
+from pathlib import Path
+from fastweights.records.checkpoints import CheckpointError, load, read, save
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    save({"weights": torch.zeros(100_000)}, Path(sys.argv[1]))
+except CheckpointError as error:
+    print(error)
+"""
+
+
+def test_a_write_that_stops_half_way_leaves_no_trace(tmp_path):
+    path = tmp_path / "a.pt"
+    save(payload(), path)
+    done = Program(LIMITED, path).end()
+    assert "File too large" in done.stdout and done.stderr == ""
+    assert load(path)["stats"] == {"step": 12}
+    assert names(tmp_path) == ["a.pt"]
+
+
+def test_a_file_in_place_of_the_folder_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot write"):
+        save(payload(), tmp_path / "file" / "a.pt")
+
+
+def test_ctrl_c_while_writing_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.pt"
+    save(payload(1.0), path)
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        save(payload(2.0), path)
+    monkeypatch.undo()
+    assert load(path)["model_state_dict"]["weight"][0, 0] == 1
+    assert names(tmp_path) == ["a.pt"]

@@ -1,0 +1,76 @@
+"""Runs that tell how much memory they hold; run by test_shutdown.py.
+
+    python tests/training/growing_runs.py FOLDER
+
+Forks a child for each schedule, and one that keeps a reference to every rollout. Prints for each
+`grown:CASE MIB`: how much higher its resident set rose in later updates than in early ones.
+"""
+
+import gc
+import os
+import sys
+from pathlib import Path
+
+# What a run imports late: before the fork.
+import tensorboard.summary.writer.record_writer  # noqa: F401
+import torch._dynamo  # noqa: F401
+
+from fastweights.agents.learner import Learner
+from fastweights.host.progress import Display
+from fastweights.launch import atari
+
+FIRST, MIDDLE, LAST = 20, 40, 120  # updates
+SIZES = ("--num-envs", "256", "--batch-size", "256", "--unroll-length", "5", "--micro-batch", "0")
+STEPS = 256 * 5  # of an update; its frames are 307 kB
+CASES = {"lockstep": "lockstep", "asynchronous": "asynchronous", "leaking": "asynchronous"}
+
+
+class Watching(Display):
+    """Notes how much memory there is."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.early = self.late = 0.0  # the most there was; a single reading says little
+
+    def update(self, step, row):
+        super().update(step, row)
+        if FIRST <= row["updates"] < MIDDLE:
+            self.early = max(self.early, resident())
+        elif row["updates"] >= MIDDLE:
+            self.late = max(self.late, resident())
+        if row["updates"] == LAST:
+            print(f"grown:{sys.argv[2]} {self.late - self.early}", flush=True)
+
+
+def resident() -> float:
+    """MiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def leak() -> None:
+    kept, update = [], Learner.update
+
+    def keeping(self, rollout):
+        kept.append(rollout)
+        return update(self, rollout)
+
+    Learner.update = keeping
+
+
+def main() -> None:
+    gc.freeze()
+    atari.Display = Watching
+    for case, schedule in CASES.items():
+        if os.fork() == 0:
+            sys.argv.append(case)
+            if case == "leaking":
+                leak()
+            what = ("--env", "Catch", "--core", "feedforward", "--num-threads", "1")
+            where = ("--savedir", sys.argv[1], "--xpid", case, "--schedule", schedule)
+            sys.exit(atari.main([*what, *SIZES, *where, "--total-steps", str(LAST * STEPS)]))
+    assert all(os.wait()[1] == 0 for _ in CASES)
+
+
+if __name__ == "__main__":
+    main()

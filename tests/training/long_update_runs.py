@@ -1,0 +1,47 @@
+"""Runs on Atari that are told to stop in the middle of a long update; run by test_long_runs.py.
+
+    python tests/training/long_update_runs.py FOLDER CASE MOMENT
+
+The update is of the whole batch at once. SIGINT comes `MOMENT` of the time that acting for its
+rollouts took, about as long as the update itself, after the gradient's stage was entered. Ends as
+the command does; FOLDER/signalled is written when the signal is sent.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import fastweights.host.stages
+from fastweights.launch import atari
+
+CASES = {"plain": ("--preset", "plain"), "one-piece": ("--micro-batch", "0")}
+# Half the default's length: other tests may have one of two cores.
+SIZES = ("--env", "Qbert", "--core", "rdn", "--unroll-length", "25", "--total-steps", "1000000")
+
+
+def main(folder: Path, case: str, moment: float) -> int:
+    begun: dict[str, float] = {}
+
+    def send() -> None:
+        (folder / "signalled").touch()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    @contextmanager
+    def annotate(stage: str):
+        first = stage not in begun
+        now = begun.setdefault(stage, time.monotonic())
+        if stage == "gradient" and first:
+            threading.Timer(moment * (now - begun["inference"]), send).start()
+        yield
+
+    fastweights.host.stages.nullcontext = annotate
+    where = ("--savedir", str(folder), "--xpid", "run")
+    return atari.main([*CASES[case], *SIZES, *where])
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])))

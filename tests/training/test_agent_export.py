@@ -1,0 +1,103 @@
+"""An exported agent plays as the checkpoint did, says what it is, and is refused where damaged."""
+
+import io
+import json
+
+import pytest
+import torch
+from rich.console import Console
+
+from fastweights.evaluation.evaluation_file import evaluations_in
+from fastweights.evaluation.model_card import model_card
+from fastweights.launch import atari, evaluate
+from fastweights.launch.cli.tables import comparison_table
+from fastweights.records.checkpoints import CheckpointError
+from fastweights.training.agent_export import write_export
+from fastweights.training.saved_agent import open_agent
+from tests.evaluation.test_evaluation_file import PLAIN, evaluation
+
+FEW = ["--episodes", "3", "--repeats", "2", "--no-clip", "--action-mode", "sampled"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    fast = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--core-width", "16"]
+    where = ["--savedir", str(folder), "--xpid", "pole", "--total-steps", "400"]
+    assert atari.main(["--env", "CartPole-v1", *fast, *where]) == 0
+    assert evaluate.main([str(folder / "pole"), *FEW]) == 0
+    return folder / "pole"
+
+
+@pytest.fixture
+def exported(trained, tmp_path):
+    assert evaluate.main([str(trained), "--export", str(tmp_path / "agent")]) == 0
+    return tmp_path / "agent"
+
+
+def test_an_exported_agent_plays_the_same_games(trained, exported):
+    assert evaluate.main([str(exported), *FEW]) == 0
+    assert list(evaluations_in(exported).values()) == list(evaluations_in(trained).values())
+    ours, theirs = open_agent(trained), open_agent(exported)
+    assert (theirs.step, theirs.options) == (ours.step, ours.options)
+    for name, weight in ours.network.state_dict().items():
+        assert torch.equal(weight, theirs.network.state_dict()[name]), name
+
+
+def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
+    card = (exported / "README.md").read_text()
+    (played,) = evaluations_in(trained).values()
+    summary, digits = played.summary(), 1 if played.summary()["score_mean"] >= 10 else 2
+    score = f"{summary['score_mean']:,.{digits}f} ± {summary['score_std']:,.{digits}f}"
+    row = f"2 x 3 | {score} a full game | 2 repeats |"
+    for expected in ("rdn on CartPole-v1", "agent steps of training", row):
+        assert expected in card
+
+
+@pytest.mark.parametrize(
+    ("games", "score", "over"),
+    [(PLAIN[:2], "3.00 ± 1.00", "episodes"), (PLAIN[:1], "4.00", "-")],  # returns of 4 and 2
+)
+def test_the_spread_of_one_repeat_is_its_episodes(games, score, over, trained, tmp_path):
+    once = evaluation(*games, repeats=1)
+    payload = open_agent(trained).payload
+    write_export(payload, tmp_path, model_card(payload, [once]))
+    assert f"| {score} a full game | {over} |" in (tmp_path / "README.md").read_text()
+    console = Console(width=200, file=io.StringIO())
+    console.print(comparison_table({"this agent": once}))
+    (row,) = (line for line in console.file.getvalue().splitlines() if "this agent" in line)
+    assert f" {score} " in row and "0.00" not in row.split(score)[0]
+    assert row.rstrip(" │").endswith(over)
+
+
+def of_content(change):
+    """Damage to what a JSON file says."""
+
+    def spoil(path):
+        content = json.loads(path.read_text())
+        change(content)
+        path.write_text(json.dumps(content))
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "says"),
+    [
+        ("model.safetensors", lambda path: path.write_bytes(path.read_bytes()[:1000]), "header"),
+        ("model.safetensors", lambda path: path.write_bytes(b"\xff" * 64), "header too large"),
+        ("model.safetensors", lambda path: path.write_bytes(b""), "header too small"),
+        ("config.json", lambda path: path.write_text("{"), "Expecting property name"),
+        ("config.json", lambda path: path.write_text("[]"), "not an object"),
+        ("config.json", lambda path: path.unlink(), "config.json: No such file"),
+        ("config.json", of_content(lambda c: c.update(version=9)), "its format or version"),
+        ("config.json", of_content(lambda c: c["flags"].update(core="vgg")), "core 'vgg'"),
+        ("config.json", of_content(lambda c: c["network"].update(num_actions=5)), "policy.weight"),
+        ("config.json", of_content(lambda c: c.update(flags=None)), "does not fit this version"),
+        ("config.json", of_content(lambda c: c.update(step="many")), "its step is no count"),
+    ],
+)
+def test_a_damaged_export_is_refused(name, spoil, says, exported):
+    spoil(exported / name)
+    with pytest.raises(CheckpointError, match=says):
+        open_agent(exported)

@@ -1,0 +1,280 @@
+"""The asynchronous schedule on a CPU: equal to lockstep where it must be, and how it fails."""
+
+import dataclasses
+import re
+import statistics
+import threading
+import time
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
+import pytest
+import small_runs
+import torch
+from small_runs import GROUPS, assert_same_run, logged, train, wait_until
+
+from fastweights.agents.learner import Learner
+from fastweights.agents.network import Network, NetworkConfig
+from fastweights.cores import CORES
+from fastweights.cores.feedforward import Feedforward
+from fastweights.envs.catch import Catch
+from fastweights.host.stages import Stages
+from fastweights.records.checkpoints import load
+from fastweights.records.log_table import read_logs
+from fastweights.training.schedules import asynchronous
+from fastweights.training.schedules.asynchronous import Asynchronous, slots
+from fastweights.training.schedules.rollout_queue import RolloutQueue
+
+RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
+IN_TURN = ("--schedule", "asynchronous", "--env-groups", "1", "--queue-size", "0")
+
+
+@pytest.mark.parametrize("num_envs", [4, 8])  # one update a collection, and two: lag 0, then 1
+def test_one_group_without_lead_is_lockstep_bit_for_bit(num_envs, tmp_path):
+    options = ("--total-steps", 200, "--num-envs", num_envs, *RDN)
+    assert train(tmp_path, "lockstep", *options) == 0
+    assert train(tmp_path, "asynchronous", *options, *IN_TURN) == 0
+    assert_same_run(tmp_path / "lockstep", tmp_path / "asynchronous")
+    assert set(logged(tmp_path / "lockstep")["policy_lag"]) == set(range(num_envs // 4))
+
+
+def test_with_a_lead_it_is_another_run(tmp_path):
+    assert train(tmp_path, "lockstep", "--total-steps", 200) == 0
+    assert train(tmp_path, "ahead", "--total-steps", 200, *IN_TURN, "--queue-size", 1) == 0
+    assert 1 in logged(tmp_path / "ahead")["policy_lag"]
+    assert logged(tmp_path / "ahead")["total_loss"] != logged(tmp_path / "lockstep")["total_loss"]
+
+
+def test_a_resumed_run_goes_on_in_either_schedule(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastweights.launch.atari.Display", small_runs.StoppingDisplay)
+    for xpid in ("lockstep", "asynchronous"):
+        assert train(tmp_path, xpid, "--total-steps", 200) == 130
+    monkeypatch.undo()
+    for xpid, options in (("lockstep", ()), ("asynchronous", IN_TURN)):
+        resumed = ("--resume", str(tmp_path / xpid))
+        assert small_runs.atari.main([*resumed, *options]) == 0
+    assert logged(tmp_path / "lockstep")["step"] == list(range(20, 201, 20))
+    assert_same_run(tmp_path / "lockstep", tmp_path / "asynchronous")
+
+
+def test_real_atari_in_two_groups_and_a_batch_of_another_size(tmp_path):
+    options = ("--env", "Qbert", "--stem", "shallow", "--num-envs", 3, "--batch-size", 2)
+    assert train(tmp_path, "qbert", *options, *GROUPS, "--total-steps", 100) == 0
+    logs = read_logs(tmp_path / "qbert")
+    assert logs["step"] == list(range(10, 101, 10))
+    assert sum(logs["seconds_emulation"]) > 0
+    assert max(logs["policy_lag"]) > 0
+    assert not small_runs.acting_threads()
+
+
+def test_a_slow_learner_holds_acting_back_and_loses_nothing(tmp_path, monkeypatch):
+    """Frames say which step of which stream they are; the learner must see every one, in order."""
+    gymnasium.register("Counting-v0", vector_entry_point=CountingSteps)
+    seen, update, queues, put = [], Learner.update, [], RolloutQueue.put
+
+    def noted(self, experience):
+        put(self, experience)
+        queues[:] = [self]
+
+    def slow(self, rollout):
+        seen.append(rollout.frame[:-1, :, 0].clone())
+        if len(seen) % 10 == 0:  # it fills up; no further, while nothing is taken
+            wait_until(lambda: len(queues[0]) == 2)
+            time.sleep(0.1)
+            assert len(queues[0]) == 2
+        return update(self, rollout)
+
+    monkeypatch.setattr(RolloutQueue, "put", noted)
+    monkeypatch.setattr(Learner, "update", slow)
+    options = ("--env", "Counting-v0", "--num-envs", 4, "--batch-size", 2, "--total-steps", 1200)
+    try:
+        assert train(tmp_path, "slow", *options, *GROUPS) == 0
+    finally:
+        del gymnasium.registry["Counting-v0"]
+    logs = logged(tmp_path / "slow")
+    assert logs["step"][-1] == 1200 == sum(frames.numel() for frames in seen)
+    assert len(seen) >= 100 and max(logs["learner_queue_size"]) <= 2  # --queue-size
+    # What waited before it, and itself; a thread that the machine holds up is passed by the other.
+    assert statistics.median(logs["policy_lag"]) <= 3
+    for stream in range(4):
+        of_stream = [frames[:, frames[0] // 10_000 == stream].flatten() for frames in seen]
+        steps = torch.cat(of_stream) % 10_000
+        assert len(steps), f"nothing came of stream {stream}"
+        assert torch.equal(steps, torch.arange(len(steps)))
+
+
+class CountingSteps(Catch):
+    """Catch whose first number is 10,000 times the stream, plus the step of the stream."""
+
+    made = 0
+
+    def __init__(self, num_envs=1, render_mode=None):
+        super().__init__(num_envs, render_mode)
+        self.first = CountingSteps.made
+        CountingSteps.made = (CountingSteps.made + num_envs) % 4
+        self.steps = -1
+
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        self.steps = 0
+        return self._stamped(observation), info
+
+    def step(self, actions):
+        observation, *rest = super().step(actions)
+        self.steps += 1
+        return self._stamped(observation), *rest
+
+    def _stamped(self, observation):
+        observation = observation.copy()
+        observation[:, 0] = 10_000 * (self.first + np.arange(self.num_envs)) + self.steps
+        return observation
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch_size", "ahead", "expected"),
+    [
+        ([16, 16], 32, 0, 2),
+        ([16, 16], 32, 2, 4),
+        ([64], 32, 0, 1),
+        ([24, 24], 32, 0, 3),  # 24 and 8 of 24; then 16 that are left must not hold the last slot
+        ([3, 2], 4, 1, 4),
+    ],
+)
+def test_slots_are_enough_for_a_batch(sizes, batch_size, ahead, expected):
+    assert slots(sizes, batch_size, ahead) == expected
+
+
+@pytest.mark.parametrize(("num_envs", "batch_size"), [(3, 2), (3, 4), (5, 4), (7, 3)])
+def test_no_sizes_make_it_wait_for_ever(num_envs, batch_size, tmp_path):
+    sizes = ("--num-envs", num_envs, "--batch-size", batch_size, "--unroll-length", 1)
+    assert train(tmp_path, "run", *sizes, *GROUPS, "--queue-size", 0, "--total-steps", 60) == 0
+
+
+class Broken(Exception):
+    pass
+
+
+class BreakingCatch(Catch):
+    """Breaks at a step; at its reset where that is step 0."""
+
+    def __init__(self, num_envs=1, render_mode=None, at=30):
+        super().__init__(num_envs, render_mode)
+        self.left = at
+
+    def reset(self, **options):
+        if self.left == 0:
+            raise Broken("reset")
+        return super().reset(**options)
+
+    def step(self, actions):
+        self.left -= 1
+        if self.left == 0:
+            raise Broken("step")
+        return super().step(actions)
+
+
+class SlowCatch(Catch):
+    """Its thirtieth step ends once somebody has been named, which takes a second then."""
+
+    left, named = 30, threading.Event()
+
+    def step(self, actions):
+        self.left -= 1
+        if self.left == 0:
+            asynchronous.STUCK_AFTER = 1.0
+            assert self.named.wait(60)
+            asynchronous.STUCK_AFTER = 60.0
+        return super().step(actions)
+
+
+def test_a_thread_that_is_stuck_is_named_once(tmp_path, monkeypatch, capsys):
+    say = Asynchronous._say_who_is_stuck
+
+    def say_and_let_go(self):
+        say(self)
+        if self._stuck:
+            SlowCatch.named.set()
+
+    monkeypatch.setattr(Asynchronous, "_say_who_is_stuck", say_and_let_go)
+    monkeypatch.setattr(asynchronous, "STUCK_AFTER", 60.0)
+    monkeypatch.setattr(asynchronous, "_PATIENCE", 60.0)
+    gymnasium.register("Slow-v0", vector_entry_point=SlowCatch)
+    try:
+        assert train(tmp_path, "slow", "--env", "Slow-v0", *IN_TURN, "--total-steps", 600) == 0
+    finally:
+        del gymnasium.registry["Slow-v0"]
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    (warning,) = warnings
+    line = r"warning: actor 0 has been in emulation for \d+ s; Ctrl-C ends the run"
+    assert re.fullmatch(line, warning)
+
+
+def test_a_process_that_was_stopped_had_nobody_stuck(monkeypatch, capsys):
+    """Looked at every twenty seconds, a thread is in inference all the time."""
+    now, cpu, stages = 1000.0, torch.device("cpu"), Stages("learner")
+    monkeypatch.setattr(
+        "fastweights.training.schedules.asynchronous.time", SimpleNamespace(monotonic=lambda: now)
+    )
+    network = Network(NetworkConfig(frame_shape=(4,), num_actions=3, core="feedforward"))
+    devices = {"actor_device": cpu, "learner_device": cpu}
+    source = Asynchronous(network, [], length=1, slots=1, stages=stages, **devices)
+    source.threads = stages, SimpleNamespace(name="actor 0", going_on=("inference", 62.0))
+    said = []
+    for passed in (100.0, 20.0, 20.0, 20.0, 20.0):
+        now += passed
+        source._say_who_is_stuck()
+        said.append(capsys.readouterr().err)
+    assert said[:4] == [""] * 4 and said[4].startswith("warning: actor 0 has been in inference")
+
+
+class BreakingCore(Feedforward):
+    """Breaks where it is unrolled over `rows` rows: 1 when acting, more when learning."""
+
+    rows, left = 0, 30
+
+    def unroll(self, x, state, is_first):
+        if len(x) == self.rows:
+            BreakingCore.left -= 1
+            if BreakingCore.left < 0:
+                raise Broken("unroll")
+        return super().unroll(x, state, is_first)
+
+
+@pytest.fixture
+def breaking_env():
+    gymnasium.register("Breaking-v0", vector_entry_point=BreakingCatch)
+    yield
+    del gymnasium.registry["Breaking-v0"]
+
+
+OFTEN = ("--total-steps", 100_000, "--checkpoint-minutes", 1e-6)
+
+
+def breaks(folder, *options) -> None:
+    with pytest.raises(Broken):
+        train(folder, "broken", *OFTEN, *options)
+    assert not small_runs.acting_threads()
+
+
+@pytest.mark.parametrize("at", [0, 30])
+@pytest.mark.parametrize("schedule", [("--schedule", "lockstep"), GROUPS])
+@pytest.mark.usefixtures("breaking_env")
+def test_an_environment_that_breaks_ends_the_run(at, schedule, tmp_path):
+    breaks(tmp_path, "--env", "Breaking-v0", "--env-options", f"at={at}", *schedule)
+    saved = [load(path)["step"] for path in tmp_path.glob("broken/checkpoints/step_*.pt")]
+    if at == 30:
+        assert min(saved) > 0
+    else:  # an environment is reset and stepped once before there is a folder
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("rows", [1, 6])
+@pytest.mark.parametrize("schedule", [("--schedule", "lockstep"), GROUPS])
+def test_a_network_that_breaks_ends_the_run(rows, schedule, tmp_path, monkeypatch):
+    kind = dataclasses.replace(CORES["feedforward"], build=BreakingCore)
+    monkeypatch.setitem(CORES, "feedforward", kind)
+    monkeypatch.setattr(BreakingCore, "rows", rows)
+    monkeypatch.setattr(BreakingCore, "left", 30)
+    breaks(tmp_path, *schedule)
+    assert load(tmp_path / "broken" / "model.tar")["step"] > 0

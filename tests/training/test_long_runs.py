@@ -1,0 +1,80 @@
+"""What only runs of the real size show: a long update that is stopped, and the memory it takes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from long_update_runs import CASES
+
+from fastweights.records.checkpoints import load
+from fastweights.records.log_table import read_logs
+
+pytestmark = pytest.mark.faults
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+UPDATE = 32 * 50  # agent steps of the default preset
+MOST = 1.5e9  # bytes
+LONGEST = 900.0  # seconds that a run may take here
+
+
+@pytest.fixture
+def start(tmp_path) -> Iterator[Callable[..., subprocess.Popen]]:
+    """Starts a program in a process group of its own, with all cores."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    begun = []
+
+    def start_one(*command: object) -> subprocess.Popen:
+        said = (tmp_path / "said").open("w")
+        run = subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            cwd=ROOT,
+            env=environment | {"PYTHONPATH": str(ROOT)},
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+        begun.append(run)
+        return run
+
+    yield start_one
+    for run in begun:
+        outlived(run.pid)
+
+
+def outlived(group: int) -> bool:
+    """Whether there still was a process in it; there is none now."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("moment", [0.05, 0.3, 0.6])
+@pytest.mark.parametrize("case", CASES)
+def test_ctrl_c_in_an_update_of_the_whole_batch_gives_it_up_at_once(case, moment, start, tmp_path):
+    run = start(HERE / "long_update_runs.py", tmp_path, case, moment)
+    code, ended = run.wait(LONGEST), time.time()
+    said = (tmp_path / "said").read_text()
+    assert not outlived(run.pid)
+    assert code == 130, said
+    assert ended - (tmp_path / "signalled").stat().st_mtime < 5
+    assert "Traceback" not in said and f"--resume {tmp_path / 'run'}" in said
+    assert load(tmp_path / "run" / "model.tar")["step"] == 0
+    assert read_logs(tmp_path / "run")["step"] == []
+
+
+def test_the_default_run_s_memory_is_bounded(start, tmp_path):
+    what = ("--env", "Qbert", "--core", "rdn", "--precision", "float32", "--device", "cpu")
+    where = ("--savedir", tmp_path, "--xpid", "run", "--total-steps", 3 * UPDATE)
+    run = start(ROOT / "launch/atari.py", *what, *where)
+    _, status, used = os.wait4(run.pid, 0)  # of this process and those it waited for, the largest
+    assert os.waitstatus_to_exitcode(status) == 0, (tmp_path / "said").read_text()
+    assert len(read_logs(tmp_path / "run")["step"]) == 3
+    peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    assert 0.2e9 < peak <= MOST

@@ -1,0 +1,52 @@
+"""Learners that meet through a store in which others have met before."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+import torch.distributed as dist
+
+from fastweights.training.meeting import meet
+
+
+@pytest.fixture
+def store() -> dist.Store:
+    store = dist.HashStore()
+    store.set_timeout(timedelta(seconds=20))
+    return store
+
+
+def together(store: dist.Store, count: int) -> str:
+    with ThreadPoolExecutor(count) as pool:
+        names = {*pool.map(lambda rank: meet(store, rank, count, 20), reversed(range(count)))}
+    (name,) = names
+    return name
+
+
+def test_all_get_one_name_and_every_meeting_another(store):
+    assert len({together(store, count) for count in (1, 2, 2, 3)}) == 4
+
+
+def test_who_comes_first_waits_for_the_new_partner_not_for_the_old(store):
+    old, found = together(store, 2), []
+    early = threading.Thread(target=lambda: found.append(meet(store, 1, 2, 20)))
+    early.start()
+    early.join(0.5)
+    assert not found  # though the old name, answer and echo are all there
+    new = meet(store, 0, 2, 20)
+    early.join()
+    assert found == [new] and new != old
+
+
+def test_a_meeting_that_a_killed_process_left_half_done_is_forgotten(store):
+    store.set("meeting", "abandoned")
+    store.set("abandoned/answer/1", "somebody")
+    store.set("abandoned/heard/1", "somebody")
+    assert together(store, 2) != "abandoned"
+
+
+def test_patience_ends(store):
+    store.set("meeting", "abandoned")
+    with pytest.raises(RuntimeError, match="learner 1 did not meet the first one within 0 seconds"):
+        meet(store, 1, 2, 0.2)

@@ -1,0 +1,216 @@
+"""Presets say what the papers say; options survive a checkpoint; TorchBeast's flags work."""
+
+from dataclasses import replace
+
+import pytest
+
+from fastweights.agents.learner import LearnerConfig
+from fastweights.cores import CORES
+from fastweights.cores.options import is_named_by_size
+from fastweights.experiments import sequence_options
+from fastweights.host.errors import UserError
+from fastweights.launch.cli.atari_options import parse, peek
+from fastweights.launch.cli.torchbeast_flags import translate
+from fastweights.tasks import CodeExecution
+from fastweights.training.options import PRESETS, RunOptions, check, differences, preset
+from fastweights.training.schedules.plan import Plan
+
+
+def parsed(*arguments: str) -> RunOptions:
+    return parse(translate(arguments)[0]).run
+
+
+def test_paper_is_the_published_recipe():
+    """Irie et al. 2021, section 4.4 and appendix C."""
+    options = preset("paper", "rdn")
+    learner = options.learner
+    assert (options.unroll_length, options.batch_size, options.bptt) == (50, 32, "full")
+    assert (learner.learning_rate, learner.epsilon, learner.alpha) == (6e-4, 0.01, 0.99)
+    assert (learner.grad_norm_clipping, learner.momentum) == (40.0, 0.0)
+    assert (learner.entropy_cost, learner.baseline_cost, learner.discounting) == (0.01, 0.5, 0.99)
+    assert (learner.total_steps, learner.reduction) == (200_000_000, "sum")
+    assert (learner.rho_clip, learner.c_clip, learner.pg_rho_clip) == (1.0, 1.0, 1.0)
+    assert (options.stem, options.feed_last_action) == ("auto", False)
+    assert options.core_options() == ()
+
+
+@pytest.mark.parametrize(
+    ("core", "bptt"),
+    [("rdn", 1), ("lt", 1), ("delta_net", 1), ("delta_rnn", 1), ("srwm", 1), ("lstm", "full")],
+)
+def test_published_cuts_the_gradient_of_fast_weight_cores_only(core, bptt):
+    assert preset("published", core).bptt == bptt
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("core", ["rdn", "lstm"])
+def test_presets_pass_their_own_checks_and_survive_a_checkpoint(name, core):
+    options = preset(name, core)
+    check(options)
+    assert RunOptions.from_dict(options.to_dict()) == options
+
+
+def test_options_newer_than_a_checkpoint_take_their_defaults():
+    flat = preset("quick", "lstm").to_dict()
+    del flat["precision"], flat["micro_batch"]
+    assert RunOptions.from_dict(flat) == replace(
+        preset("quick", "lstm"), learner=LearnerConfig(total_steps=500_000)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [({"colour": 1}, "belong"), ({"env": None}, "missing: env")]
+)
+def test_options_of_something_else_are_refused(change, message):
+    flat = {n: v for n, v in (preset("quick", "lstm").to_dict() | change).items() if v is not None}
+    with pytest.raises(ValueError, match=message):
+        RunOptions.from_dict(flat)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"batch_size": "32"}, "batch_size must be a whole number, not '32'"),
+        ({"batch_size": True}, "batch_size must be a whole number, not True"),
+        (
+            {"batch_size": 10**5000},
+            "batch_size must be a whole number, not a number of many digits",
+        ),
+        ({"learning_rate": float("nan")}, "learning_rate must be a number, not nan"),
+        ({"learning_rate": 10**400}, "learning_rate must be a number, not a number of many digits"),
+        ({"env_options": ["a=1", 2]}, "env_options must be a list, each text"),
+        ({"bptt": "ful"}, "bptt must be 'full' or a whole number, not 'ful'"),
+        ({"reward_clipping": None}, "reward_clipping must be 'abs_one' or 'none', not None"),
+        ({"core_layers": {}}, "core_layers must be a whole number or nothing"),
+        ({"savedir": "a\0b"}, "savedir must be a path"),
+        ({"env": "x" * 10**6, "core": []}, "core must be text"),
+    ],
+)
+def test_a_file_s_options_are_of_their_kinds(change, says):
+    with pytest.raises(ValueError, match=says) as caught:
+        check(RunOptions.from_dict(preset("quick", "lstm").to_dict() | change))
+    assert len(str(caught.value)) < 300
+
+
+def test_a_whole_number_is_a_number_and_a_list_a_tuple():
+    flat = preset("quick", "lstm").to_dict() | {"learning_rate": 1, "env_options": ["a=1"]}
+    options = RunOptions.from_dict(flat)
+    assert type(options.learner.learning_rate) is float and options.env_options == ("a=1",)
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "alpha", "epsilon", "momentum", "rho_clip"])
+def test_a_learner_s_numbers_are_checked_before_it_is_made(name):
+    for value in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} must be"):
+            check(RunOptions(learner=LearnerConfig(**{name: value})))
+
+
+def test_single_options_change_a_preset():
+    options = parsed("--preset", "published", "--core", "lstm", "--total-steps", "6400")
+    assert (options.core, options.bptt, options.learner.total_steps) == ("lstm", "full", 6400)
+    assert options.protocol == "published"
+
+
+def test_torchbeast_flags_keep_their_meaning():
+    options = parsed(
+        *("--num_actors", "64", "--total_steps", "9600", "--unroll_length", "20"),
+        *("--learning_rate", "0.001", "--grad_norm_clipping", "10", "--entropy_cost", "0.02"),
+        *("--reward_clipping", "none", "--epsilon", "0.1", "--alpha", "0.9", "--savedir", "out"),
+        *("--num_layers", "4", "--hidden_size=256", "--num_head", "8", "--disable_cuda"),
+        *("--mode", "train", "--num_buffers", "80", "--env", "PongNoFrameskip-v4"),
+    )
+    learner = options.learner
+    assert (options.num_envs, learner.total_steps, options.unroll_length) == (64, 9600, 20)
+    assert (learner.learning_rate, learner.grad_norm_clipping) == (0.001, 10)
+    assert (learner.entropy_cost, learner.reward_clipping) == (0.02, "none")
+    assert (learner.epsilon, learner.alpha, str(options.savedir)) == (0.1, 0.9, "out")
+    assert options.core_options() == (("layers", 4), ("width", 256), ("heads", 8))
+    assert (options.device, options.env) == ("cpu", "PongNoFrameskip-v4")
+
+
+def test_torchbeasts_queue_is_ours():
+    assert parsed("--max_learner_queue_size", "4").queue_size == 4
+
+
+def test_num_actors_are_environments_unless_ray_has_actors_of_its_own():
+    """TorchBeast's command lines keep their meaning, also where a run with Ray goes on without."""
+    local = parsed("--num-actors", "64")
+    assert (local.num_envs, local.num_actors) == (64, None)
+    ray = parsed("--engine", "ray", "--num-actors", "4", "--num-envs", "64")
+    assert (ray.num_envs, ray.num_actors) == (64, 4)
+    resumed = parse(["--engine", "local"], ray).run
+    assert (resumed.num_envs, differences(ray, resumed)) == (64, [])
+    resumed = parse(["--engine", "local", "--num-actors", "64"], ray).run
+    assert differences(ray, resumed) == []
+    with pytest.raises(ValueError, match="another name for --num-envs 8"):
+        parsed("--num-actors", "64", "--num-envs", "8")
+
+
+def test_ray_takes_any_number_of_environments_that_its_actors_can_share():
+    ray = ("--engine", "ray", "--num-envs", "48", "--num-actors", "6")
+    assert parsed(*ray, "--batch-size", "32").batch_size == 32
+    with pytest.raises(ValueError, match="not a multiple of --num-actors 5"):
+        parsed(*ray[:-1], "5")
+
+
+def test_only_lockstep_needs_whole_batches_of_environments():
+    published = ("--num-envs", "48", "--batch-size", "32")
+    assert Plan(parsed(*published, "--schedule", "asynchronous")).schedule == "asynchronous"
+    with pytest.raises(ValueError, match="try --batch-size 16, or --schedule asynchronous"):
+        Plan(parsed(*published, "--device", "cpu"))
+
+
+def test_flags_without_a_meaning_here_are_named():
+    kept, ignored = translate(["--num_buffers", "80", "--env", "Pong", "--num_inference_threads=2"])
+    assert kept == ["--env", "Pong"]
+    assert ignored == ["--num_buffers", "--num_inference_threads"]
+
+
+@pytest.mark.parametrize("given", [("--mode", "test"), ("--mode=test_render",), ("--mode",)])
+def test_a_mode_that_does_not_train_is_refused(given):
+    with pytest.raises(UserError, match=r"this command trains; .* RUN plays"):
+        translate([*given])
+
+
+def test_use_lstm_is_a_core():
+    assert parsed("--use_lstm").core == "lstm"
+
+
+def test_values_with_an_equals_sign_stay_whole():
+    options = parsed("--env", "TMaze", "--env-options", "corridor=7", "penalty=0.5", "cap=none")
+    assert options.environment_options() == {"corridor": 7, "penalty": 0.5, "cap": None}
+
+
+def test_early_look_survives_a_flag_without_a_value():
+    assert peek(["--core"]).resume is None
+
+
+def test_a_resumed_run_may_move_but_not_change():
+    saved = preset("paper", "rdn")
+    moves = ["--device", "cpu", "--num-threads", "3", "--schedule", "asynchronous", "--profile"]
+    moved = parse(moves, saved).run
+    assert differences(saved, moved) == []
+    changed = parse(["--seed", "5", "--learning-rate", "0.1"], saved).run
+    assert sorted(differences(saved, changed)) == ["learning_rate", "seed"]
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_the_maze_preset_fits_every_core(core):
+    options = preset("maze", core)
+    check(options)
+    known = CORES[core].options()
+    assert {name for name, _ in options.core_options()} <= set(known)
+
+
+def test_a_core_that_is_named_by_its_size_keeps_it_under_every_preset():
+    """rdn_large is RDN in other sizes: with a preset's sizes it would be RDN."""
+    assert [core for core in CORES if is_named_by_size(core)] == ["rdn_large"]
+    assert preset("maze", "rdn_large").core_options() == ()
+    assert preset("maze", "rdn").core_width == 32
+    assert parsed("--preset", "maze", "--core", "rdn_large", "--core-width", "64").core_width == 64
+    for name in sequence_options.PRESETS:
+        large = sequence_options.preset(name, "rdn_large", CodeExecution())
+        assert not {"layers", "width", "heads", "feedforward"} & set(dict(large.core_options()))
+        assert (
+            large.core_dropout == sequence_options.preset(name, "rdn", CodeExecution()).core_dropout
+        )

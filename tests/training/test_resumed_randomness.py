@@ -1,0 +1,123 @@
+"""What a resumed run draws: updates go on as in the whole run, games and actions are new ones.
+
+Emulators cannot be stored (docs/design/lockstep.md), so a resumed run's games and actions draw from
+seeds made of the run's seed and the step that it goes on at.
+"""
+
+import shutil
+import signal
+
+import numpy as np
+import pytest
+import small_runs
+import torch
+from small_runs import GROUPS, assert_same_run, train
+
+from fastweights.agents.actor import Actor, Collected
+from fastweights.agents.learner import Learner
+from fastweights.host.progress import Display
+from fastweights.training.environments import make_environments
+from fastweights.training.options import RunOptions
+from fastweights.training.seeds import action_seed, environment_seed
+
+FIVE_UPDATES = ("--total-steps", 100)
+STEPS = 20  # of an update: four environments, five steps each
+MEMORY = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
+
+
+def cut(folder, xpid, monkeypatch, after: int, *options) -> None:
+    """A run that is stopped while it shows its update number `after`."""
+
+    class Stopping(Display):
+        def update(self, step, row):
+            super().update(step, row)
+            if row["updates"] == after:
+                signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.launch.atari.Display", Stopping)
+        assert train(folder, xpid, *FIVE_UPDATES, *options) == 130
+
+
+def resume(run) -> None:
+    assert small_runs.atari.main(["--resume", str(run)]) == 0
+
+
+@pytest.fixture
+def collected(monkeypatch) -> list[tuple[int, Collected]]:
+    """Every rollout that an actor collects, and what its generator was seeded with."""
+    found, collect = [], Actor.collect
+
+    def listen(self, length):
+        found.append((self.generator.initial_seed(), collect(self, length)))
+        return found[-1][1]
+
+    monkeypatch.setattr(Actor, "collect", listen)
+    return found
+
+
+def frames_from(step: int, actions) -> np.ndarray:
+    """What a run at `step` sees that takes these actions."""
+    options = RunOptions(env="Catch", core="feedforward", num_envs=4)
+    environments = make_environments(options, 4, environment_seed(options.seed, step))
+    rows = [environments.reset(), *map(environments.step, actions)]
+    return np.stack([row.frame for row in rows])
+
+
+@pytest.mark.parametrize("updates", [1, 3])
+def test_a_resumed_run_has_the_games_and_actions_of_its_step(
+    updates, collected, tmp_path, monkeypatch
+):
+    cut(tmp_path, "run", monkeypatch, updates)
+    assert len(collected) == updates
+    resume(tmp_path / "run")
+    assert len(collected) == 5
+    for at, (begun, *later) in ((0, collected[:updates]), (updates * STEPS, collected[updates:])):
+        seeds = [seed for seed, _ in (begun, *later)]
+        assert seeds == len(seeds) * [action_seed(1, at, 0)]
+        first = begun[1].rollout
+        assert np.array_equal(first.frame, frames_from(at, first.action.numpy()))
+    before, after = (collected[number][1].rollout for number in (0, updates))
+    assert not torch.equal(before.frame, after.frame)
+    assert not torch.equal(before.action, after.action)
+
+
+def test_two_runs_resumed_from_one_checkpoint_are_the_same_run(collected, tmp_path, monkeypatch):
+    cut(tmp_path, "one", monkeypatch, 2, *MEMORY)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    played = []
+    for name in ("one", "two"):
+        collected.clear()
+        resume(tmp_path / name)
+        played.append([rollout for _, (rollout, *_) in collected])
+    for one, two in zip(*played, strict=True):
+        assert torch.equal(one.frame, two.frame) and torch.equal(one.action, two.action)
+    assert len(played[0]) == 3
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.fixture
+def drawn(monkeypatch) -> list[float]:
+    """A number of torch's that each update draws, as dropout in a core would."""
+    found, update = [], Learner.update
+
+    def draw(self, rollout):
+        found.append(float(torch.rand(())))
+        return update(self, rollout)
+
+    monkeypatch.setattr(Learner, "update", draw)
+    return found
+
+
+@pytest.mark.parametrize("schedule", [(), GROUPS], ids=["lockstep", "asynchronous"])
+def test_updates_draw_in_a_cut_run_what_they_draw_in_the_whole(
+    schedule, drawn, tmp_path, monkeypatch
+):
+    assert train(tmp_path, "whole", *FIVE_UPDATES, *schedule) == 0
+    whole = drawn.copy()
+    assert len(set(whole)) == 5
+    for after in (1, 4):
+        drawn.clear()
+        cut(tmp_path, f"cut-{after}", monkeypatch, after, *schedule)
+        resume(tmp_path / f"cut-{after}")
+        assert drawn == whole

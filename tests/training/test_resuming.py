@@ -1,0 +1,254 @@
+"""`--auto-resume` for jobs that are started again, and runs that get nowhere."""
+
+import json
+import signal
+from contextlib import contextmanager
+
+import gymnasium
+import numpy as np
+import pytest
+import small_runs
+import torch
+from small_runs import assert_same_run, logged, train
+
+from fastweights.agents.learner import Learner
+from fastweights.envs.catch import Catch
+from fastweights.evaluation import training_tests
+from fastweights.host.stopping import Interrupted, StopRequests
+from fastweights.kernels import requested_backend
+from fastweights.records.checkpoints import load
+
+AGAIN = ("--auto-resume", "--total-steps", 200)
+
+
+def interrupted(folder, xpid, monkeypatch, *options) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.launch.atari.Display", small_runs.StoppingDisplay)
+        assert train(folder, xpid, *options) == 130
+
+
+def test_the_same_command_begins_goes_on_and_finds_nothing_left_to_do(
+    tmp_path, monkeypatch, capsys
+):
+    interrupted(tmp_path, "job", monkeypatch, *AGAIN)
+    assert logged(tmp_path / "job")["step"] == [20]
+    assert train(tmp_path, "job", *AGAIN) == 0
+    assert logged(tmp_path / "job")["step"] == list(range(20, 201, 20))
+    capsys.readouterr()
+    assert train(tmp_path, "job", *AGAIN) == 0
+    assert "has finished its 200 agent steps" in capsys.readouterr().out
+    assert len(json.loads((tmp_path / "job" / "meta.json").read_text())["resumed"]) == 1
+
+
+def test_a_finished_run_of_other_options_is_not_this_one(tmp_path, capsys):
+    assert train(tmp_path, "job", *AGAIN) == 0
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "job", *AGAIN, "--seed", 7)
+    assert "--seed 7 (was 1)" in capsys.readouterr().err
+
+
+def test_another_preset_is_another_run(tmp_path, monkeypatch, capsys):
+    interrupted(tmp_path, "job", monkeypatch, *AGAIN, "--preset", "plain")
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "job", *AGAIN, "--preset", "paper")
+    assert "--kernels auto (was reference)" in capsys.readouterr().err
+    assert train(tmp_path, "job", *AGAIN, "--preset", "plain") == 0
+    assert requested_backend() == "reference"
+
+
+def test_half_a_checkpoint_is_none(tmp_path, monkeypatch):
+    """As `kill -9` leaves it in the first one."""
+    interrupted(tmp_path, "job", monkeypatch, *AGAIN, "--disable-checkpoint")
+    (tmp_path / "job" / "checkpoints").mkdir()
+    (tmp_path / "job" / "checkpoints" / ".partial-7.step_000000000020.pt").write_bytes(b"PK")
+    assert train(tmp_path, "whole", "--total-steps", 200) == 0
+    assert train(tmp_path, "job", *AGAIN, "--disable-checkpoint") == 0
+    assert logged(tmp_path / "job")["step"] == logged(tmp_path / "whole")["step"]
+
+
+@pytest.mark.parametrize("again", ["--resume", "--auto-resume"])
+def test_a_run_that_was_stopped_before_its_first_update_goes_on(again, tmp_path, monkeypatch):
+    def stop(*given) -> None:
+        raise Interrupted(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.launch.atari.train", stop)
+        assert train(tmp_path, "job", "--total-steps", 200) == 130
+    assert load(tmp_path / "job" / "model.tar")["step"] == 0
+    assert not (tmp_path / "job" / "checkpoints" / "best.pt").exists()
+    options = (again, tmp_path / "job") if again == "--resume" else AGAIN
+    assert train(tmp_path, "job", *options) == 0
+    assert train(tmp_path, "whole", "--total-steps", 200) == 0
+    assert_same_run(tmp_path / "job", tmp_path / "whole")
+
+
+def test_it_goes_on_as_resume_does(tmp_path, monkeypatch):
+    for xpid in ("one", "two"):
+        interrupted(tmp_path, xpid, monkeypatch, "--total-steps", 200)
+    assert small_runs.atari.main(["--resume", str(tmp_path / "one")]) == 0
+    assert train(tmp_path, "two", *AGAIN) == 0
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_begins_again(tmp_path, monkeypatch):
+    interrupted(tmp_path, "job", monkeypatch, "--total-steps", 200, "--disable-checkpoint")
+    assert train(tmp_path, "whole", "--total-steps", 200) == 0
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "job", "--total-steps", 200)
+    assert train(tmp_path, "job", *AGAIN) == 0
+    assert_same_run(tmp_path / "job", tmp_path / "whole")
+
+
+def test_another_run_of_that_name_is_refused(tmp_path, monkeypatch, capsys):
+    without = ("--total-steps", 200, "--disable-checkpoint")
+    interrupted(tmp_path, "job", monkeypatch, *without, "--seed", 2)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "job", *AGAIN)
+    assert "holds a run with another seed: choose another --xpid" in capsys.readouterr().err
+    interrupted(tmp_path, "saved", monkeypatch, "--total-steps", 200, "--seed", 2)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "saved", *AGAIN, "--seed", 1)
+    assert "contradict --resume: --seed 1 (was 2)" in capsys.readouterr().err
+
+
+def test_it_needs_a_name(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        small_runs.atari.main(["--auto-resume"])
+    assert "--auto-resume needs --xpid" in capsys.readouterr().err
+
+
+class SpoiltCatch(Catch):
+    """Its rewards are too large to be squared from a step on, so that no loss is finite then."""
+
+    steps = 0
+
+    def __init__(self, num_envs=1, render_mode=None, spoilt_after=30):
+        super().__init__(num_envs, render_mode)
+        self.spoilt_after = spoilt_after
+
+    def step(self, actions):
+        observation, reward, *rest = super().step(actions)
+        self.steps += 1
+        if self.steps > self.spoilt_after:
+            reward = np.full_like(reward, 1e30)
+        return observation, reward, *rest
+
+
+SPOILT = ("--env", "Spoilt-v0", "--reward-clipping", "none")
+
+
+@pytest.fixture
+def _spoilt_env():
+    gymnasium.register("Spoilt-v0", vector_entry_point=SpoiltCatch)
+    yield
+    del gymnasium.registry["Spoilt-v0"]
+
+
+@pytest.mark.usefixtures("_spoilt_env")
+def test_a_run_that_diverges_keeps_its_weights_and_ends_with_one_line(tmp_path, capsys):
+    options = (*SPOILT, "--total-steps", 100_000, "--max-refused-updates", 4)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "spoilt", *options)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("error: 4 batches in a row gave a loss or gradient")
+    assert said.endswith(str(tmp_path / "spoilt" / "logs.csv"))
+    logs = logged(tmp_path / "spoilt")
+    assert logs["refused_updates"] == 6 * [0] + [1, 2, 3, 4]
+    assert logs["step"] == list(range(20, 201, 20))
+    payload = load(tmp_path / "spoilt" / "model.tar")
+    assert (payload["step"], payload["scheduler_state_dict"]["updates"]) == (200, 6)
+    assert all(weight.isfinite().all() for weight in payload["model_state_dict"].values())
+    resumed = torch.load(tmp_path / "spoilt" / "model.tar", weights_only=True)
+    assert resumed["scheduler_state_dict"]["refused"] == 4
+
+
+@pytest.mark.usefixtures("_spoilt_env")
+def test_a_run_whose_every_update_was_refused_has_failed(tmp_path, capsys):
+    """Though it is shorter than what ends a longer one; and it has not finished."""
+    options = (*SPOILT, "--env-options", "spoilt_after=0", "--total-steps", 60)
+    for again in ((), ("--auto-resume",)):
+        with pytest.raises(SystemExit, match="2"):
+            train(tmp_path, "spoilt", *options, *again)
+        (said,) = capsys.readouterr().err.splitlines()
+        assert said.startswith("error: all 3 updates gave a loss or gradient that is not finite")
+        assert said.endswith(str(tmp_path / "spoilt" / "logs.csv"))
+    assert logged(tmp_path / "spoilt")["refused_updates"] == [1, 2, 3]
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch, capsys):
+    step = Learner._step
+
+    def spoil(self, is_finite):
+        step(self, is_finite)
+        if self.updates == 4:
+            next(self.network.parameters()).data[0] = float("inf")
+
+    monkeypatch.setattr(Learner, "_step", spoil)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "run", "--total-steps", 200, "--checkpoint-minutes", 1e-6)
+    assert "weights that are not finite" in capsys.readouterr().err
+    payload = load(tmp_path / "run" / "model.tar")
+    assert payload["step"] == 60
+    assert all(weight.isfinite().all() for weight in payload["model_state_dict"].values())
+
+
+def test_a_run_stopped_in_its_first_test_games_goes_on(tmp_path, monkeypatch, capsys):
+    play = training_tests.play
+
+    def told_to_stop(*given, **named):
+        signal.raise_signal(signal.SIGTERM)
+        return play(*given, **named)
+
+    options = ("--total-steps", 200, "--evaluate-episodes", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.evaluation.training_tests.play", told_to_stop)
+        assert train(tmp_path, "run", *options) == 128 + signal.SIGTERM
+    assert f"--resume {tmp_path / 'run'}" in capsys.readouterr().out
+    assert small_runs.atari.main(["--resume", str(tmp_path / "run")]) == 0
+    assert train(tmp_path, "whole", *options) == 0
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    assert "before training" in capsys.readouterr().out
+
+
+@contextmanager
+def interruptible():
+    """Ctrl-C does what it does in a terminal, also where the tests run behind a shell's `&`."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_signal_told_twice_is_one_request(monkeypatch):
+    """A batch system tells everyone, and torchrun passes on what it was told."""
+    now = [100.0]
+    monkeypatch.setattr("fastweights.host.stopping.time.monotonic", lambda: now[0])
+    with interruptible(), StopRequests() as stop:
+        signal.raise_signal(signal.SIGINT)
+        now[0] += 1.0
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(Interrupted, match="SIGINT"):
+            stop.check()
+        stop.check()
+        now[0] += 1.5
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_the_best_checkpoint_is_kept_with_its_score(tmp_path):
+    assert train(tmp_path, "job", "--total-steps", 200) == 0
+    best = load(tmp_path / "job" / "checkpoints" / "best.pt")
+    assert best["score"] == logged(tmp_path / "job")["recent_full_game_return"][-1]
+    assert best["step"] == 200
+
+
+@pytest.mark.usefixtures("_spoilt_env")
+def test_the_first_remedy_for_a_state_that_grows_is_its_feature_map(tmp_path, capsys):
+    core = ("--core", "delta_net", "--core-feature-map", "elu")
+    options = ("--env", "Spoilt-v0", "--total-steps", 100_000, "--max-refused-updates", 1, *core)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "grows", *options)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "--core-feature-map elu let the state grow" in error
+    assert error.index("softmax and elu_sum") < error.index("Else try a smaller --learning-rate")

@@ -1,0 +1,74 @@
+"""Ctrl-C at every stage, a hanging environment, and memory over time, in real processes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from forks import Program
+from stopping_runs import CASES
+
+from fastweights.host.stages import NEVER_STOPPED
+from fastweights.records.checkpoints import load
+from fastweights.records.log_table import read_logs
+
+pytestmark = pytest.mark.accidents
+HERE = Path(__file__).parent
+STOPPED = [f"{case}-stopped" for case, what in CASES if what == "stopped"]
+BROKEN = [f"{case}-broken" for case, what in CASES if what == "broken"]
+GROWTH = 8  # MiB; a large page is 2, and threads hold some. A rollout kept at every update: 25
+
+
+def output_of(script: str, *arguments: object) -> list[str]:
+    done = Program(HERE / script, *arguments).end()
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory) -> tuple[Path, dict[str, dict]]:
+    """The run folders, and what is known of each process."""
+    folder = tmp_path_factory.mktemp("runs")
+    ends = map(json.loads, output_of("stopping_runs.py", folder))
+    return folder, {end["case"]: end for end in ends}
+
+
+@pytest.mark.parametrize("case", STOPPED)
+def test_ctrl_c_at_any_stage_ends_the_run_soon_and_saves_it(case, stopped):
+    folder, ends = stopped
+    end = ends[case]
+    said = (folder / f"{case}.out").read_text()
+    assert end["code"] == 130, said
+    # It was told amid a stage; another may have begun before the signal came.
+    assert len([stage for stage in end["stages"] if stage not in NEVER_STOPPED]) <= 1
+    assert not end["left"]
+    assert "Traceback" not in said and f"--resume {folder / case}" in said
+    last_row = max(read_logs(folder / case)["step"], default=0)
+    assert load(folder / case / "model.tar")["step"] == last_row
+    assert ("is stuck in emulation" in said) == (case == "asynchronous-stuck-stopped")
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_an_accident_in_any_thread_ends_the_run_and_spares_what_it_had_learned(case, stopped):
+    folder, ends = stopped
+    said = (folder / f"{case}.out").read_text()
+    assert ends[case]["code"] == 1 and "ZeroDivisionError: an accident" in said
+    assert not ends[case]["left"] and "left behind" not in said
+    last_row = max(read_logs(folder / case)["step"])
+    assert load(folder / case / "model.tar")["step"] == last_row
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("case", [*STOPPED, *BROKEN])
+def test_it_takes_five_seconds_at_most(case, stopped):
+    assert stopped[1][case]["seconds"] < 5
+
+
+@pytest.mark.faults
+def test_memory_does_not_grow_and_a_leak_would_show(tmp_path):
+    lines = output_of("growing_runs.py", tmp_path)
+    growth = dict(line.split() for line in lines if line.startswith("grown:"))
+    growth = {case.removeprefix("grown:"): float(mebibytes) for case, mebibytes in growth.items()}
+    assert growth.keys() == {"lockstep", "asynchronous", "leaking"}
+    assert growth["lockstep"] < GROWTH
+    assert growth["asynchronous"] < GROWTH
+    assert growth["leaking"] > 2 * GROWTH

@@ -1,0 +1,1 @@
+"""One agent's training run: options, loop, replicas, resuming, export."""

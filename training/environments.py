@@ -1,0 +1,49 @@
+"""The environments of a run's options."""
+
+from typing import Any, NamedTuple
+
+from fastweights import envs
+from fastweights.envs.interface import Environments
+from fastweights.envs.naming import resolve
+from fastweights.envs.protocols import Protocol, protocol_named
+from fastweights.training.options import RunOptions
+
+
+class Rules(NamedTuple):
+    """How an environment is played, as `envs.make` takes it."""
+
+    protocol: str
+    options: dict[str, Any]  # for Atari, fields of `Protocol` to change
+
+    def resolved(self, env: str) -> Protocol | None:
+        """Everything that was decided; None where `env` is not an Atari game."""
+        if resolve(env).rom is None:
+            return None
+        return protocol_named(self.protocol).override(self.options)
+
+
+def make_environments(
+    options: RunOptions,
+    num_envs: int,
+    seed: int,
+    *,
+    rules: Rules | None = None,
+    render: bool = False,
+    num_threads: int | None = None,
+) -> Environments:
+    """The environments of a run's options, or the same under other rules or by other threads."""
+    rules = rules or trained_rules(options)
+    return envs.make(
+        options.env,
+        num_envs,
+        seed=seed,
+        protocol=rules.protocol,
+        options=rules.options,
+        render=render,
+        num_threads=options.num_threads if num_threads is None else num_threads,
+    )
+
+
+def trained_rules(options: RunOptions) -> Rules:
+    """The rules that a run trains under."""
+    return Rules(options.protocol, options.environment_options())

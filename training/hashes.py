@@ -1,0 +1,149 @@
+"""`RUN/hashes.csv`: what a lockstep run's first updates learned from, and the weights they made.
+
+A row an update: hashes of its rollout and of the weights after it, and the conditions they were
+computed under: the same seed gives the same bits under the same conditions only. `replay.py`
+computes them again. A resumed run adds none: its emulators begin new games.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.agents.learner import Learner
+from fastweights.agents.rollout import Rollout
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.errors import UserError, describe_os_error
+from fastweights.host.provenance import git_revision, machine, versions
+from fastweights.kernels.machinery.cpu_build import BuildError, compiler, compiler_version
+from fastweights.kernels.machinery.dispatch import requested_backend
+
+FILE = "hashes.csv"
+UPDATES = 10  # that are recorded
+Record = Callable[[Rollout, Learner], None]
+
+
+class Hashed(NamedTuple):
+    """One update; `step`: agent steps learned from, this update's included."""
+
+    update: int
+    step: int
+    rollout: str
+    weights: str
+
+
+@dataclass(frozen=True)
+class Hashes:
+    """What a hash file says."""
+
+    updates: tuple[Hashed, ...]  # from the first on, at least one
+    conditions: dict[str, str]
+
+
+def hashed(rollout: Rollout, learner: Learner) -> Hashed:
+    """The update that `learner` has just made from `rollout`."""
+    weights = learner.network.state_dict()
+    return Hashed(learner.updates, learner.steps, digest(rollout._asdict()), digest(weights))
+
+
+def digest(tensors: dict[str, Any]) -> str:
+    """BLAKE2b of tensors, and of tuples of them: names, dtypes, shapes and bytes."""
+    total = blake2b(digest_size=16)
+    for name, tensor in _flat(tensors):
+        plain = tensor.detach().cpu().contiguous()
+        total.update(f"{name} {plain.dtype} {tuple(plain.shape)}\n".encode())
+        total.update(plain.view(-1).view(torch.uint8).numpy())
+    return total.hexdigest()
+
+
+def conditions(device: torch.device) -> dict[str, str]:
+    """What else the bits depend on, as it is now in this process."""
+    git, name = git_revision(), str(device)
+    if device.type == "cuda":
+        name = f"{name} ({torch.cuda.get_device_name(device)})"
+    return {
+        "processor": machine()["processor"],
+        "device": name,
+        "threads": str(torch.get_num_threads()),
+        "torch": str(versions()["torch"]),
+        "kernels": requested_backend(),
+        "compiler": _compiler(),
+        "code": "unknown" if git is None else git["commit"] + " (changed)" * git["is_dirty"],
+    }
+
+
+def recorder(folder: Path, device: torch.device) -> Record:
+    """Writes the first updates of the new run in `folder` as they are made.
+
+    `device`: the learner's. The recorder raises `UserError`, one line, where the disk is full.
+    """
+    around, rows = conditions(device), []
+
+    def record(rollout: Rollout, learner: Learner) -> None:
+        if learner.updates > UPDATES:
+            return
+        rows.append(hashed(rollout, learner))
+        try:
+            write_hashes(folder, Hashes(tuple(rows), around))
+        except OSError as error:
+            reason = error.strerror or error
+            raise UserError(f"cannot write {folder / FILE}: {reason}; free the disk") from error
+
+    return record
+
+
+def record_nothing(rollout: Rollout, learner: Learner) -> None:
+    """For runs that nobody can replay."""
+
+
+def write_hashes(folder: Path, hashes: Hashes) -> None:
+    """Raises `OSError`."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow((*Hashed._fields, *hashes.conditions))
+    writer.writerows((*row, *hashes.conditions.values()) for row in hashes.updates)
+    write_bytes(folder / FILE, text.getvalue().encode())
+
+
+def read_hashes(folder: Path) -> Hashes:
+    """Raises `UserError`, one line, where there are none or they are damaged."""
+    path = folder / FILE
+    try:
+        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
+        own = [{name: row.pop(name) for name in Hashed._fields} for row in rows]
+        updates = tuple(
+            Hashed(**row | {"update": int(row["update"]), "step": int(row["step"])}) for row in own
+        )
+        if [update.update for update in updates] != list(range(1, len(updates) + 1)) or not rows:
+            raise ValueError("its updates are not 1, 2, 3, ...")
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{folder} has no {FILE}: it was asynchronous, or made before there was one, or has "
+            "not learned yet"
+        ) from error
+    except OSError as error:
+        raise UserError(f"cannot read the hashes {describe_os_error(error)}") from error
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise UserError(f"{path} is damaged ({error}): it cannot be compared with") from error
+    return Hashes(updates, rows[0])
+
+
+def _flat(tensors: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    for name, value in tensors.items():
+        if isinstance(value, Tensor):
+            yield name, value
+        else:
+            yield from _flat({f"{name}.{index}": part for index, part in enumerate(value)})
+
+
+def _compiler() -> str:
+    try:
+        return (compiler_version(compiler()).splitlines() or ["unknown"])[0]
+    except (BuildError, OSError):
+        return "none"

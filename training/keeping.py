@@ -1,0 +1,121 @@
+"""What a run leaves behind: its folder, its log and its checkpoints, kept by the first learner."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from fastweights.agents.network import Network
+from fastweights.cores.facts import network_facts
+from fastweights.host.errors import expanded
+from fastweights.records.checkpoint_folder import CheckpointFolder
+from fastweights.records.checkpoints import CheckpointError
+from fastweights.records.metrics import Metrics
+from fastweights.records.run_folder import RunFolder, RunFolderError, claim_xpid, read_meta
+from fastweights.training.loop import Training
+from fastweights.training.options import RunOptions, differences
+from fastweights.training.saved_agent import SavedAgent
+
+
+class Records(Protocol):
+    """The part of a run's records that training meets."""
+
+    metrics: Metrics
+
+    def last_save(self) -> dict[str, Any] | None:
+        """The checkpoint that a resumed run goes on from; None for a new one."""
+        ...
+
+    def save(self, training: Training) -> None:
+        """Writes a checkpoint. Raises `CheckpointError`."""
+        ...
+
+    def finish(self, successful: bool) -> None:
+        """Notes the end of the run and lets its folder go."""
+        ...
+
+
+class Kept:
+    """Records in the folder of a new run, or of the one that `saved` is of. Raises `UserError`."""
+
+    def __init__(self, options: RunOptions, saved: SavedAgent | None, network: Network) -> None:
+        self._options, self._saved = options, saved
+        self._folder = _open(options, saved, network)
+        self.path = self._folder.path
+        self._checkpoints = CheckpointFolder(self.path)
+        begin = saved.step if saved else 0 if self._folder.meta.get("resumed") else None
+        self.metrics = Metrics(self._folder.log, self.path / "tensorboard", begin)
+
+    def last_save(self) -> dict[str, Any] | None:
+        """See `Records`; what was logged after it goes."""
+        if self._saved is None:
+            return None
+        # Read again now that the folder is ours: the run may have moved on since the first look.
+        payload = self._checkpoints.latest().payload
+        self._folder.rewind(payload["step"])
+        return payload
+
+    def save(self, training: Training) -> None:
+        """See `Records`; nothing with --disable-checkpoint."""
+        if not self._options.disable_checkpoint:
+            score = self.metrics.recent()["recent_full_game_return"]
+            self._checkpoints.save(training.checkpoint(), training.steps, score)
+
+    def save_first(self, training: Training) -> None:
+        """Has a new run's checkpoint of step 0 on disk before anything is learned.
+
+        Raises `CheckpointError`; a folder that was made for the run then goes again.
+        """
+        if self._saved is not None:
+            return
+        try:
+            self.save(training)
+        except CheckpointError:
+            self.metrics.close()
+            self._folder.discard()
+            raise
+
+    def finish(self, successful: bool) -> None:
+        """See `Records`."""
+        self.metrics.close()
+        self._folder.finish(successful)
+
+
+class NotKept:
+    """The other learners' records: the first one has them."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics(lambda row: None)
+
+    def last_save(self) -> None:
+        """See `Records`."""
+
+    def save(self, training: Training) -> None:
+        """See `Records`."""
+
+    def finish(self, successful: bool) -> None:
+        """See `Records`."""
+
+
+def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunFolder:
+    if saved:
+        return RunFolder.open(saved.run)
+    xpid = options.xpid or claim_xpid(options.env, options.core, options.savedir)
+    path: Path = expanded(options.savedir) / xpid
+    if options.auto_resume and (path / "meta.json").exists():
+        _check_same(path, options)
+        folder = RunFolder.open(path)
+        folder.rewind(0)  # it ended before its first checkpoint
+        return folder
+    facts = network_facts(network, options.core, dict(options.core_options()))
+    return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
+
+
+def _check_same(path: Path, options: RunOptions) -> None:
+    meta = read_meta(path)
+    try:
+        begun = RunOptions.from_dict(meta["args"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(f"{path} holds no run that --auto-resume could go on with") from error
+    if names := differences(begun, options):
+        raise RunFolderError(
+            f"{path} holds a run with another {names[0]}: choose another --xpid, or its options"
+        )

@@ -1,0 +1,344 @@
+"""A training run in any schedule: rollouts in; updates, rows of the log and checkpoints out."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+
+from fastweights.agents.learner import Learner
+from fastweights.agents.network import Network
+from fastweights.cores import growth
+from fastweights.envs.interface import BrokenEnvironment
+from fastweights.host.errors import UserError
+from fastweights.host.progress import Display
+from fastweights.host.stages import Columns, Stages
+from fastweights.host.stopping import Interrupted, StopRequests
+from fastweights.records.checkpoints import save_or_warn
+from fastweights.records.metrics import Metrics
+from fastweights.training.hashes import Record, record_nothing
+from fastweights.training.layer_checks import checked_layers
+from fastweights.training.options import RunOptions
+from fastweights.training.replicas import LostLearner, Replicas
+from fastweights.training.saved_agent import pack, unpack
+from fastweights.training.schedules.experience import (
+    Batch,
+    Experience,
+    Source,
+    SourceFailed,
+    batches,
+)
+
+_CHECK_EVERY = 100  # updates between two looks whether all learners hold the same weights
+_GAME, _LIFE, _LAG, _WEIGHTS, _STOP = range(5)  # what a report is about; three numbers follow
+
+
+class Diverged(UserError):
+    """Training that makes no progress any more: its losses or gradients are not finite."""
+
+
+class NothingLearned(UserError):
+    """A run that reached its end with every update refused."""
+
+
+class WeightsApart(RuntimeError):
+    """The learners no longer hold the same weights."""
+
+
+class WeightsLost(UserError):
+    """An update has left weights that are not finite: these are not to be saved."""
+
+
+class Training:
+    """The learner, and what is kept of its run; `source` is the schedule.
+
+    `stages` are those of the learner's thread. With several `replicas`, the log is about all of
+    them, but for seconds and queues, which are this one's; all stop where one of them is told to.
+    `record` is called after each update.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        network: Network,
+        source: Source,
+        metrics: Metrics,
+        stages: Stages,
+        replicas: Replicas | None = None,
+        stop: StopRequests | None = None,
+        record: Record = record_nothing,
+    ):
+        self.options, self.source, self.metrics, self.stages = options, source, metrics, stages
+        self.replicas, self.stop = replicas or Replicas(), stop or StopRequests()
+        self.record, self._meeting = record, _Meeting(self.replicas)
+        self.learner = Learner(network, options.learner, stage=stages, replicas=self._meeting)
+        self._reports: list[Sequence[float]] = []  # what the other learners do not know of yet
+
+    @property
+    def steps(self) -> int:
+        """Agent steps learned from."""
+        return self.learner.steps
+
+    @property
+    def finished(self) -> bool:
+        return self.steps >= self.options.learner.total_steps
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Learns from one batch after the other; yields each update's row, without end.
+
+        Closing this generator ends what the source has running.
+        """
+        self.source.publish(self.learner.updates)
+        seconds, start = Columns(self.source.threads), time.monotonic()
+        with self.source, checked_layers(self.learner.network, self.stages.check):
+            share = len(self.replicas.share(self.options.batch_size, "--batch-size"))
+            for batch in batches(self._noted(self.source.rollouts()), share):
+                before = self.steps
+                row = self._learn(batch)
+                failure = self._hand_on(batch)
+                taken, start = time.monotonic() - start, time.monotonic()
+                rate = {"agent_steps_per_second": (self.steps - before) / taken}
+                yield row | rate | self.source.columns() | seconds.row()
+                if failure is not None:
+                    raise failure
+
+    def _noted(self, rollouts: Iterable[Experience]) -> Iterator[Experience]:
+        for experience in rollouts:
+            for game in experience.collected.episodes:
+                numbers = (game.episode_return, game.agent_steps, game.emulator_frames)
+                self._reports.append((_GAME, *numbers))
+            for life in experience.collected.lives:
+                self._reports.append((_LIFE, life.life_return, 0, 0))
+            yield experience
+
+    def _learn(self, batch: Batch) -> dict[str, Any]:
+        """One update, and its row. What asks the other learners comes before the weights move:
+        where one has gone, either nothing was learned or there is a row of it.
+        """
+        waiting, lag = self.source.waiting, self.learner.updates - batch.version
+        reports = [*self._reports, (_LAG, lag, 0, 0)]
+        if self.replicas.count > 1 and self.learner.updates % _CHECK_EVERY == 0:
+            with self.stages("exchange"):
+                reports.append((_WEIGHTS, checksum(self.learner.network), 0, 0))
+        self._meeting.tell(reports)
+        losses = self.learner.update(batch.rollout)
+        lag = self._note(self._meeting.heard)
+        with self.stages("optimise"):  # on a GPU, reading a number waits for the whole update
+            losses = {name: float(loss) for name, loss in losses.items()}
+        with self.stages("log"):
+            self.record(batch.rollout, self.learner)
+        return losses | {
+            "step": self.steps,
+            "updates": self.learner.updates,
+            "refused_updates": self.learner.refused,
+            "learner_queue_size": waiting,
+            "policy_lag": lag,
+            "learning_rate": self.learner.learning_rate(),
+        }
+
+    def _hand_on(self, batch: Batch) -> Exception | None:
+        """Gives the new weights to those who act; what goes wrong, for after the update's row."""
+        try:
+            self.source.publish(self.learner.updates)
+            self.source.release(batch.used_up)
+        except Exception as failure:
+            return failure
+        return None
+
+    def _note(self, reports: Sequence[Sequence[float]]) -> int:
+        """Notes what finished with any learner; returns the largest lag."""
+        self._reports.clear()
+        largest = 0
+        for about, *numbers in reports:
+            if about == _GAME:
+                self.metrics.add_game(*numbers)
+            elif about == _LIFE:
+                self.metrics.add_life(numbers[0])
+            elif about == _LAG:
+                largest = max(largest, int(numbers[0]))
+        return largest
+
+    def leave(self, request: Interrupted) -> None:
+        """Has the other learners stop too, before the update that this one does not make.
+
+        Waits for them to have their gradients, or to leave as well.
+        """
+        try:
+            self._meeting.leave(request.signal_number)
+        except LostLearner as lost:
+            print(f"note: {lost}", file=sys.stderr)
+
+    def check_progress(self) -> None:
+        """Raises `Diverged` where batch after batch was refused, or `WeightsLost`."""
+        norm = get_total_norm([p.detach() for p in self.learner.network.parameters()])
+        if not torch.isfinite(norm):
+            raise WeightsLost(
+                f"the update at {self.steps:,} agent steps left weights that are not finite; "
+                f"checkpoints hold those of before. {self._remedy('a larger --epsilon')}"
+            )
+        limit = self.options.max_refused_updates
+        if self.learner.refused_in_a_row >= limit:
+            raise Diverged(
+                f"{limit} batches in a row gave a loss or gradient that is not finite, and were "
+                "refused; the weights are those before them. "
+                f"{self._remedy('--precision float32')}"
+            )
+
+    def check_learned(self) -> None:
+        """Raises `NothingLearned` where no update so far has changed a weight."""
+        if self.learner.updates == 0:
+            grows = growth(self.options.core, **dict(self.options.core_options()))
+            raise NothingLearned(
+                f"all {self.learner.refused:,} updates gave a loss or gradient that is not finite, "
+                "and were refused: nothing was learned. The learning rate is not the cause, since "
+                "no weight has moved: look for very large rewards, observations or costs "
+                "(--reward-clipping, --baseline-cost, --entropy-cost)"
+                + (f"; and {grows}" if grows else "")
+            )
+
+    def _remedy(self, otherwise: str) -> str:
+        """What to try first: a state that grows without bound is not the step size's fault."""
+        grows = growth(self.options.core, **dict(self.options.core_options()))
+        first = f"{grows[0].upper()}{grows[1:]}. Else try" if grows else "Try"
+        return f"{first} a smaller --learning-rate, or {otherwise}"
+
+    def checkpoint(self) -> dict[str, Any]:
+        """What `restore` takes."""
+        return pack(self.options, self.learner, {"metrics": self.metrics.state_dict()})
+
+    def restore(self, payload: dict[str, Any]) -> None:
+        """Takes up counters, optimiser, schedule, windows and torch's random numbers.
+
+        What of it is not there or does not fit raises as dicts, torch and `float` do.
+        """
+        unpack(payload, self.learner)
+        self.metrics.load_state_dict(payload["stats"]["metrics"])
+
+
+class _Meeting:
+    """The learners' only one in an update, once each has its gradient: waiting costs once.
+
+    For the learner these are its `Replicas`. Who is to stop comes as well, in place of a gradient.
+    """
+
+    def __init__(self, replicas: Replicas):
+        self.count, self._replicas = replicas.count, replicas
+        self._reports: Sequence[Sequence[float]] = ()  # this learner's
+        self.heard: list[list[float]] = []  # those of all
+        self._over = False
+
+    def tell(self, reports: Sequence[Sequence[float]]) -> None:
+        """Has `reports` go with the next sum."""
+        self._reports = reports
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        """See `Replicas.sum`; what all had to tell is in `heard` then.
+
+        Raises `Interrupted` where one of them leaves, and `WeightsApart`; nothing is summed then.
+        """
+        self._meet(self._reports)
+        self._replicas.sum(tensors)
+
+    def leave(self, signal_number: int) -> None:
+        """Goes to the others' next `sum` with word of the signal, unless all have heard of one."""
+        if not self._over:
+            with suppress(Interrupted):
+                self._meet([(_STOP, signal_number, 0, 0)])
+
+    def _meet(self, reports: Sequence[Sequence[float]]) -> None:
+        self.heard = self._replicas.gather(reports, columns=4)
+        if signals := self._told_of(_STOP):
+            self._over = True
+            raise Interrupted(int(max(signals)))
+        if len(set(checksums := self._told_of(_WEIGHTS))) > 1:
+            raise WeightsApart(f"the learners' weights have come apart; checksums: {checksums}")
+
+    def _told_of(self, about: int) -> list[float]:
+        return [row[1] for row in self.heard if row[0] == about]
+
+
+def checksum(network: Network) -> int:
+    """A number that any single changed byte changes, and a float64 holds."""
+    return sum(map(_checksum, network.state_dict().values())) % 2**53
+
+
+def _checksum(tensor: Tensor) -> int:
+    """Bytes weighted by where they are, summed."""
+    content = tensor.detach().flatten().view(torch.uint8).to(torch.int64)
+    places = torch.arange(len(content), device=content.device) % 65_521 + 1
+    return int((content * places).sum())
+
+
+def train(
+    training: Training,
+    rows: Iterator[dict[str, Any]],
+    display: Display,
+    save: Callable[[], None],
+    test: Callable[[int, Callable[[], None]], None] = lambda step, check: None,
+) -> None:
+    """Takes `training`'s rows to the end of the run, saving now and then, and at last.
+
+    `test` is called between updates with the agent steps so far and with what raises where the run
+    is to stop. Saves before it raises `Interrupted` where `training.stop` says so, `Diverged`,
+    `SourceFailed`, `LostLearner`, or what an environment raised, but not before `NothingLearned`:
+    nobody shall take the run for finished. A checkpoint that cannot be written is a warning, the
+    last one a `CheckpointError`; a row of the log that cannot be written is a `RunFolderError`.
+    """
+    patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
+    begun, stop = training.steps, training.stop
+    try:
+        with display, closing(rows):
+            for row in rows:
+                with training.stages("log"):
+                    display.update(training.steps, training.metrics.log(row))
+                training.check_progress()
+                if training.finished:
+                    training.check_learned()
+                    break
+                stop.check()
+                with training.stages("test"):
+                    test(training.steps, stop.check)
+                if time.monotonic() - last_save > patience:
+                    with training.stages("save"):
+                        save_or_warn(save)
+                    last_save = time.monotonic()
+    except Interrupted as request:
+        try:
+            save()  # nobody can make the update without this learner: the weights are final
+        finally:
+            training.leave(request)
+        raise
+    except (Diverged, LostLearner, SourceFailed):
+        save()
+        raise
+    except BrokenEnvironment:
+        _rescue(training, save, begun)
+        raise
+    except (UserError, WeightsApart):  # the disk says no; or who knows which weights are right
+        raise
+    except Exception:
+        _rescue(training, save, begun)
+        raise
+    save()
+
+
+def _rescue(training: Training, save: Callable[[], None], begun: int) -> None:
+    """Saves what was learned before an environment, say, failed: the weights are whole.
+
+    `begun`: the agent steps that this process began with; without more there is nothing to save.
+    """
+    if training.steps == begun:
+        return
+    try:
+        save()
+    except Exception as error:
+        print(f"warning: nothing was saved before the failure below: {error}", file=sys.stderr)
+    else:
+        if not training.options.disable_checkpoint:
+            print(
+                f"saved at {training.steps:,} agent steps; --resume goes on there", file=sys.stderr
+            )

@@ -1,0 +1,91 @@
+"""How a run is spread over Ray: how many actors, what each of them gets, and who plays what."""
+
+from dataclasses import replace
+
+import torch
+
+from fastweights.agents.network import Network
+from fastweights.host.devices import processors
+from fastweights.host.stages import Stages
+from fastweights.training.options import RunOptions
+from fastweights.training.ray.session import Session
+from fastweights.training.replicas import Replicas
+from fastweights.training.schedules.asynchronous import slots
+from fastweights.training.seeds import action_seed, environment_seed
+
+
+class RayPlan:
+    """One learner's actors, `size` of them with `each` environments, and its connection to Ray.
+
+    Raises a one-line `ValueError`: Ray is not installed or does not answer, or the numbers do not
+    fit together.
+    """
+
+    def __init__(self, options: RunOptions, replicas: Replicas, streams: range):
+        self.options, self.replicas, self.streams = options, replicas, streams
+        if options.ray_address is None:
+            self.size = self._size(processors() // replicas.local_count)
+            self._check_gpus()
+            self.session = Session(None, self.size * options.actor_cpus)
+        else:
+            self.session = Session(options.ray_address)
+            self.size = self._size(self.session.cpus() // replicas.count)
+        self.each = len(streams) // self.size
+
+    def __str__(self) -> str:
+        actors = f"{self.size} Ray actors of {self.each} environments"
+        return f"{actors} on {'GPUs' if self.options.actor_gpus else 'CPUs'}"
+
+    def source(
+        self,
+        network: Network,
+        step: int,
+        batch_size: int,
+        learner_device: torch.device,
+        stages: Stages,
+    ):
+        """See `Plan.source`."""
+        from fastweights.training.ray.actors import RayActors
+        from fastweights.training.ray.wire import rollout_form
+        from fastweights.training.ray.worker import Job
+
+        options, ahead = self.options, self.options.queue_size
+        own = replace(options, num_threads=max(1, int(options.actor_cpus)))
+
+        def job(number: int, incarnation: int) -> Job:
+            first = self.streams.start + number * self.each
+            return Job(
+                options=own.to_dict(),
+                num_envs=self.each,
+                environment_seed=environment_seed(options.seed, step, first, incarnation),
+                action_seed=action_seed(options.seed, step, first // self.each, incarnation),
+                device="cuda" if options.actor_gpus else "cpu",
+            )
+
+        return RayActors(
+            network,
+            self.session,
+            job=job,
+            size=self.size,
+            cpus=options.actor_cpus,
+            gpus=options.actor_gpus,
+            form=rollout_form(network, options.unroll_length, self.each),
+            slots=slots([self.each], batch_size, self.size if ahead is None else ahead),
+            learner_device=learner_device,
+            stages=stages,
+        )
+
+    def _size(self, cpus: int) -> int:
+        """As asked for, or one actor a CPU as far as the environments can be shared out."""
+        if self.options.num_actors is None:
+            most = max(1, int(cpus / max(1.0, self.options.actor_cpus)))
+            return max(n for n in range(1, most + 1) if len(self.streams) % n == 0)
+        return len(self.replicas.share(self.options.num_actors, "--num-actors"))
+
+    def _check_gpus(self) -> None:
+        here = torch.cuda.device_count()
+        if self.size * self.options.actor_gpus > here:
+            raise ValueError(
+                f"--actor-gpus {self.options.actor_gpus:g} for each of {self.size} actors is more "
+                f"than the {here} GPUs here: ask for less, or for fewer with --num-actors"
+            )

@@ -1,0 +1,97 @@
+"""A rollout as Ray carries it from an actor to the learner: NumPy arrays, and their way back.
+
+Ray moves arrays through shared memory without pickling their numbers; tensors it would copy several
+times. Of our own is only that pictures travel unstacked (`training/ray/unstacking.py`).
+
+Ray has unpickled what an actor sends before `unpack` sees it, so `unpack` does not guard against
+enemies. It refuses what an actor with other options, another version of this program or weights
+that are not finite would send.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.agents.network import Network
+from fastweights.agents.rollout import Rollout
+from fastweights.kernels.recurrence import State, map_state
+from fastweights.training.ray.unstacking import Unstacked, restack, unstack
+from fastweights.training.schedules.experience import Experience
+
+
+class WireError(ValueError):
+    """What came is not the rollout that was expected; says what is wrong with it."""
+
+
+def rollout_form(network: Network, length: int, streams: int) -> Rollout:
+    """What every rollout of `network` looks like: types and shapes, without memory."""
+    pictures = tuple(network.config.frame_shape)
+    seen, done = (length + 1, streams), (length, streams)
+    with torch.device("meta"):
+        return Rollout(
+            frame=torch.empty(*seen, *pictures, dtype=_frame_type(pictures)),
+            reward=torch.empty(seen),
+            is_first=torch.empty(seen, dtype=torch.bool),
+            last_action=torch.empty(seen, dtype=torch.int64),
+            action=torch.empty(done, dtype=torch.int64),
+            policy_logits=torch.empty(*done, network.config.num_actions),
+            initial_state=map_state(torch.empty_like, network.initial_state(streams)),
+        )
+
+
+def pack(experience: Experience) -> Experience:
+    """`experience` with arrays in place of tensors, which may be on any device."""
+    rollout = experience.collected.rollout
+    if rollout.frame.ndim == 5 and rollout.frame.dtype == torch.uint8:
+        rollout = rollout._replace(frame=unstack(rollout.frame))
+    arrays = map_state(lambda tensor: tensor.detach().contiguous().cpu().numpy(), rollout)
+    return _with_rollout(experience, arrays)
+
+
+def unpack(packed: Any, form: Rollout) -> Experience:
+    """What `pack` was given, on the CPU, in memory of its own.
+
+    Raises:
+        WireError: not a rollout, not one of this form, or a number in it is not finite.
+    """
+    if not isinstance(packed, Experience):
+        raise WireError(f"not a rollout but a {type(packed).__name__}")
+    arrays = packed.collected.rollout
+    if isinstance(arrays.frame, Unstacked):
+        arrays = arrays._replace(frame=restack(Unstacked(*map(torch.tensor, arrays.frame))))
+    found, wanted = dict(_leaves(arrays)), dict(_leaves(form))
+    if found.keys() != wanted.keys():
+        raise WireError(f"{', '.join(sorted(found.keys() ^ wanted.keys()))} missing or unknown")
+    for name, like in wanted.items():
+        _check(name, found[name], like)
+    taken = (found[name] for name in wanted)
+    return _with_rollout(packed, map_state(lambda _: next(taken), form))
+
+
+def _frame_type(shape: Sequence[int]) -> torch.dtype:
+    return torch.uint8 if len(shape) == 3 else torch.float32
+
+
+def _with_rollout(experience: Experience, rollout: Rollout) -> Experience:
+    return experience._replace(collected=experience.collected._replace(rollout=rollout))
+
+
+def _leaves(parts: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor with its name, such as `initial_state.hidden`, in `map_state`'s order."""
+    for name, part in zip(getattr(parts, "_fields", range(len(parts))), parts, strict=True):
+        if isinstance(part, tuple):
+            yield from _leaves(part, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", part if isinstance(part, Tensor) else torch.tensor(part)
+
+
+def _check(name: str, tensor: Tensor, like: Tensor) -> None:
+    if (tensor.dtype, tensor.shape) != (like.dtype, like.shape):
+        raise WireError(
+            f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, "
+            f"not {like.dtype} of {tuple(like.shape)}"
+        )
+    if tensor.is_floating_point() and not tensor.isfinite().all():
+        raise WireError(f"{name} holds {tensor[~tensor.isfinite()][0]}")

@@ -1,0 +1,127 @@
+"""What runs in the processes that Ray starts: an actor with its environments.
+
+Nothing here knows of Ray but the two lines that fetch weights. Rollouts travel as NumPy arrays
+(`training/ray/wire.py`), and so do weights.
+"""
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import ray
+import torch
+from ray.actor import ActorHandle
+
+from fastweights.agents.actor import Actor
+from fastweights.agents.network import Network
+from fastweights.envs.interface import BrokenEnvironment
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.devices import compute_exactly, use_threads
+from fastweights.host.stages import Stages
+from fastweights.kernels import use_backend
+from fastweights.training.environments import make_environments
+from fastweights.training.options import RunOptions
+from fastweights.training.ray.board import Offer
+from fastweights.training.ray.wire import pack
+from fastweights.training.schedules.experience import Experience
+
+Timed = dict[str, tuple[float, int]]  # seconds and calls of stages
+
+_PATIENCE = 5.0  # seconds for the board; without it, acting goes on with the weights it has
+
+
+class Job(NamedTuple):
+    """All that makes an actor, in plain values."""
+
+    options: dict[str, Any]  # `RunOptions.to_dict`
+    num_envs: int
+    environment_seed: int
+    action_seed: int
+    device: str
+
+
+class ActorFailed(Exception):
+    """What went wrong in an actor, in one line that any process can read."""
+
+
+class RemoteActor:
+    """An `Actor` on its share of the environments."""
+
+    def __init__(self, job: Job, board: ActorHandle) -> None:
+        self._job, self._board, self._version = job, board, -1
+        self._stages = Stages("actor")
+
+    def join(self) -> None:
+        """Makes network and environments. Raises `ActorFailed`, or `BrokenEnvironment`."""
+        try:
+            self._make()
+        except BrokenEnvironment:
+            raise
+        except Exception as error:
+            raise _in_one_line(error) from None
+
+    def collect(self, offer: Offer) -> tuple[Experience, Timed]:
+        """The next rollout, with the newest weights there are, never older than `offer`'s.
+
+        Raises `ActorFailed`, or `BrokenEnvironment`.
+        """
+        before = self._stages.totals()
+        idle = time.perf_counter() - self._since
+        try:
+            self._refresh(offer)
+            collected = self._actor.collect(self._length)
+            with self._stages("transfer"):
+                packed = pack(Experience(collected, self._version))
+        except BrokenEnvironment:
+            raise
+        except Exception as error:
+            raise _in_one_line(error) from None
+        after, self._since = self._stages.totals(), time.perf_counter()
+        timed = {
+            s: (after[s].seconds - b.seconds, after[s].calls - b.calls) for s, b in before.items()
+        }
+        return packed, timed | {"wait_for_learner": (idle, 1)}
+
+    def _make(self) -> None:
+        job, options = self._job, RunOptions.from_dict(self._job.options)
+        if options.tune_memory:
+            tune_allocator()
+        if options.kernels != "auto":
+            use_backend(options.kernels)
+        use_threads(options.num_threads)
+        compute_exactly()
+        environments = make_environments(options, job.num_envs, job.environment_seed)
+        network = Network(options.network(environments.frame_shape, environments.num_actions))
+        self._length, self._network = options.unroll_length, network.to(job.device)
+        generator = torch.Generator(job.device).manual_seed(job.action_seed)
+        self._actor = Actor(
+            self._network,
+            environments,
+            device=job.device,
+            generator=generator,
+            graphed=options.cuda_graphs,
+            stage=self._stages,
+        )
+        self._since = time.perf_counter()
+
+    def _refresh(self, offer: Offer) -> None:
+        version, weights = self._newest(max(offer[0], self._version)) or offer
+        if version > self._version:
+            arrays = ray.get(weights[0])
+            self._network.load_state_dict({name: torch.tensor(w) for name, w in arrays.items()})
+            self._version = version
+
+    def _newest(self, version: int) -> Offer | None:
+        try:
+            return ray.get(self._board.newer_than.remote(version), timeout=_PATIENCE)
+        except ray.exceptions.RayError:
+            return None
+
+
+def pack_weights(network: Network) -> dict[str, np.ndarray]:
+    """A network's weights by name."""
+    return {name: w.contiguous().cpu().numpy() for name, w in network.state_dict().items()}
+
+
+def _in_one_line(error: Exception) -> ActorFailed:
+    return ActorFailed(" ".join(f"{type(error).__name__}: {error}".split())[:500])

@@ -1,0 +1,186 @@
+"""A trained agent in a checkpoint: what goes in, and how the network comes out again."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fastweights.agents.learner import Learner
+from fastweights.agents.network import Network
+from fastweights.envs.naming import resolve
+from fastweights.host.containment import check_contained
+from fastweights.host.errors import expanded
+from fastweights.host.provenance import git_revision
+from fastweights.records.checkpoint_folder import CheckpointFolder, Found
+from fastweights.records.checkpoints import CheckpointError, fitting, load, read
+from fastweights.records.run_folder import runs_near
+from fastweights.training.agent_export import is_export, read_export, weights_of
+from fastweights.training.options import RunOptions
+from fastweights.training.torchbeast_model import is_torchbeast, translated
+
+_LIKE_WEIGHTS = ("square_avg", "momentum_buffer")  # of RMSprop's state; others have others
+
+
+def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[str, Any]:
+    """Everything that a run needs to go on, as plain values under TorchBeast's names."""
+    network, state = learner.network, learner.state_dict()
+    return {
+        "model_state_dict": network.state_dict(),
+        "optimizer_state_dict": state["optimizer"],
+        "scheduler_state_dict": state["schedule"],
+        "flags": options.to_dict(),
+        "network": {
+            "frame_shape": list(network.config.frame_shape),
+            "num_actions": network.config.num_actions,
+        },
+        "stats": stats,
+        "rng": {"torch": torch.get_rng_state()},
+        "git": git_revision(),
+    }
+
+
+def unpack(payload: dict[str, Any], learner: Learner) -> None:
+    """Puts what `pack` took from a learner into another, and torch's random numbers back.
+
+    What is not there or does not fit raises as dicts and torch do; `fitting` makes a line of it.
+    """
+    network, optimizer = learner.network, learner.optimizer
+    network.load_state_dict(payload["model_state_dict"])
+    settings = _settings(optimizer)
+    schedule = payload["scheduler_state_dict"]
+    learner.load_state_dict({"optimizer": payload["optimizer_state_dict"], "schedule": schedule})
+    if _settings(optimizer) != settings:
+        raise ValueError("its optimiser is set otherwise than its options say")
+    for weight, state in optimizer.state.items():
+        if not all(isinstance(value, torch.Tensor | int | float) for value in state.values()):
+            raise ValueError("its optimiser's state is no tensors and numbers")
+        if any(state[name].shape != weight.shape for name in _LIKE_WEIGHTS if name in state):
+            raise ValueError("its optimiser's state is that of another network")
+    if any(type(count) is not int or count < 0 for count in _counts(learner)):
+        raise ValueError("its steps and updates are no counts")
+    torch.set_rng_state(payload["rng"]["torch"].cpu())
+
+
+def _counts(learner: Learner) -> tuple[int, ...]:
+    return learner.steps, learner.updates, learner.refused
+
+
+def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    moving = ("params", "lr")  # the rate is annealed
+    groups = optimizer.param_groups
+    return [{name: group[name] for name in group if name not in moving} for group in groups]
+
+
+@dataclass(frozen=True)
+class SavedAgent:
+    """A network as it was saved, and the run it comes from."""
+
+    network: Network
+    options: RunOptions
+    payload: dict[str, Any]
+    path: Path  # the file with the weights
+    warnings: tuple[str, ...] = ()  # newer checkpoints that could not be used
+
+    @property
+    def step(self) -> int:
+        """Agent steps it was trained for."""
+        return self.payload["step"]
+
+    @property
+    def run(self) -> Path:
+        """The run folder, or the file's own where it lies elsewhere."""
+        return _run_of(self.path)
+
+
+def open_agent(
+    path: Path, device: torch.device | str = "cpu", env: str | None = None
+) -> SavedAgent:
+    """Loads an agent, on `device`.
+
+    `path`: a run folder (the newest usable checkpoint), a checkpoint, a folder that
+    `agent_export` wrote, or TorchBeast's `model.tar` or the folder it lies in. `env`: the game of
+    a file that does not say, or whose game brings a module of its own.
+
+    Raises `CheckpointError`, one line, for anything else.
+    """
+    found = _find(expanded(path), device, env)
+    with fitting(found.path):
+        if task := found.payload["flags"].get("task_name"):
+            raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")
+        options = RunOptions.from_dict(found.payload["flags"])
+        network = _network(options, found.payload).to(device)
+        network.load_state_dict(found.payload["model_state_dict"])
+        step = found.payload["step"]
+        if type(step) is not int or step < 0:
+            raise ValueError("its step is no count")
+    check_module(options, env, found.path)
+    return SavedAgent(network, options, found.payload, found.path, found.warnings)
+
+
+def check_module(options: RunOptions, env: str | None, path: Path) -> None:
+    """Refuses a game in a module of its own (`my_module:MyGame-v0`) unless `env` names it too.
+
+    Making that game imports the module, and what a file says must run nothing. Raises
+    `CheckpointError`.
+    """
+    if ":" in options.env and env != options.env:
+        raise CheckpointError(
+            f"{path} plays {options.env!r}, whose module would be imported: if you trust that, "
+            f"add --env {shlex.quote(options.env)}"
+        )
+
+
+def check_game(options: RunOptions, env: str | None, path: Path) -> None:
+    """Refuses an `env` that names, in whatever spelling, another game than the agent's.
+
+    Raises a one-line `ValueError`.
+    """
+    if env is not None and resolve(env)[:2] != resolve(options.env)[:2]:
+        raise CheckpointError(
+            f"{path} was trained on {options.env}, and --env says {env}: an agent plays the game "
+            "that it was trained on; leave --env out"
+        )
+
+
+def _network(options: RunOptions, payload: dict[str, Any]) -> Network:
+    """The network that a file describes, if it has that network's weights: made without memory
+    first, so that a file cannot ask for more than it brings."""
+    shape = tuple(payload["network"]["frame_shape"])
+    actions = payload["network"]["num_actions"]
+    if not all(type(size) is int and size > 0 for size in (*shape, actions)):
+        raise ValueError(f"frame_shape {shape} and num_actions {actions} must be whole numbers")
+    config = options.network(shape, actions)
+    with torch.device("meta"):
+        wanted = {name: w.shape for name, w in Network(config).state_dict().items()}
+    given = {name: w.shape for name, w in payload["model_state_dict"].items()}
+    if wanted != given:
+        odd = next(n for n in {**wanted, **given} if wanted.get(n) != given.get(n))
+        raise ValueError(f"its weights are not those of its network, {odd} for one")
+    return Network(config)
+
+
+def _run_of(path: Path) -> Path:
+    folder = path if path.is_dir() else path.parent
+    return folder.parent if folder.name == "checkpoints" else folder
+
+
+def _find(path: Path, device: torch.device | str, env: str | None) -> Found:
+    if not path.exists():
+        raise CheckpointError(f"no checkpoint at {path}: {runs_near(path)}")
+    check_contained(_run_of(path))
+    if is_export(path):
+        return Found(weights_of(path), read_export(path, device), ())
+    if path.is_dir():
+        foreign = path / "model.tar"
+        if (path / "checkpoints").exists() or not foreign.exists():
+            return CheckpointFolder(path).latest(device)
+        path = foreign  # our run folders hold more than that
+    payload = read(path, device)
+    if not is_torchbeast(payload):
+        return Found(path, load(path, device), ())
+    try:
+        return Found(path, translated(payload, env), ())
+    except ValueError as error:
+        raise CheckpointError(f"{path} cannot be imported from TorchBeast: {error}") from error

@@ -1,0 +1,1 @@
+"""Schedules: how acting and learning share time and devices."""

@@ -1,0 +1,170 @@
+"""The asynchronous schedule: groups of environments are played while the learner learns.
+
+Each group has a thread, a copy of the network, and on a GPU a stream: while one group's emulators
+run (they let go of Python's lock), another's frames travel and its actions are chosen. The learner
+is the main thread's, on its own device or on the default stream of the same GPU.
+"""
+
+import copy
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple, Self
+
+import torch
+
+from fastweights.agents.actor import Actor
+from fastweights.agents.network import Network
+from fastweights.agents.weights import WeightStore
+from fastweights.envs.interface import Environments
+from fastweights.host.stages import Stages
+from fastweights.training.schedules.experience import Experience
+from fastweights.training.schedules.rollout_queue import Closed, QueuedSource
+
+STUCK_AFTER = 60.0  # seconds in one stage, after which that is said
+_BRIEF = {"emulation", "inference", "transfer"}  # the stages that wait for nobody
+_PATIENCE = 1.5  # seconds for all threads to stop; what is stuck in an emulator is left behind
+
+
+class Group(NamedTuple):
+    """Environments that step together, and the generator of their actions, on the acting device."""
+
+    environments: Environments
+    generator: torch.Generator
+
+
+class Asynchronous(QueuedSource):
+    """A `Source` that collects `length` steps at a time in a thread for each of `groups`.
+
+    `graphed` is for their actors.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        groups: Sequence[Group],
+        *,
+        length: int,
+        slots: int,
+        actor_device: torch.device,
+        learner_device: torch.device,
+        graphed: bool = False,
+        stages: Stages,
+    ):
+        super().__init__(slots, stages)
+        self._network, self._length, self._graphed = network, length, graphed
+        self._actor_device, self._learner_device = actor_device, learner_device
+        self._store = WeightStore()
+        acting = [Stages(f"actor {i}", self.queue.check) for i in range(len(groups))]
+        self.threads = (stages, *acting)
+        self._stuck: set[str] = set()
+        self._looked = self._woke = time.monotonic()
+        stages.checks.append(self._say_who_is_stuck)
+        # Copied here, by the only thread that changes the network.
+        copies = [copy.deepcopy(network).to(actor_device) for _ in groups]
+        self._threads = [
+            threading.Thread(target=self._run, args=own, name=own[-1].name, daemon=True)
+            for own in zip(groups, copies, acting, strict=True)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.queue.close()
+        deadline = time.monotonic() + _PATIENCE
+        for thread, stages in zip(self._threads, self.threads[1:], strict=True):
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                stage = stages.current or "its start"
+                print(f"warning: {thread.name} is stuck in {stage}; left behind", file=sys.stderr)
+
+    def publish(self, version: int) -> None:
+        """Copies the network's weights to where the groups fetch them."""
+        with self.stages("publish"):
+            self._store.publish(self._network, version)
+
+    def columns(self) -> dict[str, float]:
+        """See `Source.columns`: none."""
+        return {}
+
+    def _say_who_is_stuck(self) -> None:
+        """Once for each thread: the others go on without it, or everybody waits for it.
+
+        Nobody was stuck while the whole process was stopped, or its machine asleep.
+        """
+        before, self._looked = self._looked, time.monotonic()
+        if self._looked - before > STUCK_AFTER:
+            self._woke = self._looked
+        if self._looked - self._woke <= STUCK_AFTER:
+            return
+        for thread in self.threads[1:]:
+            stage, seconds = thread.going_on
+            if stage in _BRIEF and seconds > STUCK_AFTER and thread.name not in self._stuck:
+                self._stuck.add(thread.name)
+                line = f"{thread.name} has been in {stage} for {seconds:.0f} s; Ctrl-C ends the run"
+                print(f"warning: {line}", file=sys.stderr)
+
+    def _run(self, group: Group, network: Network, stages: Stages) -> None:
+        try:
+            # On both devices: copies would wait for the update that the learner has under way.
+            with own_stream(self._learner_device), own_stream(self._actor_device):
+                self._collect(group, network, stages)
+        except Closed:
+            pass
+        except BaseException as error:
+            self.queue.close(error)
+        finally:
+            group.environments.close()
+
+    def _collect(self, group: Group, network: Network, stages: Stages) -> None:
+        version = -1
+        actor = Actor(
+            network,
+            group.environments,
+            device=self._actor_device,
+            generator=group.generator,
+            graphed=self._graphed,
+            stage=stages,
+        )
+        while True:
+            with stages("wait_for_learner"):
+                self.queue.reserve()
+            version = self._store.refresh(network, version)
+            collected = actor.collect(self._length)
+            with stages("transfer"):
+                rollout = collected.rollout.to(self._learner_device)
+                finish_stream(self._actor_device)
+            self.queue.put(Experience(collected._replace(rollout=rollout), version))
+
+
+def slots(group_sizes: Sequence[int], batch_size: int, queue_size: int) -> int:
+    """Rollouts in flight: those that one batch needs, and `queue_size` more to work ahead.
+
+    Never so few that a batch could not be filled while the rest of a rollout waits for the next.
+    """
+    smallest = min(group_sizes)
+    if len(set(group_sizes)) == 1 and batch_size % smallest == 0:
+        needed = batch_size // smallest
+    elif all(size % batch_size == 0 for size in group_sizes):
+        needed = 1
+    else:
+        needed = 1 + -(-(batch_size - 1) // smallest)  # one column is left of one rollout
+    return needed + queue_size
+
+
+def own_stream(device: torch.device) -> AbstractContextManager[object]:
+    """On a GPU a stream whose small kernels go before the learner's large ones."""
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device, priority=-1))
+
+
+def finish_stream(device: torch.device) -> None:
+    """Another thread's stream may read what this one has written."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()

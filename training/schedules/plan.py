@@ -1,0 +1,174 @@
+"""Which schedule a run has, and its source of rollouts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import gcd
+from typing import Literal
+
+import torch
+
+from fastweights.agents.network import Network
+from fastweights.envs.interface import Environments
+from fastweights.host.devices import choose_device, choose_precision
+from fastweights.host.stages import Stages
+from fastweights.training.environments import make_environments
+from fastweights.training.options import RunOptions
+from fastweights.training.replicas import Replicas
+from fastweights.training.schedules.asynchronous import Asynchronous, Group, slots
+from fastweights.training.schedules.experience import Source
+from fastweights.training.schedules.lockstep import Lockstep
+from fastweights.training.seeds import action_seed, environment_seed
+
+Schedule = Literal["lockstep", "asynchronous", "ray"]
+
+
+class Plan:
+    """How and where a run shall be: its `schedule`, and the `actor` and `learner` devices.
+
+    Of all environments and of each batch, one of several `replicas` has its share: `streams` and
+    `batch_size`. `options` are those given, with the precision that `auto` came to: whoever acts
+    computes in the learner's. Raises a one-line `ValueError` for a device that is not here, or
+    options that contradict.
+    """
+
+    def __init__(self, options: RunOptions, replicas: Replicas | None = None):
+        self.replicas = replicas or Replicas()
+        self.streams = self.replicas.share(options.num_envs, "--num-envs")
+        self.batch_size = len(self.replicas.share(options.batch_size, "--batch-size"))
+        device = self._device(options.device, "--device")
+        self.actor = self._device(options.actor_device, "--actor-device") or device
+        self.learner = self._device(options.learner_device, "--learner-device") or device
+        acting = self.actor
+        if options.engine == "ray" and not options.actor_gpus:
+            acting = torch.device("cpu")  # like this one, as far as is known here
+        _check_cuda_graphs(options, acting)
+        precision = choose_precision(options.precision, self.learner, acting)
+        self.options = options = replace(options, precision=precision)
+        self._ray = None
+        if options.engine == "ray":
+            from fastweights.training.ray.plan import RayPlan  # Ray is an extra
+
+            self.schedule: Schedule = "ray"
+            self._ray = RayPlan(options, self.replicas, self.streams)
+        else:
+            self.schedule = _schedule(options.schedule, self.actor, self.learner)
+            if self.schedule == "lockstep":
+                _check_whole_batches(options)
+
+    def __str__(self) -> str:
+        devices = " and ".join(dict.fromkeys((str(self.actor), str(self.learner))))
+        where = f"{self._ray}, learning on {self.learner}" if self._ray else devices
+        count = self.replicas.count
+        learners = f", {count} learners with {self.batch_size} of each batch" if count > 1 else ""
+        return f"{'' if self._ray else f'{self.schedule} on '}{where}{learners}"
+
+    def environments(self, step: int) -> list[Environments]:
+        """Those of all groups (in lockstep of the only one), for a run that is at `step`.
+
+        Environment i has the same seed in whichever group and with whichever learner. Where Ray's
+        actors have them, one alone, to be looked at.
+        """
+        options, made = self.options, []
+        first = environment_seed(options.seed, step, self.streams.start)
+        if self._ray:
+            return [make_environments(options, 1, first)]
+        groups = 1 if self.schedule == "lockstep" else options.env_groups
+        for size in _shares(len(self.streams), groups):
+            made.append(make_environments(options, size, first))
+            first += size
+        return made
+
+    def source(
+        self,
+        network: Network,
+        environments: Sequence[Environments],
+        step: int,
+        stages: Stages,
+    ) -> Source:
+        """Rollouts by `network` on what `environments(step)` gave.
+
+        `stages` are the main thread's.
+        """
+        if self._ray:
+            environments[0].close()
+            return self._ray.source(network, step, self.batch_size, self.learner, stages)
+        seed, length = self.options.seed, self.options.unroll_length
+        if self.schedule == "lockstep":
+            return Lockstep(
+                network,
+                environments[0],
+                length=length,
+                device=self.actor,
+                generator=self._generator(action_seed(seed, step, 0)),
+                streams=self.streams,
+                of=self.options.num_envs,
+                graphed=self.options.cuda_graphs,
+                stages=stages,
+            )
+        first = self.replicas.rank * len(environments)
+        seeds = [action_seed(seed, step, first + i) for i in range(len(environments))]
+        generators = [self._generator(seed) for seed in seeds]
+        ahead = self.options.queue_size
+        return Asynchronous(
+            network,
+            [Group(*pair) for pair in zip(environments, generators, strict=True)],
+            length=length,
+            slots=slots(
+                [group.num_envs for group in environments],
+                self.batch_size,
+                len(environments) if ahead is None else ahead,
+            ),
+            actor_device=self.actor,
+            learner_device=self.learner,
+            graphed=self.options.cuda_graphs,
+            stages=stages,
+        )
+
+    def _generator(self, seed: int) -> torch.Generator:
+        return torch.Generator(self.actor).manual_seed(seed)
+
+    def _device(self, name: str | None, option: str) -> torch.device | None:
+        if name is None:
+            return None
+        device = self.replicas.device(choose_device(name, option), option)
+        return choose_device(str(device), option)
+
+
+def _schedule(asked: str, actor: torch.device, learner: torch.device) -> Schedule:
+    if asked == "lockstep" and actor != learner:
+        raise ValueError(
+            f"--schedule lockstep acts and learns with one network, and --actor-device is {actor} "
+            f"while --learner-device is {learner}: leave both out, or --schedule asynchronous"
+        )
+    if asked != "auto":
+        return asked
+    on_gpu = "cuda" in (actor.type, learner.type)
+    return "asynchronous" if on_gpu or actor != learner else "lockstep"
+
+
+def _check_cuda_graphs(options: RunOptions, acting: torch.device) -> None:
+    """Where Ray's actors have GPUs, this machine may have none."""
+    on_gpu = options.actor_gpus > 0 if options.engine == "ray" else acting.type == "cuda"
+    if options.cuda_graphs and not on_gpu:
+        how = "--actor-gpus" if options.engine == "ray" else "--device cuda"
+        raise ValueError(
+            "--cuda-graphs replays what a GPU did, and actions are chosen on cpu: leave it out, "
+            f"--no-cuda-graphs, or choose them on a GPU, {how}"
+        )
+
+
+def _check_whole_batches(options: RunOptions) -> None:
+    if options.num_envs % options.batch_size:
+        raise ValueError(
+            f"--num-envs {options.num_envs} is not a multiple of --batch-size "
+            f"{options.batch_size}: every update takes the rollouts of a whole batch of "
+            f"environments; try --batch-size {gcd(options.num_envs, options.batch_size)}, or "
+            "--schedule asynchronous"
+        )
+
+
+def _shares(total: int, groups: int) -> list[int]:
+    """`total` environments over `groups`, as evenly as they go, at least one each."""
+    groups = min(groups, total)
+    each, more = divmod(total, groups)
+    return [each + (group < more) for group in range(groups)]
