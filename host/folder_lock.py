@@ -5,8 +5,6 @@ import os
 import socket
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from fastweights.host.errors import UserError
 
 # What file systems without locks answer.
@@ -24,6 +22,8 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
+        from filelock import FileLock, Timeout  # ten milliseconds, so only where a folder is locked
+
         path = folder / ".lock"
         # Files of filelock's own making in place of locks would outlive a killed process.
         self._lock = FileLock(

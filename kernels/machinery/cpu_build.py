@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from filelock import FileLock
 
 from fastweights.kernels.machinery.cache import private_cache_folder
 from fastweights.kernels.machinery.dispatch import say_once
@@ -167,6 +166,8 @@ def turn(built: Path) -> Iterator[None]:
 
     Saves their work, no more: where files cannot be locked, each compiles for itself.
     """
+    from filelock import FileLock  # ten milliseconds, so only where something is compiled
+
     lock = FileLock(built.with_name(f"{built.name}.lock"), fallback_to_soft=False)
     with suppress(OSError):
         built.parent.mkdir(parents=True, exist_ok=True)
