@@ -189,9 +189,15 @@ struct Flipped {
     for (int64_t i = 0; i < columns; i++) row[i] = R::fill(T(0));
   }
 
+  // Block by block: number by number it took as long as two steps.
   FW_APART void add(const T* from, int64_t stride, int64_t D, int64_t columns) {
+    for (int64_t first = 0; first < kBlocks * D; first += D) {
+      Matrix<T, P> block;
+      block.load_transposed(from + first, D, D, stride);
+      for (int64_t i = 0; i < D; i++) row[first + i] = row[first + i] + block.row[i];
+    }
     for (int64_t j = 0; j < D; j++)
-      for (int64_t i = 0; i < columns; i++) row[i].data()[j] += from[j * stride + i];
+      for (int64_t i = kBlocks * D; i < columns; i++) row[i].data()[j] += from[j * stride + i];
   }
 };
 
