@@ -1,4 +1,4 @@
-"""Sequential ListOps: read a nested list of operations once, say its value."""
+"""Train a memory on sequential ListOps: read nested operations on lists once, give their value."""
 
 import sys
 from pathlib import Path
