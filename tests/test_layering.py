@@ -109,3 +109,13 @@ def test_files_stay_readable():
     places = (ROOT / place for place in (*ALLOWED, NAME, "tests", "benchmarks"))
     files = [path for place in places for path in place.rglob("*") if path.suffix in SOURCES]
     assert not {name(path) for path in files if len(path.read_text().splitlines()) > 400}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_functions_stay_readable(path: Path):
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert not {f.name for f in functions if f.end_lineno - f.lineno + 1 > 60}

@@ -65,54 +65,100 @@ def register(
     `backend` is "cpu" or "cuda"; `saved` gives name -> axes of what `forward` returns last, `final`
     names the states whose final value `backward` wants too, after what is saved.
     """
-    kept = [Argument(name, tuple(axes.split())) for name, axes in saved.items()]
-    results = [signature.output, *signature.state, *kept]
-    outputs = len(results) - len(kept)
-    finals = [i for i, state in enumerate(results[:outputs]) if state.name in final]
-    assert len(finals) == len(final)
-    count, name = len(signature.arguments), f"{signature.name}_{backend}"
-    gradients = [signature.arguments[i] for i in signature.differentiable]
-    remembered = [*kept, *(results[i] for i in finals)]
-    incoming = [*signature.arguments, *remembered, signature.output, *signature.state]
+    passes = _Passes.of(signature, saved, final)
+    name, arguments = f"{signature.name}_{backend}", signature.arguments
+    gradients = [arguments[i] for i in signature.differentiable]
+    incoming = [*arguments, *passes.remembered, signature.output, *signature.state]
 
-    _define(name, signature, count, len(results), backend, forward)
+    _define(name, signature, len(arguments), len(passes.results), backend, forward)
     _define(f"{name}_backward", signature, len(incoming), len(gradients), backend, backward)
-    _fake(name, signature, results)
+    _fake(name, signature, passes.results)
     _fake(f"{name}_backward", signature, gradients)
 
     refuse = refuse_to_differentiate(signature.name)
     reverse = _differentiable(f"{name}_backward", keep_nothing, refuse)
+    return Differentiable(_traced(name, passes, reverse), _recorded(passes, reverse))
 
-    def remember(ctx: Any, tensors: Sequence[Tensor], found: Sequence[Tensor]) -> None:
-        ctx.save_for_backward(*tensors, *found[outputs:], *(found[i] for i in finals))
-        ctx.shapes = [result.shape for result in found[:outputs]]
+
+class _Passes(NamedTuple):
+    """What an operation's forward pass hands to its backward pass."""
+
+    signature: Signature
+    kept: list[Argument]  # what forward returns last, for backward alone
+    finals: list[int]  # positions among the results of the final states that backward wants too
+
+    @classmethod
+    def of(cls, signature: Signature, saved: Mapping[str, str], final: Sequence[str]) -> "_Passes":
+        kept = [Argument(name, tuple(axes.split())) for name, axes in saved.items()]
+        outputs = [signature.output, *signature.state]
+        finals = [i for i, state in enumerate(outputs) if state.name in final]
+        assert len(finals) == len(final)
+        return cls(signature, kept, finals)
+
+    @property
+    def outputs(self) -> int:
+        """How many of the results a caller gets: y, and the final state's tensors."""
+        return 1 + len(self.signature.state)
+
+    @property
+    def results(self) -> list[Argument]:
+        return [self.signature.output, *self.signature.state, *self.kept]
+
+    @property
+    def remembered(self) -> list[Argument]:
+        return [*self.kept, *(self.results[i] for i in self.finals)]
+
+    def remember(self, ctx: Any, tensors: Sequence[Tensor], found: Sequence[Tensor]) -> None:
+        finals = (found[i] for i in self.finals)
+        ctx.save_for_backward(*tensors, *found[self.outputs :], *finals)
+        ctx.shapes = [result.shape for result in found[: self.outputs]]
         ctx.set_materialize_grads(False)
 
-    def all_tensors(ctx: Any, grads: Sequence[Tensor | None]) -> list[Tensor]:
+    def all_tensors(self, ctx: Any, grads: Sequence[Tensor | None]) -> list[Tensor]:
         """What `backward` takes."""
-        tensors, (grad_y, *grad_states) = [*ctx.saved_tensors], grads[:outputs]
+        tensors, (grad_y, *grad_states) = [*ctx.saved_tensors], grads[: self.outputs]
         like = tensors[0]
         tensors.append(like.new_zeros(ctx.shapes[0]) if grad_y is None else grad_y)
         for grad, size in zip(grad_states, ctx.shapes[1:], strict=True):
             tensors.append(like.new_empty([0] * len(size)) if grad is None else grad)
         return tensors
 
-    def in_place(found: Sequence[Tensor]) -> list[Tensor | None]:
+    def in_place(self, found: Sequence[Tensor]) -> list[Tensor | None]:
         """The gradient of each argument."""
-        gradients: list[Tensor | None] = [None] * count
-        for position, gradient in zip(signature.differentiable, found, strict=True):
+        gradients: list[Tensor | None] = [None] * len(self.signature.arguments)
+        for position, gradient in zip(self.signature.differentiable, found, strict=True):
             gradients[position] = gradient
         return gradients
 
+
+def _traced(
+    name: str, passes: _Passes, reverse: Callable[..., Sequence[Tensor]]
+) -> Callable[[Sequence[Tensor], Sequence[Any]], Sequence[Tensor]]:
+    """See `Differentiable.traced`."""
+    count, outputs = len(passes.signature.arguments), passes.outputs
+
     def setup(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
-        remember(ctx, inputs[:count], output)
+        passes.remember(ctx, inputs[:count], output)
         ctx.options = inputs[count:]
 
     def differentiate(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        found = reverse(*all_tensors(ctx, grads), *ctx.options)
-        return *in_place(found), *(None for _ in ctx.options)
+        found = reverse(*passes.all_tensors(ctx, grads), *ctx.options)
+        return *passes.in_place(found), *(None for _ in ctx.options)
 
     whole = _differentiable(name, setup, differentiate)
+
+    def traced(tensors: Sequence[Tensor], options: Sequence[Any]) -> Sequence[Tensor]:
+        _refuse_tangents(passes.signature.name, tensors)
+        return whole(*tensors, *options)[:outputs]
+
+    return traced
+
+
+def _recorded(
+    passes: _Passes, reverse: Callable[..., Sequence[Tensor]]
+) -> Callable[..., Sequence[Tensor]]:
+    """See `Differentiable.recorded`."""
+    outputs = passes.outputs  # found once: this is called in every step of training
 
     class Recorded(torch.autograd.Function):
         @staticmethod
@@ -120,23 +166,19 @@ def register(
             ctx: Any, go: Prepared, go_back: Prepared, options: Sequence[Any], *tensors: Tensor
         ) -> tuple[Tensor, ...]:
             found = go(tensors)
-            remember(ctx, tensors, found)
+            passes.remember(ctx, tensors, found)
             ctx.options, ctx.go_back = options, go_back
             return tuple(found[:outputs])
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-            tensors = all_tensors(ctx, grads)
+            tensors = passes.all_tensors(ctx, grads)
             # With a graph of the backward pass (create_graph), the operator says what it cannot.
             watched = is_watched(grads)
             found = reverse(*tensors, *ctx.options) if watched else ctx.go_back(tensors)
-            return None, None, None, *in_place(found)
+            return None, None, None, *passes.in_place(found)
 
-    def traced(tensors: Sequence[Tensor], options: Sequence[Any]) -> Sequence[Tensor]:
-        _refuse_tangents(signature.name, tensors)
-        return whole(*tensors, *options)[:outputs]
-
-    return Differentiable(traced, Recorded.apply)
+    return Recorded.apply
 
 
 def _define(
