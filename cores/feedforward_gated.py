@@ -12,7 +12,8 @@ from fastweights.cores.inputs import check_inputs
 
 @dataclass(frozen=True, kw_only=True)
 class GatedConfig:
-    width: int = 256  # units
+    width: int = 256
+    """Number of units."""
 
 
 class FeedforwardGated(Core):

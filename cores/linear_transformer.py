@@ -38,9 +38,10 @@ NORMALISERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class LinearTransformerConfig(StackConfig):
-    # What outputs are divided by: none is the published agents' and sequence tasks'; key_sum, the
-    # sum of their weights z_t . q_t with z_t = z_(t-1) + k_t, is Katharopoulos et al.'s.
+    # The published agents and sequence tasks have none. key_sum is Katharopoulos et al.'s: the sum
+    # of the weights, z_t . q_t with z_t = z_(t-1) + k_t.
     normaliser: str = "none"
+    """Divisor of the outputs: none, or key_sum, the sum of their weights."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.normaliser

@@ -16,8 +16,11 @@ from fastweights.kernels.lstm.reference import step as lstm_step
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig:
-    width: int = 256  # units (Espeholt et al. 2018)
-    forget_bias: float = 0.0  # added to the forget gates' initial bias (Gers et al. 2000)
+    width: int = 256  # Espeholt et al. 2018
+    """Number of units."""
+    forget_bias: float = 0.0
+    """Number added to the forget gates' initial bias (Gers et al. 2000); long memories want 1 or
+    more."""
 
 
 class LSTM(Core):

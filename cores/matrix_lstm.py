@@ -19,7 +19,8 @@ LOG_FORGET = {"sigmoid": F.logsigmoid, "exponential": lambda gate: gate}
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixLSTMConfig(BlocksConfig):
-    forget_gate: str = "sigmoid"  # or exponential, as the input gate is
+    forget_gate: str = "sigmoid"
+    """Nonlinearity of the forget gate: sigmoid, or exponential as the input gate's."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.forget_gate

@@ -1,54 +1,77 @@
-"""The core's own options, as every command has them: `--core-layers 4`, ..."""
+"""The cores' options as flags of every command: `--core-layers 4`, ...
 
+The flags are the fields of the configurations in `CORES`, and their help is the string below each
+field. A core with an option of its own therefore needs nothing here.
+"""
+
+import ast
+import inspect
+import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields, make_dataclass
+from typing import Annotated, Any, get_type_hints
+
+import tyro
 
 from fastweights.cores import CORES, core_kind
 
 _PREFIX = "core_"
 _SIZES = {"layers", "width", "heads", "feedforward"}
+_OF_THE_NETWORK = {"embed", "dropout"}  # decided by the command that builds a network, not flags
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoreSizes:
-    """Abstract: what a command's options begin with. None is the core's published value."""
+def field_docs(config: type) -> dict[str, str]:
+    """The string below each field of a dataclass, by the field's name, inherited ones included."""
+    docs: dict[str, str] = {}
+    for kind in reversed(config.__mro__[:-1]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        for field, below in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                docs[field.target.id] = " ".join(str(below.value.value).split())
+    return docs
 
-    core_layers: int | None = None
-    """Residual blocks (default: the core's published value, as for all that follow)."""
-    core_width: int | None = None
-    """Units."""
-    core_heads: int | None = None
-    """Memories side by side in each layer; must divide the width."""
-    core_feedforward: int | None = None
-    """Hidden units of each block's feed-forward network."""
-    core_feature_map: str | None = None
-    """Of keys and queries: softmax and elu_sum normalise them, elu and identity do not."""
-    core_recurrent_feature_map: str | None = None
-    """Of the recurrent keys of Delta RNN and Delta LSTM (default: as the other keys)."""
-    core_input_map: str | None = None
-    """The self-referential matrix's, of what it reads: softmax as in the published agents, or
-    identity, with which it remembers."""
-    core_normaliser: str | None = None
-    """The linear Transformer's: none, or key_sum, which divides outputs by their weights' sum."""
-    core_version: str | None = None
-    """Of the fast network, by the paper's letter: A or B; Delta LSTM: A, B, C or D."""
-    core_norm: str | None = None
-    """LayerNorm before each branch of a residual block, or after it is added: pre or post."""
-    core_window: int | None = None
-    """The Transformer's: steps that are attended to (default: 64; sequence tasks: all)."""
-    core_positions: str | None = None
-    """The Transformer's, counted from the episode's start: sinusoidal or none."""
-    core_forget_gate: str | None = None
-    """The mLSTM's: sigmoid or exponential."""
-    core_forget_bias: float | None = None
-    """The LSTM's, added when weights are drawn; long memories want 1 or more."""
 
-    def core_options(self) -> tuple[tuple[str, Any], ...]:
-        """Those of the core's options that differ from its published defaults."""
-        names = [field.name for field in fields(self) if field.name.startswith(_PREFIX)]
-        given = {name.removeprefix(_PREFIX): getattr(self, name) for name in names}
-        return tuple((name, value) for name, value in given.items() if value is not None)
+def _flags() -> list[tuple[str, Any, Any]]:
+    """For `make_dataclass`: each option of any core, or None for the core's published value."""
+    hints: dict[str, Any] = {}
+    docs: dict[str, str] = {}
+    cores: dict[str, list[str]] = {}
+    # Those of most options first: what stacks share comes before what a single core has.
+    for name, kind in sorted(CORES.items(), key=lambda item: -len(item[1].options())):
+        config = type(kind.config)
+        about = field_docs(config)
+        for option in kind.options():
+            hints[option] = get_type_hints(config)[option]
+            docs[option] = about.get(option, "")
+            cores.setdefault(option, []).append(name)
+    few = len(CORES) // 3
+    return [
+        (_PREFIX + option, _flag(hints[option], docs[option], cores[option], few), None)
+        for option in hints
+        if option not in _OF_THE_NETWORK
+    ]
+
+
+def _flag(hint: Any, doc: str, cores: list[str], few: int) -> Any:
+    of = f" Of {', '.join(cores)}." if len(cores) <= few else ""
+    return Annotated[hint | None, tyro.conf.arg(help=f"{doc}{of}")]
+
+
+def _core_options(self: Any) -> tuple[tuple[str, Any], ...]:
+    """The core's options that were given, as (name, value); the others have published values."""
+    names = [field.name for field in fields(self) if field.name.startswith(_PREFIX)]
+    given = {name.removeprefix(_PREFIX): getattr(self, name) for name in names}
+    return tuple((name, value) for name, value in given.items() if value is not None)
+
+
+# Abstract: what a command's options begin with.
+CoreSizes = make_dataclass(
+    "CoreSizes",
+    _flags(),
+    namespace={"core_options": _core_options, "__module__": __name__},
+    frozen=True,
+    kw_only=True,
+)
 
 
 def of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,12 @@ from fastweights.kernels.self_referential.reference import program, step
 
 @dataclass(frozen=True, kw_only=True)
 class SelfReferentialConfig(StackConfig):
-    # Of each head's input: a feature map's name. The published agents have softmax, the papers'
-    # equations and other tasks identity. A softmax over so few units is nearly the same whatever
-    # it is of: queries are nearly keys, and next to nothing is written
-    # (docs/design/self_referential.md).
+    # The published agents have softmax, the papers' equations and other tasks identity. A softmax
+    # over so few units hardly depends on its input: queries are nearly keys, and next to nothing is
+    # written (docs/design/self_referential.md).
     input_map: str = "softmax"
+    """Feature map of each head's input: softmax as in the published agents, or identity, with which
+    the core remembers."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.input_map

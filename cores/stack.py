@@ -25,13 +25,20 @@ from fastweights.kernels.recurrence import State
 class BlocksConfig:
     """What all stacks have; defaults are the published small agent's."""
 
-    layers: int = 2  # residual blocks
-    width: int = 128  # model width; heads * head size
-    heads: int = 4  # memories side by side in each layer
-    feedforward: int = 512  # hidden units of each block's feed-forward network
-    norm: str = "pre"  # LayerNorm before each branch, or after it is added: post
-    embed: str = "linear"  # to the model width; or none, where the input has it already
-    dropout: float = 0.0  # share of units left out in training (Irie et al. 2021, B.2: 0.1)
+    layers: int = 2
+    """Number of residual blocks."""
+    width: int = 128
+    """Number of units; of a stack, heads times the size of a head."""
+    heads: int = 4
+    """Number of memories side by side in each layer; must divide the width."""
+    feedforward: int = 512
+    """Number of hidden units of each block's feed-forward network."""
+    norm: str = "pre"
+    """LayerNorm before each branch of a residual block, or after the branch is added: pre, post."""
+    embed: str = "linear"
+    """Map from the input to the model width: linear, or none where the input has that width."""
+    dropout: float = 0.0
+    """Share of units left out in training (Irie et al. 2021, B.2: 0.1)."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """What each block's memory is built from."""
@@ -40,9 +47,10 @@ class BlocksConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(BlocksConfig):
-    # Of keys and queries: softmax, elu_sum, elu or identity. Delta rules want the first two, whose
-    # keys sum to one. A fast RNN's last output and Delta MLP's inner query have a softmax anyway.
+    # A fast RNN's last output and Delta MLP's inner query have a softmax anyway.
     feature_map: str = "softmax"
+    """Feature map of keys and queries: softmax, elu_sum, elu or identity. Delta rules want one of
+    the first two, whose keys sum to one."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.feature_map
@@ -50,7 +58,9 @@ class StackConfig(BlocksConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class VersionedConfig(StackConfig):
-    version: str = "B"  # of the fast network, by the paper's letter (Irie et al. 2021, A.2)
+    version: str = "B"
+    """Version of the fast network by the paper's letter (Irie et al. 2021, A.2): A or B; of the
+    Delta LSTM A, B, C or D."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.version
@@ -58,9 +68,10 @@ class VersionedConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class FastRecurrentConfig(VersionedConfig):
-    # Of the recurrent keys; None: as the other keys. The published code has softmax for these,
-    # and for the others the same in its agents, elu_sum in its sequence tasks.
+    # The published code has softmax for these, and for the other keys the same in its agents,
+    # elu_sum in its sequence tasks.
     recurrent_feature_map: str | None = None
+    """Feature map of the recurrent keys, where it differs from that of the other keys."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.recurrent_feature_map or self.feature_map

@@ -20,8 +20,10 @@ LONGEST_WAVE = 10_000  # over 2 pi, in steps
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(BlocksConfig):
-    window: int = 64  # steps that are attended to; sequence tasks take their longest sequence
-    positions: str = "sinusoidal"  # from the episode's start, added to the input; or none
+    window: int = 64
+    """Number of steps that are attended to; sequence tasks attend to all unless it is given."""
+    positions: str = "sinusoidal"
+    """Positions, counted from the episode's start and added to the input: sinusoidal or none."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.window
