@@ -35,7 +35,7 @@ deviation: of those means, or over the episodes where there was one repeat.
 
 ## Use
 
-    python launch/evaluate.py PATH_TO_THIS_FOLDER
+    fastweights evaluate PATH_TO_THIS_FOLDER
 """
 
 

@@ -1,16 +1,14 @@
-"""A grid's runs of `launch/atari.py`: agents, each trained and then tested."""
+"""A grid's runs of the command `atari`: agents, each trained and then tested."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastweights.experiments.grid import Run, as_flags, read_result
+from fastweights.host.commands import process
 from fastweights.records.run_folder import read_meta
 from fastweights.training.options import RunOptions, changes, check, preset
 
-SCRIPT = Path(__file__).resolve().parent / "atari.py"
-EVALUATE = SCRIPT.with_name("evaluate.py")
 _LAST = ("savedir", "xpid")
 
 
@@ -47,15 +45,15 @@ class AgentRun(Run):
         given.pop("num_threads", None)
         given |= {name: given.pop(name) for name in _LAST if name in given}
         core = ["--preset", self.preset, "--core", self.options.core]
-        return [sys.executable, str(SCRIPT), "--num-threads", "1", *core, *as_flags(given)]
+        return [*process("atari"), "--num-threads", "1", *core, *as_flags(given)]
 
     def go_on(self) -> list[str]:
         if not self.trained:
             resumed = ["--num-threads", "1", "--resume", str(self.path)]
-            return [sys.executable, str(SCRIPT), *resumed]
+            return [*process("atari"), *resumed]
         games = ["--episodes", str(self.options.evaluate_episodes), "--repeats", "1"]
         games += ["--protocol", "trained", "--action-mode", "sampled"]
-        return [sys.executable, str(EVALUATE), str(self.path), *games]
+        return [*process("evaluate"), str(self.path), *games]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
         return changes(RunOptions.from_dict(stored), self.options)

@@ -1,7 +1,6 @@
 """A grid's runs of the sequence tasks' commands: models, each trained and then measured."""
 
 import itertools
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ from fastweights.experiments.grid import Run, as_flags, read_result
 from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_options import SequenceOptions, differences, flat
 from fastweights.experiments.sequence_run import RESULT
+from fastweights.host.commands import process
 from fastweights.records.run_folder import read_meta
 from fastweights.tasks.train import Result
-
-_SCRIPTS = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
@@ -32,12 +30,12 @@ class SequenceRun(Run):
         return (self.path / RESULT).exists()
 
     def start(self) -> list[str]:
-        return [*self._script(), *flags(replace(self.options, num_threads=1))]
+        return [*process(self.options.task.name), *flags(replace(self.options, num_threads=1))]
 
     def go_on(self) -> list[str]:
         where = {"resume": self.path, "num_threads": 1, "device": self.options.device}
         data = {"data": self.options.data} if self.options.data else {}
-        return [*self._script(), *as_flags(where | data)]
+        return [*process(self.options.task.name), *as_flags(where | data)]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
         return differences(SequenceOptions.from_dict(stored), self._with_window())
@@ -48,9 +46,6 @@ class SequenceRun(Run):
         commit, own = (meta.get("git") or {}).get("commit"), meta["args"]
         measured = read_result(self.path / RESULT, _measured)
         return measured | {"commit": commit, "seed": own["seed"], "options": without_folders(own)}
-
-    def _script(self) -> list[str]:
-        return [sys.executable, str(_SCRIPTS / f"{self.options.task.name}.py")]
 
     def _with_window(self) -> SequenceOptions:
         """The options as a run keeps them: attention reaches over the longest sequence drawn."""

@@ -27,7 +27,7 @@ class SequenceOptions(CoreSizes, Generic[Question]):
 
     task: tyro.conf.OmitArgPrefixes[Question]
     core: str = "delta_net"
-    """Memory; `python launch/atari.py --list-cores` shows them all."""
+    """Memory; the command `atari` shows them all with --list-cores."""
     core_dropout: float | None = None
     """Share of units left out in each residual block while training."""
     embedding: int | None = None

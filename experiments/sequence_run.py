@@ -18,6 +18,7 @@ from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_options import SequenceOptions, check, differences
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.atomic_files import write_bytes
+from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, use_threads
 from fastweights.host.errors import UserError, expanded, user_input
 from fastweights.host.profiling import profiled
@@ -48,7 +49,7 @@ def saved_options(path: Path, task_name: str) -> SequenceOptions:
     kind = plain.get("task_name")
     if kind != task_name:
         whose, script = (f"a run of {kind}", kind) if kind else ("an agent's run", "atari")
-        raise UserError(f"{path} is {whose}: go on with python launch/{script}.py --resume {path}")
+        raise UserError(f"{path} is {whose}: go on with {typed(script)} --resume {path}")
     try:
         # Where files go is the command line's to say: beside the run, unless it does.
         return replace(SequenceOptions.from_dict(plain), savedir=path.resolve().parent, data=None)
@@ -97,8 +98,8 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
         _train(trainer, options, folder, checkpoints, scalars, stages)
     except Interrupted as interrupted:
         folder.finish(successful=False)
-        script = f"python launch/{options.task.name}.py"
-        print(f"saved at update {trainer.updates:,}; to go on:\n  {script} --resume {folder.path}")
+        command = typed(options.task.name)
+        print(f"saved at update {trainer.updates:,}; to go on:\n  {command} --resume {folder.path}")
         return 128 + interrupted.signal_number
     finally:
         scalars.close()

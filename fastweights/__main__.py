@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.resources import files
 
+from fastweights.host.waiting import sleep_while_waiting
+
 HELP = """usage: fastweights COMMAND [OPTIONS]
 
 {commands}
@@ -32,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+    sleep_while_waiting()  # torch is not loaded yet
     return import_module(f"fastweights.launch.{name}").main(arguments[1:])
 
 
@@ -41,7 +44,7 @@ def commands() -> dict[str, str]:
     for file in files("fastweights.launch").iterdir():
         if file.name.endswith(".py") and not file.name.startswith("_"):
             purpose = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-            found[file.name.removesuffix(".py")] = purpose.splitlines()[0].split("`: ")[-1]
+            found[file.name.removesuffix(".py")] = purpose.splitlines()[0]
     return dict(sorted(found.items()))
 
 

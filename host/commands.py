@@ -1,7 +1,8 @@
 """How a command is named in hints, and how it is started as a process.
 
-Commands run as `python launch/atari.py` from a checkout, and as `fastweights atari` where the
-package is installed. Hints name a command in the way in which the user started this process.
+Commands run as `python launch/atari.py` from a checkout, and as `fastweights atari` or
+`python -m fastweights atari` where the package is installed. Hints name a command in the way in
+which the user started this process.
 """
 
 import shlex
@@ -17,9 +18,11 @@ _SCRIPTS = Path(fastweights.__file__).resolve().parents[1] / "launch"
 def typed(command: str) -> str:
     """What the user types to run `command` (`evaluate`, `t_maze`, ...), without its arguments."""
     started = Path(sys.argv[0])
-    if started.suffix == ".py" and started.parent.name == _SCRIPTS.name:
+    if started.suffix == ".py" and started.parent.resolve() == _SCRIPTS:
         return f"python {shlex.quote(str(started.with_name(f'{command}.py')))}"
-    if started.stem == "fastweights" or started.parent.name == "fastweights":
+    if started.name == "__main__.py" and started.parent.name == "fastweights":
+        return f"python -m fastweights {command}"
+    if started.stem == "fastweights":
         return f"fastweights {command}"
     return f"python launch/{command}.py" if _SCRIPTS.is_dir() else f"fastweights {command}"
 

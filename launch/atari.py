@@ -1,4 +1,7 @@
-"""`python launch/atari.py --core rdn --env Qbert`: train an agent with fast-weight memory."""
+"""Train an agent with fast-weight memory on Atari or another environment.
+
+For example: `python launch/atari.py --core rdn --env Qbert`.
+"""
 
 import shlex
 import sys

@@ -1,4 +1,4 @@
-"""Code execution: read a program once, say what every `print` prints."""
+"""Train a memory on code execution: read a program once, give what it prints."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""`python launch/evaluate.py RUN...`: scores of trained agents, every episode kept, and a clip."""
+"""Play test games with trained agents: scores, every episode, and a clip.
+
+For example: `python launch/evaluate.py RUN...`.
+"""
 
 import math
 import sys
@@ -25,6 +28,7 @@ from fastweights.evaluation.model_card import model_card
 from fastweights.evaluation.play import GamePlan, check, check_plays, keep, play, progress_bar
 from fastweights.evaluation.player import ActionMode
 from fastweights.evaluation.score_summary import remarks
+from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, compute_exactly, use_threads
 from fastweights.host.errors import UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
@@ -71,7 +75,7 @@ class EvaluateOptions(GamePlan):
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = typed_options(EvaluateOptions, arguments, prog="python launch/evaluate.py")
+    options = typed_options(EvaluateOptions, arguments, prog=typed("evaluate"))
     with user_input():
         _check(options)
         use_threads(options.num_threads)
@@ -113,7 +117,7 @@ def _export(agent: SavedAgent, folder: Path) -> None:
     kept = evaluations_in(agent.run).values()
     card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
     write_export(agent.payload, folder, card)
-    print(f"exported: {folder}\nto evaluate:\n  python launch/evaluate.py {folder}")
+    print(f"exported: {folder}\nto evaluate:\n  {typed('evaluate')} {folder}")
 
 
 def _evaluate(

@@ -1,4 +1,4 @@
-"""Sequential ListOps: read a nested list of operations once, say its value."""
+"""Train a memory on sequential ListOps: read a nested list once, give its value."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""`python launch/replay.py RUN`: does a lockstep run begin with the same bits again?"""
+"""Re-run the first updates of a lockstep run and check that they are bit-identical.
+
+For example: `python launch/replay.py RUN`.
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fastweights.agents.network import Network
+from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device
 from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
 from fastweights.host.progress import Display
@@ -46,7 +50,7 @@ class ReplayOptions:
     """
 
     run: Annotated[Path, tyro.conf.Positional]
-    """A run folder of launch/atari.py."""
+    """Run folder of an agent."""
     updates: int | None = None
     """So many of the first updates (default: all that were recorded)."""
     env: str | None = None
@@ -56,7 +60,7 @@ class ReplayOptions:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    asked = typed_options(ReplayOptions, arguments, prog="python launch/replay.py")
+    asked = typed_options(ReplayOptions, arguments, prog=typed("replay"))
     with user_input():
         run = expanded(asked.run)
         recorded, options = read_hashes_of(run)

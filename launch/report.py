@@ -1,4 +1,7 @@
-"""`python launch/report.py RUN...`: what runs came to, as one HTML page and as Markdown."""
+"""Report on one run or several, as one HTML page and as Markdown.
+
+For example: `python launch/report.py RUN...`.
+"""
 
 import os
 import sys
@@ -22,6 +25,7 @@ from fastweights.evaluation.reports.document import FIGURES, Figure, to_html, to
 from fastweights.evaluation.reports.runs import grouped, open_runs
 from fastweights.evaluation.reports.sections import build
 from fastweights.host.atomic_files import write_bytes
+from fastweights.host.commands import typed
 from fastweights.host.errors import expanded, one_line, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
 
@@ -47,7 +51,7 @@ class ReportOptions:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = typed_options(ReportOptions, arguments, prog="python launch/report.py")
+    options = typed_options(ReportOptions, arguments, prog=typed("report"))
     with user_input():
         pairs = [_pair(text) for text in options.compare]
         if not options.runs:

@@ -1,13 +1,6 @@
-"""Which memories remember: every core on the T-maze, several seeds, one table and its pictures.
+"""Train every core on the T-maze with several seeds and compare them in one table.
 
-    python launch/t_maze.py                     all cores, three seeds
-    python launch/t_maze.py --cores rdn lstm --seeds 1 2 --out /tmp/maze
-
-Each run is `python launch/atari.py --preset maze --core CORE --seed SEED`, on one thread, as many
-at once as there are processors. Finished runs in the folder are kept, and those cut off go on; a
-run with other options than the preset's is refused.
-Writes results.json (options and every test episode's return), table.md, .csv, .json and .png (share
-of test games won) and learning_curves.png.
+For example: `python launch/t_maze.py`.
 """
 
 import argparse
@@ -33,15 +26,28 @@ from fastweights.experiments.grid import Grid, cells, rebuild
 from fastweights.experiments.pictures import draw_curves, logged_curve
 from fastweights.experiments.rows import Row
 from fastweights.experiments.table import Table, label, write_grid
+from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import Parser, count
 from fastweights.training.options import preset
 
+HELP = """{purpose}
+
+    {t_maze}                     all cores, three seeds
+    {t_maze} --cores rdn lstm --seeds 1 2 --out /tmp/maze
+
+Each run is `{atari} --preset maze --core CORE --seed SEED`, on one thread, as many at once as there
+are processors. Finished runs in the folder are kept, and those cut off go on; a run with other
+options than the preset's is refused.
+Writes results.json (options and every test episode's return), table.md, .csv, .json and .png (share
+of test games won) and learning_curves.png."""
 CURVE = "recent_full_game_return"  # a column of the logs
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = Parser(__doc__)
+    commands = {name: typed(name) for name in ("t_maze", "atari")}
+    purpose = (__doc__ or "").partition("\n")[0]
+    parser = Parser(HELP.format(purpose=purpose, **commands), prog=commands["t_maze"])
     default = [name for name in CORES if not is_named_by_size(name)]
     named = {"metavar": "CORE", "help": f"default: {' '.join(default)}"}
     parser.add_argument("--cores", nargs="+", default=default, **named)

@@ -1,4 +1,7 @@
-"""`python launch/watch.py RUN`: a film of one episode, with the memory at work."""
+"""Film one episode of a trained agent and show its memory at work.
+
+For example: `python launch/watch.py RUN`.
+"""
 
 import math
 import sys
@@ -29,6 +32,7 @@ from fastweights.evaluation.games import check_actions
 from fastweights.evaluation.pictures import write_clip
 from fastweights.evaluation.play import GamePlan, environments_of
 from fastweights.evaluation.player import ActionMode, Player
+from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, compute_exactly, use_threads
 from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
@@ -60,7 +64,7 @@ class WatchOptions:
     action_mode: ActionMode = "argmax"
     """argmax: the most probable action; sampled: drawn from the policy."""
     seed: int = TEST_SEEDS.start
-    """Of the game: that of seed s + i is game i of evaluate.py --seed s."""
+    """Of the game: that of seed s + i is game i of `evaluate --seed s`."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
@@ -70,7 +74,7 @@ class WatchOptions:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = typed_options(WatchOptions, arguments, prog="python launch/watch.py")
+    options = typed_options(WatchOptions, arguments, prog=typed("watch"))
     with user_input():
         use_threads(options.num_threads)
         compute_exactly()

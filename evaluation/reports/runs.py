@@ -10,6 +10,7 @@ from fastweights.cores import CORES
 from fastweights.envs.naming import Name, resolve
 from fastweights.envs.protocols import protocol_named
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
+from fastweights.host import commands
 from fastweights.host.errors import UserError, expanded
 from fastweights.host.typed_fields import typed
 from fastweights.records.log_table import read_logs
@@ -103,15 +104,15 @@ def open_run(path: Path) -> Run:
     except ValueError as error:
         raise UserError(f"{path / 'meta.json'} is damaged: {error}") from error
     missing = [name for name in _IDENTIFY if name not in options]
-    if missing and "task_name" in (meta.get("args") or {}):
+    if missing and (task := (meta.get("args") or {}).get("task_name")):
         raise UserError(
-            f"{path} is a run of a sequence task: its result.json has the figures, and --table of "
-            "launch/code_execution.py and launch/list_ops.py sets them beside the paper's"
+            f"{path} is a run of a sequence task: its result.json has the figures, and "
+            f"{commands.typed(task)} --table sets them beside the paper's"
         )
     if missing:
         raise UserError(
             f"{path} is a run of another program (no {missing[0]!r} among its options): "
-            "name run folders of launch/atari.py"
+            f"name run folders of {commands.typed('atari')}"
         )
     logs = _with_steps(read_logs(path))
     if not logs.get("step"):

@@ -41,6 +41,7 @@ from fastweights.evaluation.training_returns import (
     measured_unit,
     shortfall,
 )
+from fastweights.host.commands import typed
 
 
 def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Path) -> list[Block]:
@@ -128,7 +129,7 @@ def _shortfalls(groups: Sequence[Group], unit: Unit) -> list[Text]:
 def score_tables(found: Sequence[Score]) -> list[Block]:
     blocks: list[Block] = [Heading("Test scores")]
     if not found:
-        return [*blocks, Text("No test episodes yet: python launch/evaluate.py RUN plays them.")]
+        return [*blocks, Text(f"No test episodes yet: {typed('evaluate')} RUN plays them.")]
     for env in dict.fromkeys(score.env for score in found):
         for rule, same in rules([score for score in found if score.env == env]).items():
             blocks.append(_score_table(env, rule, same))

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from fastweights.host.commands import typed
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.cli.unused_options import check_engine
 from fastweights.training.options import PRESETS, RunOptions, check, preset
@@ -46,7 +47,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
         CommandLine,
         arguments,
         default=CommandLine(run=defaults),
-        prog="python launch/atari.py",
+        prog=typed("atari"),
         description=_description(),
     )
     command = replace(command, run=_as_torchbeast(command.run, defaults))
@@ -84,11 +85,12 @@ def peek(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _description() -> str:
-    examples = (
-        "python launch/atari.py --core rdn --env Qbert",
-        "python launch/atari.py --preset quick --core lstm --env Qbert",
-        "python launch/atari.py --preset maze --core delta_net",
-        "python launch/atari.py --resume runs/latest",
+    options = (
+        "--core rdn --env Qbert",
+        "--preset quick --core lstm --env Qbert",
+        "--preset maze --core delta_net",
+        "--resume runs/latest",
     )
+    examples = (f"{typed('atari')} {one}" for one in options)
     presets = f"Presets: {', '.join(PRESETS)}; `--preset X --help` shows what X sets."
     return "\n\n".join((inspect.cleandoc(CommandLine.__doc__), presets, *examples))

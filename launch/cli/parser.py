@@ -21,10 +21,9 @@ Options = TypeVar("Options")
 class Parser(argparse.ArgumentParser):
     """For scripts with a handful of options; `--help` shows the script's own docstring."""
 
-    def __init__(self, description: str | None) -> None:
-        super().__init__(
-            description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+    def __init__(self, description: str | None, prog: str | None = None) -> None:
+        layout = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog=prog, description=description, formatter_class=layout)
 
     def error(self, message: str) -> NoReturn:
         _, _, flags = message.partition("unrecognized arguments: ")

@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from fastweights.host.commands import typed
 from fastweights.host.errors import expanded
 from fastweights.records.checkpoint_folder import holds_checkpoints
 from fastweights.records.run_folder import runs_near
@@ -64,5 +65,5 @@ def check_unfinished(saved: SavedAgent) -> None:
     if has_finished(saved):
         raise ValueError(
             f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "
-            f"python launch/evaluate.py {saved.run}"
+            f"{typed('evaluate')} {saved.run}"
         )

@@ -26,6 +26,7 @@ from fastweights.experiments.sequence_options import (
 )
 from fastweights.experiments.sequence_run import RESULT, run, saved_options
 from fastweights.experiments.sequence_table import TableOptions, make_table
+from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
 from fastweights.tasks import Task
@@ -54,11 +55,11 @@ class SequenceCommand(Generic[Question]):
 HELP = """{description}
 
 For example:
-    python launch/{name}.py --preset small --core rdn     minutes on two cores
-    python launch/{name}.py {example}
-    python launch/{name}.py --resume runs/latest
-    python launch/{name}.py --table 2 --preset small      all models, three seeds
-    python launch/{name}.py --statistics                  what the sequences are like
+    {command} --preset small --core rdn     minutes on two cores
+    {command} {example}
+    {command} --resume runs/latest
+    {command} --table 2 --preset small      all models, three seeds
+    {command} --statistics                  what the sequences are like
 
 Options start from a preset and are changed one by one; docs/tasks.md has more.
 
@@ -71,11 +72,13 @@ def command(task: type[Task], description: str, example: str) -> Callable[..., i
     Its `--help` begins with `description` and has `example` among others.
     """
     presets = ", ".join(PRESETS)
-    text = HELP.format(description=description, name=task.name, example=example, presets=presets)
+    text = partial(HELP.format, description=description, example=example, presets=presets)
     return one_line_errors(partial(_command, task, text))
 
 
-def _command(task: type[Task], text: str, arguments: Sequence[str] | None = None) -> int:
+def _command(
+    task: type[Task], text: Callable[..., str], arguments: Sequence[str] | None = None
+) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     with user_input():
         known = _peek(arguments)
@@ -88,8 +91,8 @@ def _command(task: type[Task], text: str, arguments: Sequence[str] | None = None
             SequenceCommand[task],
             arguments,
             default=SequenceCommand[task](run=defaults, of_table=TableOptions()),
-            prog=f"python launch/{task.name}.py",
-            description=text,
+            prog=typed(task.name),
+            description=text(command=typed(task.name)),
         )
         check(asked.run)
     if asked.table is not None:

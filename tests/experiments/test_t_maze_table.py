@@ -1,13 +1,12 @@
 """The table of the T-maze: what is missing is trained, what is there kept, what fails a gap."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from fastweights.experiments import agent_cells as grid_agents
 from fastweights.experiments.rows import Row
+from fastweights.host.commands import process
 from fastweights.host.errors import UserError
 from fastweights.launch import atari, t_maze
 
@@ -75,7 +74,7 @@ def test_the_stored_table_is_what_its_runs_come_to():
 def test_a_run_begins_or_goes_on(tmp_path):
     run = t_maze.run_of("rdn", 3, tmp_path, STEPS)
     start = run.command()
-    assert run.name == "rdn-3" and start[:2] == [sys.executable, str(grid_agents.SCRIPT)]
+    assert run.name == "rdn-3" and start[:2] == process("atari")
     assert " ".join(start[2:]) == (
         "--num-threads 1 --preset maze --core rdn --seed 3 --total-steps 2112 "
         f"--savedir {tmp_path} --xpid rdn-3"
@@ -86,8 +85,8 @@ def test_a_run_begins_or_goes_on(tmp_path):
     games = tmp_path / "rdn-3" / "evaluations"
     games.mkdir()
     (games / "step_000000000000_trained_sampled_1x200_seed1000000.json").write_text("{}")
-    evaluate = (str(grid_agents.EVALUATE), str(tmp_path / "rdn-3"))
-    assert run.command()[1:] == [
+    evaluate = (*process("evaluate"), str(tmp_path / "rdn-3"))
+    assert run.command() == [
         *(*evaluate, "--episodes", "200", "--repeats", "1"),
         *("--protocol", "trained", "--action-mode", "sampled"),
     ]

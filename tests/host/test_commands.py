@@ -1,0 +1,88 @@
+"""Hints and `--help` name commands as the user started this process; processes start the same."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastweights.experiments.sequence_cells import SequenceRun
+from fastweights.experiments.sequence_options import preset
+from fastweights.host.commands import process, typed
+from fastweights.launch import (
+    atari,
+    code_execution,
+    evaluate,
+    list_ops,
+    replay,
+    report,
+    t_maze,
+    watch,
+)
+from fastweights.tasks import ListOps
+
+ROOT = Path(__file__).parents[2]
+# What the process was started as, and how its user types `evaluate`.
+STARTED = {
+    "launch/atari.py": "python launch/evaluate.py",
+    str(ROOT / "launch" / "atari.py"): f"python {ROOT / 'launch' / 'evaluate.py'}",
+    "/usr/bin/fastweights": "fastweights evaluate",
+    str(ROOT / "fastweights" / "__main__.py"): "python -m fastweights evaluate",
+    "/usr/bin/pytest": "python launch/evaluate.py",
+}
+
+
+@pytest.mark.parametrize(("started", "wanted"), STARTED.items())
+def test_a_command_is_named_as_the_user_started_this_process(started, wanted, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", [started])
+    assert typed("evaluate") == wanted
+
+
+def test_a_command_started_in_the_folder_of_the_commands(monkeypatch):
+    monkeypatch.chdir(ROOT / "launch")
+    monkeypatch.setattr(sys, "argv", ["atari.py"])
+    assert typed("evaluate") == "python evaluate.py"
+
+
+def test_another_programs_script_in_a_folder_named_launch_is_no_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "launch" / "mine.py")])
+    assert typed("evaluate") == "python launch/evaluate.py"
+
+
+@pytest.mark.parametrize(
+    "command", [atari, code_execution, evaluate, list_ops, replay, report, t_maze, watch]
+)
+def test_help_names_the_command_in_both_ways_of_starting_it(command, monkeypatch, capsys):
+    name = command.__name__.rpartition(".")[2]
+    monkeypatch.setenv("COLUMNS", "200")
+    said = {}
+    for started in ("launch/any.py", "fastweights"):
+        monkeypatch.chdir(ROOT)
+        monkeypatch.setattr(sys, "argv", [started])
+        with pytest.raises(SystemExit) as stopped:
+            command.main(["--help"])
+        assert stopped.value.code == 0
+        said[started] = capsys.readouterr().out
+    assert f"usage: python launch/{name}.py" in said["launch/any.py"]
+    assert f"usage: fastweights {name}" in said["fastweights"]
+    assert "launch/" not in said["fastweights"]
+
+
+def test_the_commands_of_a_list_say_what_they_do():
+    done = subprocess.run(
+        [sys.executable, "-m", "fastweights"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    commands = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line[:2] == "  "]
+    assert len(commands) >= 8
+    for name, purpose in commands:
+        assert purpose[0].isupper() and purpose.endswith(".") and "`" not in purpose, name
+
+
+def test_a_grids_run_is_a_command_that_starts(tmp_path):
+    run = SequenceRun(preset("small", "lstm", ListOps()))
+    assert run.start()[: len(process("list_ops"))] == process("list_ops")
+    done = subprocess.run(
+        [*process("list_ops"), "--help"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "list_ops.py" in done.stdout, done.stderr
