@@ -1,6 +1,6 @@
 """Train an agent with fast-weight memory on Atari or another environment.
 
-python launch/atari.py --core rdn --env Qbert
+For example: `python launch/atari.py --core rdn --env Qbert`.
 """
 
 import shlex

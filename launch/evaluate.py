@@ -1,6 +1,6 @@
 """Play test games with trained agents: scores, every episode, and a clip.
 
-python launch/evaluate.py RUN...
+For example: `python launch/evaluate.py RUN...`.
 """
 
 import math

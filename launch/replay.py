@@ -1,6 +1,6 @@
 """Re-run the first updates of a lockstep run and check that they are bit-identical.
 
-python launch/replay.py RUN
+For example: `python launch/replay.py RUN`.
 """
 
 import sys

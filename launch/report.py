@@ -1,6 +1,6 @@
 """Report on one run or several, as one HTML page and as Markdown.
 
-python launch/report.py RUN...
+For example: `python launch/report.py RUN...`.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Train every core on the T-maze with several seeds and compare them in one table.
 
-python launch/t_maze.py
+For example: `python launch/t_maze.py`.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Film one episode of a trained agent and show its memory at work.
 
-python launch/watch.py RUN
+For example: `python launch/watch.py RUN`.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Commands are named as the user started this process, and started with the code that runs here."""
+"""Hints and `--help` name commands as the user started this process; processes start the same."""
 
 import subprocess
 import sys
@@ -6,37 +6,83 @@ from pathlib import Path
 
 import pytest
 
-from fastweights.host import commands
+from fastweights.experiments.sequence_cells import SequenceRun
+from fastweights.experiments.sequence_options import preset
+from fastweights.host.commands import process, typed
+from fastweights.launch import (
+    atari,
+    code_execution,
+    evaluate,
+    list_ops,
+    replay,
+    report,
+    t_maze,
+    watch,
+)
+from fastweights.tasks import ListOps
 
 ROOT = Path(__file__).parents[2]
+# What the process was started as, and how its user types `evaluate`.
+STARTED = {
+    "launch/atari.py": "python launch/evaluate.py",
+    str(ROOT / "launch" / "atari.py"): f"python {ROOT / 'launch' / 'evaluate.py'}",
+    "/usr/bin/fastweights": "fastweights evaluate",
+    str(ROOT / "fastweights" / "__main__.py"): "python -m fastweights evaluate",
+    "/usr/bin/pytest": "python launch/evaluate.py",
+}
+
+
+@pytest.mark.parametrize(("started", "wanted"), STARTED.items())
+def test_a_command_is_named_as_the_user_started_this_process(started, wanted, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", [started])
+    assert typed("evaluate") == wanted
+
+
+def test_a_command_started_in_the_folder_of_the_commands(monkeypatch):
+    monkeypatch.chdir(ROOT / "launch")
+    monkeypatch.setattr(sys, "argv", ["atari.py"])
+    assert typed("evaluate") == "python evaluate.py"
+
+
+def test_another_programs_script_in_a_folder_named_launch_is_no_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "launch" / "mine.py")])
+    assert typed("evaluate") == "python launch/evaluate.py"
 
 
 @pytest.mark.parametrize(
-    ("started", "named"),
-    [
-        ("launch/atari.py", "python launch/evaluate.py"),
-        (f"{ROOT}/launch/atari.py", f"python {ROOT}/launch/evaluate.py"),
-        ("/usr/bin/fastweights", "fastweights evaluate"),
-        (f"{ROOT}/fastweights/__main__.py", "python -m fastweights evaluate"),
-        ("/somebody/else/launch/atari.py", "python launch/evaluate.py"),
-        ("-c", "python launch/evaluate.py"),
-    ],
+    "command", [atari, code_execution, evaluate, list_ops, replay, report, t_maze, watch]
 )
-def test_a_hint_names_a_command_as_this_process_was_started(started, named, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(sys, "argv", [started, "--core", "rdn"])
-    assert commands.typed("evaluate") == named
+def test_help_names_the_command_in_both_ways_of_starting_it(command, monkeypatch, capsys):
+    name = command.__name__.rpartition(".")[2]
+    monkeypatch.setenv("COLUMNS", "200")
+    said = {}
+    for started in ("launch/any.py", "fastweights"):
+        monkeypatch.chdir(ROOT)
+        monkeypatch.setattr(sys, "argv", [started])
+        with pytest.raises(SystemExit) as stopped:
+            command.main(["--help"])
+        assert stopped.value.code == 0
+        said[started] = capsys.readouterr().out
+    assert f"usage: python launch/{name}.py" in said["launch/any.py"]
+    assert f"usage: fastweights {name}" in said["fastweights"]
+    assert "launch/" not in said["fastweights"]
 
 
-def test_an_installed_package_has_no_scripts(monkeypatch, tmp_path):
-    monkeypatch.setattr(commands, "_SCRIPTS", tmp_path / "launch")
-    monkeypatch.setattr(sys, "argv", ["-c"])
-    assert commands.typed("evaluate") == "fastweights evaluate"
-    assert commands.process("atari") == [sys.executable, "-P", "-m", "fastweights", "atari"]
+def test_the_commands_of_a_list_say_what_they_do():
+    done = subprocess.run(
+        [sys.executable, "-m", "fastweights"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    commands = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line[:2] == "  "]
+    assert len(commands) >= 8
+    for name, purpose in commands:
+        assert purpose[0].isupper() and purpose.endswith(".") and "`" not in purpose, name
 
 
-def test_a_process_runs_the_code_of_this_checkout(tmp_path):
-    words = [*commands.process("atari"), "--list-envs"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and "Qbert" in done.stdout, done.stderr
-    assert Path(words[1]) == ROOT / "launch" / "atari.py"
+def test_a_grids_run_is_a_command_that_starts(tmp_path):
+    run = SequenceRun(preset("small", "lstm", ListOps()))
+    assert run.start()[: len(process("list_ops"))] == process("list_ops")
+    done = subprocess.run(
+        [*process("list_ops"), "--help"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "list_ops.py" in done.stdout, done.stderr
