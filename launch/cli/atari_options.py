@@ -9,10 +9,13 @@ from typing import Annotated
 
 import tyro
 
+from fastweights.agents.learner_config import without_unread
 from fastweights.host.commands import typed
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.cli.unused_options import check_engine
-from fastweights.training.options import PRESETS, RunOptions, check, preset
+from fastweights.training.checks import check
+from fastweights.training.options import RunOptions
+from fastweights.training.presets import PRESETS, preset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +53,9 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
         prog=typed("atari"),
         description=_description(),
     )
-    command = replace(command, run=_as_torchbeast(command.run, defaults))
+    run = _as_torchbeast(command.run, defaults)
+    learner = without_unread(run.learner, defaults.learner)
+    command = replace(command, run=replace(run, learner=learner))
     check_engine(command.run, defaults)
     check(command.run)
     return command

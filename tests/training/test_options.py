@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fastweights.agents.learner import LearnerConfig
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.cores import CORES
 from fastweights.cores.options import is_named_by_size
 from fastweights.experiments import sequence_options
@@ -12,7 +12,9 @@ from fastweights.host.errors import UserError
 from fastweights.launch.cli.atari_options import parse, peek
 from fastweights.launch.cli.torchbeast_flags import translate
 from fastweights.tasks import CodeExecution
-from fastweights.training.options import PRESETS, RunOptions, check, differences, preset
+from fastweights.training.checks import check
+from fastweights.training.options import RunOptions, differences
+from fastweights.training.presets import PRESETS, preset
 from fastweights.training.schedules.plan import Plan
 
 
@@ -51,11 +53,10 @@ def test_presets_pass_their_own_checks_and_survive_a_checkpoint(name, core):
 
 
 def test_options_newer_than_a_checkpoint_take_their_defaults():
-    flat = preset("quick", "lstm").to_dict()
-    del flat["precision"], flat["micro_batch"]
-    assert RunOptions.from_dict(flat) == replace(
-        preset("quick", "lstm"), learner=LearnerConfig(total_steps=500_000)
-    )
+    options = preset("plain", "lstm")
+    flat = options.to_dict()
+    del flat["precision"], flat["micro_batch"], flat["objective"]
+    assert RunOptions.from_dict(flat) == replace(options, precision="auto", learner=LearnerConfig())
 
 
 @pytest.mark.parametrize(
@@ -98,10 +99,20 @@ def test_a_whole_number_is_a_number_and_a_list_a_tuple():
     assert type(options.learner.learning_rate) is float and options.env_options == ("a=1",)
 
 
+def test_another_objective_or_optimiser_drops_what_the_preset_set_for_its_own():
+    """And no more: what a person types for another one is refused (test_bad_input.py)."""
+    learner = parsed("--preset", "quick", "--objective", "vtrace").learner
+    assert preset("quick", "rdn").learner.normalize_advantages
+    assert (learner.objective, learner.normalize_advantages) == ("vtrace", False)
+    assert (learner.epochs, learner.minibatches, learner.optimizer) == (4, 4, "adam")
+    kept = parsed("--preset", "quick", "--objective", "appo", "--clip-range", "0.2").learner
+    assert (kept.normalize_advantages, kept.clip_range) == (True, 0.2)
+
+
 @pytest.mark.parametrize("name", ["learning_rate", "alpha", "epsilon", "momentum", "rho_clip"])
 def test_a_learner_s_numbers_are_checked_before_it_is_made(name):
     for value in (-1.0, float("nan")):
-        with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} must be"):
+        with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} must (be|lie)"):
             check(RunOptions(learner=LearnerConfig(**{name: value})))
 
 

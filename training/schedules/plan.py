@@ -35,6 +35,7 @@ class Plan:
         self.replicas = replicas or Replicas()
         self.streams = self.replicas.share(options.num_envs, "--num-envs")
         self.batch_size = len(self.replicas.share(options.batch_size, "--batch-size"))
+        _check_minibatches(options, self.batch_size)
         device = self._device(options.device, "--device")
         self.actor = self._device(options.actor_device, "--actor-device") or device
         self.learner = self._device(options.learner_device, "--learner-device") or device
@@ -154,6 +155,16 @@ def _check_cuda_graphs(options: RunOptions, acting: torch.device) -> None:
         raise ValueError(
             "--cuda-graphs replays what a GPU did, and actions are chosen on cpu: leave it out, "
             f"--no-cuda-graphs, or choose them on a GPU, {how}"
+        )
+
+
+def _check_minibatches(options: RunOptions, share: int) -> None:
+    """Of one of several learners; `training/checks.py` has seen to the whole batch."""
+    minibatches = options.learner.minibatches
+    if share % minibatches:
+        raise ValueError(
+            f"--minibatches {minibatches} does not divide the {share} rollouts that each learner "
+            f"has of a batch: try --minibatches {gcd(share, minibatches)}"
         )
 
 
