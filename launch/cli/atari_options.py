@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from fastweights.agents.learner_config import without_unread
+from fastweights.envs.naming import resolve
 from fastweights.host.commands import typed
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.cli.unused_options import check_engine
@@ -45,10 +46,10 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
     core or combination.
     """
     known = peek(arguments)
-    defaults = saved or preset(known.preset or "paper", known.core)
+    defaults = saved or _of_preset(known)
     command = typed_options(
         CommandLine,
-        arguments,
+        _with_values(arguments),
         default=CommandLine(run=defaults),
         prog=typed("atari"),
         description=_description(),
@@ -59,6 +60,36 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
     check_engine(command.run, defaults)
     check(command.run)
     return command
+
+
+def _of_preset(known: argparse.Namespace) -> RunOptions:
+    """A preset's options; those of its environment only where that is played."""
+    options = preset(known.preset or "paper", known.core)
+    if not options.env_options or known.env is None or _is_same_game(known.env, options.env):
+        return options
+    return replace(options, env_options=())
+
+
+def _is_same_game(one: str, other: str) -> bool:
+    """In whatever spelling; a name that is none is said later, with all that it could mean."""
+    try:
+        return one == other or resolve(one)[:2] == resolve(other)[:2]
+    except ValueError:
+        return False
+
+
+def _with_values(arguments: Sequence[str]) -> list[str]:
+    """`--feed-last-action` and its `--no-` form, which need no value, with the value they mean."""
+    rewritten: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], "--"], strict=True):
+        match argument.replace("_", "-"):
+            case "--feed-last-action" if following.startswith("--"):
+                rewritten += ["--feed-last-action", "true"]
+            case "--no-feed-last-action":
+                rewritten += ["--feed-last-action", "false"]
+            case _:
+                rewritten.append(argument)
+    return rewritten
 
 
 def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:

@@ -62,6 +62,21 @@ def _whole_numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | N
     )
 
 
+@_REGISTRY.primitive_rule
+def _truth_values(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """Those among other choices (auto, true, false); options of two values are --x and --no-x."""
+    if type_info.type is not bool:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="{true,false}",
+        choices=("true", "false"),
+        instance_from_str=lambda words: words[0] == "true",
+        is_instance=lambda value: type(value) is bool,
+        str_from_instance=lambda value: [str(value).lower()],
+    )
+
+
 @contextmanager
 def _one_line() -> Iterator[None]:
     """tyro says what is wrong in a box of many lines, and exits."""
