@@ -26,6 +26,7 @@ from fastweights.cores.recurrent_delta_net import RecurrentDeltaNet
 from fastweights.cores.self_referential import SelfReferential, SelfReferentialConfig
 from fastweights.cores.stack import (
     BlocksConfig,
+    DeltaRuleConfig,
     FastRecurrentConfig,
     Stack,
     StackConfig,
@@ -84,12 +85,19 @@ CORES: dict[str, CoreKind] = {
         LinearTransformerConfig,
         feature_map="elu_sum",
     ),
-    "delta_net": _stacked(DeltaNet, "Feedforward/Delta fast Linear Net", feature_map="elu_sum"),
+    "delta_net": _stacked(
+        DeltaNet, "Feedforward/Delta fast Linear Net", DeltaRuleConfig, feature_map="elu_sum"
+    ),
     "delta_mlp": _stacked(DeltaMLP, "Feedforward/Delta fast MLP", VersionedConfig),
-    "delta_delta": _stacked(DeltaDelta, "Feedforward/Delta fast Delta Net"),
-    "rdn": _stacked(RecurrentDeltaNet, "Recurrent/Delta fast Linear Net"),
+    "delta_delta": _stacked(DeltaDelta, "Feedforward/Delta fast Delta Net", DeltaRuleConfig),
+    "rdn": _stacked(RecurrentDeltaNet, "Recurrent/Delta fast Linear Net", DeltaRuleConfig),
     "rdn_large": _stacked(
-        RecurrentDeltaNet, "Recurrent/Delta fast Linear Net", layers=4, width=256, heads=8
+        RecurrentDeltaNet,
+        "Recurrent/Delta fast Linear Net",
+        DeltaRuleConfig,
+        layers=4,
+        width=256,
+        heads=8,
     ),
     "delta_rnn": _stacked(DeltaRNN, "Feedforward/Delta fast RNN", FastRecurrentConfig),
     "delta_lstm": _stacked(
@@ -99,19 +107,23 @@ CORES: dict[str, CoreKind] = {
         SelfReferential, "Self-referential/Delta fast Linear Net", SelfReferentialConfig, heads=8
     ),
     "gated_delta_net": _stacked(
-        GatedDeltaNet, "Feedforward/Gated delta fast Linear Net", feature_map="elu_sum"
+        GatedDeltaNet,
+        "Feedforward/Gated delta fast Linear Net",
+        DeltaRuleConfig,
+        feature_map="elu_sum",
     ),
     "mlstm": _stacked(MatrixLSTM, "Feedforward/Gated sum fast Linear Net", MatrixLSTMConfig),
 }
 
 
-# Beyond what any machine holds: a mistyped size is a line, not hours.
+# Beyond what any machine holds, or what is defined: a mistyped size is a line, not hours.
 LARGEST = {
     "layers": 1_000,
     "width": 100_000,
     "heads": 100_000,
     "feedforward": 1_000_000,
     "window": 1_000_000,
+    "max_write_strength": 2,
 }
 
 

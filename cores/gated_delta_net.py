@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fastweights.cores.fast_weight_core import SCALAR, STRENGTH, FastWeightCore, SlowNet
+from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from fastweights.kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
 from fastweights.kernels.gated_delta_rule.reference import step
 
@@ -23,9 +23,9 @@ class GatedDeltaNet(FastWeightCore):
     operation, law = staticmethod(gated_delta_rule), staticmethod(step)
     vectors = ("query", "key", "value", "strength", "decay")
 
-    def __init__(self, width: int, heads: int, feature_map: str):
-        super().__init__(width, heads, feature_map)
-        parts = self.key(), self.key(), self.value(), STRENGTH, SCALAR
+    def __init__(self, width: int, heads: int, feature_map: str, max_write_strength: int = 1):
+        super().__init__(width, heads, feature_map, max_write_strength)
+        parts = self.key(), self.key(), self.value(), self.strength(), SCALAR
         self.slow_net = SlowNet(width, heads, parts)
         self.log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
         fading = torch.empty(heads).uniform_(-3, -1).mul(torch.tensor(10.0).log()).exp()

@@ -13,6 +13,8 @@ INPUT, T, B = 5, 6, 3
 FORGETFUL = ("feedforward", "feedforward_gated")
 REMEMBER = [name for name in CORES if name not in FORGETFUL]
 TWO_MAPS = {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"}
+DELTA_RULES = [name for name in CORES if "max_write_strength" in CORES[name].options()]
+REVERSING = {"max_write_strength": 2, "feature_map": "unit"}  # eigenvalues down to -1
 VARIANTS = {  # of a core: what its defaults do not show
     "transformer, window": ("transformer", {"window": 3}),
     "transformer, no positions": ("transformer", {"positions": "none"}),
@@ -25,6 +27,7 @@ VARIANTS = {  # of a core: what its defaults do not show
     **{f"delta_lstm, version {v}": ("delta_lstm", {"version": v}) for v in "ABC"},
     "mlstm, exponential": ("mlstm", {"forget_gate": "exponential"}),
     "delta_net, post-norm": ("delta_net", {"norm": "post"}),
+    **{f"{core}, strengths to two": (core, REVERSING) for core in DELTA_RULES},
 }
 OTHER_STATES = ["lt, normalised"]  # variants with a state of their own
 every_core = pytest.mark.parametrize("name", [*CORES, *OTHER_STATES])

@@ -216,7 +216,7 @@ def test_width_that_the_heads_do_not_divide():
 def test_unknown_feature_map_lists_the_known(core, option):
     with pytest.raises(ValueError, match="'relu'") as error:
         build_core(core, 3, **{option: "relu"})
-    assert "softmax, elu_sum, elu, identity" in message(error)
+    assert "softmax, elu_sum, elu, identity, unit, silu_unit" in message(error)
 
 
 @pytest.mark.parametrize(
@@ -250,6 +250,36 @@ def test_sizes_are_at_least_one(option):
     with pytest.raises(ValueError, match=f"'{option}' must be at least 1, not 0") as error:
         build_core("rdn", 3, **{option: 0})
     assert message(error)
+
+
+DELTA_RULES = [name for name in CORES if "max_write_strength" in CORES[name].options()]
+
+
+def test_every_delta_rule_can_write_with_strengths_to_two():
+    assert [name for name, kind in CORES.items() if kind.delta_rule] == DELTA_RULES
+
+
+@pytest.mark.parametrize("core", DELTA_RULES)
+def test_the_largest_write_strength_is_one_or_two(core):
+    for largest, rule in ((0, "at least 1, not 0"), (3, "at most 2")):
+        with pytest.raises(ValueError, match=f"'max_write_strength' must be {rule}") as error:
+            build_core(core, 3, max_write_strength=largest)
+        assert message(error)
+
+
+@pytest.mark.parametrize("core", DELTA_RULES)
+def test_strengths_are_scaled_and_no_weight_is(core):
+    x, found = 100 * torch.randn(50, 5), []
+    for largest in (1, 2):
+        torch.manual_seed(1)
+        memory = build_core(core, 5, layers=1, width=8, heads=2, max_write_strength=largest)
+        (layer,) = memory.inspect(x, memory.initial_state(50))
+        strengths = [tensor for name, tensor in layer.items() if name.endswith("strength")]
+        found.append((memory.state_dict(), strengths[0]))
+    (weights, ones), (same, twos) = found
+    assert all(torch.equal(weights[name], same[name]) for name in weights)
+    torch.testing.assert_close(twos, 2 * ones)
+    assert 1 < twos.max() <= 2
 
 
 def test_a_switch_is_no_size(monkeypatch):
