@@ -8,20 +8,25 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
+from fastweights.cores.cnn import CNN, CNNConfig
 from fastweights.cores.core import Core, detach, unroll_by_steps, unroll_truncated
 from fastweights.cores.delta_delta import DeltaDelta
 from fastweights.cores.delta_lstm import DeltaLSTM
 from fastweights.cores.delta_mlp import DeltaMLP
 from fastweights.cores.delta_net import DeltaNet
 from fastweights.cores.delta_rnn import DeltaRNN
+from fastweights.cores.e_lstm import ELSTM, ELSTMConfig
+from fastweights.cores.elman import Elman, ElmanConfig
 from fastweights.cores.fast_weight_core import FastWeightCore
 from fastweights.cores.feedforward import Feedforward, FeedforwardConfig
 from fastweights.cores.feedforward_gated import FeedforwardGated, GatedConfig
 from fastweights.cores.gated_delta_net import GatedDeltaNet
 from fastweights.cores.growth import remedy, say_once, unbounded_maps
+from fastweights.cores.gru import GRU, GRUConfig
 from fastweights.cores.linear_transformer import LinearTransformer, LinearTransformerConfig
 from fastweights.cores.lstm import LSTM, LSTMConfig
 from fastweights.cores.matrix_lstm import MatrixLSTM, MatrixLSTMConfig
+from fastweights.cores.qrnn import QRNN, QRNNConfig
 from fastweights.cores.recurrent_delta_net import RecurrentDeltaNet
 from fastweights.cores.self_referential import SelfReferential, SelfReferentialConfig
 from fastweights.cores.stack import (
@@ -32,6 +37,7 @@ from fastweights.cores.stack import (
     StackConfig,
     VersionedConfig,
 )
+from fastweights.cores.stack_rnn import StackRNN, StackRNNConfig
 from fastweights.cores.transformer import Transformer, TransformerConfig
 from fastweights.host.names import did_you_mean, unknown
 
@@ -77,7 +83,13 @@ CORES: dict[str, CoreKind] = {
     "feedforward_gated": _alone(
         FeedforwardGated, "Feedforward, highway-gated", GatedConfig(), features=320
     ),
+    "cnn": _alone(CNN, "Causal CNN", CNNConfig()),
+    "elman": _alone(Elman, "Elman network", ElmanConfig()),
+    "gru": _alone(GRU, "GRU", GRUConfig()),
     "lstm": _alone(LSTM, "LSTM", LSTMConfig()),
+    "e_lstm": _alone(ELSTM, "LSTM, element-wise", ELSTMConfig()),
+    "qrnn": _alone(QRNN, "Quasi-RNN", QRNNConfig()),
+    "stack_rnn": _alone(StackRNN, "Elman network with stacks", StackRNNConfig()),
     "transformer": _alone(Transformer, "Softmax attention", TransformerConfig()),
     "lt": _stacked(
         LinearTransformer,
@@ -123,6 +135,9 @@ LARGEST = {
     "heads": 100_000,
     "feedforward": 1_000_000,
     "window": 1_000_000,
+    "stacks": 1_000,
+    "stack_width": 100_000,
+    "stack_depth": 1_000_000,
     "max_write_strength": 2,
 }
 

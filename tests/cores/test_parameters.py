@@ -48,6 +48,16 @@ BY_HAND = {
     + 4 * linear(321, 256)
     + heads(256),
     "lstm": STEM + 4 * 256 * (CORE_INPUT + 256 + 2) + heads(256),
+    "elman": STEM + 256 * (CORE_INPUT + 256 + 2) + heads(256),
+    "gru": STEM + 3 * 256 * (CORE_INPUT + 256 + 2) + heads(256),
+    "e_lstm": STEM
+    + (2 * linear(CORE_INPUT, 256) + 2 * 256 + linear(CORE_INPUT + 256, 256))
+    + heads(256),
+    "qrnn": STEM + 3 * linear(2 * CORE_INPUT, 256) + heads(256),
+    "cnn": STEM + linear(8 * CORE_INPUT, 256) + heads(256),
+    "stack_rnn": STEM
+    + (256 * (CORE_INPUT + 8 + 256 + 2) + linear(256, 3) + linear(256, 8))
+    + heads(256),
     "transformer": stack(128 * 4 * (3 * 32)),
     "lt": stack(128 * 4 * (3 * 32)),
     "delta_net": stack(128 * 4 * (3 * 32 + 1)),
@@ -187,8 +197,8 @@ def message(error) -> str:
 
 
 def test_unknown_core_lists_the_known():
-    with pytest.raises(ValueError, match="'gru'") as error:
-        core_kind("gru")
+    with pytest.raises(ValueError, match="'ntm'") as error:
+        core_kind("ntm")
     assert all(name in message(error) for name in CORES)
 
 
@@ -228,6 +238,7 @@ def test_unknown_feature_map_lists_the_known(core, option):
         ("rdn", "norm", "pre, post"),
         ("delta_mlp", "version", "A, B"),
         ("mlstm", "forget_gate", "sigmoid, exponential"),
+        ("qrnn", "pooling", "fo, ifo"),
         ("lt", "normaliser", "none, key_sum"),
         ("delta_rnn", "version", "A, B"),
         ("delta_lstm", "version", "A, B, C, D"),
