@@ -14,6 +14,7 @@ from fastweights.cores.delta_delta import DeltaDelta
 from fastweights.cores.delta_lstm import DeltaLSTM
 from fastweights.cores.delta_mlp import DeltaMLP
 from fastweights.cores.delta_net import DeltaNet
+from fastweights.cores.delta_product import DeltaProduct, DeltaProductConfig, GatedDeltaProduct
 from fastweights.cores.delta_rnn import DeltaRNN
 from fastweights.cores.e_lstm import ELSTM, ELSTMConfig
 from fastweights.cores.elman import Elman, ElmanConfig
@@ -124,6 +125,12 @@ CORES: dict[str, CoreKind] = {
         DeltaRuleConfig,
         feature_map="elu_sum",
     ),
+    "delta_product": _stacked(
+        DeltaProduct, "Feedforward/Delta product fast Linear Net", DeltaProductConfig
+    ),
+    "gated_delta_product": _stacked(
+        GatedDeltaProduct, "Feedforward/Gated delta product fast Linear Net", DeltaProductConfig
+    ),
     "mlstm": _stacked(MatrixLSTM, "Feedforward/Gated sum fast Linear Net", MatrixLSTMConfig),
 }
 
@@ -139,6 +146,7 @@ LARGEST = {
     "stack_width": 100_000,
     "stack_depth": 1_000_000,
     "max_write_strength": 2,
+    "steps_per_token": 1_000,
 }
 
 

@@ -55,6 +55,11 @@ class CNNLayer(Core):
         rows, inputs = windows(x, state.inputs, is_first)
         return self.convolution(rows).relu(), CNNState(inputs)
 
+    def inspect(self, x: Float[Tensor, "B D"], state: CNNState) -> list[dict[str, Tensor]]:
+        """The layer's answer `units`, and the window after the step."""
+        units, after = self.step(x, state)
+        return [{"units": units} | after._asdict()]
+
 
 class CNN(Chain):
     """Layers one after the other; L of them with windows of k reach back L (k - 1) inputs."""

@@ -10,6 +10,8 @@ VARIANTS = {
     "transformer, no positions": ("transformer", {"positions": "none"}),
     "transformer, post-norm": ("transformer", {"norm": "post"}),
     "delta_mlp, version A": ("delta_mlp", {"version": "A"}),
+    "delta_product, three steps": ("delta_product", {"steps_per_token": 3}),
+    "gated_delta_product, one step": ("gated_delta_product", {"steps_per_token": 1}),
     "qrnn, two layers": ("qrnn", {"layers": 2, "pooling": "ifo", "window": 3}),
     "qrnn, window of one": ("qrnn", {"window": 1}),
     "cnn, two layers": ("cnn", {"layers": 2, "window": 3}),

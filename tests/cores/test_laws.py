@@ -16,6 +16,7 @@ from fastweights.cores.delta_delta import DeltaDelta
 from fastweights.cores.delta_lstm import DeltaLSTM
 from fastweights.cores.delta_mlp import DeltaMLP
 from fastweights.cores.delta_net import DeltaNet
+from fastweights.cores.delta_product import DeltaProduct, GatedDeltaProduct
 from fastweights.cores.delta_rnn import DeltaRNN
 from fastweights.cores.gated_delta_net import GatedDeltaNet
 from fastweights.cores.linear_transformer import LinearTransformer
@@ -101,6 +102,29 @@ def gated_delta_net(memory, phi, x):
             W[h] = decay * W[h] @ (np.eye(D) - beta * np.outer(k, k)) + beta * np.outer(v, k)
             y[t, h] = W[h] @ phi(q)
     return y
+
+
+def delta_product(memory, phi, x, steps, gated=False):
+    """Siems et al. 2025: W times a product of S matrices I - beta k k^T, and what they write."""
+    S = int(steps)
+    W, y = np.zeros((H, D, D)), np.zeros((T, H, D))
+    for t in range(T):
+        parts = programs(memory, x[t], [D, S * D, S * D, S, *[1] * gated])
+        for h, (q, k, v, beta, *fading) in enumerate(parts):
+            if gated:
+                rate, bias = (p[h].item() for p in (memory.log_rate.exp(), memory.decay_bias))
+                W[h] = np.exp(-rate * softplus(fading[0] + bias)) * W[h]
+            for key, value, b in zip(
+                k.reshape(S, D), v.reshape(S, D), sigma(memory, beta), strict=True
+            ):
+                key = phi(key)
+                W[h] = W[h] @ (np.eye(D) - b * np.outer(key, key)) + b * np.outer(value, key)
+            y[t, h] = W[h] @ phi(q)
+    return y
+
+
+def gated_delta_product(memory, phi, x, steps):
+    return delta_product(memory, phi, x, steps, gated=True)
 
 
 def delta_mlp(memory, phi, x):
@@ -215,6 +239,8 @@ LAWS = {
     LinearTransformer: linear_transformer,
     DeltaNet: delta_net,
     GatedDeltaNet: gated_delta_net,
+    DeltaProduct: delta_product,
+    GatedDeltaProduct: gated_delta_product,
     DeltaMLP: delta_mlp,
     DeltaDelta: delta_delta,
     RecurrentDeltaNet: recurrent_delta_net,
@@ -237,6 +263,8 @@ def test_the_linear_transformers_keys_are_there_normalised_and_not(name):
 OPTIONS = {  # versions, feature maps of the recurrent keys, maps of what is read
     SelfReferential: product(("softmax", "identity")),
     DeltaMLP: product("AB"),
+    DeltaProduct: [(1,), (3,)],
+    GatedDeltaProduct: [(2,)],
     DeltaRNN: product("AB", PHI),
     DeltaLSTM: product("ABCD", PHI),
 }
@@ -247,13 +275,13 @@ KEYS = [(name, 1) for name in PHI] + [(name, 2) for name in ("softmax", *LENGTH_
 
 
 @pytest.mark.parametrize(("feature_map", "largest"), KEYS)
-@pytest.mark.parametrize("every", EVERY, ids=lambda e: "-".join([e[0].__name__, *e[1:]]))
+@pytest.mark.parametrize("every", EVERY, ids=lambda e: "-".join([e[0].__name__, *map(str, e[1:])]))
 def test_memory_is_the_papers_equations(every, feature_map, largest):
     kind, *options = every
     strengths = [] if kind is LinearTransformer else [largest]
     memory = kind(H * D, H, feature_map, *strengths, *options).double()
     phi = (PHI | LENGTH_ONE)[feature_map]
-    maps = [PHI[option] for option in options if option in PHI]
+    maps = [PHI.get(given, given) for given in options if given in PHI or type(given) is int]
     x = 2 * torch.randn(T, B, H * D, dtype=torch.float64)
     y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
     for b in range(B):
