@@ -14,7 +14,7 @@ from fastweights.launch import atari, code_execution, evaluate, list_ops, replay
 from fastweights.launch import watch as watch_command
 from fastweights.launch.cli.atari_options import CommandLine
 from fastweights.launch.cli.parser import _REGISTRY
-from fastweights.training.options import PRESETS, preset
+from fastweights.training.presets import PRESETS, preset
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [atari, code_execution, evaluate, list_ops, replay, report, t_maze, watch_command]
