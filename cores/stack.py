@@ -49,8 +49,8 @@ class BlocksConfig:
 class StackConfig(BlocksConfig):
     # A fast RNN's last output and Delta MLP's inner query have a softmax anyway.
     feature_map: str = "softmax"
-    """Feature map of keys and queries: softmax, elu_sum, elu, identity, unit (x / |x|) or silu_unit
-    (of Euclidean length one, too). Delta rules want softmax or elu_sum, whose keys sum to one, or
+    """Feature map of keys and queries: softmax, elu_sum, elu, identity, unit or silu_unit (both of
+    Euclidean length one). Delta rules want softmax or elu_sum, whose keys sum to one, or
     one of the last two."""
 
     def of_memory(self) -> tuple[Any, ...]:
@@ -61,7 +61,7 @@ class StackConfig(BlocksConfig):
 class DeltaRuleConfig(StackConfig):
     # Grazzi et al. 2025: a write multiplies what a key of length one answers by 1 - beta.
     max_write_strength: int = 1
-    """Largest strength of a write, 1 or 2: beta is 1 or 2 times a sigmoid. With 2 and the feature
+    """Largest write strength beta, 1 or 2: the factor of its sigmoid. With 2 and the feature
     map unit or silu_unit a write can turn an answer into its negative, which tracking a state such
     as a parity needs."""
 

@@ -22,14 +22,14 @@ from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.cli.unused_options import check_engine
 from fastweights.training.checks import check
 from fastweights.training.options import RunOptions
-from fastweights.training.presets import PRESETS, preset
+from fastweights.training.presets import preset
 
 # What `--help` describes; the chosen core's own options follow.
 FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
 # By the folder that uses them; an option that is not here is training's.
 GROUPS = {
-    "Environment (envs/)": ("env", "env_options", "protocol"),
-    "Memory (cores/)": ("core", "core_*", "bptt", "kernels"),
+    "Environment (envs/)": ("env", "env_options", "protocol", "list_envs"),
+    "Memory (cores/)": ("core", "core_*", "bptt", "kernels", "list_cores"),
     "Network (agents/)": (
         *("stem", "precision", "channels_last"),
         *("feed_last_action", "head_norm", "head_init", "value_scale"),
@@ -40,12 +40,10 @@ GROUPS = {
         *("checkpoint_minutes", "disable_checkpoint"),
     ),
     "Test games (evaluation/)": ("evaluate_*",),
-    "Lists": ("list_*",),
     "Training (training/)": ("preset", "seed"),
 }
 VALUES = {
     "core": CORES,
-    "preset": PRESETS,
     "protocol": PROTOCOLS,
     "stem": STEMS,
     "precision": PRECISIONS,
@@ -58,9 +56,8 @@ class CommandLine:
     """Train an agent with fast-weight memory."""
 
     preset: str = "paper"
-    """paper (published recipe, full gradients through time), published (its one-step gradients),
-    plain (paper with nothing made fast), quick (minutes on two cores), afternoon (an hour or two),
-    maze (half a minute, a memory game) or vectors (minutes, POPGym's games)."""
+    """Recipe of 200 million steps: paper (full gradients through time), published (as its code),
+    plain (nothing made fast). Of minutes: quick, maze, vectors. Of hours: afternoon."""
     resume: Path | None = None
     """A run folder to go on with; its options are kept."""
     list_cores: bool = False

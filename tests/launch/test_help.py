@@ -94,7 +94,7 @@ def test_allowed_values_are_listed(capsys):
 def test_a_preset_s_options_are_the_defaults_that_are_shown(capsys):
     text = printed(atari, capsys, "--preset", "maze", "--help")
     assert (
-        "--unroll-length INT [22]" in text and "--core-width INT      Number of units. [32]" in text
+        "--unroll-length INT [44]" in text and "--core-width INT      Number of units. [32]" in text
     )
 
 
