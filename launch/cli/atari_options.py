@@ -56,8 +56,8 @@ class CommandLine:
     """Train an agent with fast-weight memory."""
 
     preset: str = "paper"
-    """Recipe of 200 million steps: paper (full gradients through time), published (as its code),
-    plain (nothing made fast). Of minutes: quick, maze, vectors. Of hours: afternoon."""
+    """Recipe for days (paper, published, plain), hours (afternoon) or minutes (quick; maze and
+    vectors: games of memory); see docs/runs.md."""
     resume: Path | None = None
     """A run folder to go on with; its options are kept."""
     list_cores: bool = False
@@ -160,9 +160,7 @@ def _description() -> str:
 
     {command} --core rdn --env Qbert
     {command} --preset quick --core lstm --env Qbert
-    {command} --preset maze --core delta_net
     {command} --resume runs/latest
 
-Steps are agent steps; on Atari one agent step is 4 emulator frames. Options start from a preset and
-are changed one by one; `--preset X --help` shows what X sets. Flags of TorchBeast work under their
-names."""
+Steps are agent steps; on Atari one is 4 emulator frames. `--preset X --help` shows what X sets.
+Flags of TorchBeast work, too."""
