@@ -192,6 +192,12 @@ __device__ inline void clear(float (&row)[N]) {
   for (int n = 0; n < N; ++n) row[n] = 0.f;
 }
 
+template <int N>
+__device__ inline void scale(float (&row)[N], float by) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) row[n] *= by;
+}
+
 // The four numbers of a slot that belong to a thread's entries n .. n + 3; n is a multiple of 4.
 __device__ inline float4 four(const float* slot, int n) {
   return *reinterpret_cast<const float4*>(slot + position(n));

@@ -12,6 +12,7 @@ from fastweights.kernels.cuda.kernel import CudaKernel
 from fastweights.kernels.delta_lstm import reference as delta_lstm
 from fastweights.kernels.delta_rnn import reference as delta_rnn
 from fastweights.kernels.delta_rule import reference as delta_rule
+from fastweights.kernels.gated_delta_rule import reference as gated_delta_rule
 from fastweights.kernels.linear_attention import reference as linear_attention
 from fastweights.kernels.recurrent_delta_rule import reference as recurrent_delta_rule
 from fastweights.kernels.registry import OPERATIONS
@@ -65,6 +66,11 @@ def delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     return memory_inputs(T, B, H, K, V) | beta | {"weights": numbers(B, H, K, V)}
 
 
+def gated_delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    *rows, weights = delta_rule_tensors(T, B, H, K, V).items()
+    return dict(rows) | {"log_decay": -numbers(T, B, H).exp() / 4} | dict([weights])
+
+
 def recurrent_delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     rows = {"q": numbers(T, B, H, K), "k": numbers(T, B, H, K), "v": numbers(T, B, H, V)}
     columns = {"query": K, "key": K, "value": V}
@@ -110,6 +116,11 @@ def linear_attention_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
 def delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     state = delta_rule.DeltaRuleState(t["weights"])
     return delta_rule.unroll(t["q"], t["k"], t["v"], t["beta"], is_first, state)
+
+
+def gated_delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    *rows, weights = t.values()
+    return gated_delta_rule.unroll(*rows, is_first, delta_rule.DeltaRuleState(weights))
 
 
 def recurrent_delta_rule_law(*options: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
@@ -160,6 +171,7 @@ CASES = {
             linear_attention_law,
         ),
         Case("delta_rule", ("weights",), delta_rule_tensors, delta_rule_law),
+        Case("gated_delta_rule", ("weights",), gated_delta_rule_tensors, gated_delta_rule_law),
         *(
             Case(
                 "-".join(["recurrent_delta_rule", *name]),
