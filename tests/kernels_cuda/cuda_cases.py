@@ -12,8 +12,10 @@ from fastweights.kernels.cuda.kernel import CudaKernel
 from fastweights.kernels.delta_lstm import reference as delta_lstm
 from fastweights.kernels.delta_rnn import reference as delta_rnn
 from fastweights.kernels.delta_rule import reference as delta_rule
+from fastweights.kernels.elementwise_lstm import reference as elementwise_lstm
 from fastweights.kernels.gated_delta_rule import reference as gated_delta_rule
 from fastweights.kernels.linear_attention import reference as linear_attention
+from fastweights.kernels.machinery.signature import shape
 from fastweights.kernels.recurrent_delta_rule import reference as recurrent_delta_rule
 from fastweights.kernels.registry import OPERATIONS
 from fastweights.kernels.self_referential import reference as self_referential
@@ -108,6 +110,13 @@ def self_referential_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     return {"x": numbers(T, B, H, K)} | weights | {"shift": numbers(B, H, K, columns) / K**0.5}
 
 
+def elementwise_lstm_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    """Of K units; the heads are left out."""
+    rows = {name: numbers(T, B, K) for name in ("candidate", "input_gate", "forget_gate")}
+    weights = {f"{name}_weights": numbers(K) for name in rows}
+    return rows | weights | {"cell": numbers(B, K)}
+
+
 def linear_attention_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     state = linear_attention.LinearAttentionState(t["weights"])
     return linear_attention.unroll(t["q"], t["k"], t["v"], is_first, state)
@@ -160,6 +169,15 @@ MAPS = {  # of those that map their keys and strengths themselves
     (): ("softmax", "sigmoid"),
     ("two",): ("softmax", "double_sigmoid"),
 }
+
+
+def elementwise_lstm_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    *tensors, cell = t.values()
+    weights = elementwise_lstm.ElementwiseWeights(*tensors[3:])
+    state = elementwise_lstm.ElementwiseState(cell)
+    return elementwise_lstm.unroll(*tensors[:3], is_first, state, weights)
+
+
 DELTA_RNN_STATES = ("weights", "recurrent_weights", "output")
 CASES = {
     case.name: case
@@ -196,6 +214,7 @@ CASES = {
             delta_rnn_law("A"),
             ("A",),
         ),
+        Case("elementwise_lstm", ("cell",), elementwise_lstm_tensors, elementwise_lstm_law),
         Case(
             "delta_lstm",
             ("weights", "recurrent_weights", "cell", "output"),
@@ -279,7 +298,9 @@ def make(case: Case, T: int, B: int, H: int, K: int, V: int) -> tuple[Tensors, l
     torch.manual_seed(0)
     tensors = {n: t.float().double() for n, t in case.tensors(T, B, H, K, V).items()}
     first = next(iter(tensors.values()))
-    like = [first.new_empty(T, B, H, V), *(tensors[name] for name in case.states)]
+    sizes = {"T": T, "B": B, "H": H, "K": K, "V": V, "D": K}
+    y = first.new_empty(shape(case.pair.signature.output.axes, sizes))
+    like = [y, *(tensors[name] for name in case.states)]
     return tensors, [torch.randn_like(tensor).float().double() for tensor in like]
 
 
