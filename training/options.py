@@ -14,7 +14,7 @@ from fastweights.cores.options import CoreSizes, of_core, preset_of_core
 from fastweights.host.names import unknown
 from fastweights.host.typed_fields import typed
 from fastweights.host.whole_numbers import whole_number
-from fastweights.kernels.machinery.dispatch import check_backend
+from fastweights.kernels import check_backend
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
 
