@@ -9,6 +9,7 @@ import tyro
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import NetworkConfig
 from fastweights.cores.options import CoreSizes
+from fastweights.envs.naming import shows_last_action
 from fastweights.host.typed_fields import typed
 from fastweights.host.whole_numbers import whole_number
 
@@ -45,8 +46,9 @@ class RunOptions(CoreSizes):
     """
     tune_memory: bool = True
     """Have the C library keep freed memory, in large pages (Linux)."""
-    feed_last_action: bool = False
-    """Feed the last action to the core; the published agents did not."""
+    feed_last_action: Literal["auto"] | bool = "auto"
+    """Feed the last action to the core: true, false (as published), or auto (true in POPGym's
+    games, as in its baselines; false elsewhere)."""
     head_init: Literal["torch", "orthogonal"] = "torch"
     """First weights of the policy and value heads: torch (PyTorch's uniform, as published) or
     orthogonal (gains 0.01 and 1: a policy that is nearly uniform at first)."""
@@ -123,11 +125,17 @@ class RunOptions(CoreSizes):
             stem=self.stem,
             precision=self.precision,
             channels_last=self.channels_last,
-            feed_last_action=self.feed_last_action,
+            feed_last_action=self.sees_last_action(),
             bptt=None if self.bptt == "full" else self.bptt,
             head_init=self.head_init,
             value_scale=self.value_scale,
         )
+
+    def sees_last_action(self) -> bool:
+        """What `feed_last_action` comes to; a run stores that."""
+        if self.feed_last_action == "auto":
+            return shows_last_action(self.env)
+        return self.feed_last_action
 
     def environment_options(self) -> dict[str, Any]:
         """`env_options` as a dictionary, numbers as numbers."""
@@ -200,14 +208,18 @@ def _name_and_value(pair: str) -> tuple[str, Any]:
 
 def differences(saved: RunOptions, asked: RunOptions) -> list[str]:
     """The names of options that a resumed run may not change, and that `asked` would."""
-    old, new = saved.to_dict(), asked.to_dict()
+    old, new = _decided(saved), _decided(asked)
     return [n for n in old if n not in CHANGEABLE_ON_RESUME and old[n] != new[n]]
 
 
 def changes(saved: RunOptions, asked: RunOptions) -> list[str]:
     """`differences` as flags: "--core rdn (was lstm)"."""
-    old, new = saved.to_dict(), asked.to_dict()
+    old, new = _decided(saved), _decided(asked)
     return [
         f"--{name.replace('_', '-')} {new[name]} (was {old[name]})"
         for name in differences(saved, asked)
     ]
+
+
+def _decided(options: RunOptions) -> dict[str, Any]:
+    return options.to_dict() | {"feed_last_action": options.sees_last_action()}

@@ -102,6 +102,31 @@ def maze(core: str) -> RunOptions:
     )
 
 
+def vectors(core: str) -> RunOptions:
+    """Minutes of one core for small games without pictures, such as POPGym's."""
+    lstm = {"width": 128}
+    small = {"width": 64, "heads": 4, "layers": 2, "feedforward": 128, **NOT_AS_PUBLISHED}
+    learner = replace(
+        REUSE,
+        total_steps=1_500_000,
+        minibatches=8,
+        learning_rate=1e-3,
+        clip_range=0.2,
+        entropy_cost=0.0,
+    )
+    return RunOptions(
+        env="popgym:popgym-RepeatPreviousEasy-v0",
+        core=core,
+        head_init="orthogonal",
+        num_envs=64,
+        batch_size=64,
+        unroll_length=64,
+        learner=learner,
+        num_threads=1,  # for networks this small, more cost more than they bring
+        **preset_of_core(core, lstm if core == "lstm" else small),
+    )
+
+
 PRESETS = {
     "paper": paper,
     "published": published,
@@ -109,6 +134,7 @@ PRESETS = {
     "afternoon": afternoon,
     "plain": plain,
     "maze": maze,
+    "vectors": vectors,
 }
 
 

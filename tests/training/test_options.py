@@ -32,7 +32,7 @@ def test_paper_is_the_published_recipe():
     assert (learner.entropy_cost, learner.baseline_cost, learner.discounting) == (0.01, 0.5, 0.99)
     assert (learner.total_steps, learner.reduction) == (200_000_000, "sum")
     assert (learner.rho_clip, learner.c_clip, learner.pg_rho_clip) == (1.0, 1.0, 1.0)
-    assert (options.stem, options.feed_last_action) == ("auto", False)
+    assert (options.stem, options.sees_last_action()) == ("auto", False)
     assert options.core_options() == ()
 
 
@@ -120,6 +120,70 @@ def test_single_options_change_a_preset():
     options = parsed("--preset", "published", "--core", "lstm", "--total-steps", "6400")
     assert (options.core, options.bptt, options.learner.total_steps) == ("lstm", "full", 6400)
     assert options.protocol == "published"
+
+
+def test_a_preset_s_environment_options_stay_with_its_environment():
+    assert preset("maze", "rdn").env_options == ("corridor=10",)
+    for given in ([], ["--env", "TMaze"], ["--env", "fastweights/TMaze-v0"]):
+        assert parsed("--preset", "maze", *given).env_options == ("corridor=10",)
+    for other in ("Catch", "Qbert", "CartPole-v1", "NoSuchGame"):
+        assert parsed("--preset", "maze", "--env", other).env_options == ()
+    typed = ("--env-options", "pictures=true")
+    for given in (["--env", "Catch"], ["--env", "TMaze"], []):
+        assert parsed("--preset", "maze", *given, *typed).env_options == ("pictures=true",)
+
+
+def test_a_resumed_run_keeps_its_environment_options():
+    saved = replace(preset("maze", "rdn"), env="Catch", env_options=("pictures=true",))
+    assert parse(["--env", "Catch"], saved).run.env_options == ("pictures=true",)
+
+
+REPEAT = "popgym:popgym-RepeatPreviousEasy-v0"
+
+
+def test_the_last_action_is_seen_where_the_environment_s_baselines_see_it():
+    assert [parsed("--env", env).sees_last_action() for env in ("Pong", "TMaze", REPEAT)] == [
+        *(False, False, True)
+    ]
+    plan = Plan(parsed("--env", REPEAT, "--device", "cpu"))
+    assert (plan.options.feed_last_action, plan.options.sees_last_action()) == (True, True)
+    assert Plan(parsed("--device", "cpu")).options.feed_last_action is False
+    assert RunOptions(env=REPEAT).network((4,), 4).feed_last_action is True
+
+
+@pytest.mark.parametrize(
+    ("given", "fed"),
+    [
+        (["--feed-last-action", "true"], True),
+        (["--feed-last-action", "false"], False),
+        (["--feed_last_action=false"], False),
+        (["--feed-last-action"], True),
+        (["--no-feed-last-action"], False),
+        (["--feed-last-action", "--seed", "3"], True),
+        (["--feed-last-action", "auto"], "auto"),
+    ],
+)
+def test_the_last_action_can_be_asked_for_or_not(given, fed):
+    options = parsed("--env", REPEAT, *given)
+    assert options.feed_last_action == fed
+    assert RunOptions.from_dict(options.to_dict()) == options
+
+
+def test_the_last_action_is_true_false_or_auto():
+    with pytest.raises(UserError, match="invalid choice 'maybe' for argument '--feed-last"):
+        parsed("--feed-last-action", "maybe")
+
+
+@pytest.mark.parametrize("fed", [True, False])
+def test_what_auto_came_to_is_no_change(fed):
+    """Stored runs know it as true or false; those of before the option do not have it at all."""
+    options = RunOptions(env=REPEAT if fed else "Qbert")
+    saved = RunOptions.from_dict(options.to_dict() | {"feed_last_action": fed})
+    assert (saved.feed_last_action, differences(saved, options)) == (fed, [])
+    other = replace(options, feed_last_action=not fed)
+    assert differences(saved, other) == ["feed_last_action"]
+    older = {name: v for name, v in options.to_dict().items() if name != "feed_last_action"}
+    assert differences(RunOptions.from_dict(older), saved) == []
 
 
 def test_torchbeast_flags_keep_their_meaning():

@@ -26,9 +26,9 @@ class Plan:
     """How and where a run shall be: its `schedule`, and the `actor` and `learner` devices.
 
     Of all environments and of each batch, one of several `replicas` has its share: `streams` and
-    `batch_size`. `options` are those given, with the precision that `auto` came to: whoever acts
-    computes in the learner's. Raises a one-line `ValueError` for a device that is not here, or
-    options that contradict.
+    `batch_size`. `options` are those given, with what `auto` came to for
+    `feed_last_action` and the precision: whoever acts computes in the learner's. Raises a one-line
+    `ValueError` for a device that is not here, or options that contradict.
     """
 
     def __init__(self, options: RunOptions, replicas: Replicas | None = None):
@@ -44,7 +44,8 @@ class Plan:
             acting = torch.device("cpu")  # like this one, as far as is known here
         _check_cuda_graphs(options, acting)
         precision = choose_precision(options.precision, self.learner, acting)
-        self.options = options = replace(options, precision=precision)
+        feeds = options.sees_last_action()
+        self.options = options = replace(options, precision=precision, feed_last_action=feeds)
         self._ray = None
         if options.engine == "ray":
             from fastweights.training.ray.plan import RayPlan  # Ray is an extra
