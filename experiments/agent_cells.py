@@ -57,10 +57,10 @@ class AgentRun(Run):
     def go_on(self) -> list[str]:
         if not self.trained:
             resumed = ["--num-threads", "1", "--resume", str(self.path)]
-            return [*process("atari"), *resumed]
+            return [*process("atari"), *resumed, *self._module]
         games = ["--episodes", str(self.options.evaluate_episodes), "--repeats", "1"]
         games += ["--protocol", "trained", "--action-mode", "sampled"]
-        return [*process("evaluate"), str(self.path), *games]
+        return [*process("evaluate"), str(self.path), *games, *self._module]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
         return changes(RunOptions.from_dict(stored), self.options)
@@ -72,6 +72,11 @@ class AgentRun(Run):
         trained = {"training": _trained(open_run(self.path))}
         provenance = {name: meta.get(name) for name in ("git", "versions", "machine")}
         return tested | trained | {"options": meta["args"] | {"savedir": "runs"}} | provenance
+
+    @property
+    def _module(self) -> list[str]:
+        """What a command must name beside a run whose game brings a module of its own."""
+        return ["--env", self.options.env] if ":" in self.options.env else []
 
     @property
     def _is_tested(self) -> bool:

@@ -38,7 +38,7 @@ class Suite:
     start: Callable[..., Start]  # takes one value of each axis, by label
     seeds: Sequence[int] = (1, 2, 3)
     digits: int = 1  # of returns, after the point
-    note: str = ""  # below the table
+    note: str = ""  # below the table, and in --help
 
     @property
     def panel(self) -> str:

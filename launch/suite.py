@@ -35,8 +35,9 @@ For example:
 `{command} NAME --help` shows the options of one. docs/experiments.md says what each costs."""
 OF_ONE = """{question}
 
-Each run is `{atari}` on one thread, as many at once as there are processors. Finished runs in the
-folder are kept, and those cut off go on; a run with other options than the suite's is refused.
+{note}Each run is a training by `{atari}` on one thread, as many at once as there are
+processors. Finished runs in the folder are kept, and those cut off go on; a run with other options
+than the suite's is refused.
 Writes table.md, .csv, .json and .png (return in training and its 95 % interval over seeds, agent
 steps, CPU minutes), learning_curves.png, results.json (options and revision of every run) and
 logs.csv (200 rows of each run's log)."""
@@ -49,8 +50,9 @@ def parser() -> argparse.ArgumentParser:
     parser = Parser(HELP.format(purpose=purpose, command=command, suites=suites), prog=command)
     named = parser.add_subparsers(dest="suite", metavar="NAME", required=True)
     for name, suite in SUITES.items():
-        described = OF_ONE.format(question=suite.question, atari=typed("atari"))
-        _add_options(named.add_parser(name, description=described), name, suite)
+        note = f"{suite.note}\n\n" if suite.note else ""
+        text = OF_ONE.format(question=suite.question, note=note, atari=typed("atari"))
+        _add_options(named.add_parser(name, description=text), name, suite)
     return parser
 
 

@@ -19,7 +19,7 @@ from fastweights.launch.cli.atari_options import parse
 from fastweights.records.log_table import read_logs
 from fastweights.records.run_folder import RunFolder
 from fastweights.training.options import RunOptions
-from fastweights.training.presets import PRESETS, preset
+from fastweights.training.presets import preset
 
 STEPS = 60 * 48 * 22  # sixty updates
 
@@ -125,13 +125,21 @@ def one_of_each(name: str):
 def test_a_declared_run_is_a_command_that_gives_its_options(name, tmp_path):
     if name == "popgym":
         pytest.importorskip("popgym")
-        if "vectors" not in PRESETS:
-            pytest.skip("the preset of small vector games is not there yet")
     for labels in one_of_each(name):
         run = SUITES[name].run(tmp_path, None, 3, **labels)
         wanted = replace(run.options, num_threads=1)
         assert parse(run.start()[2:]).run == wanted, labels
         assert (wanted.seed, wanted.evaluate_episodes) == (3, 0)
+
+
+def test_a_run_of_a_package_s_game_names_it_again_to_go_on(tmp_path):
+    """Whoever resumes a run must name the module that is imported for its game."""
+    pytest.importorskip("popgym")
+    run = SUITES["popgym"].run(tmp_path, None, 1, game="RepeatFirstEasy", core="lstm")
+    RunFolder.create(tmp_path, run.name, run.options.to_dict()).finish(successful=False)
+    command = run.command()
+    assert command[-4:] == ["--resume", str(run.path), "--env", run.options.env]
+    assert run.options.env == "popgym:popgym-RepeatFirstEasy-v0"
 
 
 def changed(options: RunOptions, others: RunOptions) -> set[str]:
