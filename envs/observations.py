@@ -112,12 +112,14 @@ def _flattener(space: Space) -> Callable[[Any], Float[np.ndarray, "B N"]]:
 
 def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """Of numbers [B] or [B, ...], each in a range of its own that begins at its start."""
+    sizes, starts = sizes.astype(np.int64), starts.astype(np.int64)
     width = int(sizes.sum())
     shift = np.cumsum(sizes) - sizes - starts
 
     def look_up(batch: np.ndarray) -> np.ndarray:
         vectors = np.zeros((len(batch), width), np.float32)
-        np.put_along_axis(vectors, batch.reshape(len(batch), -1) + shift, 1.0, axis=1)
+        columns = batch.reshape(len(batch), -1).astype(np.int64) + shift
+        np.put_along_axis(vectors, columns, 1.0, axis=1)
         return vectors
 
     return look_up

@@ -7,6 +7,8 @@ from typing import Any
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
 
+TOTAL_STEPS = 500_000  # agent steps of each arm
+
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
@@ -18,10 +20,9 @@ class Arm:
     others: Mapping[str, Any] = field(default_factory=dict)  # of `RunOptions`
 
     def options(self, core: str) -> RunOptions:
-        """All options of the arm, with as many agent steps as `quick`."""
+        """All options of the arm."""
         options = preset(self.preset, core)
-        total_steps = preset("quick", core).learner.total_steps
-        learner = replace(options.learner, total_steps=total_steps, **self.learner)
+        learner = replace(options.learner, total_steps=TOTAL_STEPS, **self.learner)
         return replace(options, learner=learner, **self.others)
 
 

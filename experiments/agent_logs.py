@@ -13,13 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fastweights.evaluation.reports.curves import (
-    Curve,
-    agent_steps,
-    cpu_minutes,
-    numbers,
-    returns,
-)
+from fastweights.evaluation.learning_curves import Curve
+from fastweights.evaluation.reports.curves import agent_steps, cpu_minutes, numbers, returns
 from fastweights.evaluation.reports.runs import Run, open_run
 from fastweights.evaluation.training_returns import FULL_GAME
 from fastweights.experiments.pictures import Panel, draw_curves

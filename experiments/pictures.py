@@ -4,19 +4,17 @@ import itertools
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
+from fastweights.evaluation.learning_curves import (
+    Curve,
+    draw_seeds,
+    line_styles,
+    new_figure,
+    save,
+)
 from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
-from fastweights.evaluation.reports.curves import Curve, band
 from fastweights.experiments.rows import Row
-from fastweights.host.atomic_files import replacing
-
-_DASHES = ("-", "--", ":")  # for more lines than colours
 
 
 def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str = "") -> None:
@@ -29,25 +27,25 @@ def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str
     for place, row in enumerate(rows):
         panels.setdefault(str(row.labels.get(panel, "")), []).append(place)
     lines = sum(1 + name.count("\n") for name in names) + shared.count("\n")
-    figure = _figure(0.7 + 0.8 * len(panels) + 0.3 * lines)
+    figure = new_figure(0.7 + 0.8 * len(panels) + 0.3 * lines)
     ratios = [1 + len(places) for places in panels.values()]
     every = figure.subplots(len(panels), squeeze=False, height_ratios=ratios)[:, 0]
     above = [title, shared]
     for axes, (name, places) in zip(every, panels.items(), strict=True):
         axes.set_title("\n".join(filter(None, (*above, name))), fontsize="medium")
-        _points(axes, [rows[place] for place in places])
+        _draw_points(axes, [rows[place] for place in places])
         axes.set_yticks(range(len(places)), [names[place] for place in places], fontsize="small")
         axes.invert_yaxis()
         axes.grid(axis="x", alpha=0.3)
         above = []
-    axes.set_xlabel(unit)
+    every[-1].set_xlabel(unit)
     handles = {name: handle for axes in every for name, handle in _labelled(axes)}
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles))
-    _save(figure, path)
+    save(figure, path)
 
 
-def _points(axes: Axes, rows: Sequence[Row]) -> None:
+def _draw_points(axes: Any, rows: Sequence[Row]) -> None:
     for place, row in enumerate(rows):
         values = list(row.values.values())
         axes.plot(values, [place] * len(values), ".", color=BLUE, alpha=0.4, label="a seed")
@@ -60,7 +58,7 @@ def _points(axes: Axes, rows: Sequence[Row]) -> None:
             axes.errorbar(row.published.mean, place + 0.25, xerr=row.published.std, **style)
 
 
-def _labelled(axes: Axes) -> Iterator[tuple[str, Artist]]:
+def _labelled(axes: Any) -> Iterator[tuple[str, Any]]:
     handles, labels = axes.get_legend_handles_labels()
     return zip(labels, handles, strict=True)
 
@@ -94,42 +92,21 @@ class Panel(NamedTuple):
 def draw_curves(panels: Sequence[Sequence[Panel]], path: Path, title: str) -> None:
     """A line for each name: the mean over its seeds, where all of them have points.
 
-    A name has the same line in all `panels`, which are given row by row. A band from the lowest to
-    the highest seed is drawn where there are few enough names that bands do not hide each other.
+    A name has the same line in all `panels`, which are given row by row. Seeds and their band are
+    drawn where there are few enough names that bands do not hide each other.
     """
     across = len(panels[0])
-    figure = _figure(1 + 4 * len(panels), 3 + 5 * across)
+    figure = new_figure(1 + 4 * len(panels), 3 + 5 * across)
     figure.suptitle(title)
     every = figure.subplots(len(panels), across, squeeze=False)
     names = dict.fromkeys(name for row in panels for panel in row for name in panel.curves)
-    styles = {name: _line_style(number) for number, name in enumerate(names)}
+    styles, bands = line_styles(list(names)), len(names) <= len(COLOURS)
     for axes, panel in zip(every.flat, itertools.chain.from_iterable(panels), strict=True):
         axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
         axes.grid(alpha=0.3)
         for name, seeds in panel.curves.items():
-            if (together := band(seeds)) is None:
-                continue
-            if len(names) <= len(COLOURS):
-                colour = styles[name]["color"]
-                axes.fill_between(together.x, together.low, together.high, color=colour, alpha=0.15)
-            axes.plot(together.x, together.mean, label=name, **styles[name])
+            draw_seeds(axes, seeds, styles[name], name, bands)
     handles = {name: handle for axes in every.flat for name, handle in _labelled(axes)}
     if handles:
         figure.legend(handles.values(), handles, loc="outside right upper", fontsize="small")
-    _save(figure, path)
-
-
-def _line_style(number: int) -> dict[str, str]:
-    dashes = _DASHES[number // len(COLOURS) % len(_DASHES)]
-    return {"color": COLOURS[number % len(COLOURS)], "linestyle": dashes}
-
-
-def _figure(height: float, width: float = 8) -> Figure:
-    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _save(figure: Figure, path: Path) -> None:
-    with replacing(path) as partial:
-        figure.savefig(partial, format="png")
+    save(figure, path)

@@ -31,6 +31,7 @@ REUSE = LearnerConfig(
     minibatches=4,
     optimizer="adam",
     learning_rate=5e-4,
+    entropy_cost=0.003,
     grad_norm_clipping=0.5,
     reduction="mean",
     normalize_advantages=True,
@@ -47,7 +48,7 @@ def quick(core: str) -> RunOptions:
         num_envs=16,
         batch_size=16,
         unroll_length=64,
-        learner=replace(REUSE, total_steps=500_000),
+        learner=replace(REUSE, total_steps=450_000),
         checkpoint_minutes=1.0,
         evaluate_episodes=32,
         **of_core(core, NOT_AS_PUBLISHED),
@@ -104,8 +105,8 @@ def maze(core: str) -> RunOptions:
 
 def vectors(core: str) -> RunOptions:
     """Minutes of one core for small games without pictures, such as POPGym's."""
-    lstm = {"width": 128}
-    small = {"width": 64, "heads": 4, "layers": 2, "feedforward": 128, **NOT_AS_PUBLISHED}
+    blocks = {"width": 64, "heads": 4, "layers": 2, "feedforward": 128, **NOT_AS_PUBLISHED}
+    has_blocks = "heads" in CORES[core].options() if core in CORES else True
     learner = replace(
         REUSE,
         total_steps=1_500_000,
@@ -123,7 +124,7 @@ def vectors(core: str) -> RunOptions:
         unroll_length=64,
         learner=learner,
         num_threads=1,  # for networks this small, more cost more than they bring
-        **preset_of_core(core, lstm if core == "lstm" else small),
+        **preset_of_core(core, blocks if has_blocks else {"width": 128}),
     )
 
 

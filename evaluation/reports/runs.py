@@ -72,7 +72,7 @@ class Run:
         """The options that decide what a seed computes."""
         # A run of before an option was there had what is its default now.
         options = RunOptions().to_dict() | self.options | {"env": self.env}
-        if options["feed_last_action"] == "auto":  # a run of before it was stored
+        if options["feed_last_action"] == "auto":  # this run is older than the option
             options["feed_last_action"] = shows_last_action(self.options["env"])
         return {name: v for name, v in options.items() if name not in _NOT_COMPUTED}
 

@@ -32,7 +32,7 @@ GROUPS = {
     "Memory (cores/)": ("core", "core_*", "bptt", "kernels"),
     "Network (agents/)": (
         *("stem", "precision", "channels_last"),
-        *("feed_last_action", "head_init", "value_scale"),
+        *("feed_last_action", "head_norm", "head_init", "value_scale"),
     ),
     "Learner (agents/)": ("total_steps", *(field.name for field in fields(LearnerConfig))),
     "Run folder (records/)": (

@@ -57,6 +57,7 @@ NESTED = [
     Tuple((Discrete(2), Discrete(3))),
     Dict(z=Discrete(2), a=Box(-1, 1, (2, 2), np.float64)),
     MultiDiscrete([2, 3], start=[5, -1]),
+    MultiDiscrete([3, 2], dtype=np.uint8, start=[4, 1]),
     MultiDiscrete([[2, 3], [4, 5]]),
     MultiBinary([2, 3]),
     Tuple((Dict(a=MultiBinary(4), b=Tuple((Discrete(3, start=-1),))), Box(0, 255, (3,), np.uint8))),

@@ -23,7 +23,7 @@ from fastweights.launch import (
 from fastweights.launch import watch as watch_command
 from fastweights.launch.cli.atari_options import CommandLine
 from fastweights.launch.cli.parser import _REGISTRY
-from fastweights.training.options import PRESETS, preset
+from fastweights.training.presets import PRESETS, preset
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [

@@ -26,8 +26,8 @@ class Plan:
     """How and where a run shall be: its `schedule`, and the `actor` and `learner` devices.
 
     Of all environments and of each batch, one of several `replicas` has its share: `streams` and
-    `batch_size`. `options` are those given, with what `auto` came to for
-    `feed_last_action` and the precision: whoever acts computes in the learner's. Raises a one-line
+    `batch_size`. `options` are those given, with what `auto` came to for the precision and
+    `feed_last_action`: whoever acts computes in the learner's precision. Raises a one-line
     `ValueError` for a device that is not here, or options that contradict.
     """
 
