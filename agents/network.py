@@ -32,8 +32,10 @@ class NetworkConfig:
 
 
 class NetworkOutput(NamedTuple):
-    policy_logits: Float[Tensor, "T B A"]
-    value: Float[Tensor, "T B"]
+    """What the heads return; `Network.step` has no time axis."""
+
+    policy_logits: Float[Tensor, "*T B A"]
+    value: Float[Tensor, "*T B"]
 
 
 class Network(nn.Module):
@@ -73,6 +75,22 @@ class Network(nn.Module):
         """
         x = self._core_input(frame, reward, last_action)
         y, state = unroll_truncated(self.core, x, state, is_first, self.config.bptt)
+        return NetworkOutput(self.policy(y), self.value(y).squeeze(-1)), state
+
+    def step(
+        self,
+        frame: Shaped[Tensor, "B *frame"],
+        reward: Float[Tensor, " B"],
+        is_first: Bool[Tensor, " B"],
+        last_action: Int[Tensor, " B"],
+        state: State,
+    ) -> tuple[NetworkOutput, State]:
+        """One row of B streams by the core's definition, `Core.step`, without a time axis.
+
+        Gives what `forward` gives for T = 1, up to rounding. Exports trace this method.
+        """
+        (x,) = self._core_input(frame[None], reward[None], last_action[None])
+        y, state = self.core.step(x, forget(state, is_first))
         return NetworkOutput(self.policy(y), self.value(y).squeeze(-1)), state
 
     def inspect(
