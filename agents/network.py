@@ -79,7 +79,7 @@ class Network(nn.Module):
 
     def step(
         self,
-        frame: Shaped[Tensor, "B *frame"],
+        frame: Shaped[Tensor, " B *frame"],
         reward: Float[Tensor, " B"],
         is_first: Bool[Tensor, " B"],
         last_action: Int[Tensor, " B"],

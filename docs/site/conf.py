@@ -17,6 +17,7 @@ include_patterns = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "benchmarks/**/README.md",
+    "docs/*.md",
     "docs/**/*.md",
     "docs/notebooks/*.ipynb",
     "kernels/*/backward.md",
@@ -28,6 +29,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "docstrings",
     "mathml",
     "public_names",
 ]

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from fastweights.envs.naming import resolve
 from fastweights.host.commands import typed
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.cli.unused_options import check_engine
@@ -42,7 +43,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
     core or combination.
     """
     known = peek(arguments)
-    defaults = saved or preset(known.preset or "paper", known.core)
+    defaults = saved or _for_game(preset(known.preset or "paper", known.core), known.env)
     command = typed_options(
         CommandLine,
         arguments,
@@ -54,6 +55,13 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
     check_engine(command.run, defaults)
     check(command.run)
     return command
+
+
+def _for_game(defaults: RunOptions, env: str | None) -> RunOptions:
+    """The preset without the options of its own game, where another game is asked for."""
+    if env is None or not defaults.env_options or resolve(env)[:2] == resolve(defaults.env)[:2]:
+        return defaults
+    return replace(defaults, env_options=())
 
 
 def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
