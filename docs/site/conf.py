@@ -18,7 +18,8 @@ include_patterns = [
     "CONTRIBUTING.md",
     "benchmarks/**/README.md",
     "docs/*.md",
-    "docs/**/*.md",
+    "docs/*/*.md",
+    "docs/results/*/README.md",
     "docs/notebooks/*.ipynb",
     "kernels/*/backward.md",
 ]
