@@ -42,7 +42,7 @@ def sentences(page: str) -> list[str]:
     """The sentences of a Markdown page, without code blocks, tables and headings."""
     text = NOT_PROSE.sub("\n\n", page)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"`[^`]*`", "code", text)
+    text = re.sub(r"`[^`]*`", "Code", text)
     text = re.sub(r"<[^>]+>", "", text)
     text = ABBREVIATIONS.sub(r"\1", text)
     found = (re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", one) for one in SENTENCE_END.split(text))

@@ -60,7 +60,7 @@ def test_no_sentence_is_longer_than_needed(page):
 def test_long_sentences_and_only_sentences_are_counted():
     long = "One " + "word " * LONGEST + "more."
     page = f"# A heading\n\nShort `a b c`, e.g. this. {long}\n\n```\n{long}\n```\n\n| {long} |\n"
-    assert sentences(page) == ["Short code, e.g this.", long]
+    assert sentences(page) == ["Short Code, e.g this.", long]
     assert read(page).long == (long,) and read(page).words == 4 + LONGEST + 2
 
 
