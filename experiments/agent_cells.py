@@ -7,7 +7,9 @@ from typing import Any
 from fastweights.experiments.grid import Run, as_flags, read_result
 from fastweights.host.commands import process
 from fastweights.records.run_folder import read_meta
-from fastweights.training.options import RunOptions, changes, check, preset
+from fastweights.training.checks import check
+from fastweights.training.options import RunOptions, changes
+from fastweights.training.presets import preset
 
 _LAST = ("savedir", "xpid")
 

@@ -29,7 +29,7 @@ from fastweights.experiments.table import Table, label, write_grid
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import Parser, count
-from fastweights.training.options import preset
+from fastweights.training.presets import preset
 
 HELP = """{purpose}
 

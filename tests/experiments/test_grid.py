@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastweights.agents.learner import LearnerConfig
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.experiments import sequence_options
 from fastweights.experiments.agent_cells import AgentRun
@@ -22,7 +22,8 @@ from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.table import Table, each_seed, interval, mean_and_std
 from fastweights.host.errors import UserError
 from fastweights.launch.cli.atari_options import parse
-from fastweights.training.options import RunOptions, preset
+from fastweights.training.options import RunOptions
+from fastweights.training.presets import preset
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 (EXAMPLE,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)

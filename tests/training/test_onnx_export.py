@@ -21,6 +21,7 @@ def small_network(core: str, **more) -> Network:
     known = CORES[core].options()
     options = tuple((name, size) for name, size in sizes.items() if name in known)
     config = {"frame_shape": (5,), "num_actions": 3, "core_options": options} | more
+    config["value_scale"] = 4.0
     return Network(NetworkConfig(core=core, **config))
 
 
@@ -157,7 +158,7 @@ def test_paths_of_a_state_are_unique():
     ("arguments", "says"),
     [
         (("--format", "safetensors", "--out", "FILE"), "is a file: name a folder"),
-        (("--format", "pickle"), "invalid choice"),
+        (("--format", "pickle"), "is none of onnx, safetensors"),
     ],
 )
 def test_bad_input_is_one_line(arguments, says, tmp_path, capsys):
