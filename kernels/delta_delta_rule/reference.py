@@ -17,6 +17,8 @@ from fastweights.kernels.feature_maps import feature_map as look_up
 
 
 class DeltaDeltaState(NamedTuple):
+    """The outer and the inner fast weights."""
+
     outer_fast_weights: Float[Tensor, "B H D 3*D+1"]
     fast_weights: Float[Tensor, "B H D D"]
 

@@ -23,6 +23,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class RecurrentDeltaRuleState(NamedTuple):
+    """The fast weights W and the last output y."""
+
     fast_weights: Float[Tensor, "B H K V"]
     output: Float[Tensor, "B H V"]  # y_{t-1}, before any output projection
 
@@ -84,5 +86,6 @@ def unroll(
     recurrent: RecurrentWeights,
     feature_map: str = "softmax",
 ) -> tuple[Float[Tensor, "T B H V"], RecurrentDeltaRuleState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     law = partial(step, recurrent=recurrent, feature_map=feature_map)
     return loop_over_time(law, (q, k, v, beta), is_first, state, empty=v)

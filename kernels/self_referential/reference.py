@@ -23,6 +23,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class SelfReferentialState(NamedTuple):
+    """The shift of the matrix from its learned initial weights."""
+
     shift: Float[Tensor, "B H D 3*D+4"]
 
 
@@ -68,5 +70,6 @@ def unroll(
     initial_weights: Float[Tensor, "H D 3*D+4"],
     feature_map: str = "softmax",
 ) -> tuple[Float[Tensor, "T B H D"], SelfReferentialState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     law = partial(step, initial_weights=initial_weights, feature_map=feature_map)
     return loop_over_time(law, (x,), is_first, state, empty=x)
