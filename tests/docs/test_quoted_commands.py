@@ -52,6 +52,8 @@ def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
 def help_of(script: str) -> str:
     done = run(sys.executable, str(ROOT / script), "--help")
     assert done.returncode == 0, done.stderr
+    if "--help-all" in done.stdout:
+        return run(sys.executable, str(ROOT / script), "--help-all").stdout
     return done.stdout
 
 
