@@ -29,6 +29,7 @@ class NetworkConfig:
     channels_last: bool = True  # in memory, of the stem's pictures and weights
     feed_last_action: bool = False  # one-hot into the core; the published agent did not
     bptt: int | None = None  # steps that gradients reach back through the core; None: all
+    head_norm: bool = False  # normalise the core's output before the heads
     head_init: str = "torch"  # first weights of the heads; see `RunOptions.head_init`
     value_scale: float = 1.0  # the value head predicts discounted returns in units of this
 
@@ -56,8 +57,10 @@ class Network(nn.Module):
         extra = 1 + (config.num_actions if config.feed_last_action else 0)
         core_input = self.stem.output_size + extra
         self.core = build_core(config.core, core_input, **dict(config.core_options))
-        self.policy = nn.Linear(self.core.output_size, config.num_actions)
-        self.value = nn.Linear(self.core.output_size, 1)
+        size = self.core.output_size
+        self.head_norm = nn.LayerNorm(size) if config.head_norm else nn.Identity()
+        self.policy = nn.Linear(size, config.num_actions)
+        self.value = nn.Linear(size, 1)
         if config.head_init == "orthogonal":
             _draw_orthogonal(self.policy, gain=0.01)
             _draw_orthogonal(self.value, gain=1.0)
@@ -111,6 +114,7 @@ class Network(nn.Module):
         return self.core.inspect(x, forget(state, is_first[0]))
 
     def _heads(self, y: Float[Tensor, "*T B E"]) -> NetworkOutput:
+        y = self.head_norm(y)
         value = self.value(y).squeeze(-1) * self.config.value_scale
         return NetworkOutput(self.policy(y), value)
 

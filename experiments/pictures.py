@@ -5,23 +5,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
+from fastweights.evaluation.learning_curves import (
+    Curve,
+    draw_seeds,
+    line_styles,
+    new_figure,
+    save,
+)
 from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
-from fastweights.evaluation.reports.curves import Curve, band
 from fastweights.experiments.rows import Row
-from fastweights.host.atomic_files import replacing
 from fastweights.records.log_table import read_logs
-
-_DASHES = ("-", "--", ":")  # for more lines than colours
 
 
 def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path) -> None:
     """A line a row: each seed, their mean with its 95 % interval, and the published mean ± std."""
     names, shared = _names(rows)
     lines = sum(1 + name.count("\n") for name in names) + shared.count("\n")
-    figure = _figure(1.5 + 0.3 * lines)
+    figure = new_figure(1.5 + 0.3 * lines)
     axes = figure.add_subplot(xlabel=unit)
     axes.set_title("\n".join(filter(None, (title, shared))), fontsize="medium")
     for place, row in enumerate(rows):
@@ -40,7 +41,7 @@ def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path) -> None:
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles))
-    _save(figure, path)
+    save(figure, path)
 
 
 def _names(rows: Sequence[Row]) -> tuple[list[str], str]:
@@ -69,31 +70,15 @@ def draw_curves(
 ) -> None:
     """A line for each name: the mean over its seeds, where all of them have points.
 
-    A band from the lowest to the highest seed is drawn where there are few enough names that
-    bands do not hide each other. `labels`: of the x and y axes.
+    Seeds and their band are drawn where there are few enough names that bands do not hide each
+    other. `labels`: of the x and y axes.
     """
-    figure = _figure(5)
+    figure = new_figure(5)
     axes = figure.add_subplot(title=title, xlabel=labels[0], ylabel=labels[1])
-    for number, (name, seeds) in enumerate(curves.items()):
-        if (together := band(seeds)) is None:
-            continue
-        colour = COLOURS[number % len(COLOURS)]
-        dashes = _DASHES[number // len(COLOURS) % len(_DASHES)]
-        if len(curves) <= len(COLOURS):
-            axes.fill_between(together.x, together.low, together.high, color=colour, alpha=0.15)
-        axes.plot(together.x, together.mean, color=colour, linestyle=dashes, label=name)
+    styles = line_styles(list(curves))
+    for name, seeds in curves.items():
+        draw_seeds(axes, seeds, styles[name], name, bands=len(curves) <= len(COLOURS))
     axes.grid(alpha=0.3)
     if axes.lines:
         figure.legend(loc="outside right upper", fontsize="small")
-    _save(figure, path)
-
-
-def _figure(height: float) -> Figure:
-    figure = Figure(figsize=(8, height), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _save(figure: Figure, path: Path) -> None:
-    with replacing(path) as partial:
-        figure.savefig(partial, format="png")
+    save(figure, path)

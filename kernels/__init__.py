@@ -1,4 +1,4 @@
-"""Fast recurrences: one folder an operation, with its law in `reference.py`."""
+"""Recurrences, one folder each: reference in PyTorch, C++ and CUDA."""
 
 from fastweights.kernels.machinery.dispatch import BACKENDS, backend, requested_backend, use_backend
 

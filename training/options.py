@@ -49,6 +49,9 @@ class RunOptions(CoreSizes):
     feed_last_action: Literal["auto"] | bool = "auto"
     """Feed the last action to the core: true, false (as published), or auto (true in POPGym's
     games, as in its baselines; false elsewhere)."""
+    head_norm: bool = False
+    """Normalise the core's output (LayerNorm) before the policy and value heads, so that the policy
+    moves equally far whatever the core; the published agents did not."""
     head_init: Literal["torch", "orthogonal"] = "torch"
     """First weights of the policy and value heads: torch (PyTorch's uniform, as published) or
     orthogonal (gains 0.01 and 1: a policy that is nearly uniform at first)."""
@@ -127,6 +130,7 @@ class RunOptions(CoreSizes):
             channels_last=self.channels_last,
             feed_last_action=self.sees_last_action(),
             bptt=None if self.bptt == "full" else self.bptt,
+            head_norm=self.head_norm,
             head_init=self.head_init,
             value_scale=self.value_scale,
         )

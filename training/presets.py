@@ -77,26 +77,23 @@ def plain(core: str) -> RunOptions:
     )
 
 
+# The same for networks without pictures.
+SMALL_REUSE = replace(REUSE, learning_rate=1e-3, clip_range=0.2)
+
+
 def maze(core: str) -> RunOptions:
     """Half a minute: a T-maze with a corridor of 10, which only a memory can win."""
     lstm = {"width": 64, "forget_bias": 4.0}
     small = {"width": 32, "heads": 2, "layers": 1, "feedforward": 32, **NOT_AS_PUBLISHED}
-    learner = LearnerConfig(
-        total_steps=600_000,
-        learning_rate=1e-3 if core == "lstm" else 2e-3,
-        epsilon=1e-5,
-        entropy_cost=0.02,
-        reduction="mean",
-        micro_batch=0,
-    )
     return RunOptions(
         env="TMaze",
         env_options=("corridor=10",),
         core=core,
+        head_init="orthogonal",
         num_envs=48,
         batch_size=48,
-        unroll_length=22,
-        learner=learner,
+        unroll_length=44,
+        learner=replace(SMALL_REUSE, total_steps=300_000, entropy_cost=0.01),
         num_threads=1,  # for networks this small, more cost more than they bring
         evaluate_episodes=200,
         **preset_of_core(core, lstm if core == "lstm" else small),
@@ -105,16 +102,8 @@ def maze(core: str) -> RunOptions:
 
 def vectors(core: str) -> RunOptions:
     """Minutes of one core for small games without pictures, such as POPGym's."""
-    lstm = {"width": 128}
-    small = {"width": 64, "heads": 4, "layers": 2, "feedforward": 128, **NOT_AS_PUBLISHED}
-    learner = replace(
-        REUSE,
-        total_steps=1_500_000,
-        minibatches=8,
-        learning_rate=1e-3,
-        clip_range=0.2,
-        entropy_cost=0.0,
-    )
+    blocks = {"width": 64, "heads": 4, "layers": 2, "feedforward": 128, **NOT_AS_PUBLISHED}
+    has_blocks = "heads" in CORES[core].options() if core in CORES else True
     return RunOptions(
         env="popgym:popgym-RepeatPreviousEasy-v0",
         core=core,
@@ -122,9 +111,9 @@ def vectors(core: str) -> RunOptions:
         num_envs=64,
         batch_size=64,
         unroll_length=64,
-        learner=learner,
+        learner=replace(SMALL_REUSE, total_steps=1_500_000, minibatches=8, entropy_cost=0.0),
         num_threads=1,  # for networks this small, more cost more than they bring
-        **preset_of_core(core, lstm if core == "lstm" else small),
+        **preset_of_core(core, blocks if has_blocks else {"width": 128}),
     )
 
 

@@ -42,7 +42,7 @@ struct Flags {  // is_first [T, B]
 };
 
 struct Sizes {
-  long long time, batch, heads, keys, values, option;
+  long long time, batch, heads, keys, values, option, second_option;
 };
 
 __device__ inline int group_of_thread() { return threadIdx.x / GROUP; }
@@ -170,6 +170,14 @@ __device__ inline float softmax_backward(float probability, float gradient) {
 }
 
 __device__ inline float fast_sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
+
+// Where the second option is the place of a write strength's map: 1 for sigmoid, 2 for double_sigmoid.
+__device__ inline float largest_strength(const Sizes& sizes) { return 1.f + sizes.second_option; }
+
+// The derivative of such a strength.
+__device__ inline float strength_slope(float strength, const Sizes& sizes) {
+  return strength * (1.f - __fdividef(strength, largest_strength(sizes)));
+}
 
 // Absolute error about 1e-7. Comparisons rather than fminf, so that a NaN stays a NaN.
 __device__ inline float fast_tanh(float x) {

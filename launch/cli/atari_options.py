@@ -22,17 +22,17 @@ from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.cli.unused_options import check_engine
 from fastweights.training.checks import check
 from fastweights.training.options import RunOptions
-from fastweights.training.presets import PRESETS, preset
+from fastweights.training.presets import preset
 
 # What `--help` describes; the chosen core's own options follow.
 FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
 # By the folder that uses them; an option that is not here is training's.
 GROUPS = {
-    "Environment (envs/)": ("env", "env_options", "protocol"),
-    "Memory (cores/)": ("core", "core_*", "bptt", "kernels"),
+    "Environment (envs/)": ("env", "env_options", "protocol", "list_envs"),
+    "Memory (cores/)": ("core", "core_*", "bptt", "kernels", "list_cores"),
     "Network (agents/)": (
         *("stem", "precision", "channels_last"),
-        *("feed_last_action", "head_init", "value_scale"),
+        *("feed_last_action", "head_norm", "head_init", "value_scale"),
     ),
     "Learner (agents/)": ("total_steps", *(field.name for field in fields(LearnerConfig))),
     "Run folder (records/)": (
@@ -40,12 +40,10 @@ GROUPS = {
         *("checkpoint_minutes", "disable_checkpoint"),
     ),
     "Test games (evaluation/)": ("evaluate_*",),
-    "Lists": ("list_*",),
     "Training (training/)": ("preset", "seed"),
 }
 VALUES = {
     "core": CORES,
-    "preset": PRESETS,
     "protocol": PROTOCOLS,
     "stem": STEMS,
     "precision": PRECISIONS,
@@ -58,9 +56,8 @@ class CommandLine:
     """Train an agent with fast-weight memory."""
 
     preset: str = "paper"
-    """paper (published recipe, full gradients through time), published (its one-step gradients),
-    plain (paper with nothing made fast), quick (minutes on two cores), afternoon (an hour or two),
-    maze (half a minute, a memory game) or vectors (minutes, POPGym's games)."""
+    """Recipe for days (paper, published, plain), hours (afternoon) or minutes (quick; maze and
+    vectors: games of memory); see docs/runs.md."""
     resume: Path | None = None
     """A run folder to go on with; its options are kept."""
     list_cores: bool = False
@@ -163,9 +160,7 @@ def _description() -> str:
 
     {command} --core rdn --env Qbert
     {command} --preset quick --core lstm --env Qbert
-    {command} --preset maze --core delta_net
     {command} --resume runs/latest
 
-Steps are agent steps; on Atari one agent step is 4 emulator frames. Options start from a preset and
-are changed one by one; `--preset X --help` shows what X sets. Flags of TorchBeast work under their
-names."""
+Steps are agent steps; on Atari one is 4 emulator frames. `--preset X --help` shows what X sets.
+Flags of TorchBeast work, too."""

@@ -154,7 +154,7 @@ def in_one_line(box: str) -> str:
 
 
 def _invalid_choice(value: str, flag: str, known: str) -> str:
-    allowed = [name for name in re.findall(r"'([^']*)'", known) if name != "None"]
+    allowed = sorted(name for name in re.findall(r"'([^']*)'", known) if name != "None")
     return f"{flag} {value!r} is none of {', '.join(allowed)}{did_you_mean(value, allowed)}"
 
 

@@ -10,7 +10,7 @@ import pytest
 from popgym.core.env import POPGymEnv
 
 from fastweights import envs
-from fastweights.agents.learner import LearnerConfig
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.training.options import RunOptions
 
 CONTINUOUS = {

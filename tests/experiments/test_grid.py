@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from fastweights.agents.learner_config import LearnerConfig
+from fastweights.evaluation.learning_curves import Curve
 from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.experiments import sequence_options
 from fastweights.experiments.agent_cells import AgentRun
 from fastweights.experiments.grid import Grid, cells
-from fastweights.experiments.pictures import Curve, draw_curves, draw_rows
+from fastweights.experiments.pictures import draw_curves, draw_rows
 from fastweights.experiments.rows import Row
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.table import Table, each_seed, interval, mean_and_std

@@ -112,12 +112,15 @@ def delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     return delta_rule.unroll(t["q"], t["k"], t["v"], t["beta"], is_first, state)
 
 
-def recurrent_delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
-    state = recurrent_delta_rule.RecurrentDeltaRuleState(t["weights"], t["output"])
-    names = ("query_weights", "key_weights", "value_weights", "strength_weights")
-    recurrent = recurrent_delta_rule.RecurrentWeights(*(t[name] for name in names))
-    rows = (t["q"], t["k"], t["v"], t["beta"])
-    return recurrent_delta_rule.unroll(*rows, is_first, state, recurrent)
+def recurrent_delta_rule_law(*options: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
+    def law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+        state = recurrent_delta_rule.RecurrentDeltaRuleState(t["weights"], t["output"])
+        names = ("query_weights", "key_weights", "value_weights", "strength_weights")
+        recurrent = recurrent_delta_rule.RecurrentWeights(*(t[name] for name in names))
+        rows = (t["q"], t["k"], t["v"], t["beta"])
+        return recurrent_delta_rule.unroll(*rows, is_first, state, recurrent, *options)
+
+    return law
 
 
 def delta_rnn_law(version: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
@@ -134,11 +137,18 @@ def delta_lstm_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     return delta_lstm.unroll(*rows, is_first, delta_lstm.DeltaLSTMState(*state), "D")
 
 
-def self_referential_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
-    state = self_referential.SelfReferentialState(t["shift"])
-    return self_referential.unroll(t["x"], is_first, state, t["initial_weights"])
+def self_referential_law(*options: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
+    def law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+        state = self_referential.SelfReferentialState(t["shift"])
+        return self_referential.unroll(t["x"], is_first, state, t["initial_weights"], *options)
+
+    return law
 
 
+MAPS = {  # of those that map their keys and strengths themselves
+    (): ("softmax", "sigmoid"),
+    ("two",): ("softmax", "double_sigmoid"),
+}
 DELTA_RNN_STATES = ("weights", "recurrent_weights", "output")
 CASES = {
     case.name: case
@@ -150,12 +160,15 @@ CASES = {
             linear_attention_law,
         ),
         Case("delta_rule", ("weights",), delta_rule_tensors, delta_rule_law),
-        Case(
-            "recurrent_delta_rule",
-            ("weights", "output"),
-            recurrent_delta_rule_tensors,
-            recurrent_delta_rule_law,
-            ("softmax",),
+        *(
+            Case(
+                "-".join(["recurrent_delta_rule", *name]),
+                ("weights", "output"),
+                recurrent_delta_rule_tensors,
+                recurrent_delta_rule_law(*options),
+                options,
+            )
+            for name, options in MAPS.items()
         ),
         Case(
             "delta_rnn-B",
@@ -178,17 +191,20 @@ CASES = {
             delta_lstm_law,
             ("D",),
         ),
-        Case(
-            "self_referential",
-            ("shift",),
-            self_referential_tensors,
-            self_referential_law,
-            ("softmax",),
+        *(
+            Case(
+                "-".join(["self_referential", *name]),
+                ("shift",),
+                self_referential_tensors,
+                self_referential_law(*options),
+                options,
+            )
+            for name, options in MAPS.items()
         ),
     )
 }
 
-UNEQUAL = [name for name in CASES if name != "self_referential"]  # which has one head size
+UNEQUAL = [name for name in CASES if "self_referential" not in name]  # which has one head size
 WIDE = [(name, size, size) for name in CASES for size in (33, 64)]
 WIDE += [(name, *sizes) for name in UNEQUAL for sizes in ((33, 40), (63, 2), (5, 12), (20, 3))]
 

@@ -14,7 +14,7 @@ from fastweights.launch import atari, code_execution, evaluate, list_ops, replay
 from fastweights.launch import watch as watch_command
 from fastweights.launch.cli.atari_options import CommandLine
 from fastweights.launch.cli.parser import _REGISTRY
-from fastweights.training.options import PRESETS, preset
+from fastweights.training.presets import PRESETS, preset
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [atari, code_execution, evaluate, list_ops, replay, report, t_maze, watch_command]
@@ -94,7 +94,7 @@ def test_allowed_values_are_listed(capsys):
 def test_a_preset_s_options_are_the_defaults_that_are_shown(capsys):
     text = printed(atari, capsys, "--preset", "maze", "--help")
     assert (
-        "--unroll-length INT [22]" in text and "--core-width INT      Number of units. [32]" in text
+        "--unroll-length INT [44]" in text and "--core-width INT      Number of units. [32]" in text
     )
 
 

@@ -170,7 +170,7 @@ def test_the_last_action_can_be_asked_for_or_not(given, fed):
 
 
 def test_the_last_action_is_true_false_or_auto():
-    with pytest.raises(UserError, match="'maybe' is none of false, true, auto"):
+    with pytest.raises(UserError, match="'maybe' is none of auto, false, true"):
         parsed("--feed-last-action", "maybe")
 
 
