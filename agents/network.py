@@ -35,8 +35,10 @@ class NetworkConfig:
 
 
 class NetworkOutput(NamedTuple):
-    policy_logits: Float[Tensor, "T B A"]
-    value: Float[Tensor, "T B"]
+    """What the heads return; `Network.step` has no time axis."""
+
+    policy_logits: Float[Tensor, "*T B A"]
+    value: Float[Tensor, "*T B"]
 
 
 class Network(nn.Module):
@@ -81,9 +83,23 @@ class Network(nn.Module):
         """
         x = self._core_input(frame, reward, last_action)
         y, state = unroll_truncated(self.core, x, state, is_first, self.config.bptt)
-        y = self.head_norm(y)
-        value = self.value(y).squeeze(-1) * self.config.value_scale
-        return NetworkOutput(self.policy(y), value), state
+        return self._heads(y), state
+
+    def step(
+        self,
+        frame: Shaped[Tensor, " B *frame"],
+        reward: Float[Tensor, " B"],
+        is_first: Bool[Tensor, " B"],
+        last_action: Int[Tensor, " B"],
+        state: State,
+    ) -> tuple[NetworkOutput, State]:
+        """One row of B streams by the core's definition, `Core.step`, without a time axis.
+
+        Gives what `forward` gives for T = 1, up to rounding. Exports trace this method.
+        """
+        (x,) = self._core_input(frame[None], reward[None], last_action[None])
+        y, state = self.core.step(x, forget(state, is_first))
+        return self._heads(y), state
 
     def inspect(
         self,
@@ -96,6 +112,11 @@ class Network(nn.Module):
         """The core's inside at one row, with `forward`'s arguments; see `Core.inspect`."""
         (x,) = self._core_input(frame, reward, last_action)
         return self.core.inspect(x, forget(state, is_first[0]))
+
+    def _heads(self, y: Float[Tensor, "*T B E"]) -> NetworkOutput:
+        y = self.head_norm(y)
+        value = self.value(y).squeeze(-1) * self.config.value_scale
+        return NetworkOutput(self.policy(y), value)
 
     def _core_input(
         self,

@@ -19,6 +19,8 @@ LOG_FORGET = {"sigmoid": F.logsigmoid, "exponential": lambda gate: gate}
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixLSTMConfig(BlocksConfig):
+    """Sizes and forget gate of the mLSTM."""
+
     forget_gate: str = "sigmoid"
     """Nonlinearity of the forget gate: sigmoid, or exponential as the input gate's."""
 

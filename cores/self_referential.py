@@ -16,6 +16,8 @@ from fastweights.kernels.self_referential.reference import program, step
 
 @dataclass(frozen=True, kw_only=True)
 class SelfReferentialConfig(DeltaRuleConfig):
+    """Sizes and input map of the self-referential matrix."""
+
     # The published agents have softmax, the papers' equations and other tasks identity. A softmax
     # over so few units hardly depends on its input: queries are nearly keys, and next to nothing is
     # written (docs/design/self_referential.md).

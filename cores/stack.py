@@ -47,6 +47,8 @@ class BlocksConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(BlocksConfig):
+    """Sizes of a stack whose memories map their keys and queries."""
+
     # A fast RNN's last output and Delta MLP's inner query have a softmax anyway.
     feature_map: str = "softmax"
     """Feature map of keys and queries: softmax, elu_sum, elu, identity, unit or silu_unit (both of
@@ -71,6 +73,8 @@ class DeltaRuleConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class VersionedConfig(DeltaRuleConfig):
+    """A stack whose fast network has versions."""
+
     version: str = "B"
     """Version of the fast network by the paper's letter (Irie et al. 2021, A.2): A or B; of the
     Delta LSTM A, B, C or D."""
@@ -81,6 +85,8 @@ class VersionedConfig(DeltaRuleConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class FastRecurrentConfig(VersionedConfig):
+    """A stack whose fast network is recurrent."""
+
     # The published code has softmax for these, and for the other keys the same in its agents,
     # elu_sum in its sequence tasks.
     recurrent_feature_map: str | None = None

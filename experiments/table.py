@@ -67,6 +67,7 @@ class Table:
     panel: str = ""  # the label whose values have a panel of the picture each: units differ
 
     def markdown(self, rows: Sequence[Row]) -> str:
+        """Return the table in Markdown."""
         cells = [[column(row) for column in self.columns.values()] for row in rows]
         table = markdown_table(list(self.columns), cells)
         return f"{table}\n\n{self.note}\n" if self.note else f"{table}\n"
@@ -97,6 +98,7 @@ class Table:
 
 
 def write_json(path: Path, content: Any) -> None:
+    """Write the rows of a table as JSON."""
     write_bytes(path, f"{json.dumps(content, indent=1)}\n".encode())
 
 
