@@ -147,12 +147,12 @@ def draw_learning_curve(
     return figure
 
 
-def new_figure(height: float) -> Any:
-    """A Matplotlib figure 8 inches wide that needs no screen."""
+def new_figure(height: float, width: float = 8) -> Any:
+    """A Matplotlib figure, measured in inches, that needs no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, height), dpi=120, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 

@@ -39,6 +39,7 @@ TAGS = {
     "gradient_steps": "optimiser/gradient_steps",
     "updates": "optimiser/updates",
     "agent_steps_per_second": "throughput/agent_steps_per_second",
+    "cpu_seconds": "throughput/cpu_seconds",
     "learner_queue_size": "throughput/learner_queue_size",
     **{f"seconds_{stage}": f"seconds/{stage}" for stage in STAGES},
 }

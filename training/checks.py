@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from fastweights.agents.learner_config import unread
 from fastweights.cores import core_kind
-from fastweights.kernels.machinery.dispatch import check_backend
+from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
 _LEAST = {

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from time import process_time
 from typing import Any
 
 import torch
@@ -94,6 +95,7 @@ class Training:
         """
         self.source.publish(self.learner.updates)
         seconds, start = Columns(self.source.threads), time.monotonic()
+        busy = process_time()
         with self.source, checked_layers(self.learner.network, self.stages.check):
             share = len(self.replicas.share(self.options.batch_size, "--batch-size"))
             for batch in batches(self._noted(self.source.rollouts()), share):
@@ -101,8 +103,12 @@ class Training:
                 row = self._learn(batch)
                 failure = self._hand_on(batch)
                 taken, start = time.monotonic() - start, time.monotonic()
-                rate = {"agent_steps_per_second": (self.steps - before) / taken}
-                yield row | rate | self.source.columns() | seconds.row()
+                busy, last = process_time(), busy
+                clocks = {
+                    "agent_steps_per_second": (self.steps - before) / taken,
+                    "cpu_seconds": busy - last,
+                }
+                yield row | clocks | self.source.columns() | seconds.row()
                 if failure is not None:
                     raise failure
 

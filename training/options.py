@@ -65,7 +65,7 @@ class RunOptions(CoreSizes):
     """Agent steps in a rollout; gradients reach back at most this far."""
     learner: Learner = field(default_factory=LearnerConfig)
     seed: int = 1
-    """Of weights, actions and environments: another seed, other games."""
+    """Random seed of weights, actions and environments."""
 
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""

@@ -38,6 +38,14 @@ def hours(run: Run) -> np.ndarray:
     return np.concatenate([[0.0], np.cumsum(seconds)]) / 3600
 
 
+def cpu_minutes(run: Run) -> np.ndarray:
+    """Of the run's processes in training; NaN from where a row does not say how long it took.
+
+    Of a resumed run, what was learned again counts once.
+    """
+    return np.cumsum(numbers(run, "cpu_seconds")) / 60
+
+
 AXES: dict[str, Callable[[Run], np.ndarray]] = {
     "agent steps": agent_steps,
     "emulator frames": emulator_frames,

@@ -16,8 +16,8 @@ from fastweights.envs.naming import resolve
 from fastweights.envs.protocols import PROTOCOLS
 from fastweights.host.commands import typed
 from fastweights.host.devices import PRECISIONS
-from fastweights.kernels.machinery.dispatch import BACKENDS
-from fastweights.launch.cli.help_screen import Layout
+from fastweights.host.help_screen import Layout
+from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.cli.unused_options import check_engine
 from fastweights.training.checks import check

@@ -13,9 +13,9 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from fastweights.host.errors import UserError
+from fastweights.host.help_screen import FULL, Layout, asked_for, screen
 from fastweights.host.names import did_you_mean
 from fastweights.host.whole_numbers import whole_number
-from fastweights.launch.cli.help_screen import FULL, Layout, asked_for, screen
 
 Options = TypeVar("Options")
 

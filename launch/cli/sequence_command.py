@@ -30,8 +30,8 @@ from fastweights.experiments.sequence_run import RESULT, run, saved_options
 from fastweights.experiments.sequence_table import TableOptions, make_table
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
-from fastweights.kernels.machinery.dispatch import BACKENDS
-from fastweights.launch.cli.help_screen import Layout
+from fastweights.host.help_screen import Layout
+from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import typed_options
 from fastweights.tasks import Task
 from fastweights.tasks.train import TrainerConfig

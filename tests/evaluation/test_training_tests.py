@@ -20,7 +20,7 @@ from fastweights.training.presets import preset
 
 FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
 CATCH = ["--env", "Catch", "--core-width", "16", *FAST, "--total-steps", "160"]
-WALL_CLOCK = ("_time", "agent_steps_per_second")
+WALL_CLOCK = ("_time", "agent_steps_per_second", "cpu_seconds")
 
 
 def train(folder, xpid, *arguments) -> None:

@@ -12,7 +12,10 @@ from fastweights.kernels.cuda.kernel import CudaKernel
 from fastweights.kernels.delta_lstm import reference as delta_lstm
 from fastweights.kernels.delta_rnn import reference as delta_rnn
 from fastweights.kernels.delta_rule import reference as delta_rule
+from fastweights.kernels.elementwise_lstm import reference as elementwise_lstm
+from fastweights.kernels.gated_delta_rule import reference as gated_delta_rule
 from fastweights.kernels.linear_attention import reference as linear_attention
+from fastweights.kernels.machinery.signature import shape
 from fastweights.kernels.recurrent_delta_rule import reference as recurrent_delta_rule
 from fastweights.kernels.registry import OPERATIONS
 from fastweights.kernels.self_referential import reference as self_referential
@@ -65,6 +68,11 @@ def delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     return memory_inputs(T, B, H, K, V) | beta | {"weights": numbers(B, H, K, V)}
 
 
+def gated_delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    *rows, weights = delta_rule_tensors(T, B, H, K, V).items()
+    return dict(rows) | {"log_decay": -numbers(T, B, H).exp() / 4} | dict([weights])
+
+
 def recurrent_delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     rows = {"q": numbers(T, B, H, K), "k": numbers(T, B, H, K), "v": numbers(T, B, H, V)}
     columns = {"query": K, "key": K, "value": V}
@@ -102,6 +110,13 @@ def self_referential_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     return {"x": numbers(T, B, H, K)} | weights | {"shift": numbers(B, H, K, columns) / K**0.5}
 
 
+def elementwise_lstm_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    """Of K units; the heads are left out."""
+    rows = {name: numbers(T, B, K) for name in ("candidate", "input_gate", "forget_gate")}
+    weights = {f"{name}_weights": numbers(K) for name in rows}
+    return rows | weights | {"cell": numbers(B, K)}
+
+
 def linear_attention_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     state = linear_attention.LinearAttentionState(t["weights"])
     return linear_attention.unroll(t["q"], t["k"], t["v"], is_first, state)
@@ -110,6 +125,11 @@ def linear_attention_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
 def delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     state = delta_rule.DeltaRuleState(t["weights"])
     return delta_rule.unroll(t["q"], t["k"], t["v"], t["beta"], is_first, state)
+
+
+def gated_delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    *rows, weights = t.values()
+    return gated_delta_rule.unroll(*rows, is_first, delta_rule.DeltaRuleState(weights))
 
 
 def recurrent_delta_rule_law(*options: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
@@ -149,6 +169,15 @@ MAPS = {  # of those that map their keys and strengths themselves
     (): ("softmax", "sigmoid"),
     ("two",): ("softmax", "double_sigmoid"),
 }
+
+
+def elementwise_lstm_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    *tensors, cell = t.values()
+    weights = elementwise_lstm.ElementwiseWeights(*tensors[3:])
+    state = elementwise_lstm.ElementwiseState(cell)
+    return elementwise_lstm.unroll(*tensors[:3], is_first, state, weights)
+
+
 DELTA_RNN_STATES = ("weights", "recurrent_weights", "output")
 CASES = {
     case.name: case
@@ -160,6 +189,7 @@ CASES = {
             linear_attention_law,
         ),
         Case("delta_rule", ("weights",), delta_rule_tensors, delta_rule_law),
+        Case("gated_delta_rule", ("weights",), gated_delta_rule_tensors, gated_delta_rule_law),
         *(
             Case(
                 "-".join(["recurrent_delta_rule", *name]),
@@ -168,7 +198,7 @@ CASES = {
                 recurrent_delta_rule_law(*options),
                 options,
             )
-            for name, options in MAPS.items()
+            for name, options in (MAPS | {("unit",): ("unit", "double_sigmoid")}).items()
         ),
         Case(
             "delta_rnn-B",
@@ -184,6 +214,7 @@ CASES = {
             delta_rnn_law("A"),
             ("A",),
         ),
+        Case("elementwise_lstm", ("cell",), elementwise_lstm_tensors, elementwise_lstm_law),
         Case(
             "delta_lstm",
             ("weights", "recurrent_weights", "cell", "output"),
@@ -267,7 +298,9 @@ def make(case: Case, T: int, B: int, H: int, K: int, V: int) -> tuple[Tensors, l
     torch.manual_seed(0)
     tensors = {n: t.float().double() for n, t in case.tensors(T, B, H, K, V).items()}
     first = next(iter(tensors.values()))
-    like = [first.new_empty(T, B, H, V), *(tensors[name] for name in case.states)]
+    sizes = {"T": T, "B": B, "H": H, "K": K, "V": V, "D": K}
+    y = first.new_empty(shape(case.pair.signature.output.axes, sizes))
+    like = [y, *(tensors[name] for name in case.states)]
     return tensors, [torch.randn_like(tensor).float().double() for tensor in like]
 
 

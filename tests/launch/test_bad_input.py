@@ -99,6 +99,8 @@ def test_help_is_help(capsys):
         (["--protocol", "macho"], "known: full-game, published, machado, noop30"),
         (["--protocol", "machao"], "did you mean machado?"),
         (["--kernels", "chunkd"], "did you mean chunked?"),
+        (["--schedule", "lockstp"], "did you mean lockstep?"),
+        (["--precision", "float23"], "did you mean float32?"),
         (["--env-options", "stiky=0.1"], "did you mean sticky?"),
         (["--env", "TMaze", "--env-options", "coridor=3"], "did you mean corridor?"),
         (["--env", "Catch", "--core-width", "90000"], "GB of memory to be trained, and cpu has"),

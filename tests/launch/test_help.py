@@ -10,14 +10,26 @@ import tyro
 
 from fastweights.cores import CORES
 from fastweights.envs.protocols import PROTOCOLS
-from fastweights.launch import atari, code_execution, evaluate, list_ops, replay, report, t_maze
+from fastweights.launch import (
+    atari,
+    code_execution,
+    evaluate,
+    list_ops,
+    replay,
+    report,
+    suite,
+    t_maze,
+)
 from fastweights.launch import watch as watch_command
 from fastweights.launch.cli.atari_options import CommandLine
 from fastweights.launch.cli.parser import _REGISTRY
 from fastweights.training.presets import PRESETS, preset
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = [atari, code_execution, evaluate, list_ops, replay, report, t_maze, watch_command]
+COMMANDS = [
+    *(atari, code_execution, evaluate, list_ops, replay, report, suite, t_maze),
+    watch_command,
+]
 SCREENS = 2 * 45  # lines, of 80 columns
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
