@@ -62,7 +62,7 @@ class GamePlan:
 
 
 def check(plan: GamePlan) -> None:
-    """Raises a one-line `ValueError` for numbers that cannot work."""
+    """Raise a one-line `ValueError` for numbers that cannot work."""
     least = {"episodes": 1, "repeats": 1, "num_envs": 0, "max_frames": 0}
     for name, value in least.items():
         given = getattr(plan, name)
@@ -73,7 +73,7 @@ def check(plan: GamePlan) -> None:
 
 
 def check_plays(network: Network, trained: RunOptions, plan: GamePlan) -> None:
-    """Raises a one-line `ValueError` where a network cannot play the games of `plan`."""
+    """Raise a one-line `ValueError` where a network cannot play the games of `plan`."""
     environments = environments_of(trained, plan, 1, plan.seed)
     check_actions(network, environments)
     environments.close()
@@ -89,7 +89,7 @@ def play(
     device: torch.device | str = "cpu",
     report: Report = lambda finished, longest: None,
 ) -> Evaluation:
-    """Plays the games of `plan` with a network trained with `trained` for `step` agent steps.
+    """Play the games of `plan` with a network trained with `trained` for `step` agent steps.
 
     `report` is called after every step; what it raises ends the playing. `check_plays` says
     beforehand whether they can be played.
@@ -125,7 +125,7 @@ def environments_of(
 
 
 def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object) -> Path:
-    """Files an evaluation in the run folder `run`; returns the JSON's path."""
+    """File an evaluation in the run folder `run`; return the JSON's path."""
     path = run / "evaluations" / evaluation.file_name()
     evaluation.save(
         path,
@@ -148,7 +148,7 @@ def progress_bar(
     limit: int | None = None,
     option: str = "--max-frames",
 ) -> Iterator[Report]:
-    """Shows how many games are finished, and the time left at their pace so far, on stderr.
+    """Show how many games are finished, and the time left at their pace so far, on stderr.
 
     `limit`: frames after which they are cut, as `option` of the command says; None for never.
 

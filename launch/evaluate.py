@@ -118,7 +118,7 @@ def _evaluate(
     device: torch.device,
     played: dict[str, dict[str, Evaluation]],
 ) -> None:
-    """Plays an agent's games; notes them in `played`, by game and by what to call them."""
+    """Play an agent's games; notes them in `played`, by game and by what to call them."""
     console, name = Console(), agent.run.resolve().name
     limit = longest_test(agent.options, options.protocol, options.max_frames)
     evaluations: dict[str, Evaluation] = {}

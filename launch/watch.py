@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(options: WatchOptions) -> None:
-    """Raises a one-line `ValueError` for what cannot work."""
+    """Raise a one-line `ValueError` for what cannot work."""
     if options.frames is not None and options.frames < 1:
         raise ValueError(f"--frames must be at least 1, not {options.frames}")
     if options.seconds is not None and not 0 < options.seconds < math.inf:

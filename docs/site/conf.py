@@ -16,6 +16,7 @@ root_doc = "docs/index"
 include_patterns = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "README.md",
     "benchmarks/**/README.md",
     "docs/*.md",
     "docs/*/*.md",

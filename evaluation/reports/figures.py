@@ -63,7 +63,10 @@ def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figu
 
 
 def throughput(runs: Sequence[Run], styles: Styles) -> Figure | None:
-    """Agent steps a second over hours, and policy lag over agent steps; None without either."""
+    """Agent steps a second over time, and policy lag over agent steps; None without either.
+
+    A lag of 0 in all runs, as in lockstep, is in the table and has no panel.
+    """
     panels: dict[tuple[str, str], tuple[str, Callable[[Run], np.ndarray]]] = {
         ("hours", "agent steps a second"): ("agent_steps_per_second", hours),
         ("agent steps", "policy lag, updates"): ("policy_lag", agent_steps),
@@ -72,6 +75,9 @@ def throughput(runs: Sequence[Run], styles: Styles) -> Figure | None:
         labels: {run.name: found for run in runs if len((found := curve(run, column, x)).x)}
         for labels, (column, x) in panels.items()
     }
+    _, lag = panels
+    if not any(points.y.any() for points in curves[lag].values()):
+        curves[lag] = {}
     curves = {labels: found for labels, found in curves.items() if found}
     if not curves:
         return None

@@ -214,7 +214,9 @@ def speed(runs: Sequence[Run]) -> list[Block]:
     drawing = figures.throughput(runs, figures.line_styles([run.name for run in runs]))
     if drawing is None:
         return [*blocks, Text("The logs have neither rates nor policy lags to draw.")]
-    alt = "Agent steps a second over hours, and updates between acting and learning."
+    alt = (
+        "Agent steps a second over time; policy lag over agent steps where it is not 0 throughout."
+    )
     return [*blocks, Figure("throughput", figures.svg(drawing), "Throughput and policy lag", alt)]
 
 

@@ -68,7 +68,7 @@ class CommandLine:
 
 
 def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandLine:
-    """Parses a command line; `saved` are a resumed run's options, which then are the defaults.
+    """Parse a command line; `saved` are a resumed run's options, which then are the defaults.
 
     Raises `UserError` for unknown flags and malformed values, `ValueError` for an unknown preset,
     core or combination.

@@ -47,11 +47,6 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
             assert anchor in anchors(path), f"{name(page)} links to {target}#{anchor}"
 
 
-def test_the_readme_is_short():
-    text = re.sub(r"<[^>]*>", "", (ROOT / "README.md").read_text())
-    assert len(text.split()) < 900
-
-
 @pytest.mark.parametrize("page", pages(), ids=name)
 def test_no_sentence_is_longer_than_needed(page):
     assert not read(page.read_text()).long

@@ -133,6 +133,8 @@ def test_axes_without_data_are_not_drawn():
     lagging = run_with(**late | untimed, policy_lag=[0.0, 1.0])
     assert len(throughput([lagging], styles).axes) == 1
     assert throughput([run_with(step=[1])], styles) is None
+    # A lag of 0 throughout would be a line on invented axes.
+    assert throughput([run_with(**late | untimed, policy_lag=[0.0, 0.0])], styles) is None
 
 
 def test_where_no_game_ended_the_report_says_so_and_draws_nothing(tmp_path):
