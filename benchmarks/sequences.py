@@ -34,7 +34,7 @@ from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_op
 from fastweights import kernels
 from fastweights.cores import CORES
 from fastweights.cores.fast_weight_core import FastWeightCore
-from fastweights.experiments.sequence_options import PRESETS, preset
+from fastweights.experiments.sequence_presets import PRESETS, preset
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.errors import one_line_errors
 from fastweights.kernels.recurrence import State

@@ -88,6 +88,16 @@ def draw_curves(
     _save(figure, path)
 
 
+def draw_lengths(points: np.ndarray, path: Path) -> None:
+    """A point a length: its length, and the share of its sequences that are all right."""
+    figure = _figure(3)
+    labels = {"xlabel": "length", "ylabel": "sequences right, of 1"}
+    axes = figure.add_subplot(xscale="log", ylim=(-0.05, 1.05), **labels)
+    axes.plot(*points.T, ".", color=BLUE)
+    axes.grid(alpha=0.3)
+    _save(figure, path)
+
+
 def _figure(height: float) -> Figure:
     figure = Figure(figsize=(8, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)

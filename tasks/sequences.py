@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fastweights.tasks.task import UNASKED, Sample, Task
 
+POSITIONS_AT_ONCE = 2**14  # of a batch in evaluation: bounds the memory that long ones take
 DRAWS_FOR_A_NEW_ONE = 1000  # before a space of sequences counts as used up
 
 
@@ -128,5 +129,15 @@ def shuffled_batches(
 
 
 def sorted_batches(lengths: Int[Tensor, " N"], batch_size: int) -> list[Int[Tensor, " B"]]:
-    """Every sequence once, by length: for evaluation."""
-    return list(lengths.argsort(stable=True).split(batch_size))
+    """Every sequence once, by length: for evaluation.
+
+    Batches have `batch_size` sequences, fewer where these would have more than
+    `POSITIONS_AT_ONCE` positions.
+    """
+    batches: list[list[int]] = [[]]
+    for place in lengths.argsort(stable=True).tolist():
+        most = min(batch_size, max(1, POSITIONS_AT_ONCE // int(lengths[place])))
+        if len(batches[-1]) >= most:
+            batches.append([])
+        batches[-1].append(place)
+    return [torch.tensor(batch) for batch in batches]

@@ -4,11 +4,12 @@ A task draws samples one by one; `tasks/sequences.py` makes data sets of them.
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import ClassVar, NamedTuple
 
 BAR = 12  # characters
+Machine = Callable[[Sequence[str]], list[str | None]]  # words -> an answer at each, or None
 UNASKED = -100  # a target where no answer is asked for: what torch's cross-entropy leaves out
 
 
@@ -36,6 +37,11 @@ class Task(abc.ABC):
     has_lengths: ClassVar[bool] = False  # whether a sequence's length can be chosen
     blank: ClassVar[int | None] = None  # the answer for "none here"; not counted as an answer
 
+    @classmethod
+    def trained_by(cls) -> str:
+        """The command that trains on the task."""
+        return cls.command or cls.name
+
     @abc.abstractmethod
     def check(self) -> None:
         """Raises a one-line `ValueError` for settings that cannot work."""
@@ -61,6 +67,10 @@ class Task(abc.ABC):
     def sample_of_length(self, length: int, random: Random) -> Sample:
         """Draws one sequence of this length, if the task `has_lengths`."""
         raise NotImplementedError
+
+    def rivals(self) -> Mapping[str, Machine]:
+        """Machines that the task is meant to tell apart from the right one, by what they are."""
+        return {}
 
     def every(self, split: str) -> list[Sample] | None:
         """All sequences of a split that has so few of them that each is taken; else None."""

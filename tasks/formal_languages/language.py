@@ -10,7 +10,7 @@ al. 2023, "Neural Networks and the Chomsky Hierarchy", for a model that reads fr
 """
 
 import abc
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
@@ -21,7 +21,6 @@ from fastweights.tasks.task import UNASKED, Sample, Statistic, Task, share_of_co
 
 ASK = "?"
 LARGEST_SIZE = 1_000_000  # a mistyped size is a line, not hours
-Machine = Callable[[Sequence[str]], list[str | None]]  # symbols -> an answer at each, or None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +65,6 @@ class Language(Task):
     def level(self, state: Any) -> float:
         """The state as a number to draw: a counter's value, a stack's depth."""
         return float(len(state) if isinstance(state, str | tuple) else state)
-
-    def rivals(self) -> Mapping[str, Machine]:
-        """Machines that the language is meant to tell apart from its own, by what they are."""
-        return {}
 
     @classmethod
     def family(cls) -> str:

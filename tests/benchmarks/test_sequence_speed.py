@@ -9,7 +9,7 @@ import torch
 from benchmarks.sequences import LEFT_OUT, contenders, main, parser, rows
 from fastweights.cores import CORES
 from fastweights.cores.fast_weight_core import FastWeightCore
-from fastweights.experiments.sequence_options import PRESETS, small
+from fastweights.experiments.sequence_presets import PRESETS, small
 from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.sequences import draw
 

@@ -13,7 +13,8 @@ from random import Random
 from typing import ClassVar
 
 from fastweights.tasks.formal_languages.counter.brackets import nested
-from fastweights.tasks.formal_languages.language import Language, Machine
+from fastweights.tasks.formal_languages.language import Language
+from fastweights.tasks.task import Machine
 
 RESET = "1"
 CHANGES = {"(": 1, ")": -1, RESET: 0}
