@@ -60,22 +60,26 @@ def configuration(task: str, core: str) -> Configuration:
 
 def paper(core: str, task: Language) -> SequenceOptions[Language]:
     """As published: up to 300 epochs of 10,000 strings."""
-    return _options(core, task, epochs=300, train_size=10_000, valid_size=1_000, test_size=2_000)
+    sizes = {"train_size": 10_000, "valid_size": 1_000, "test_size": 2_000}
+    return _options(core, task, epochs=300, evaluate_every=50, **sizes)
 
 
 def small(core: str, task: Language) -> SequenceOptions[Language]:
     """Minutes a model on one core: fewer strings and epochs, the same lengths and sizes."""
-    return _options(core, task, epochs=60, train_size=2_000, valid_size=400, test_size=500)
+    sizes = {"train_size": 2_000, "valid_size": 200, "test_size": 500}
+    return _options(core, task, epochs=40, evaluate_every=100, **sizes)
 
 
-def _options(core: str, task: Language, epochs: int, **sizes: int) -> SequenceOptions[Language]:
+def _options(
+    core: str, task: Language, epochs: int, evaluate_every: int, **sizes: int
+) -> SequenceOptions[Language]:
     chosen = configuration(task.name, core)
     wanted: dict[str, Any] = chosen.sizes() | MAPS.get(core, {})
     trainer = TrainerConfig(
         learning_rate=chosen.learning_rate,
         batch_size=chosen.batch_size,
         epochs=epochs,
-        evaluate_every=50,
+        evaluate_every=evaluate_every,
         solved_for=2,
     )
     own = preset_of_core(core, wanted)

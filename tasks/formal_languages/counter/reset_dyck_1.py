@@ -12,7 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
-from fastweights.tasks.formal_languages.counter.brackets import nested
+from fastweights.tasks.formal_languages.counter.brackets import (
+    LONGEST_GRAMMAR_STRING,
+    grammar_string,
+    nested,
+)
 from fastweights.tasks.formal_languages.language import Language
 from fastweights.tasks.task import Machine
 
@@ -34,8 +38,14 @@ class ResetDyck1(Language):
         return state, "1" if state else "0"
 
     def string(self, random: Random, low: int, high: int) -> list[str]:
-        whole, after = (nested(random, low, high) for _ in range(2))
-        return [*whole[: random.randint(0, len(whole))], RESET, *after]
+        if high > LONGEST_GRAMMAR_STRING:
+            whole, after = (nested(random, low, high) for _ in range(2))
+            return [*whole[: random.randint(0, len(whole))], RESET, *after]
+        while True:
+            whole, after = (grammar_string(random, high) for _ in range(2))
+            symbols = [*whole[: random.randint(0, len(whole))], RESET, *after]
+            if len(symbols) >= low:
+                return symbols
 
     def draw(self, random: Random, size: int) -> Iterable[str]:
         return self.string(random, size, size)
