@@ -14,13 +14,14 @@ import numpy as np
 from fastweights.cores import core_kind
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.host.atomic_files import write_bytes
-from fastweights.tasks import Sample
+from fastweights.tasks import UNASKED, Sample
 from fastweights.tasks.baselines import baselines
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import Sequences
 from fastweights.tasks.train import JUDGED_AT_ONCE, Judged, judge
 
 LENGTHS = "lengths.csv"
+_COLUMNS = ("split", "length", "sequences", "sequence_accuracy", "answer_accuracy")
 LONGEST_ATTENDED = 2_000  # attention over more positions takes gigabytes
 
 
@@ -49,6 +50,7 @@ def measure(
 def write_lengths(measured: dict[str, Any], folder: Path) -> None:
     """Writes lengths.csv and lengths.png where lengths were measured; takes `by_length` out."""
     rows = [*measured.pop("by_length"), *measured["lengths"]]
+    rows = [{name: row[name] for name in _COLUMNS} for row in rows]
     if not measured["lengths"]:
         return
     from fastweights.experiments.pictures import draw_lengths  # Matplotlib takes a second to import
@@ -76,7 +78,13 @@ def _of_length(
             return None
         model = _wider(model, options, int(sequences.lengths.max()))
     found = judge(model, sequences, options.task.blank, JUDGED_AT_ONCE)
-    return _row("length", length, found)
+    return _row("length", length, found) | {"commonest": _commonest(sequences)}
+
+
+def _commonest(sequences: Sequences) -> float:
+    """The share of the commonest answer, of all that are asked for."""
+    asked = sequences.targets[sequences.targets != UNASKED].long()
+    return asked.bincount().max().item() / len(asked)
 
 
 def _wider(model: SequenceModel, options: SequenceOptions, window: int) -> SequenceModel:

@@ -34,6 +34,8 @@ class SequenceOptions(CoreSizes, Generic[Question]):
     """Size of a word's vector (default: the model width of residual blocks, else 128)."""
     dropout: float = 0.0
     """Share left out of the word's vector and of the core's output; for cores without blocks."""
+    decoder: int = 0
+    """Hidden units between the core's output and the answer; 0: no such layer."""
     trainer: tyro.conf.OmitArgPrefixes[TrainerConfig] = field(default_factory=TrainerConfig)
     train_size: int = 10_000
     """Sequences to learn from."""
@@ -89,6 +91,7 @@ class SequenceOptions(CoreSizes, Generic[Question]):
             core_options=tuple(options.items()),
             embedding=default if self.embedding is None else self.embedding,
             dropout=self.dropout,
+            decoder=self.decoder,
         )
 
     def reaching(self, longest: int) -> "SequenceOptions":

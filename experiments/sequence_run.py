@@ -35,6 +35,7 @@ from fastweights.records.log_table import read_logs
 from fastweights.records.run_folder import RunFolder, check_xpid, claim_xpid, read_meta
 from fastweights.records.tensorboard import Scalars
 from fastweights.tasks import TASKS, Task
+from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.train import Trainer
 from fastweights.training.memory_needs import check_fits
 
@@ -61,6 +62,20 @@ def saved_options(path: Path, command: str) -> SequenceOptions:
             f"{path} was made by another version of the program ({error}): check out the revision "
             "that its meta.json names"
         ) from error
+
+
+def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
+    """The best weights of the run at `path`, on the CPU, and its options.
+
+    Raises a one-line `UserError` where there are none.
+    """
+    options = saved_options(path, command)
+    best = load(CheckpointFolder(path, milestones=()).best_path, torch.device("cpu"))
+    _check_own(best, options, path)
+    model = options.build()
+    with fitting(path):
+        model.load_state_dict(best["model_state_dict"])
+    return model.eval(), options
 
 
 def run(options: SequenceOptions, resume: Path | None = None) -> int:

@@ -56,7 +56,7 @@ def make_table(
     `changes`: what all figures have besides the preset, as in `figures`. Failed runs are gaps in
     the table.
     """
-    _check(asked)
+    check_table(asked)
     shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
     # Once: a run may be started from another folder than this one.
     folder = expanded(asked.runs).resolve() / f"{preset_name}{shortened}"
@@ -190,7 +190,7 @@ def _further(asked: TableOptions) -> tuple[str, ...]:
     return asked.further
 
 
-def _check(asked: TableOptions) -> None:
+def check_table(asked: TableOptions) -> None:
     """What no table can have. Raises a one-line `UserError`."""
     if not asked.seeds or len(set(asked.seeds)) < len(asked.seeds):
         raise UserError("--seeds needs at least one, and each of them once")

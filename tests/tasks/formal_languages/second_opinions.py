@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -109,7 +110,7 @@ OPINIONS: dict[str, Callable[[Sequence[str]], Answers]] = {
     "aa": of_prefixes(re.compile("(aa)*").fullmatch, "1", "0"),
     "abab": of_prefixes(re.compile("(abab)*").fullmatch, "1", "0"),
     "even_pairs": of_questions(
-        lambda s: "FT"[sum(x + y in ("ab", "ba") for x, y in zip(s, s[1:], strict=False)) % 2 == 0]
+        lambda s: "FT"[sum(x + y in ("ab", "ba") for x, y in pairwise(s)) % 2 == 0]
     ),
     "cycle_navigation": of_questions(lambda s: str((s.count("+") - s.count("-")) % 5)),
     "modular_arithmetic": of_questions(value),

@@ -21,6 +21,7 @@ from tests.tasks.formal_languages.second_opinions import (
     reduced,
 )
 
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")  # millions of steps of machines
 EVERY = pytest.mark.parametrize("name", LANGUAGES)
 FAMILIES = {"regular": 8, "counter": 7, "context-free": 3, "context-sensitive": 2}
 
@@ -54,7 +55,9 @@ def test_answers_are_those_of_a_second_opinion(name):
         assert answers(language, sample) == opinion(words(language, sample))
 
 
-@pytest.mark.parametrize("name", ["parity", "dyck_1", "l5", "a_n_b_n_sigma", "reset_dyck_1", "abab"])
+@pytest.mark.parametrize(
+    "name", ["parity", "dyck_1", "l5", "a_n_b_n_sigma", "reset_dyck_1", "abab"]
+)
 def test_prefix_labels_of_all_short_strings(name):
     """Strings outside the sampler's range too; a bracket never closes what is not open."""
     language = LANGUAGES[name]()
@@ -68,7 +71,7 @@ def test_prefix_labels_of_all_short_strings(name):
 
 def test_the_published_labels_of_a_n_b_n_sigma():
     language, opinion = ANBNSigma(legacy_labels=True), of_prefixes(legacy_a_n_b_n_sigma, "1", "0")
-    for length in range(1, 13):
+    for length in range(1, 11):
         for symbols in product("ab", repeat=length):
             assert [answer for _, answer in language.run(symbols)] == opinion(symbols)
     shares = []
@@ -84,7 +87,9 @@ def test_its_class_is_its_folder_and_it_has_a_file_of_its_own(name):
     kind = LANGUAGES[name]
     assert kind.name == name and kind.title
     assert kind.family() in FAMILIES
-    assert Path(sys.modules[kind.__module__].__file__).parent.name.replace("_", "-") == kind.family()
+    assert (
+        Path(sys.modules[kind.__module__].__file__).parent.name.replace("_", "-") == kind.family()
+    )
 
 
 def test_every_language_of_a_class():
@@ -124,7 +129,7 @@ def test_strings_of_any_length(name, length):
     if name == "reset_dyck_1":  # part of such a string, a reset, and such a string
         assert symbols.index("1") <= length and length - 2 <= len(symbols) - symbols.index("1") - 1
     else:
-        assert length - language.multiple < len(symbols) / factor <= length
+        assert length - max(2, language.multiple) < len(symbols) / factor <= length
     assert language.labelled(symbols) == sample
 
 
@@ -170,10 +175,9 @@ def test_a_counter_that_never_resets_scores_as_the_published_linear_transformer(
     language = ResetDyck1()
     (machine,) = language.rivals().values()
     for split, published in (("bin0", 46.7), ("bin1", 41.6)):
-        random = Random(1)
-        samples = [language.sample_of(split, random) for _ in range(1000)]
+        samples = draw(language, {split: 1000}, seed=1)[split].samples()
         right = [machine(words(language, s)) == answers(language, s) for s in samples]
-        assert abs(100 * sum(right) / len(right) - published) < 8
+        assert abs(100 * sum(right) / len(right) - published) < 4
 
 
 @pytest.mark.parametrize(
@@ -185,7 +189,6 @@ def test_a_counter_that_never_resets_scores_as_the_published_linear_transformer(
         ("modular_arithmetic", (2, 2), "modular_arithmetic has no strings of sizes 2 to 2"),
         ("parity", (5, 2), "--sizes must be two, the smaller first and above 0, not 5 2"),
         ("parity", (0, 2), "not 0 2"),
-        ("parity", (1, 2, 3), "not 1 2 3"),
         ("parity", (2, 10**9), "not 2 1000000000"),
     ],
 )
@@ -204,7 +207,7 @@ def test_symbols_of_a_text():
         stack.parse("a pusha")
     with pytest.raises(ValueError, match="an empty string"):
         parity.parse("")
-    with pytest.raises(ValueError, match="no string with 'b' at position 1"):
+    with pytest.raises(ValueError, match="reverse_string has no string with"):
         LANGUAGES["reverse_string"]().run(["a", "?", "?"])
 
 
