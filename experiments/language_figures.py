@@ -29,6 +29,7 @@ from fastweights.tasks import LANGUAGES, Language
 from fastweights.tasks.train import TrainerConfig
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
+STRINGS = 500  # of each length
 UNITS, EMBEDDING = 10, 4
 _QRNN = {"core": "qrnn", "core_pooling": "ifo"}
 MODELS: dict[str, dict[str, Any]] = {
@@ -54,7 +55,7 @@ def options(language: Language, model: str, preset: str) -> SequenceOptions:
     epochs, sizes = SIZES[preset]
     trainer = TrainerConfig(learning_rate=1e-3, batch_size=16, epochs=epochs, patience=10)
     given = {"core_width": UNITS, "embedding": EMBEDDING} | MODELS[model] | sizes
-    measured = {"test_lengths": LENGTHS, "length_size": 500}
+    measured = {"test_lengths": LENGTHS, "length_size": STRINGS}
     return SequenceOptions(task=language, trainer=trainer, **given, **measured)
 
 

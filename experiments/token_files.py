@@ -119,7 +119,7 @@ def _numbers(tokens: list[str], known: dict[str, int], path: Path, number: int) 
 
 def _lines(path: Path) -> list[list[str]]:
     try:
-        return [line.split(" ") if line else [] for line in _text(path).split("\n")]
+        return [line.split() for line in _text(path).split("\n")]
     except OSError as error:
         raise UserError(f"{path}: {describe_os_error(error)}") from error
     except UnicodeDecodeError as error:
@@ -127,8 +127,8 @@ def _lines(path: Path) -> list[list[str]]:
 
 
 def _text(path: Path) -> str:
-    """Without the end of the last line; Windows' line ends are taken as well."""
-    return path.read_text(encoding="utf-8").replace("\r\n", "\n").removesuffix("\n")
+    """Without the end of the last line."""
+    return path.read_text(encoding="utf-8").removesuffix("\n")
 
 
 def _answer(task: Task, target: int) -> str:
