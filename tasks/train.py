@@ -27,6 +27,8 @@ JUDGED_AT_ONCE = 256  # sequences, where they are not long
 class TrainerConfig:
     learning_rate: float = 3e-4
     """Adam's; the paper has 3e-3 for the LSTM."""
+    anneal: bool = False
+    """Lower the learning rate linearly, to zero at the end of the last epoch; else it stays."""
     clip: float = 0.0
     """Largest norm of the gradient; 0: any. The paper has 0.1 for the LSTM."""
     batch_size: int = 64
@@ -151,6 +153,14 @@ class Trainer:
         return len(self._batches())
 
     @property
+    def learning_rate(self) -> float:
+        """Of the next update."""
+        if not self.config.anneal:
+            return self.config.learning_rate
+        share = self.epoch + self.position / self.updates_an_epoch
+        return self.config.learning_rate * (1 - share / self.config.epochs)
+
+    @property
     def finished(self) -> bool:
         config = self.config
         out_of_patience = 0 < config.patience <= self.stale_epochs
@@ -189,6 +199,7 @@ class Trainer:
             self._optimiser.zero_grad()
             loss.backward()
         with self._stage("optimise"):
+            self._optimiser.param_groups[0]["lr"] = self.learning_rate
             largest = self.config.clip or float("inf")
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest)
             self._optimiser.step()

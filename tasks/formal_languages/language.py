@@ -28,8 +28,9 @@ class Language(Task):
     """A language whose strings have sizes: their lengths, or the n of a^n b^n.
 
     Splits: `train` and `bin0` have sizes in `sizes`; `bin1` sizes above them, up to twice the
-    largest; `valid`, which chooses the best weights and ends training, as many strings of `sizes`
-    as of sizes above those of `bin1`, up to three times the largest.
+    largest. `valid`, which chooses the best weights and ends training, has as many strings of the
+    sizes of `bin0` as of `bin1`, and none that is in these. Where there is one string of each size,
+    it has those of `bin0`, and those of the sizes that follow `bin1`, up to 2.2 times the largest.
     """
 
     sizes: tuple[int, int] = (2, 50)
@@ -85,8 +86,10 @@ class Language(Task):
     def spans(self, split: str) -> list[tuple[int, int]]:
         """The smallest and the largest size in a split; two of each for one of two parts."""
         low, high = self.sizes
-        longer = {"bin1": [(high + 1, 2 * high)], "valid": [(low, high), (2 * high + 1, 3 * high)]}
-        return longer.get(split, [(low, high)])
+        longer = (high + 1, 2 * high)
+        after = (2 * high + 1, 2 * high + max(high // 5, self.multiple))
+        held_out = [(low, high), after if self.one_a_size else longer]
+        return {"bin1": [longer], "valid": held_out}.get(split, [(low, high)])
 
     def sizes_in(self, low: int, high: int) -> list[int]:
         """The sizes of strings from `low` to `high`. Raises a `ValueError` where there are none."""
