@@ -8,29 +8,37 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
+from fastweights.cores.cnn import CNN, CNNConfig
 from fastweights.cores.core import Core, detach, unroll_by_steps, unroll_truncated
 from fastweights.cores.delta_delta import DeltaDelta
 from fastweights.cores.delta_lstm import DeltaLSTM
 from fastweights.cores.delta_mlp import DeltaMLP
 from fastweights.cores.delta_net import DeltaNet
+from fastweights.cores.delta_product import DeltaProduct, DeltaProductConfig, GatedDeltaProduct
 from fastweights.cores.delta_rnn import DeltaRNN
+from fastweights.cores.e_lstm import ELSTM, ELSTMConfig
+from fastweights.cores.elman import Elman, ElmanConfig
 from fastweights.cores.fast_weight_core import FastWeightCore
 from fastweights.cores.feedforward import Feedforward, FeedforwardConfig
 from fastweights.cores.feedforward_gated import FeedforwardGated, GatedConfig
 from fastweights.cores.gated_delta_net import GatedDeltaNet
 from fastweights.cores.growth import remedy, say_once, unbounded_maps
+from fastweights.cores.gru import GRU, GRUConfig
 from fastweights.cores.linear_transformer import LinearTransformer, LinearTransformerConfig
 from fastweights.cores.lstm import LSTM, LSTMConfig
 from fastweights.cores.matrix_lstm import MatrixLSTM, MatrixLSTMConfig
+from fastweights.cores.qrnn import QRNN, QRNNConfig
 from fastweights.cores.recurrent_delta_net import RecurrentDeltaNet
 from fastweights.cores.self_referential import SelfReferential, SelfReferentialConfig
 from fastweights.cores.stack import (
     BlocksConfig,
+    DeltaRuleConfig,
     FastRecurrentConfig,
     Stack,
     StackConfig,
     VersionedConfig,
 )
+from fastweights.cores.stack_rnn import StackRNN, StackRNNConfig
 from fastweights.cores.transformer import Transformer, TransformerConfig
 from fastweights.host.names import did_you_mean, unknown
 
@@ -76,7 +84,13 @@ CORES: dict[str, CoreKind] = {
     "feedforward_gated": _alone(
         FeedforwardGated, "Feedforward, highway-gated", GatedConfig(), features=320
     ),
+    "cnn": _alone(CNN, "Causal CNN", CNNConfig()),
+    "elman": _alone(Elman, "Elman network", ElmanConfig()),
+    "gru": _alone(GRU, "GRU", GRUConfig()),
     "lstm": _alone(LSTM, "LSTM", LSTMConfig()),
+    "e_lstm": _alone(ELSTM, "LSTM, element-wise", ELSTMConfig()),
+    "qrnn": _alone(QRNN, "Quasi-RNN", QRNNConfig()),
+    "stack_rnn": _alone(StackRNN, "Elman network with stacks", StackRNNConfig()),
     "transformer": _alone(Transformer, "Softmax attention", TransformerConfig()),
     "lt": _stacked(
         LinearTransformer,
@@ -84,12 +98,19 @@ CORES: dict[str, CoreKind] = {
         LinearTransformerConfig,
         feature_map="elu_sum",
     ),
-    "delta_net": _stacked(DeltaNet, "Feedforward/Delta fast Linear Net", feature_map="elu_sum"),
+    "delta_net": _stacked(
+        DeltaNet, "Feedforward/Delta fast Linear Net", DeltaRuleConfig, feature_map="elu_sum"
+    ),
     "delta_mlp": _stacked(DeltaMLP, "Feedforward/Delta fast MLP", VersionedConfig),
-    "delta_delta": _stacked(DeltaDelta, "Feedforward/Delta fast Delta Net"),
-    "rdn": _stacked(RecurrentDeltaNet, "Recurrent/Delta fast Linear Net"),
+    "delta_delta": _stacked(DeltaDelta, "Feedforward/Delta fast Delta Net", DeltaRuleConfig),
+    "rdn": _stacked(RecurrentDeltaNet, "Recurrent/Delta fast Linear Net", DeltaRuleConfig),
     "rdn_large": _stacked(
-        RecurrentDeltaNet, "Recurrent/Delta fast Linear Net", layers=4, width=256, heads=8
+        RecurrentDeltaNet,
+        "Recurrent/Delta fast Linear Net",
+        DeltaRuleConfig,
+        layers=4,
+        width=256,
+        heads=8,
     ),
     "delta_rnn": _stacked(DeltaRNN, "Feedforward/Delta fast RNN", FastRecurrentConfig),
     "delta_lstm": _stacked(
@@ -99,19 +120,33 @@ CORES: dict[str, CoreKind] = {
         SelfReferential, "Self-referential/Delta fast Linear Net", SelfReferentialConfig, heads=8
     ),
     "gated_delta_net": _stacked(
-        GatedDeltaNet, "Feedforward/Gated delta fast Linear Net", feature_map="elu_sum"
+        GatedDeltaNet,
+        "Feedforward/Gated delta fast Linear Net",
+        DeltaRuleConfig,
+        feature_map="elu_sum",
+    ),
+    "delta_product": _stacked(
+        DeltaProduct, "Feedforward/Delta product fast Linear Net", DeltaProductConfig
+    ),
+    "gated_delta_product": _stacked(
+        GatedDeltaProduct, "Feedforward/Gated delta product fast Linear Net", DeltaProductConfig
     ),
     "mlstm": _stacked(MatrixLSTM, "Feedforward/Gated sum fast Linear Net", MatrixLSTMConfig),
 }
 
 
-# Beyond what any machine holds: a mistyped size is a line, not hours.
+# Beyond what any machine holds, or what is defined: a mistyped size is a line, not hours.
 LARGEST = {
     "layers": 1_000,
     "width": 100_000,
     "heads": 100_000,
     "feedforward": 1_000_000,
     "window": 1_000_000,
+    "stacks": 1_000,
+    "stack_width": 100_000,
+    "stack_depth": 1_000_000,
+    "max_write_strength": 2,
+    "steps_per_token": 1_000,
 }
 
 

@@ -49,15 +49,28 @@ class BlocksConfig:
 class StackConfig(BlocksConfig):
     # A fast RNN's last output and Delta MLP's inner query have a softmax anyway.
     feature_map: str = "softmax"
-    """Feature map of keys and queries: softmax, elu_sum, elu or identity. Delta rules want one of
-    the first two, whose keys sum to one."""
+    """Feature map of keys and queries: softmax, elu_sum, elu, identity, unit (x / |x|) or silu_unit
+    (of Euclidean length one, too). Delta rules want softmax or elu_sum, whose keys sum to one, or
+    one of the last two."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.feature_map
 
 
 @dataclass(frozen=True, kw_only=True)
-class VersionedConfig(StackConfig):
+class DeltaRuleConfig(StackConfig):
+    # Grazzi et al. 2025: a write multiplies what a key of length one answers by 1 - beta.
+    max_write_strength: int = 1
+    """Largest strength of a write, 1 or 2: beta is 1 or 2 times a sigmoid. With 2 and the feature
+    map unit or silu_unit a write can turn an answer into its negative, which tracking a state such
+    as a parity needs."""
+
+    def of_memory(self) -> tuple[Any, ...]:
+        return *super().of_memory(), self.max_write_strength
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionedConfig(DeltaRuleConfig):
     version: str = "B"
     """Version of the fast network by the paper's letter (Irie et al. 2021, A.2): A or B; of the
     Delta LSTM A, B, C or D."""

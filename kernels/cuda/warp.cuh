@@ -42,7 +42,7 @@ struct Flags {  // is_first [T, B]
 };
 
 struct Sizes {
-  long long time, batch, heads, keys, values, option;
+  long long time, batch, heads, keys, values, option, second_option;
 };
 
 __device__ inline int group_of_thread() { return threadIdx.x / GROUP; }
@@ -171,6 +171,14 @@ __device__ inline float softmax_backward(float probability, float gradient) {
 
 __device__ inline float fast_sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 
+// Where the second option is the place of a write strength's map: 1 for sigmoid, 2 for double_sigmoid.
+__device__ inline float largest_strength(const Sizes& sizes) { return 1.f + sizes.second_option; }
+
+// The derivative of such a strength.
+__device__ inline float strength_slope(float strength, const Sizes& sizes) {
+  return strength * (1.f - __fdividef(strength, largest_strength(sizes)));
+}
+
 // Absolute error about 1e-7. Comparisons rather than fminf, so that a NaN stays a NaN.
 __device__ inline float fast_tanh(float x) {
   x = x > 15.f ? 15.f : x;
@@ -182,6 +190,12 @@ template <int N>
 __device__ inline void clear(float (&row)[N]) {
 #pragma unroll
   for (int n = 0; n < N; ++n) row[n] = 0.f;
+}
+
+template <int N>
+__device__ inline void scale(float (&row)[N], float by) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) row[n] *= by;
 }
 
 // The four numbers of a slot that belong to a thread's entries n .. n + 3; n is a multiple of 4.

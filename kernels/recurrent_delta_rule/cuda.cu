@@ -3,7 +3,7 @@
 // Backward, t = T-1 .. 0, with g the whole gradient of y_t (from above, and from h_{t+1}); W and G
 // as in rewind.cuh. Writing q^x, k^x, b^x for what enters softmax and sigmoid:
 //
-//     dq, dk, dv, du from g by rewind.cuh       db^x = (du . e) beta (1 - beta)
+//     dq, dk, dv, du from g by rewind.cuh       db^x = (du . e) beta (1 - beta / largest)
 //     dq^x = q * (dq - q . dq)                  dk^x = k * (dk - k . dk)
 //     dh = R_q dq^x + R_k dk^x + R_v dv + r_beta db^x
 //     gradient of y_{t-1} through h = tanh(y_{t-1}):  dh * (1 - h^2);  zero where row t forgot
@@ -12,7 +12,7 @@
 #include "rewind.cuh"
 
 struct ForwardArguments {
-  Sizes sizes;
+  Sizes sizes;  // second option: the place of the strength's map
   View q, k, v, beta, query_weights, key_weights, value_weights, strength_weights;
   Flags is_first;
   View initial, initial_output;
@@ -38,6 +38,7 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
   load_column(to_key, a.key_weights, at, V, K, stage);
   load_column(to_value, a.value_weights, at, V, V, stage);
   const float to_strength = load_vector(a.strength_weights, at, V);
+  const float largest = largest_strength(a.sizes);
   float y = load_vector(a.initial_output, at, V);
   auto load = [&](int t) {
     return ForwardRow{at.load(a.q, t, K), at.load(a.k, t, K), at.load(a.v, t, V),
@@ -54,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
     const float hidden = fast_tanh(y);
     h[at.lane] = hidden;
     sync();
-    const float strength = fast_sigmoid(row.beta + lane_sum(to_strength * hidden));
+    const float strength = largest * fast_sigmoid(row.beta + lane_sum(to_strength * hidden));
     const float query = softmax(row.q + dot(to_query, h), at.lane < K);
     const float key = softmax(row.k + dot(to_key, h), at.lane < K);
     q[at.lane] = query;
@@ -144,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
       grad_query = softmax_backward(row.query, grad_query);
       grad_key = softmax_backward(row.key, grad_key);
       const float grad_beta =
-          lane_sum(grad_update * row.error) * row.strength * (1.f - row.strength);
+          lane_sum(grad_update * row.error) * strength_slope(row.strength, a.sizes);
       dq[at.lane] = grad_query;
       dk[at.lane] = grad_key;
       sync();

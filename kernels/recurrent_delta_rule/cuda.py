@@ -10,7 +10,7 @@ SOURCE = Source(
         "strength": "T B H",
         "hidden": "T B H V",
     },
-    options={"feature_map": ("softmax",)},
+    options={"feature_map": ("softmax",), "strength_map": ("sigmoid", "double_sigmoid")},
     outer_sums={
         "recurrent.query": ("hidden", "q"),
         "recurrent.key": ("hidden", "k"),

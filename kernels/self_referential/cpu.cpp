@@ -123,6 +123,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
   Call call(layout, addresses);
   SrwmSizes size(call);
   auto map = FeatureMap(call.integer());
+  const T largest = T(largest_strength(call.integer()));
   auto xs = call.tensor<const T>(), base = call.tensor<const T>();
   auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
@@ -162,7 +163,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
       answer.block[kY].store(y[t], D);
       R query = activate(map, answer.block[kQuery], mask);
       R key = activate(map, answer.block[kKey], mask);
-      Four strengths = sigmoid(answer.strengths);
+      Four strengths = largest * sigmoid(answer.strengths);
       pending_key = normalise(map, key);
       Wide difference = ask(weights, D, normalise(map, query) - pending_key);
       pending = difference.scaled(strengths);
@@ -224,6 +225,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
   Call call(layout, addresses);
   SrwmSizes size(call);
   auto map = FeatureMap(call.integer());
+  const T largest = T(largest_strength(call.integer()));
   auto xs = call.tensor<const T>(), base = call.tensor<const T>();
   auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
@@ -344,7 +346,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
         for (int c = 0; c < kBlocks; c++)
           dstrengths.data()[c] = dot(dupdate.block[c], change.block[c]);
         dstrengths.data()[3] = dot(dupdate.strengths, change.strengths);
-        danswer.strengths = dstrengths * strengths * (one - strengths);
+        danswer.strengths = dstrengths * strengths * (one - (T(1) / largest) * strengths);
         danswer.store(a.danswer, D);
         R dx;
         sweep<T, P, 0, 1>(weights.row, columns, {}, {{{a.danswer, &dx}}});

@@ -129,8 +129,8 @@ def test_pictures_need_a_stem_for_pictures():
 
 
 def test_an_unknown_core_is_named():
-    with pytest.raises(ValueError, match="unknown core 'gru'"):
-        Network(NetworkConfig(frame_shape=(4,), num_actions=2, core="gru"))
+    with pytest.raises(ValueError, match="unknown core 'ntm'"):
+        Network(NetworkConfig(frame_shape=(4,), num_actions=2, core="ntm"))
 
 
 def test_inspect_forgets_before_it_shows(rows):

@@ -70,7 +70,8 @@ def test_a_state_of_another_batch_or_size_is_named(name):
     core, x, first = small(name), torch.randn(T, B, D), torch.zeros(T, B, dtype=torch.bool)
     message = refused(core, x, core.initial_state(B + 1), first)
     assert "must be a tensor of shape [2, " in message and "not of shape [3, " in message
-    options = {o: v for o, v in SMALL.items() if o in CORES[name].options()} | {"width": 16}
+    larger = SMALL | {"width": 16, "window": 5}
+    options = {option: size for option, size in larger.items() if option in CORES[name].options()}
     wider = build_core(name, D, **options)
     assert "must be a tensor of shape [2, " in refused(core, x, wider.initial_state(B), first)
 

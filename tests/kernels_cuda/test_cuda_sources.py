@@ -103,4 +103,4 @@ def test_a_feature_map_without_a_kernel_is_refused(shim: Shim):
     tensors, _ = make(case, 2, 1, 1, 4, 4)
     x, weights, shift = (tensor.float() for tensor in tensors.values())
     with pytest.raises(ValueError, match="feature_map 'softmax', not 'elu'"):
-        case.pair.forward(x, weights, RESETS["never"](2, 1), shift, "elu")
+        case.pair.forward(x, weights, RESETS["never"](2, 1), shift, "elu", "sigmoid")
