@@ -65,13 +65,19 @@ def paper(core: str, task: Language) -> SequenceOptions[Language]:
 
 
 def small(core: str, task: Language) -> SequenceOptions[Language]:
-    """Minutes a model on one core: fewer strings and epochs, the same lengths and sizes."""
-    sizes = {"train_size": 2_000, "valid_size": 200, "test_size": 500}
-    return _options(core, task, epochs=40, evaluate_every=100, **sizes)
+    """Minutes a model on one core: the same lengths and sizes; fewer strings and epochs, over which
+    the learning rate falls to zero."""
+    sizes = {"train_size": 2_000, "valid_size": 200, "test_size": 500, "length_size": 20}
+    return _options(core, task, epochs=24, evaluate_every=100, anneal=True, **sizes)
 
 
 def _options(
-    core: str, task: Language, epochs: int, evaluate_every: int, **sizes: int
+    core: str,
+    task: Language,
+    epochs: int,
+    evaluate_every: int,
+    anneal: bool = False,
+    **sizes: int,
 ) -> SequenceOptions[Language]:
     chosen = configuration(task.name, core)
     wanted: dict[str, Any] = chosen.sizes() | MAPS.get(core, {})
@@ -80,6 +86,7 @@ def _options(
         batch_size=chosen.batch_size,
         epochs=epochs,
         evaluate_every=evaluate_every,
+        anneal=anneal,
         solved_for=2,
     )
     own = preset_of_core(core, wanted)
