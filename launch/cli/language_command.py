@@ -7,6 +7,7 @@ from rich.console import Console
 
 from fastweights.experiments.language_figures import make_figure
 from fastweights.experiments.language_search import search
+from fastweights.experiments.language_summary import summarise
 from fastweights.experiments.language_trace import trace, write_csv
 from fastweights.experiments.sequence_options import Question
 from fastweights.experiments.sequence_run import trained
@@ -25,6 +26,9 @@ class LanguageCommand(SequenceCommand[Question]):
     """Language: parity, aa, abab, a_n_b_n, ...; an unknown one lists them all."""
     figure: int | None = None
     """A figure to rebuild: 8, of Merrill et al. 2020; --only, --seeds and others as for --table."""
+    summary: bool = False
+    """Every language and every memory: which one solves which; --settings names languages, --only
+    memories."""
     search: str | None = None
     """Train with settings of the published search space, and compare: grid, or random."""
     trials: int = 20
@@ -36,13 +40,17 @@ class LanguageCommand(SequenceCommand[Question]):
     position by position, beside the machine."""
 
     def instead(self) -> int | None:
-        wanted = [name for name in ("figure", "search", "trace") if getattr(self, name) is not None]
+        asked = {name: getattr(self, name) for name in ("figure", "search", "trace")}
+        wanted = [name for name, value in asked.items() if value is not None]
+        wanted += ["summary"] * self.summary
         if len(wanted) > 1:
             raise UserError(f"--{wanted[0]} and --{wanted[1]} exclude each other")
         if bool(self.trained) != (self.trace is not None):
             raise UserError("--trace STRING and --trained RUN go together")
         if self.figure is not None:
             return make_figure(self.figure, self.preset, self.of_table)
+        if self.summary:
+            return summarise(self.preset, self.of_table)
         if self.search is not None:
             return search(self.search, self.trials, self.run, self.of_table)
         if self.trace is not None:

@@ -2,15 +2,18 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
-from fastweights.experiments import language_figures, language_search
+from fastweights.cores import CORES, build_core
+from fastweights.experiments import language_figures, language_search, language_summary
 from fastweights.experiments.language_figures import LENGTHS, MODELS, languages, make_figure
 from fastweights.experiments.language_search import space
 from fastweights.experiments.sequence_figures import figures
 from fastweights.experiments.sequence_options import check
 from fastweights.experiments.sequence_table import TableOptions, make_table
+from fastweights.host.errors import UserError
 from fastweights.launch import formal_language
 
 
@@ -103,3 +106,34 @@ def test_a_table_says_what_baselines_score_and_what_solving_took(tmp_path, capsy
     cells = [cell.strip() for cell in line.split("|")]
     assert cells[7:9] == ["100.0", "0.0 (always the commonest answer)"]
     assert "e-LSTM" in text  # a model that is not run has the paper's figure alone
+
+
+def test_a_summary_has_a_row_a_language_and_a_column_a_memory(tmp_path, capsys):
+    asked = TableOptions(
+        seeds=(1,), only=("lstm",), settings=("aa",), epochs_at_most=1, runs=tmp_path
+    )
+    assert language_summary.summarise("small", asked) == 0
+    out = tmp_path / "summary-small-1-epochs"
+    (head, _, line) = (out / "summary.md").read_text().splitlines()[2:]
+    assert head == "| class | language | `lstm` |"
+    (result,) = json.loads((out / "results.json").read_text())
+    assert line == f"| regular | (aa)* | {language_summary.state(result)} |"
+    assert "| regular | aa | `lstm` |" in (out / "pairs.md").read_text()
+    for flag, said in (
+        (replace(asked, only=("rnd",)), "--only"),
+        (replace(asked, settings=("a",)), "--settings"),
+    ):
+        with pytest.raises(UserError, match=f"unknown {said}"):
+            language_summary.summarise("small", flag)
+
+
+def test_outcomes_are_counted_over_seeds():
+    def result(bin0: float, bin1: float) -> dict:
+        return {"bin0": {"sequence_accuracy": bin0}, "bin1": {"sequence_accuracy": bin1}}
+
+    outcomes = [language_summary.state(result(*bins)) for bins in ((1, 1), (1, 0.99), (0.99, 1))]
+    assert outcomes == ["solved", "fits", "fails"]
+    assert {core for core, _ in language_summary.memories().values()} <= set(CORES)
+    assert "rdn_large" not in language_summary.memories()
+    core, options = language_summary.memories()["delta_net_2"]
+    build_core(core, 8, **{name.removeprefix("core_"): value for name, value in options.items()})
