@@ -73,7 +73,9 @@ def figures(
     ]
 
 
-def _unpublished(scores: Sequence[AlgorithmicScore], cores: Sequence[str]) -> list:
+def _unpublished(
+    scores: Sequence[AlgorithmicScore], cores: Sequence[str]
+) -> list[AlgorithmicScore]:
     """The figures of cores that have none: of each setting and measure one, whatever its sizes."""
     known = {score.core for score in scores}
     places = dict.fromkeys((score.task, score.setting, score.measure) for score in scores)

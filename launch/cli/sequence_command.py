@@ -139,6 +139,9 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
             prog=typed(family.command),
             description=family.help(),
         )
+        if asked.run.files:  # a resumed run may start from another folder
+            absolute = expanded(asked.run.files).resolve()
+            asked = replace(asked, run=replace(asked.run, files=absolute))
         check(asked.run)
     if asked.table is not None:
         of_cells = _of_cells(asked, known, preset(name, "delta_net", task()))

@@ -1,4 +1,4 @@
-"""Formal languages, one folder a class: which memory can count, which can track a state?
+"""Formal languages, one folder a class: tests of counting, of stacks and of tracking a state.
 
 A new language is one file and one line here. `language.py` says what it is made of.
 """
