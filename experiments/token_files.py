@@ -41,7 +41,7 @@ def write_splits(folder: Path, task: Task, splits: dict[str, Sequences]) -> list
                 text = "".join(f"{' '.join(line)}\n" for line in lines)
                 write_bytes(written[-1], text.encode())
     except OSError as error:
-        raise UserError(f"--export {folder}: {describe_os_error(error)}") from error
+        raise UserError(f"--export: {describe_os_error(error)}") from error
     return written
 
 
@@ -71,7 +71,7 @@ def _read_split(folder: Path, task: Task, split: str) -> list[Sample] | None:
     try:
         sources = sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
     except OSError as error:
-        raise UserError(f"--files {folder}: {describe_os_error(error)}") from error
+        raise UserError(f"--files: {describe_os_error(error)}") from error
     if len(sources) > 1:
         names = " and ".join(path.name for path in sources)
         raise UserError(f"--files {folder} has {names}: keep one of them")
@@ -121,7 +121,7 @@ def _lines(path: Path) -> list[list[str]]:
     try:
         return [line.split() for line in _text(path).split("\n")]
     except OSError as error:
-        raise UserError(f"{path}: {describe_os_error(error)}") from error
+        raise UserError(describe_os_error(error)) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no text in UTF-8") from error
 

@@ -105,7 +105,7 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
         (["--table", "1", "--task", "aa"], "--task cannot go with --table"),
         (["--table", "1", "--settings", "partiy"], "did you mean parity?"),
         (["--table", "1", "--further", "rnd"], "did you mean rdn?"),
-        (["--files", "nowhere"], "--files nowhere"),
+        (["--files", "nowhere"], "nowhere: No such file or directory"),
         (["--seeds", "4"], "--seeds chooses what --table runs"),
     ],
 )
