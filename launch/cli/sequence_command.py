@@ -45,11 +45,11 @@ class SequenceCommand(Generic[Question]):
     """
 
     preset: str = "paper"
-    """paper (as published) or small (minutes a model on two cores)."""
+    """Set of options: paper (as published) or small (minutes per model on two cores)."""
     resume: Path | None = None
-    """A run folder to go on with; its options are kept."""
+    """Run folder to resume; its options are kept."""
     statistics: bool = False
-    """Show what the sequences are like beside the paper's, and stop."""
+    """Show statistics of the sequences beside the paper's, and stop."""
     table: int | None = None
     """A table of the paper to rebuild: every model and seed that is not there yet, then the table.
     """
