@@ -40,20 +40,21 @@ class GamePlan:
     """Which games an agent is tested on. The same plan gives an agent the same games."""
 
     episodes: int = 30
-    """Full games in a repeat."""
+    """Number of full games per repeat."""
     repeats: int = 5
-    """Repeats; the reported spread is that of their means."""
+    """Number of repeats; the reported spread is that of their means."""
     num_envs: int = 0
-    """Games at once: changes the speed, not the games. 0: all of them, at most 256."""
+    """Number of games at once, which changes the speed but not the games. 0: all, at most 256."""
     protocol: str = "full-game"
-    """full-game, published (a score is a life's), machado, noop30, or trained (as in training)."""
+    """Rules: full-game, published (scores are lives), machado, noop30, or trained (as in
+    training)."""
     max_frames: int | None = None
-    """Limit of a game, emulator frames (agent steps where there is no emulator); 0: none. Default:
-    108000, half an hour, and for trained that of training."""
+    """Maximum length of a game in emulator frames (agent steps where there is no emulator); 0: no
+    limit. Default: 108000, half an hour; for trained the limit in training."""
     seed: int = TEST_SEEDS.start
-    """Game i, counted through all repeats, has seed + i."""
+    """Seed of the first game; game i, counted through all repeats, has seed + i."""
     num_threads: int = 0
-    """CPU threads; 0: all cores."""
+    """Number of CPU threads; 0: one per core."""
 
     @property
     def games(self) -> int:

@@ -53,7 +53,7 @@ def half_trained(tmp_path, monkeypatch):
         (atari, ["Qbert"], "error: Unrecognized options: Qbert (--help says more)"),
         (list_ops, ["--depth", "ten"], "error: --depth INT: must be a whole number"),
         (t_maze, ["--coers", "rdn"], "--coers rdn; did you mean --cores? (--help says more)"),
-        (watch, [], "error: Missing from python launch/watch.py: PATH A run folder"),
+        (watch, [], "error: Missing from python launch/watch.py: PATH Run folder"),
     ],
 )
 def test_what_cannot_be_parsed_is_one_line_in_any_terminal(
