@@ -1,17 +1,19 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""How fast models of code execution train: tokens/s, by our kernels and by the reference loop.
+"""How fast sequence models train: tokens/s, by our kernels and by the reference loop.
 
     python benchmarks/sequences.py                            the `small` preset, minutes
     python benchmarks/sequences.py --cores rdn lstm --json sequences.json
     python benchmarks/sequences.py --preset paper --no-reference --device cuda
+    python benchmarks/sequences.py --task parity --cores lstm gru rdn srwm
 
-A token is a position of a batch. One update of each model and backend after the other, round by
-round, on the same batch of sequences; the table gives medians, how many times faster the kernels
-are than the reference loop in the same model, how many times any kernels could be, and how each
-model compares with the softmax Transformer (PyTorch's fused attention), beside the published ratio.
-Ratios are medians of the rounds' own. What any kernels could is the update with the recurrence left
-out: its inputs are made, and have gradients, and one of them is its answer. (Weights of its own,
-RDN's and SRWM's, have no gradient then.)
+The task is code execution, or the one that `--task` names. A token is a position of a batch. One
+update of each model and backend after the other, round by round, on the same batch of sequences;
+the table gives medians, how many times faster the kernels are than the reference loop in the same
+model and than PyTorch's own LSTM or GRU in its place, how many times any kernels could be, and how
+each model compares with the softmax Transformer (PyTorch's fused attention), beside the published
+ratio. Ratios are medians of the rounds' own. What any kernels could is the update with the
+recurrence left out: its inputs are made, and have gradients, and one of them is its answer.
+(Weights of its own, RDN's and SRWM's, have no gradient then.)
 """
 
 import argparse
@@ -27,19 +29,19 @@ sys.path[0] = str(Path(__file__).parents[1])
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from fastweights import kernels
-from fastweights.cores import CORES
+from fastweights.cores import CORES, Core
 from fastweights.cores.fast_weight_core import FastWeightCore
-from fastweights.experiments.sequence_options import PRESETS, preset
+from fastweights.experiments.sequence_presets import PRESETS, preset
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.errors import one_line_errors
 from fastweights.kernels.recurrence import State
 from fastweights.launch.cli.parser import Parser
-from fastweights.tasks.code_execution import CodeExecution
+from fastweights.tasks import TASKS
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import Batch, Sequences, draw
 from fastweights.tasks.train import Trainer
@@ -56,6 +58,8 @@ PUBLISHED = {
 COMPARED_WITH = "transformer"
 WITHOUT_A_LOOP = {COMPARED_WITH, "feedforward", "feedforward_gated"}
 LEFT_OUT = "left out"  # in a backend's place
+OWN = "torch"  # likewise: PyTorch's own network in place of the core
+OWN_NETWORKS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 def contenders(
@@ -64,18 +68,22 @@ def contenders(
     """An update of every model with every backend, and what the models are."""
     runs, models = {}, []
     for core in options.cores:
-        chosen = preset(options.preset, core, CodeExecution())
+        chosen = preset(options.preset, core, TASKS[options.task]())
         chosen = chosen.reaching(int(sequences.lengths.max()))
         backends = ["auto"]
         if options.reference and core not in WITHOUT_A_LOOP:
             backends.append("reference")
             if CORES[core].has_fast_weights:
                 backends.append(LEFT_OUT)
+        if core in OWN_NETWORKS:
+            backends.append(OWN)
         for backend in backends:
             torch.manual_seed(0)
             model = chosen.build().to(options.device)
             if backend == LEFT_OUT:
                 _leave_recurrences_out(model)
+            if backend == OWN:
+                model.core = TorchsOwn(model.core, OWN_NETWORKS[core]).to(options.device)
             trainer = Trainer(model, sequences, sequences, None, chosen.trainer, seed=0)
             batch = sequences.batch(torch.arange(len(sequences.lengths)))
             batch = Batch(*(tensor.to(options.device) for tensor in batch))
@@ -83,6 +91,20 @@ def contenders(
         parameters = sum(parameter.numel() for parameter in model.parameters())
         models.append({"core": core, "parameters": parameters})
     return runs, models
+
+
+class TorchsOwn(nn.Module):
+    """PyTorch's network of a core's sizes in the place of the core; it has no resets."""
+
+    def __init__(self, core: Core, network: type[nn.Module]):
+        super().__init__()
+        self.network = network(core.input_size, core.output_size)
+
+    def initial_state(self, batch_size: int) -> None:
+        """The network starts from zeros by itself."""
+
+    def unroll(self, x: Tensor, state: None, is_first: Tensor) -> tuple[Tensor, None]:
+        return self.network(x)[0], state
 
 
 def _leave_recurrences_out(model: SequenceModel) -> None:
@@ -123,14 +145,17 @@ class _Nothing(torch.autograd.Function):
 
 
 def _update(trainer: Trainer, batch: Batch, backend: str) -> None:
-    with kernels.backend("auto" if backend == LEFT_OUT else backend):
+    with kernels.backend("auto" if backend in (LEFT_OUT, OWN) else backend):
         trainer.update(batch)
 
 
 def rows(
-    models: list[dict[str, Any]], samples: dict[tuple[str, str], list[float]], tokens: int
+    models: list[dict[str, Any]],
+    samples: dict[tuple[str, str], list[float]],
+    tokens: int,
+    strings: int,
 ) -> list[dict[str, Any]]:
-    """One row a model; samples are seconds an update."""
+    """One row a model; samples are seconds an update of `tokens` tokens in `strings` sequences."""
 
     def rate(times: list[float] | None) -> float | None:
         return tokens / statistics.median(times) if times else None
@@ -139,14 +164,16 @@ def rows(
     for model in models:
         core = model["core"]
         fast, slow = samples[core, "auto"], samples.get((core, "reference"))
-        least = samples.get((core, LEFT_OUT))
+        least, own = samples.get((core, LEFT_OUT)), samples.get((core, OWN))
         published = PUBLISHED.get(core)
         found.append(
             model
             | {
                 "tokens_per_second": rate(fast),
+                "sequences_per_second": rate(fast) * strings / tokens,
                 "reference_tokens_per_second": rate(slow),
                 "times_reference": median_ratio(slow, fast) if slow else None,
+                "times_torch": median_ratio(own, fast) if own else None,
                 "times_possible": median_ratio(slow, least) if slow and least else None,
                 "times_transformer": median_ratio(beside, fast) if beside else None,
                 "published_times_transformer": published
@@ -164,8 +191,10 @@ def _table(found: list[dict[str, Any]], machine: dict[str, Any], what: str) -> T
         "core": "{}",
         "parameters": "{:,}",
         "tokens_per_second": "{:,.0f}",
+        "sequences_per_second": "{:,.0f}",
         "reference_tokens_per_second": "{:,.0f}",
         "times_reference": "{:.1f}",
+        "times_torch": "{:.2f}",
         "times_possible": "{:.1f}",
         "times_transformer": "{:.2f}",
         "published_times_transformer": "{:.2f}",
@@ -182,6 +211,13 @@ def _table(found: list[dict[str, Any]], machine: dict[str, Any], what: str) -> T
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("--preset", choices=list(PRESETS), default="small", help="default small")
+    parser.add_argument(
+        "--task",
+        choices=list(TASKS),
+        default="code_execution",
+        metavar="TASK",
+        help="default code_execution",
+    )
     default = ["lstm", *PUBLISHED]
     parser.add_argument(
         "--cores",
@@ -207,15 +243,15 @@ def main(words: Sequence[str] | None = None) -> None:
     options = parser().parse_args(words)
     machine = use_options(options)
     tune_allocator()  # as every training run does
-    chosen = preset(options.preset, options.cores[0], CodeExecution())
+    chosen = preset(options.preset, options.cores[0], TASKS[options.task]())
     batch_size = chosen.trainer.batch_size
     sequences = draw(chosen.task, {"train": batch_size}, seed=1)["train"]
     tokens = batch_size * int(sequences.lengths.max())
     runs, models = contenders(options, sequences)
     samples = take_turns(runs, options.rounds, options.seconds, options.device)
-    found = rows(models, samples, tokens)
+    found = rows(models, samples, tokens, batch_size)
     what = f"{chosen.task}, {options.preset} preset, {batch_size} sequences, {tokens:,} tokens"
-    Console(width=160).print(_table(found, machine, what))
+    Console(width=200).print(_table(found, machine, what))
     write_json(options.json, {"machine": machine, "what": what, "rows": found})
 
 

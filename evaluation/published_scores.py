@@ -9,10 +9,10 @@ _FOLDER = Path(__file__).parent / "scores"
 
 
 class PublishedScore(NamedTuple):
-    """Mean and standard deviation of the means of 5 x 30 test episodes, an episode being a life."""
+    """Mean and standard deviation; of agents, of the means of 5 x 30 test episodes, each a life."""
 
     mean: float
-    std: float
+    std: float | None  # None: of one run
 
 
 class ReferenceScores(NamedTuple):

@@ -6,28 +6,39 @@ from typing import NamedTuple
 
 from fastweights.evaluation.published_scores import read_rows
 
-_SCORES = Path(__file__).parent / "scores" / "algorithmic_2021.csv"
+_SCORES = Path(__file__).parent / "scores"
+_FILES = ("algorithmic_2021.csv", "formal_languages_2023.csv")
 
 
 class AlgorithmicScore(NamedTuple):
-    """One figure of a table about code execution or ListOps, in percent."""
+    """One figure of a table about a sequence task, in percent."""
 
     task: str
     table: int
-    setting: str  # one of the task's: variables=3
+    setting: str  # one of the task's: variables=3; or empty
     row: str
     core: str
     sizes: str  # of the core, where the table names them: layers=8 width=128
     measure: str  # a split and a measure of `fastweights.tasks.train.Result`
-    mean: float
-    std: float
+    mean: float | None  # None: a row that the paper does not have
+    std: float | None
+
+    @property
+    def choice(self) -> str:
+        """What `--settings` calls it by."""
+        return self.setting or self.task
 
 
 @cache
 def algorithmic() -> list[AlgorithmicScore]:
-    """Irie et al. 2021, Tables 2, 5, 6 and 7, in their order."""
-    numbers = {"table": int, "mean": float, "std": float}
+    """Irie et al. 2021, Tables 2, 5, 6 and 7, and 2023, Tables 1 and 2, in their order."""
+    numbers = {"table": int, "mean": _number, "std": _number}
     return [
         AlgorithmicScore(**{name: numbers.get(name, str)(text) for name, text in row.items()})
-        for row in read_rows(_SCORES)
+        for name in _FILES
+        for row in read_rows(_SCORES / name)
     ]
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None

@@ -1,7 +1,9 @@
 """A grid's runs of the sequence tasks' commands: models, each trained and then measured."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +32,15 @@ class SequenceRun(Run):
         return (self.path / RESULT).exists()
 
     def start(self) -> list[str]:
-        return [*process(self.options.task.name), *flags(replace(self.options, num_threads=1))]
+        return [
+            *process(self.options.task.trained_by()),
+            *flags(replace(self.options, num_threads=1)),
+        ]
 
     def go_on(self) -> list[str]:
         where = {"resume": self.path, "num_threads": 1, "device": self.options.device}
         data = {"data": self.options.data} if self.options.data else {}
-        return [*process(self.options.task.name), *as_flags(where | data)]
+        return [*process(self.options.task.trained_by()), *as_flags(where | data)]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
         return differences(SequenceOptions.from_dict(stored), self._with_window())
@@ -44,7 +49,7 @@ class SequenceRun(Run):
         """What the run measured, the commit that it began at, its seed and its options."""
         meta = read_meta(self.path)
         commit, own = (meta.get("git") or {}).get("commit"), meta["args"]
-        measured = read_result(self.path / RESULT, _measured)
+        measured = read_result(self.path / RESULT, partial(_measured, self.options.task.splits[1:]))
         return measured | {"commit": commit, "seed": own["seed"], "options": without_folders(own)}
 
     def _with_window(self) -> SequenceOptions:
@@ -58,8 +63,9 @@ class SequenceRun(Run):
 def flags(options: SequenceOptions) -> list[str]:
     """The command line that gives these options, whatever the preset."""
     plain = flat(options)
-    del plain["task_name"]
-    return as_flags(plain)
+    name = plain.pop("task_name")
+    which = {"task": name} if options.task.command else {}
+    return as_flags(which | plain)
 
 
 def without_folders(plain: dict[str, Any]) -> dict[str, Any]:
@@ -67,8 +73,8 @@ def without_folders(plain: dict[str, Any]) -> dict[str, Any]:
     return {name: plain[name] for name in plain if name not in ("savedir", "data")}
 
 
-def _measured(result: dict[str, Any]) -> dict[str, Any]:
+def _measured(splits: Sequence[str], result: dict[str, Any]) -> dict[str, Any]:
     """The result, of which every measure is a number."""
-    for split, measure in itertools.product(("valid", "test"), Result._fields):
+    for split, measure in itertools.product(splits, Result._fields):
         float(result[split][measure])
     return result

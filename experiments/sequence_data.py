@@ -10,11 +10,12 @@ from rich.progress import Progress
 from torch import Tensor
 
 from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.token_files import read_splits
 from fastweights.host.errors import UserError, describe_os_error, expanded
 from fastweights.host.folder_lock import FolderLock
 from fastweights.records.checkpoints import CheckpointError, load, save
 from fastweights.tasks import UNASKED, Task
-from fastweights.tasks.sequences import SPLITS, Sequences, draw
+from fastweights.tasks.sequences import Sequences, draw
 
 FILE = "sequences.pt"
 _POLL = 0.2  # seconds
@@ -26,9 +27,11 @@ def sequences(options: SequenceOptions) -> dict[str, Sequences]:
     Two commands at once: one draws, the other waits for it.
 
     Raises:
-        UserError: the folder holds sequences of other settings or something else, or the task has
-            too few different sequences.
+        UserError: the folder holds sequences of other settings or something else, the task has too
+            few different sequences, or a file of tokens has a bad line.
     """
+    if options.files:
+        return read_splits(expanded(options.files), options.task)
     folder = expanded(options.data or default_folder(options))
     path = folder / FILE
     if not path.exists():  # else it is whole, and may be somebody else's
@@ -81,7 +84,7 @@ def _read(path: Path, options: SequenceOptions) -> dict[str, Sequences]:
         contents = load(path)
         found = {"task": contents["task"], "settings": contents["settings"]}
         described = _described(found)
-        splits = {split: Sequences(**contents[split]) for split in SPLITS}
+        splits = {split: Sequences(**contents[split]) for split in options.task.splits}
         if not all(isinstance(part, Tensor) for split in splits.values() for part in split):
             raise TypeError("sequences are tensors")
     except (CheckpointError, AttributeError, LookupError, TypeError) as error:

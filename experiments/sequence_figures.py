@@ -1,15 +1,16 @@
 """The figures of a paper's tables, and the runs behind each of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from fastweights.cores import CORES, core_kind
 from fastweights.experiments.published import AlgorithmicScore, algorithmic
 from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_options import SequenceOptions, preset, with_sizes
+from fastweights.experiments.sequence_options import SequenceOptions, with_sizes
+from fastweights.experiments.sequence_presets import preset
 from fastweights.host.errors import UserError
-from fastweights.tasks import Task
+from fastweights.tasks import TASKS, Task
 
 # What the small preset divides the sizes of these tables by: LSTMs', and all others'.
 SMALLER_LSTM = {6: {"width": 2}, 7: {"width": 8}}
@@ -38,31 +39,55 @@ class Figure(NamedTuple):
 
 
 def labelled(task: Task) -> str:
-    """The task's name, and whether its labels are the published generator's: they never mix."""
-    legacy = getattr(task, "legacy_conditional_assign", False)
+    """The task's name, and whether its data is as the published generator's: they never mix."""
+    legacy = any(value for name, value in vars(task).items() if name.startswith("legacy"))
     return f"{task.name}-legacy" if legacy else task.name
 
 
 def figures(
-    task: type[Task],
+    command: str,
     number: int,
     preset_name: str,
     epochs: int | None = None,
     changes: Mapping[str, Any] | None = None,
+    further: Sequence[str] = (),
 ) -> list[Figure]:
-    """The table's figures in the paper's order.
+    """The table's figures in the paper's order, of the tasks that a command trains on.
 
-    `epochs`: at most so many. `changes`: options of `OF_CELLS`, and `savedir`, for all of them.
-    Raises `UserError` for a table there is not.
+    Args:
+        epochs: at most so many.
+        changes: options of `OF_CELLS`, and `savedir`, for all of them.
+        further: cores that the paper does not have, each with a row of its own.
+
+    Raises:
+        UserError: there is no such table.
     """
-    scores = [score for score in algorithmic() if score.task == task.name]
+    scores = [one for one in algorithmic() if TASKS[one.task].trained_by() == command]
     if number not in {score.table for score in scores}:
         known = ", ".join(map(str, sorted({score.table for score in scores})))
-        raise UserError(f"--table {number} has no {task.name}; tables that have: {known}")
+        raise UserError(f"--table {number} has no {command}; tables that have: {known}")
+    wanted = [score for score in scores if score.table == number]
     return [
-        _figure(task, score, preset_name, epochs, changes or {})
-        for score in scores
-        if score.table == number
+        _figure(score, preset_name, epochs, changes or {})
+        for score in [*wanted, *_unpublished(wanted, further)]
+    ]
+
+
+def _unpublished(
+    scores: Sequence[AlgorithmicScore], cores: Sequence[str]
+) -> list[AlgorithmicScore]:
+    """The figures of cores that have none: of each setting and measure one, whatever its sizes."""
+    known = {score.core for score in scores}
+    places = dict.fromkeys((score.task, score.setting, score.measure) for score in scores)
+    first = {
+        place: next(s for s in scores if (s.task, s.setting, s.measure) == place)
+        for place in places
+    }
+    return [
+        score._replace(row=core_kind(core).systematic_name, core=core, mean=None, std=None)
+        for score in first.values()
+        for core in cores
+        if core not in known
     ]
 
 
@@ -73,15 +98,15 @@ def named_sizes(score: AlgorithmicScore) -> dict[str, int]:
 
 
 def _figure(
-    task: type[Task],
     score: AlgorithmicScore,
     preset_name: str,
     epochs: int | None,
     changes: Mapping[str, Any],
 ) -> Figure:
-    name, value = score.setting.split("=")
+    task = TASKS[score.task]
+    settings = {name: int(value) for name, _, value in [score.setting.partition("=")] if name}
     of_task = {field.name for field in fields(task)} & set(changes)
-    asked = task(**{name: int(value)}, **{name: changes[name] for name in of_task})
+    asked = task(**settings, **{name: changes[name] for name in of_task})
     changes = {name: changes[name] for name in changes if name not in of_task}
     if score.core not in CORES:  # the paper's figure stands alone
         options = replace(preset(preset_name, "lstm", asked), core=score.core, **changes)

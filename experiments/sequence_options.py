@@ -1,4 +1,4 @@
-"""The options of training on a sequence task, and the presets behind the paper's tables."""
+"""The options of training on a sequence task."""
 
 import math
 from dataclasses import asdict, dataclass, field, replace
@@ -8,17 +8,17 @@ from typing import Any, Generic, TypeVar
 import tyro
 
 from fastweights.cores import core_kind
-from fastweights.cores.options import CoreSizes, of_core, preset_of_core
-from fastweights.host.names import unknown
+from fastweights.cores.options import CoreSizes, of_core
 from fastweights.host.typed_fields import typed
 from fastweights.kernels import check_backend
 from fastweights.tasks import TASKS, Task
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
-from fastweights.tasks.sequences import SPLITS
+from fastweights.tasks.sequences import split_sizes
 from fastweights.tasks.train import TrainerConfig
 
 Question = TypeVar("Question", bound=Task)
 LSTM_EMBEDDING = 128  # Irie et al. 2021, appendix B.2
+LONGEST_TEST = 1_000_000  # a mistyped length is a line, not hours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +34,26 @@ class SequenceOptions(CoreSizes, Generic[Question]):
     """Size of a word's vector (default: the model width of residual blocks, else 128)."""
     dropout: float = 0.0
     """Share left out of the word's vector and of the core's output; for cores without blocks."""
+    decoder: int = 0
+    """Hidden units between the core's output and the answer; 0: no such layer."""
     trainer: tyro.conf.OmitArgPrefixes[TrainerConfig] = field(default_factory=TrainerConfig)
     train_size: int = 10_000
     """Sequences to learn from."""
     valid_size: int = 1_000
     """Sequences held out: they choose the best epoch."""
     test_size: int = 1_000
-    """Sequences that only the reported result is measured on."""
+    """Sequences of each split that only the reported result is measured on."""
+    test_lengths: tuple[int, ...] = ()
+    """Lengths of further sequences that the result is measured on; of formal languages."""
+    length_size: int = 100
+    """Sequences of each of --test-lengths."""
     data_seed: int = 1
     """Of the sequences."""
     seed: int = 1
     """Of weights, dropout and the order of batches."""
 
+    files: Path | None = None
+    """Folder of token files (train.src, train.tgt, ...) to read the sequences from, undrawn."""
     data: Path | None = None
     """Folder that keeps the sequences (default: beside the runs, named by their settings)."""
     device: str = "auto"
@@ -68,8 +76,8 @@ class SequenceOptions(CoreSizes, Generic[Question]):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Sequences in each split."""
-        return {split: getattr(self, f"{split}_size") for split in SPLITS}
+        """Sequences in each of the task's splits."""
+        return split_sizes(self.task, self.train_size, self.valid_size, self.test_size)
 
     def model(self) -> ModelConfig:
         """Residual blocks take words' vectors as they are; other cores from `embedding` units."""
@@ -83,6 +91,7 @@ class SequenceOptions(CoreSizes, Generic[Question]):
             core_options=tuple(options.items()),
             embedding=default if self.embedding is None else self.embedding,
             dropout=self.dropout,
+            decoder=self.decoder,
         )
 
     def reaching(self, longest: int) -> "SequenceOptions":
@@ -96,7 +105,7 @@ class SequenceOptions(CoreSizes, Generic[Question]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; `from_dict` reads them."""
-        paths = {name: getattr(self, name) for name in ("data", "savedir")}
+        paths = {name: getattr(self, name) for name in ("data", "files", "savedir")}
         plain = {name: None if path is None else str(path) for name, path in paths.items()}
         return asdict(self) | plain | {"task_name": self.task.name}
 
@@ -129,9 +138,15 @@ def check(options: SequenceOptions) -> None:
     options.trainer.check()
     core_kind(options.core)
     check_backend(options.kernels)
-    for split, size in options.sizes.items():
-        if size < 1:
-            raise ValueError(f"--{split}-size must be at least 1, not {size}")
+    for name in ("train_size", "valid_size", "test_size", "length_size"):
+        if getattr(options, name) < 1:
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag} must be at least 1, not {getattr(options, name)}")
+    if options.test_lengths and not options.task.has_lengths:
+        raise ValueError(f"--test-lengths: the lengths of {options.task.name} cannot be chosen")
+    for length in options.test_lengths:
+        if not 1 <= length <= LONGEST_TEST:
+            raise ValueError(f"--test-lengths must lie in 1 to {LONGEST_TEST:,}, not {length}")
     check_seed("--seed", options.seed)
     check_seed("--data-seed", options.data_seed)
     if options.core_dropout is not None and not 0 <= options.core_dropout < 1:
@@ -182,37 +197,6 @@ PUBLISHED_MAPS = {
     "delta_lstm": RECURRENT_MAPS,
     "srwm": {"input_map": "identity"},
 }
-
-
-def paper(core: str, task: Question) -> SequenceOptions[Question]:
-    """As published (Irie et al. 2021, appendix B.2): 200 epochs of 10,000 sequences."""
-    if core == "lstm":
-        trainer = TrainerConfig(learning_rate=3e-3, clip=0.1)
-        return SequenceOptions(task=task, core=core, dropout=0.1, trainer=trainer)
-    sizes = {"layers": 4, "width": 256, "heads": 16, "feedforward": 1024, "dropout": 0.1}
-    own = preset_of_core(core, sizes | PUBLISHED_MAPS.get(core, {}))
-    return SequenceOptions(task=task, core=core, **own)
-
-
-def small(core: str, task: Question) -> SequenceOptions[Question]:
-    """Minutes a model on two cores: shorter sequences, smaller models, 30 epochs of 4,000."""
-    own, clip = preset_of_core(core, {"width": 128}), 0.1
-    if core != "lstm":
-        sizes = {"layers": 2, "width": 64, "heads": 4, "feedforward": 256}
-        own, clip = preset_of_core(core, sizes | PUBLISHED_MAPS.get(core, {})), 0.0
-    trainer = TrainerConfig(learning_rate=3e-3, clip=clip, batch_size=32, epochs=30)
-    sequences = {"train_size": 4_000, "valid_size": 500, "test_size": 500}
-    return SequenceOptions(task=task.small(), core=core, trainer=trainer, **sequences, **own)
-
-
-PRESETS = {"paper": paper, "small": small}
-
-
-def preset(name: str, core: str, task: Question) -> SequenceOptions[Question]:
-    """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
-    if name not in PRESETS:
-        raise ValueError(unknown("preset", name, PRESETS))
-    return PRESETS[name](core, task)
 
 
 def with_sizes(options: SequenceOptions, core_sizes: dict[str, int]) -> SequenceOptions:

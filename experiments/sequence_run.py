@@ -15,6 +15,7 @@ import torch
 from fastweights.cores import growth
 from fastweights.cores.facts import network_facts
 from fastweights.experiments.sequence_data import sequences
+from fastweights.experiments.sequence_measures import measure, write_lengths
 from fastweights.experiments.sequence_options import SequenceOptions, check, differences
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.atomic_files import write_bytes
@@ -32,22 +33,25 @@ from fastweights.records.checkpoints import CheckpointError, fitting, load, save
 from fastweights.records.log_table import read_logs
 from fastweights.records.run_folder import RunFolder, check_xpid, claim_xpid, read_meta
 from fastweights.records.tensorboard import Scalars
-from fastweights.tasks.train import Trainer, evaluate
+from fastweights.tasks import TASKS, Task
+from fastweights.tasks.sequence_model import SequenceModel
+from fastweights.tasks.train import Trainer
 from fastweights.training.memory_needs import check_fits
 
 RESULT = "result.json"
 
 
-def saved_options(path: Path, task_name: str) -> SequenceOptions:
+def saved_options(path: Path, command: str) -> SequenceOptions:
     """The options of the run at `path`, its folders left out.
 
-    Raises `UserError` where it is another task's, or none.
+    Raises `UserError` where it is another command's, or none.
     """
     path = expanded(path)
     plain = read_meta(path).get("args", {})
     kind = plain.get("task_name")
-    if kind != task_name:
-        whose, script = (f"a run of {kind}", kind) if kind else ("an agent's run", "atari")
+    script = TASKS[kind].trained_by() if kind in TASKS else kind or "atari"
+    if script != command:
+        whose = f"a run of {kind}" if kind else "an agent's run"
         raise UserError(f"{path} is {whose}: go on with {typed(script)} --resume {path}")
     try:
         # Where files go is the command line's to say: beside the run, unless it does.
@@ -57,6 +61,20 @@ def saved_options(path: Path, task_name: str) -> SequenceOptions:
             f"{path} was made by another version of the program ({error}): check out the revision "
             "that its meta.json names"
         ) from error
+
+
+def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
+    """The best weights of the run at `path`, on the CPU, and its options.
+
+    Raises a one-line `UserError` where there are none.
+    """
+    options = saved_options(path, command)
+    best = load(CheckpointFolder(path, milestones=()).best_path, torch.device("cpu"))
+    _check_own(best, options, path)
+    model = options.build()
+    with fitting(path):
+        model.load_state_dict(best["model_state_dict"])
+    return model.eval(), options
 
 
 def run(options: SequenceOptions, resume: Path | None = None) -> int:
@@ -97,16 +115,17 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
         _train(trainer, options, folder, checkpoints, scalars, stages)
     except Interrupted as interrupted:
         folder.finish(successful=False)
-        command = typed(options.task.name)
+        command = typed(options.task.trained_by())
         print(f"saved at update {trainer.updates:,}; to go on:\n  {command} --resume {folder.path}")
         return 128 + interrupted.signal_number
     finally:
         scalars.close()
     measured = _measure(trainer, options, splits, checkpoints)
+    write_lengths(measured, folder.path)
     result = measured | {"parameters": parameters, "seconds": _seconds(folder.path)}
     write_bytes(folder.path / RESULT, (json.dumps(result, indent=1) + "\n").encode())
     folder.finish()
-    _say(result)
+    _say(options.task, result)
     return 0
 
 
@@ -240,7 +259,7 @@ def _restore(
 
 def _mend_best(trainer: Trainer, found: Found, checkpoints: CheckpointFolder) -> None:
     """Undoes what `kill -9` between a checkpoint and its link, or damage, did to the best one."""
-    if trainer.epoch == 0 or trainer.best_score <= checkpoints.best_score:
+    if trainer.best_score < 0 or trainer.best_score <= checkpoints.best_score:
         return
     score = found.payload.get("score")
     if score != trainer.best_score:
@@ -271,23 +290,30 @@ def _check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) ->
 def _measure(
     trainer: Trainer, options: SequenceOptions, splits: dict, checkpoints: CheckpointFolder
 ) -> dict[str, Any]:
-    """The best epoch on the held-out split and on the one that is reported."""
+    """The best weights on the held-out split and on those that are reported."""
     best = load(checkpoints.best_path, next(trainer.model.parameters()).device)
     _check_own(best, options, checkpoints.best_path)
     with fitting(checkpoints.best_path):
         trainer.model.load_state_dict(best["model_state_dict"])
-    size, blank = options.trainer.batch_size, options.task.blank
-    measured = {
-        split: evaluate(trainer.model, splits[split], blank, size)._asdict()
-        for split in ("valid", "test")
+    counters = best["trainer"]["counters"]
+    return measure(trainer.model, options, splits) | {
+        "best_epoch": counters["epoch"],
+        "best_update": counters["updates"],
+        "epochs": trainer.epoch,
+        "updates": trainer.updates,
     }
-    return measured | {"best_epoch": best["trainer"]["counters"]["epoch"], "epochs": trainer.epoch}
 
 
-def _say(result: dict[str, Any]) -> None:
-    test = result["test"]
-    print(
-        f"test, best of {result['epochs']} epochs ({result['best_epoch']}): "
-        f"{100 * test['sequence_accuracy']:.1f} % of sequences, "
-        f"{100 * test['answer_accuracy']:.1f} % of answers"
-    )
+def _say(task: Task, result: dict[str, Any]) -> None:
+    for split in task.splits[2:]:
+        found = result[split]
+        print(
+            f"{split}, best of {result['epochs']} epochs ({result['best_epoch']}): "
+            f"{100 * found['sequence_accuracy']:.1f} % of sequences, "
+            f"{100 * found['answer_accuracy']:.1f} % of answers"
+        )
+    for row in result["lengths"]:
+        print(
+            f"length {row['length']:,}: {100 * row['sequence_accuracy']:.1f} % of "
+            f"{row['sequences']} sequences, {100 * row['answer_accuracy']:.1f} % of answers"
+        )

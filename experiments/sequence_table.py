@@ -5,9 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from fastweights.cores import CORES
+from fastweights.cores import CORES, core_kind
+from fastweights.cores.options import is_named_by_size
 from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.rows import Row, rows_of
@@ -19,7 +21,6 @@ from fastweights.experiments.table import Table, each_seed, label, mean_and_std
 from fastweights.host.devices import choose_device
 from fastweights.host.errors import UserError, expanded, user_input
 from fastweights.host.names import did_you_mean
-from fastweights.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +29,10 @@ class TableOptions:
     """--table: seeds of each cell."""
     only: tuple[str, ...] = ()
     """--table: only these cores."""
+    further: tuple[str, ...] = ()
+    """--table: cores that the paper's table does not have, or all."""
     settings: tuple[str, ...] = ()
-    """--table: only these of the paper's settings, such as variables=3 or depth=10."""
+    """--table: only these of the paper's settings, such as variables=3, depth=10 or parity."""
     jobs: int = 0
     """--table: runs at once, one thread each; 0: as many as there are cores."""
     epochs_at_most: int | None = None
@@ -42,7 +45,7 @@ class TableOptions:
 
 
 def make_table(
-    task: type[Task],
+    command: str,
     number: int,
     preset_name: str,
     asked: TableOptions,
@@ -53,14 +56,15 @@ def make_table(
     `changes`: what all figures have besides the preset, as in `figures`. Failed runs are gaps in
     the table.
     """
-    _check(asked)
+    check_table(asked)
     shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
     # Once: a run may be started from another folder than this one.
     folder = expanded(asked.runs).resolve() / f"{preset_name}{shortened}"
     changes = {**(changes or {}), "savedir": folder}
-    of_table = figures(task, number, preset_name, asked.epochs_at_most, changes)
-    wanted = _wanted(of_table, asked)
-    name = labelled(wanted[0].options.task)
+    settings = preset_name, asked.epochs_at_most, changes, _further(asked)
+    wanted = _wanted(figures(command, number, *settings), asked)
+    one = wanted[0].options.task
+    name = command if one.command else labelled(one)
     title = f"{name}, table {number}, preset {preset_name}"
     title += f", at most {asked.epochs_at_most} epochs" if asked.epochs_at_most else ""
     cells = [cell for figure in wanted for cell in _cells(figure, asked)]
@@ -81,13 +85,21 @@ def paper_table(rows: Sequence[Row], title: str = "") -> Table:
         "seeds": each_seed,
         "paper": _paper,
     }
+    if any("baseline" in row.details for row in rows):
+        columns |= {
+            "best baseline": lambda row: row.details.get("baseline", ""),
+            "seeds solved": _solved,
+            "updates, seconds to solve": _cost,
+        }
     return Table(columns=columns, title=title, note=_note(rows))
 
 
 def _cells(figure: Figure, asked: TableOptions) -> list[Cell]:
     score, is_run = figure.published, _is_run(figure, asked)
     labels = {
-        "setting": f"{score.setting} ({figure.options.task})",
+        "setting": getattr(
+            figure.options.task, "title", f"{score.setting} ({figure.options.task})"
+        ),
         "row": score.row,
         "core": score.core,
         "measure": score.measure.replace("_", " "),
@@ -110,12 +122,16 @@ def _percent(labels_and_result: Mapping[str, Any]) -> float:
 
 def _beside_the_papers(row: Row, figure: Figure) -> Row:
     score = figure.published
+    results = [run.result() for run in row.runs.values()]
     details = {
         "sizes": {} if figure.has_papers_sizes else figure.sizes,
-        "results": [run.result() for run in row.runs.values()],
+        "results": results,
         "options": without_folders(figure.options.to_dict()),
     }
-    return replace(row, published=PublishedScore(score.mean, score.std), details=details)
+    if figure.options.task.command and results:
+        details["baseline"] = _baseline(results[0], row.labels["measure"])
+    published = None if score.mean is None else PublishedScore(score.mean, score.std)
+    return replace(row, published=published, details=details)
 
 
 def _model(row: Row) -> str:
@@ -125,7 +141,34 @@ def _model(row: Row) -> str:
 
 
 def _paper(row: Row) -> str:
-    return f"{row.published.mean:.1f} ± {row.published.std:.1f}"
+    if not row.published:
+        return ""
+    of_seeds = "" if row.published.std is None else f" ± {row.published.std:.1f}"
+    return f"{row.published.mean:.1f}{of_seeds}"
+
+
+def _baseline(result: Mapping[str, Any], measure: str) -> str:
+    """The best of what a task's baselines score, and its name."""
+    split, measure = measure.split(maxsplit=1)
+    scores = result["baselines"][split].items()
+    name, best = max(scores, key=lambda item: item[1][measure.replace(" ", "_")])
+    return f"{100 * best[measure.replace(' ', '_')]:.1f} ({name})"
+
+
+def _solved(row: Row) -> str:
+    """Seeds with everything right on the split that ends training, of those that were run."""
+    results = row.details.get("results", [])
+    run = len(results) + len(row.failed)
+    return f"{sum(result['solved'] for result in results)} of {run}" if run else ""
+
+
+def _cost(row: Row) -> str:
+    """Means over the seeds that solved the task."""
+    solved = [result for result in row.details.get("results", []) if result["solved"]]
+    if not solved:
+        return ""
+    updates, seconds = (fmean(result[name] for result in solved) for name in ("updates", "seconds"))
+    return f"{updates:,.0f}, {seconds:,.0f}"
 
 
 def _note(rows: Sequence[Row]) -> str:
@@ -137,7 +180,17 @@ def _note(rows: Sequence[Row]) -> str:
     return note + (", those that failed left out." if any(row.failed for row in rows) else ".")
 
 
-def _check(asked: TableOptions) -> None:
+def _further(asked: TableOptions) -> tuple[str, ...]:
+    """The cores' names; `all` leaves out those that are others in another size."""
+    if asked.further == ("all",):
+        return tuple(name for name in CORES if not is_named_by_size(name))
+    with user_input():
+        for name in asked.further:
+            core_kind(name)
+    return asked.further
+
+
+def check_table(asked: TableOptions) -> None:
     """What no table can have. Raises a one-line `UserError`."""
     if not asked.seeds or len(set(asked.seeds)) < len(asked.seeds):
         raise UserError("--seeds needs at least one, and each of them once")
@@ -149,7 +202,7 @@ def _check(asked: TableOptions) -> None:
 
 
 def _wanted(everything: list[Figure], asked: TableOptions) -> list[Figure]:
-    known: Set[str] = {one.published.setting for one in everything}
+    known: Set[str] = {one.published.choice for one in everything}
     if unknown := sorted(set(asked.settings) - known):
         known_ones = ", ".join(sorted(known))
         hint = did_you_mean(unknown[0], sorted(known))
@@ -158,7 +211,7 @@ def _wanted(everything: list[Figure], asked: TableOptions) -> list[Figure]:
     if unknown := sorted(set(asked.only) - set(rows)):
         hint = did_you_mean(unknown[0], rows)
         raise UserError(f"--only {' '.join(unknown)}: this table has {', '.join(rows)}{hint}")
-    wanted = [one for one in everything if one.published.setting in (asked.settings or known)]
+    wanted = [one for one in everything if one.published.choice in (asked.settings or known)]
     options = wanted[0].options
     with user_input():
         choose_device(options.device)

@@ -23,6 +23,7 @@ class ModelConfig:
     core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
     embedding: int = 128
     dropout: float = 0.0  # of the embedding and of the core's output
+    decoder: int = 0  # hidden units between the core's output and the answer; 0: no such layer
 
 
 class SequenceModel(nn.Module):
@@ -30,14 +31,20 @@ class SequenceModel(nn.Module):
 
     def __init__(self, words: int, answers: int, config: ModelConfig):
         super().__init__()
+        most = f"{LARGEST['width']:,}"
         if not 1 <= config.embedding <= LARGEST["width"]:
-            most = f"{LARGEST['width']:,}"
             raise ValueError(f"--embedding must lie in 1 to {most}, not {config.embedding}")
         if not 0 <= config.dropout < 1:
             raise ValueError(f"--dropout must lie in [0, 1), not {config.dropout}")
         self.embedding = nn.Embedding(words, config.embedding)
         self.core = build_core(config.core, config.embedding, **dict(config.core_options))
-        self.output = nn.Linear(self.core.output_size, answers)
+        if not 0 <= config.decoder <= LARGEST["width"]:
+            raise ValueError(f"--decoder must lie in 0 to {most}, not {config.decoder}")
+        size = config.decoder or self.core.output_size
+        self.hidden = nn.Sequential()  # passes on what it gets
+        if config.decoder:
+            self.hidden = nn.Sequential(nn.Linear(self.core.output_size, size), nn.ReLU())
+        self.output = nn.Linear(size, answers)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -47,4 +54,8 @@ class SequenceModel(nn.Module):
         is_first = torch.zeros_like(asked)
         state = self.core.initial_state(tokens.shape[1])
         y, _ = self.core.unroll(self.dropout(self.embedding(tokens)), state, is_first)
-        return self.output(self.dropout(y[asked]))
+        return self.answer(self.dropout(y[asked]))
+
+    def answer(self, y: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch answers"]:
+        """Logits of the core's outputs."""
+        return self.output(self.hidden(y))

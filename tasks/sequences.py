@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fastweights.tasks.task import UNASKED, Sample, Task
 
-SPLITS = ("train", "valid", "test")
+POSITIONS_AT_ONCE = 2**14  # of a batch in evaluation: bounds the memory that long ones take
 DRAWS_FOR_A_NEW_ONE = 1000  # before a space of sequences counts as used up
 
 
@@ -71,23 +71,37 @@ def draw(
 ) -> dict[str, Sequences]:
     """Draws `sizes[split]` sequences of each split, no sequence twice; `tick` after each.
 
+    Where a split has few sequences, it is all of them; what is learned from is drawn from them
+    again and again.
     Raises a one-line `ValueError` for impossible settings or too few different sequences.
     """
     task.check()
     seen: set[tuple[int, ...]] = set()
     splits = {}
     for split, size in sizes.items():
-        random, samples = Random(f"{seed} {split}"), []
-        for _ in range(size):
-            samples.append(_new_one(task, random, seen, sum(sizes.values())))
+        random, samples, every = Random(f"{seed} {split}"), [], task.every(split)
+        for place in range(size):
+            if every is None:
+                samples.append(_new_one(task, split, random, seen, sum(sizes.values())))
+            else:
+                samples.append(every[place] if size == len(every) else random.choice(every))
             tick()
         splits[split] = Sequences.of(samples)
     return splits
 
 
-def _new_one(task: Task, random: Random, seen: set[tuple[int, ...]], wanted: int) -> Sample:
+def split_sizes(task: Task, train: int, valid: int, test: int) -> dict[str, int]:
+    """Sequences in each of the task's splits, of which those after the first two are tests."""
+    sizes = dict.fromkeys(task.splits, test) | {"train": train, "valid": valid}
+    few = {split: task.every(split) for split in task.splits if split != "train"}
+    return sizes | {split: len(samples) for split, samples in few.items() if samples is not None}
+
+
+def _new_one(
+    task: Task, split: str, random: Random, seen: set[tuple[int, ...]], wanted: int
+) -> Sample:
     for _ in range(DRAWS_FOR_A_NEW_ONE):
-        sample = task.sample(random)
+        sample = task.sample_of(split, random)
         if sample.tokens not in seen:
             seen.add(sample.tokens)
             return sample
@@ -116,5 +130,15 @@ def shuffled_batches(
 
 
 def sorted_batches(lengths: Int[Tensor, " N"], batch_size: int) -> list[Int[Tensor, " B"]]:
-    """Every sequence once, by length: for evaluation."""
-    return list(lengths.argsort(stable=True).split(batch_size))
+    """Every sequence once, by length: for evaluation.
+
+    Batches have `batch_size` sequences, fewer where these would have more than
+    `POSITIONS_AT_ONCE` positions.
+    """
+    batches: list[list[int]] = [[]]
+    for place in lengths.argsort(stable=True).tolist():
+        most = min(batch_size, max(1, POSITIONS_AT_ONCE // int(lengths[place])))
+        if len(batches[-1]) >= most:
+            batches.append([])
+        batches[-1].append(place)
+    return [torch.tensor(batch) for batch in batches]

@@ -4,11 +4,12 @@ A task draws samples one by one; `tasks/sequences.py` makes data sets of them.
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 BAR = 12  # characters
+Machine = Callable[[Sequence[str]], list[str | None]]  # words -> an answer at each, or None
 UNASKED = -100  # a target where no answer is asked for: what torch's cross-entropy leaves out
 
 
@@ -30,8 +31,16 @@ class Statistic(NamedTuple):
 class Task(abc.ABC):
     """Subclasses are frozen dataclasses whose fields are the task's settings."""
 
-    name: str
-    blank: int | None = None  # the answer that means "none here"; not counted as an answer
+    name: ClassVar[str]
+    command: ClassVar[str] = ""  # that trains on it; empty: it has the task's name
+    splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test")
+    has_lengths: ClassVar[bool] = False  # whether a sequence's length can be chosen
+    blank: ClassVar[int | None] = None  # the answer for "none here"; not counted as an answer
+
+    @classmethod
+    def trained_by(cls) -> str:
+        """The command that trains on the task."""
+        return cls.command or cls.name
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -50,6 +59,22 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def sample(self, random: Random) -> Sample:
         """Draws one sequence."""
+
+    def sample_of(self, split: str, random: Random) -> Sample:
+        """Draws one sequence of a split; all splits are alike unless a task says otherwise."""
+        return self.sample(random)
+
+    def sample_of_length(self, length: int, random: Random) -> Sample:
+        """Draws one sequence of this length, if the task `has_lengths`."""
+        raise NotImplementedError
+
+    def rivals(self) -> Mapping[str, Machine]:
+        """Machines that the task is meant to tell apart from the right one, by what they are."""
+        return {}
+
+    def every(self, split: str) -> list[Sample] | None:
+        """All sequences of a split that has so few of them that each is taken; else None."""
+        return None
 
     @abc.abstractmethod
     def small(self) -> "Task":

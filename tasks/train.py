@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from fastweights.tasks.sequence_model import SequenceModel
@@ -19,6 +20,7 @@ from fastweights.tasks.sequences import Batch, Sequences, shuffled_batches, sort
 from fastweights.tasks.task import UNASKED
 
 LARGEST_BATCH = 2**20  # sequences
+JUDGED_AT_ONCE = 256  # sequences, where they are not long
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,14 +29,22 @@ class TrainerConfig:
 
     learning_rate: float = 3e-4
     """Adam's; the paper has 3e-3 for the LSTM."""
+    anneal: bool = False
+    """Lower the learning rate linearly, to zero at the end of the last epoch; else it stays."""
     clip: float = 0.0
     """Largest norm of the gradient; 0: any. The paper has 0.1 for the LSTM."""
     batch_size: int = 64
     """Sequences in one update."""
     epochs: int = 200
     """At most."""
+    evaluate_every: int = 0
+    """Updates between measurements of the held-out split; 0: one at the end of each epoch."""
     patience: int = 0
-    """Epochs without a better score on the held-out split before training ends; 0: all epochs."""
+    """Measurements without a better score on the held-out split before training ends; 0: all
+    epochs."""
+    solved_for: int = 0
+    """Measurements in a row with every held-out sequence right before training ends; 0: all
+    epochs."""
 
     def check(self) -> None:
         """Raises a one-line `ValueError` for numbers that cannot work."""
@@ -46,9 +56,10 @@ class TrainerConfig:
             raise ValueError(f"--batch-size must be at most {LARGEST_BATCH}")
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
-        for name in ("clip", "patience"):
+        for name in ("clip", "evaluate_every", "patience", "solved_for"):
             if not getattr(self, name) >= 0:
-                raise ValueError(f"--{name} must be at least 0, not {getattr(self, name)}")
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag} must be at least 0, not {getattr(self, name)}")
 
 
 class Result(NamedTuple):
@@ -67,29 +78,50 @@ class Result(NamedTuple):
         return (self.sequence_accuracy + self.answer_accuracy) / 2
 
 
+class Judged(NamedTuple):
+    """What is counted of each sequence of a split, in its order."""
+
+    loss: Float[Tensor, " N"]  # summed over asked positions, nats
+    asked: Int[Tensor, " N"]
+    wrong: Int[Tensor, " N"]
+    answers: Int[Tensor, " N"]  # blanks left out
+    right_answers: Int[Tensor, " N"]
+
+    def result(self, chosen: Tensor | None = None) -> Result:
+        """Of all sequences, or of the `chosen` ones, a mask or numbers."""
+        part = self if chosen is None else Judged(*(each[chosen] for each in self))
+        right = (part.wrong == 0).double().mean().item()
+        of_answers = part.right_answers.sum() / part.answers.sum()
+        return Result((part.loss.sum() / part.asked.sum()).item(), right, of_answers.item())
+
+
 @torch.no_grad()
-def evaluate(
-    model: SequenceModel, sequences: Sequences, blank: int | None, batch_size: int
-) -> Result:
+def judge(model: SequenceModel, sequences: Sequences, blank: int | None, batch_size: int) -> Judged:
     """Answers every sequence; `blank` is the answer that means "none here"."""
     was_training = model.training
     model.eval()
-    loss = asked = right_sequences = answers = right_answers = 0.0
+    found = torch.zeros(len(Judged._fields), len(sequences.lengths), dtype=torch.float64)
     for chosen in sorted_batches(sequences.lengths, batch_size):
         batch = _on(_device(model), sequences.batch(chosen))
         where = batch.targets != UNASKED
         logits, targets = model(batch.tokens, where), batch.targets[where]
         right = logits.argmax(-1) == targets
-        wrong_positions = torch.zeros_like(where).masked_scatter(where, ~right)
         is_answer = torch.ones_like(right) if blank is None else targets != blank
-        loss += F.cross_entropy(logits, targets, reduction="sum").item()
-        asked += len(targets)
-        right_sequences += (~wrong_positions.any(0)).sum().item()
-        answers += is_answer.sum().item()
-        right_answers += (right & is_answer).sum().item()
+        loss = F.cross_entropy(logits, targets, reduction="none")
+        counted = (loss, torch.ones_like(right), ~right, is_answer, right & is_answer)
+        column = where.nonzero()[:, 1]
+        sums = loss.new_zeros(len(counted), len(chosen))
+        sums.index_add_(1, column, torch.stack([each.to(loss.dtype) for each in counted]))
+        found[:, chosen] = sums.cpu().double()
     model.train(was_training)
-    count = len(sequences.lengths)
-    return Result(loss / asked, right_sequences / count, right_answers / answers)
+    return Judged(found[0], *found[1:].long())
+
+
+def evaluate(
+    model: SequenceModel, sequences: Sequences, blank: int | None, batch_size: int
+) -> Result:
+    """How well every sequence is answered, as `judge` counts."""
+    return judge(model, sequences, blank, batch_size).result()
 
 
 class Trainer:
@@ -115,7 +147,7 @@ class Trainer:
         self._optimiser = torch.optim.Adam(
             model.parameters(), lr=config.learning_rate, betas=(0.9, 0.995), eps=1e-9, fused=True
         )
-        self.updates = self.epoch = self.position = self.stale_epochs = 0
+        self.updates = self.epoch = self.position = self.stale_epochs = self.solved = 0
         self.best_score = -1.0
 
     @property
@@ -123,23 +155,40 @@ class Trainer:
         return len(self._batches())
 
     @property
+    def learning_rate(self) -> float:
+        """Of the next update."""
+        if not self.config.anneal:
+            return self.config.learning_rate
+        share = self.epoch + self.position / self.updates_an_epoch
+        return self.config.learning_rate * (1 - share / self.config.epochs)
+
+    @property
     def finished(self) -> bool:
-        out_of_patience = 0 < self.config.patience <= self.stale_epochs
-        return self.epoch >= self.config.epochs or out_of_patience
+        config = self.config
+        out_of_patience = 0 < config.patience <= self.stale_epochs
+        is_solved = 0 < config.solved_for <= self.solved
+        return self.epoch >= config.epochs or out_of_patience or is_solved
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One update after the other, to the end of training; yields each one's row.
 
-        The row of an epoch's last update also has the held-out split's `valid_*` and `score`.
+        Where the held-out split is measured after an update, its row also has `valid_*` and
+        `score`.
         """
         while not self.finished:
             batches = self._batches()
             for chosen in batches[self.position :]:
                 row = self.update(self._train.batch(chosen))
                 self.position += 1
-                if self.position == len(batches):
-                    row |= self._end_epoch()
+                ended = self.position == len(batches)
+                if ended:
+                    self.epoch, self.position = self.epoch + 1, 0
+                every = self.config.evaluate_every
+                if self.updates % every == 0 if every else ended:
+                    row |= self._measure()
                 yield row
+                if self.finished:
+                    break
 
     def update(self, batch: Batch) -> dict[str, Any]:
         """One step of Adam on a batch; its loss, the norm of its gradient, its positions."""
@@ -152,6 +201,7 @@ class Trainer:
             self._optimiser.zero_grad()
             loss.backward()
         with self._stage("optimise"):
+            self._optimiser.param_groups[0]["lr"] = self.learning_rate
             largest = self.config.clip or float("inf")
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest)
             self._optimiser.step()
@@ -172,25 +222,26 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes up what `state_dict` returned; the model's weights are loaded apart."""
         self._optimiser.load_state_dict(state["optimiser"])
+        counters = {"solved": 0} | state["counters"]  # which older checkpoints lack
         for name in _COUNTERS:
-            setattr(self, name, state["counters"][name])
+            setattr(self, name, counters[name])
 
     def _batches(self) -> list[Tensor]:
         generator = torch.Generator().manual_seed(1_000_003 * self._seed + self.epoch)
         return shuffled_batches(self._train.lengths, self.config.batch_size, generator)
 
-    def _end_epoch(self) -> dict[str, Any]:
+    def _measure(self) -> dict[str, Any]:
         with self._stage("test"):
-            held_out = evaluate(self.model, self._valid, self._blank, self.config.batch_size)
-        self.epoch, self.position = self.epoch + 1, 0
+            held_out = evaluate(self.model, self._valid, self._blank, JUDGED_AT_ONCE)
         better = held_out.score > self.best_score
         self.best_score = max(self.best_score, held_out.score)
         self.stale_epochs = 0 if better else self.stale_epochs + 1
+        self.solved = self.solved + 1 if held_out.sequence_accuracy == 1 else 0
         measured = {f"valid_{name}": value for name, value in held_out._asdict().items()}
         return measured | {"score": held_out.score}
 
 
-_COUNTERS = ("updates", "epoch", "position", "stale_epochs", "best_score")
+_COUNTERS = ("updates", "epoch", "position", "stale_epochs", "solved", "best_score")
 
 
 def _device(model: SequenceModel) -> torch.device:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -17,20 +17,21 @@ from fastweights.cores.options import core_defaults
 from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_figures import OF_CELLS
 from fastweights.experiments.sequence_options import (
-    PRESETS,
     Question,
     SequenceOptions,
     changes,
     check,
     differences,
     flat,
-    preset,
 )
+from fastweights.experiments.sequence_presets import preset, presets_of
 from fastweights.experiments.sequence_run import RESULT, run, saved_options
 from fastweights.experiments.sequence_table import TableOptions, make_table
+from fastweights.experiments.token_files import write_splits
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
 from fastweights.host.help_screen import Layout
+from fastweights.host.names import unknown
 from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import typed_options
 from fastweights.tasks import Task
@@ -50,11 +51,17 @@ class SequenceCommand(Generic[Question]):
     """Run folder to resume; its options are kept."""
     statistics: bool = False
     """Show statistics of the sequences beside the paper's, and stop."""
+    export: Path | None = None
+    """Folder to write the sequences into as token files (train.src, train.tgt, ...), and stop."""
     table: int | None = None
     """A table of the paper to rebuild: every model and seed that is not there yet, then the table.
     """
     of_table: tyro.conf.OmitArgPrefixes[TableOptions]
     run: Annotated[SequenceOptions[Question], tyro.conf.arg(name="")]
+
+    def instead(self) -> int | None:
+        """Does what was asked for instead of training; None where nothing was."""
+        return None
 
 
 # What `--help` describes, after the task's own options; the chosen core's options follow.
@@ -73,50 +80,95 @@ GROUPS = {
 HELP = """{description}
 
 For example:
-    {command} --preset small --core rdn     minutes on two cores
+    {command} {small}
     {command} {example}
     {command} --resume runs/latest
-    {command} --table 2 --preset small      all models, three seeds
+    {command} --table {table} --preset small      all models, three seeds
     {command} --statistics                  what the sequences are like
 
 Options start from a preset and are changed one by one; docs/tasks.md has more."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """The tasks that one command trains on, and what its `--help` says."""
+
+    tasks: Mapping[str, type[Task]]
+    description: str
+    example: str
+    small: str = "--preset small --core rdn     minutes on two cores"
+    table: int = 2
+    kind: type[SequenceCommand] = SequenceCommand
+
+    @property
+    def command(self) -> str:
+        return self._first.trained_by()
+
+    @property
+    def _first(self) -> type[Task]:
+        return next(iter(self.tasks.values()))
+
+    def task(self, name: str | None) -> type[Task]:
+        """The task of this name, or the first. Raises a `ValueError` for an unknown one."""
+        if name is not None and name not in self.tasks:
+            raise ValueError(unknown("task", name, self.tasks))
+        return self.tasks[name] if name else self._first
+
+    def help(self) -> str:
+        said = {name: getattr(self, name) for name in ("description", "example", "small", "table")}
+        return HELP.format(**said, command=typed(self.command))
+
+
 def command(task: type[Task], description: str, example: str) -> Callable[..., int]:
-    """The command of a task: parses words (or this process's), returns the exit code.
+    """The command of one task: parses words (or this process's), returns the exit code.
 
     Its `--help` begins with `description` and has `example` among others.
     """
-    text = partial(HELP.format, description=description, example=example)
-    return one_line_errors(partial(_command, task, text))
+    family = Family(tasks={task.name: task}, description=description, example=example)
+    return command_of(family)
 
 
-def _command(
-    task: type[Task], text: Callable[..., str], arguments: Sequence[str] | None = None
-) -> int:
+def command_of(family: Family) -> Callable[..., int]:
+    """The command of several tasks, of which `--task` names one."""
+    return one_line_errors(partial(_command, family))
+
+
+def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     with user_input():
-        known = _peek(arguments)
+        known = _peek(arguments, family)
         if known.resume and known.preset:
             raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
-        saved = saved_options(known.resume, task.name) if known.resume else None
+        saved = saved_options(known.resume, family.command) if known.resume else None
+        task = type(saved.task) if saved and not known.task else family.task(known.task)
         name = known.preset or "paper"
         defaults = saved or preset(name, known.core or "delta_net", task())
+        if type(defaults.task) is not task:
+            raise ValueError(f"--task {task.name} contradicts --resume: a run keeps its task")
+        named = {"task": task.name} if len(family.tasks) > 1 else {}
+        kind = family.kind[task]
         asked = typed_options(
-            SequenceCommand[task],
+            kind,
             arguments,
             _layout(task, defaults.core),
-            default=SequenceCommand[task](run=defaults, of_table=TableOptions()),
-            prog=typed(task.name),
-            description=text(command=typed(task.name)),
+            default=kind(run=defaults, of_table=TableOptions(), **named),
+            prog=typed(family.command),
+            description=family.help(),
         )
+        if asked.run.files:  # a resumed run may start from another folder
+            absolute = expanded(asked.run.files).resolve()
+            asked = replace(asked, run=replace(asked.run, files=absolute))
         check(asked.run)
     if asked.table is not None:
         of_cells = _of_cells(asked, known, preset(name, "delta_net", task()))
-        return make_table(task, asked.table, name, asked.of_table, of_cells)
+        return make_table(family.command, asked.table, name, asked.of_table, of_cells)
+    if (code := asked.instead()) is not None:
+        return code
     _check_no_table(asked.of_table)
     if asked.statistics:
         return _show_statistics(asked.run)
+    if asked.export:
+        return _export(asked.run, expanded(asked.export))
     if saved:
         _check_same(asked.resume, saved, asked.run)
     return run(asked.run, asked.resume)
@@ -126,17 +178,20 @@ def _layout(task: type[Task], core: str) -> Layout:
     own = core_defaults(core) if core in CORES else {}
     of_task = [field.name for field in fields(task)]
     groups = {f"Task {task.name} (tasks/)": of_task} | GROUPS
-    values = {"core": CORES, "preset": PRESETS, "kernels": BACKENDS}
+    values = {"core": CORES, "preset": presets_of(task), "kernels": BACKENDS}
     described = (*of_task, *FIRST, *own)
     return Layout(described=described, groups=groups, values=values, defaults=own)
 
 
-def _peek(arguments: Sequence[str]) -> argparse.Namespace:
+def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:
     """The options that decide what the others' defaults are."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     early.add_argument("--preset")
     early.add_argument("--core")
     early.add_argument("--resume", type=Path)
+    if len(family.tasks) > 1:
+        early.add_argument("--task")
+    early.set_defaults(task=None)
     try:
         return early.parse_known_args(arguments)[0]
     except argparse.ArgumentError:  # a flag without its value: tyro says it better
@@ -148,7 +203,8 @@ def _of_cells(
 ) -> dict[str, Any]:
     """What a table's cells take from the command line. Refuses what they do not."""
     given = changes(default, replace(asked.run, core=default.core) if known.core else asked.run)
-    others = {"core": known.core, "resume": known.resume, "statistics": asked.statistics}
+    others = {"core": known.core, "task": known.task, "resume": known.resume}
+    others |= {"statistics": asked.statistics, "export": asked.export}
     refused = [name for name, value in others.items() if value]
     if not refused:
         refused = [name for name in given if name not in OF_CELLS]
@@ -185,10 +241,17 @@ def _check_same(path: Path, saved: SequenceOptions, asked: SequenceOptions) -> N
 
 
 def _show_statistics(options: SequenceOptions) -> int:
-    table = Table("", title=f"{options.task}, {options.train_size:,} sequences to learn from")
+    learned = sequences(options)["train"]
+    table = Table("", title=f"{options.task}, {len(learned.lengths):,} sequences to learn from")
     for column in ("here", "paper"):
         table.add_column(column, justify="right")
-    for statistic in options.task.statistics(sequences(options)["train"].samples()):
+    for statistic in options.task.statistics(learned.samples()):
         table.add_row(*statistic)
     Console().print(table)
+    return 0
+
+
+def _export(options: SequenceOptions, folder: Path) -> int:
+    for path in write_splits(folder, options.task, sequences(options)):
+        print(path)
     return 0

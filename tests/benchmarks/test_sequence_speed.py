@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.sequences import LEFT_OUT, contenders, main, parser, rows
-from fastweights.cores import CORES
+from benchmarks.sequences import LEFT_OUT, TorchsOwn, contenders, main, parser, rows
+from fastweights.cores import CORES, build_core
 from fastweights.cores.fast_weight_core import FastWeightCore
-from fastweights.experiments.sequence_options import PRESETS, small
+from fastweights.experiments.sequence_presets import PRESETS, small
 from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.sequences import draw
 
@@ -39,6 +39,20 @@ def test_every_model_has_a_row_and_memories_one_more_time(tmp_path, capsys):
     assert memory["parameters"] > 0 and memory["times_reference"] > 0
     assert memory["times_possible"] > 0 and transformer["times_possible"] is None
     assert "times reference" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_pytorchs_own_network_computes_the_same_and_stands_beside_a_core(tmp_path):
+    path = tmp_path / "sequences.json"
+    given = ["--task", "parity", "--cores", "lstm", "--rounds", "1", *PATIENT]
+    main([*given, "--json", str(path)])
+    (lstm,) = json.loads(path.read_text())["rows"]
+    assert set(lstm["seconds"]) == {"auto", "reference", "torch"} and lstm["times_torch"] > 0
+    core = build_core("lstm", 5, width=7)
+    own = TorchsOwn(core, torch.nn.LSTM)
+    for name, tensor in core.cell.state_dict().items():
+        getattr(own.network, f"{name}_l0").data.copy_(tensor)
+    x = torch.randn(6, 3, 5)
+    torch.testing.assert_close(own.unroll(x, None, x)[0], core(x)[0])
 
 
 @pytest.mark.parametrize("core", [name for name, kind in CORES.items() if kind.has_fast_weights])
@@ -77,8 +91,8 @@ def test_ratios_are_of_the_same_round():
         ("transformer", "auto"): [0.3, 0.4, 1.6],
     }
     models = [{"core": core, "parameters": 1} for core in ("rdn", "transformer")]
-    rdn, transformer = rows(models, samples, tokens=100)
-    assert rdn["tokens_per_second"] == 500
+    rdn, transformer = rows(models, samples, tokens=100, strings=4)
+    assert (rdn["tokens_per_second"], rdn["sequences_per_second"]) == (500, 20)
     assert (rdn["times_reference"], rdn["times_transformer"]) == pytest.approx((20, 3))
     assert rdn["times_possible"] == pytest.approx(40)
     assert rdn["published_times_transformer"] == 1.06

@@ -14,7 +14,7 @@ import pytest
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.evaluation.learning_curves import Curve
 from fastweights.evaluation.published_scores import PublishedScore
-from fastweights.experiments import sequence_options
+from fastweights.experiments import sequence_presets
 from fastweights.experiments.agent_cells import AgentRun
 from fastweights.experiments.grid import Grid, cells
 from fastweights.experiments.pictures import Panel, draw_curves, draw_rows
@@ -32,7 +32,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 
 def tiny(core, task):
     """Two updates."""
-    options = sequence_options.small(core, task).to_dict()
+    options = sequence_presets.small(core, task).to_dict()
     sizes = {"train_size": 16, "valid_size": 4, "test_size": 4, "core_width": 8}
     trainer = options["trainer"] | {"epochs": 1, "batch_size": 8}
     return SequenceOptions.from_dict(options | sizes | {"trainer": trainer})
@@ -41,7 +41,7 @@ def tiny(core, task):
 @pytest.fixture
 def declared(tmp_path, monkeypatch):
     """The page's names, its grid cut to two tiny runs."""
-    monkeypatch.setitem(sequence_options.PRESETS, "small", tiny)
+    monkeypatch.setitem(sequence_presets.PRESETS, "small", tiny)
     monkeypatch.chdir(tmp_path)
     names = {}
     small = EXAMPLE.replace('depth=(3, 5), core=("lstm", "rdn")', 'depth=(2,), core=("lstm",)')

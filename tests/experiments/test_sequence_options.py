@@ -7,17 +7,14 @@ import tyro
 
 from fastweights.cores import CORES
 from fastweights.experiments.sequence_cells import flags
-from fastweights.experiments.sequence_options import (
-    PRESETS,
-    SequenceOptions,
-    differences,
-    paper,
-    preset,
-    small,
-)
+from fastweights.experiments.sequence_options import SequenceOptions, differences
+from fastweights.experiments.sequence_presets import paper, preset, presets_of, small
 from fastweights.tasks import TASKS, CodeExecution, ListOps
 
-EVERY = [(name, core, task) for name in PRESETS for core in CORES for task in TASKS.values()]
+OF_EACH_COMMAND = [TASKS[name] for name in ("code_execution", "list_ops", "parity", "s3")]
+EVERY = [
+    (name, core, task) for task in OF_EACH_COMMAND for name in presets_of(task) for core in CORES
+]
 
 
 @pytest.mark.parametrize(("name", "core", "task"), EVERY)
@@ -63,7 +60,7 @@ def test_small_is_the_same_question_with_shorter_sequences():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"task_name": "chess"}, "task_name must be one of code_execution, list_ops"),
+        ({"task_name": "chess"}, "task_name must be one of code_execution, list_ops, parity, aa"),
         ({"task_name": []}, "task_name must be one of"),
         ({"task": {"depth": "deep"}}, "task.depth must be a whole number, not 'deep'"),
         ({"trainer": {"epochs": 1.5}}, "trainer.epochs must be a whole number, not 1.5"),

@@ -12,7 +12,8 @@ import torch
 from small_runs import StoppingDisplay
 
 from fastweights.experiments.sequence_data import FILE, sequences
-from fastweights.experiments.sequence_options import SequenceOptions, small
+from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequence_presets import small
 from fastweights.experiments.sequence_run import RESULT
 from fastweights.host.profiling import TRACED, WARM_UP
 from fastweights.launch import code_execution, list_ops

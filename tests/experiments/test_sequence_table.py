@@ -17,7 +17,8 @@ from fastweights.experiments.published import algorithmic
 from fastweights.experiments.rows import Row
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_figures import figures
-from fastweights.experiments.sequence_options import PRESETS, SequenceOptions, small
+from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequence_presets import PRESETS, small
 from fastweights.experiments.sequence_table import TableOptions, make_table, paper_table
 from fastweights.host.errors import UserError
 from fastweights.host.folder_lock import FolderLock
@@ -31,36 +32,43 @@ EMPTY = {"loss": 1.0, "sequence_accuracy": 0.625, "answer_accuracy": 0.625}
 
 
 def test_the_papers_figures():
-    scores = {(s.task, s.table, s.setting, s.row): s.mean for s in algorithmic()}
+    scores = {(s.task, s.table, s.setting or s.measure, s.row): s.mean for s in algorithmic()}
     assert scores["code_execution", 2, "variables=3", "RDN"] == 92.6
     assert scores["list_ops", 2, "depth=15", "LSTM"] == 24.4
     assert scores["code_execution", 5, "variables=5", "Delta RNN"] == 99.3
     assert scores["code_execution", 6, "variables=5", "Delta RNN 8 x 128"] == 94.1
     assert scores["list_ops", 7, "depth=15", "LSTM 4096"] == 72.2
-    assert len(scores) == len(algorithmic()) == 48
+    assert scores["a_n_b_n_c_n", 1, "bin1 sequence_accuracy", "e-LSTM"] == 22.0
+    assert scores["parity", 1, "bin0 sequence_accuracy", "DeltaNet"] == 97.3
+    assert scores["reset_dyck_1", 2, "bin1 sequence_accuracy", "Linear"] == 41.1
+    assert len(scores) == len(algorithmic()) == 48 + 7 * 6 * 2 + 4 * 2 * 2
 
 
 def test_a_tables_figures_are_the_presets_with_its_settings_and_sizes():
-    by_row = {figure.published.row: figure for figure in figures(CodeExecution, 6, "paper")}
+    by_row = {figure.published.row: figure for figure in figures("code_execution", 6, "paper")}
     deep = by_row["Delta RNN 8 x 128"].options
     assert deep.task == CodeExecution(variables=5)
     assert (deep.core_layers, deep.core_width, deep.core_heads) == (8, 128, 8)
     assert round(sum(p.numel() for p in deep.build().parameters()) / 1e6, 1) == 1.3
-    short, long = (figures(ListOps, 2, "small", epochs)[0].options for epochs in (3, 300))
+    short, long = (figures("list_ops", 2, "small", epochs)[0].options for epochs in (3, 300))
     assert (short.task.depth, short.trainer.epochs, long.trainer.epochs) == (5, 3, 30)
 
 
 @pytest.mark.parametrize(
-    ("task", "number", "row", "sizes", "largest"),
+    ("command", "number", "row", "sizes", "largest"),
     [
-        (CodeExecution, 6, "RDN 4 x 256", (2, 64, 4, 256), 1.2e5),
-        (CodeExecution, 6, "RDN 8 x 128", (4, 32, 2, 64), 1.2e5),
-        (CodeExecution, 6, "LSTM 512", (None, 256, None, None), 4.5e5),
-        (ListOps, 7, "LSTM 4096", (None, 512, None, None), 1.5e6),
+        ("code_execution", 6, "RDN 4 x 256", (2, 64, 4, 256), 1.2e5),
+        ("code_execution", 6, "RDN 8 x 128", (4, 32, 2, 64), 1.2e5),
+        ("code_execution", 6, "LSTM 512", (None, 256, None, None), 4.5e5),
+        ("list_ops", 7, "LSTM 4096", (None, 512, None, None), 1.5e6),
     ],
 )
-def test_the_small_preset_is_small_where_a_table_is_about_sizes(task, number, row, sizes, largest):
-    (figure,) = (figure for figure in figures(task, number, "small") if figure.published.row == row)
+def test_the_small_preset_is_small_where_a_table_is_about_sizes(
+    command, number, row, sizes, largest
+):
+    (figure,) = (
+        figure for figure in figures(command, number, "small") if figure.published.row == row
+    )
     options = figure.options
     found = (options.core_layers, options.core_width, options.core_heads, options.core_feedforward)
     assert found == sizes and not figure.has_papers_sizes
@@ -76,7 +84,7 @@ def test_figures_of_one_training_share_it_across_tables(preset_name):
     runs = [
         {
             figure.published.row: figure.run(1)
-            for figure in figures(CodeExecution, number, preset_name)
+            for figure in figures("code_execution", number, preset_name)
             if figure.published.setting == "variables=5"
         }
         for number in (2, 6)
@@ -98,7 +106,7 @@ def test_what_a_tables_cells_take_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert code_execution.main([*given, "--legacy-conditional-assign", "--data", "x"]) == 0
     *_, of_cells = asked[0]
-    figure = figures(CodeExecution, 2, "small", None, of_cells)[0]
+    figure = figures("code_execution", 2, "small", None, of_cells)[0]
     assert (figure.options.device, figure.options.kernels) == ("cpu", "reference")
     assert figure.options.task == CodeExecution(
         variables=2, statements=25, legacy_conditional_assign=True
@@ -196,7 +204,7 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, m
     monkeypatch.chdir(tmp_path)  # a relative folder is the one that the command was typed in
     asked = replace(asked, runs=asked.runs.relative_to(tmp_path))
     both = replace(asked, settings=(), out=Path())
-    assert make_table(ListOps, 2, "tiny", both) == 0
+    assert make_table("list_ops", 2, "tiny", both) == 0
     said = capsys.readouterr().out
     assert "2 runs, 1 of them to do: list_ops-depth15-lstm-seed1\n" in said
     assert "finished list_ops-depth15-lstm-seed1; running: none; left: none\n" in said
@@ -213,7 +221,7 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, m
     folder = tmp_path / "runs/tiny"
     assert (folder / "list_ops-depth15-lstm-seed1/result.json").exists()
     assert not list(folder.glob("*.out"))
-    assert make_table(ListOps, 2, "tiny", asked) == 0
+    assert make_table("list_ops", 2, "tiny", asked) == 0
     printed = capsys.readouterr().out
     assert "1 runs, 0 of them to do" in printed and "depth=15" not in printed
 
@@ -222,14 +230,14 @@ def test_rows_that_are_not_asked_for_are_filled_from_what_is_there(asked, capsys
     stored(asked)
     stored(asked, core="delta_net")
     stored(asked, core="rdn", core_width=9)  # no run of this table
-    assert make_table(ListOps, 2, "tiny", asked) == 0
+    assert make_table("list_ops", 2, "tiny", asked) == 0
     rows = json.loads((asked.runs / "tiny" / "list_ops_table_2.json").read_text())
     assert {row["core"]: row["percent"] for row in rows if row["percent"]} == {
         "lstm": [62.5],
         "delta_net": [62.5],
     }
     two_seeds = replace(asked, seeds=(1, 2))  # of which it has one
-    assert make_table(ListOps, 2, "tiny", two_seeds) == 0
+    assert make_table("list_ops", 2, "tiny", two_seeds) == 0
     assert "3 runs, 1 of them to do" not in (said := capsys.readouterr().out)
     assert "2 runs, 1 of them to do: list_ops-depth10-lstm-seed2\n" in said
 
@@ -247,11 +255,11 @@ def test_rows_that_are_not_asked_for_are_filled_from_what_is_there(asked, capsys
 def test_a_run_of_other_options_is_not_the_tables(asked, changes, says):
     folder = stored(asked, **changes)
     with pytest.raises(UserError, match=re.escape(says)) as error:
-        make_table(ListOps, 2, "tiny", asked)
+        make_table("list_ops", 2, "tiny", asked)
     assert str(folder) in str(error.value)
     (folder / "result.json").unlink()  # one that would go on is no more the table's
     with pytest.raises(UserError, match=re.escape(says)):
-        make_table(ListOps, 2, "tiny", asked)
+        make_table("list_ops", 2, "tiny", asked)
 
 
 def test_a_run_from_elsewhere_and_of_an_earlier_version_is_the_tables(asked):
@@ -260,33 +268,33 @@ def test_a_run_from_elsewhere_and_of_an_earlier_version_is_the_tables(asked):
     for later in ("core_forget_bias", "core_norm", "kernels"):
         del meta["args"][later]
     (folder / "meta.json").write_text(json.dumps(meta))
-    assert make_table(ListOps, 2, "tiny", asked) == 0
+    assert make_table("list_ops", 2, "tiny", asked) == 0
 
 
 def test_a_transformer_s_window_is_the_longest_sequence(asked):
     asked = replace(asked, only=("transformer",))
     folder = stored(asked, core="transformer", core_window=3)
     with pytest.raises(UserError, match=r"--core-window (\d+) \(was 3\)") as error:
-        make_table(ListOps, 2, "tiny", asked)
+        make_table("list_ops", 2, "tiny", asked)
     longest = int(re.search(r"--core-window (\d+)", str(error.value))[1])
     meta = json.loads((folder / "meta.json").read_text())
     meta["args"]["core_window"] = longest
     (folder / "meta.json").write_text(json.dumps(meta))
-    assert make_table(ListOps, 2, "tiny", asked) == 0
+    assert make_table("list_ops", 2, "tiny", asked) == 0
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"test": 3}', '{"test": {}}'])
 def test_a_damaged_result_is_one_line(asked, content):
     (stored(asked) / "result.json").write_text(content)
     with pytest.raises(UserError, match=r"result.json is damaged .*: delete it"):
-        make_table(ListOps, 2, "tiny", asked)
+        make_table("list_ops", 2, "tiny", asked)
 
 
 @pytest.mark.faults
 def test_a_failed_run_is_a_gap_and_the_others_go_on(asked, capsys):
     blocked = asked.runs / "tiny" / "list_ops-depth10-lstm-seed1" / "checkpoints"
     blocked.mkdir(parents=True)
-    assert make_table(ListOps, 2, "tiny", replace(asked, seeds=(1, 2))) == 2
+    assert make_table("list_ops", 2, "tiny", replace(asked, seeds=(1, 2))) == 2
     printed = capsys.readouterr()
     assert re.search(r"\| \d+\.\d \| failed, \d+\.\d \|", printed.out)
     (line,) = printed.err.splitlines()
@@ -300,17 +308,17 @@ def test_a_failed_run_is_a_gap_and_the_others_go_on(asked, capsys):
 @pytest.mark.parametrize("flag", ["runs", "out"])
 def test_a_folder_that_cannot_be_is_said_before_anything_is_trained(asked, flag):
     with pytest.raises(UserError, match=f"--{flag} cannot be made: {__file__}"):
-        make_table(ListOps, 2, "tiny", replace(asked, **{flag: Path(__file__)}))
+        make_table("list_ops", 2, "tiny", replace(asked, **{flag: Path(__file__)}))
 
 
 def test_one_table_at_a_time_fills_a_folder(asked):
     (asked.runs / "tiny").mkdir(parents=True)
     lock = FolderLock(asked.runs / "tiny")
     with pytest.raises(UserError, match=f"another table \\(process {os.getpid()} on"):
-        make_table(ListOps, 2, "tiny", asked)
+        make_table("list_ops", 2, "tiny", asked)
     lock.release()
     stored(asked)
-    assert make_table(ListOps, 2, "tiny", asked) == 0
+    assert make_table("list_ops", 2, "tiny", asked) == 0
 
 
 def test_a_run_that_has_finished_meanwhile_is_not_started(asked, monkeypatch, capsys):
@@ -322,7 +330,7 @@ def test_a_run_that_has_finished_meanwhile_is_not_started(asked, monkeypatch, ca
         property(lambda run: look(run) and next(first, True)),
     )
     monkeypatch.setattr(SequenceRun, "check", lambda run: None)
-    assert make_table(ListOps, 2, "tiny", asked) == 0
+    assert make_table("list_ops", 2, "tiny", asked) == 0
     said = capsys.readouterr().out
     assert "1 of them to do" in said and "started" not in said
 
@@ -331,7 +339,7 @@ def test_a_run_cut_off_goes_on_where_the_table_says(asked):
     folder = stored(asked)
     (folder / "result.json").unlink()
     changes = {"savedir": folder.parent, "device": "cpu", "data": Path("/data")}
-    run = figures(ListOps, 2, "tiny", None, changes)[0].run(1)
+    run = figures("list_ops", 2, "tiny", None, changes)[0].run(1)
     where = ["--num-threads", "1", "--device", "cpu", "--data", "/data"]
     assert run.command()[2:] == ["--resume", str(folder), *where]
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_options import preset
+from fastweights.experiments.sequence_presets import preset
 from fastweights.host.commands import process, typed
 from fastweights.launch import (
     atari,
     code_execution,
     evaluate,
+    formal_language,
     list_ops,
     replay,
     report,
@@ -52,7 +53,19 @@ def test_another_programs_script_in_a_folder_named_launch_is_no_command(tmp_path
 
 
 @pytest.mark.parametrize(
-    "command", [atari, code_execution, evaluate, list_ops, replay, report, suite, t_maze, watch]
+    "command",
+    [
+        atari,
+        code_execution,
+        evaluate,
+        formal_language,
+        list_ops,
+        replay,
+        report,
+        suite,
+        t_maze,
+        watch,
+    ],
 )
 def test_help_names_the_command_in_both_ways_of_starting_it(command, monkeypatch, capsys):
     name = command.__name__.rpartition(".")[2]

@@ -91,7 +91,7 @@ def test_help_is_help(capsys):
         (["--env", "Pong", "--env-options", "flicker=1.5"], "flicker is a probability from 0 to 1"),
         (["--env", "Catch", "--env-options", "flicker=0.5"], "Catch does not take the options"),
         (["--feed-last-action", "maybe"], "'maybe' is none of auto, false, true"),
-        (["--core", "rnd"], "known: feedforward, feedforward_gated, "),
+        (["--core", "rnd"], "known: feedforward, feedforward_gated, cnn, elman, gru, lstm"),
         (["--core", "rnd"], "did you mean rdn?"),
         (["--core", "Delta-Net"], "did you mean delta_net?"),
         (["--preset", "quik"], "known: paper, published, quick"),

@@ -26,8 +26,9 @@ from hypothesis import strategies as st
 
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import Network
-from fastweights.experiments.sequence_options import SequenceOptions, preset
+from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_options import check as check_sequences
+from fastweights.experiments.sequence_presets import preset
 from fastweights.host.errors import user_input
 from fastweights.launch import evaluate, replay, report, watch
 from fastweights.launch.cli.atari_options import parse, peek

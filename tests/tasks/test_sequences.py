@@ -5,13 +5,15 @@ from random import Random
 import pytest
 import torch
 
-from fastweights.tasks import TASKS, UNASKED, CodeExecution, ListOps
-from fastweights.tasks.sequences import SPLITS, Sequences, draw, shuffled_batches, sorted_batches
+from fastweights.tasks import UNASKED, CodeExecution, ListOps
+from fastweights.tasks.sequences import Sequences, draw, shuffled_batches, sorted_batches
 
-SIZES = dict(zip(SPLITS, (30, 10, 20), strict=True))
+SIZES = dict(zip(ListOps.splits, (30, 10, 20), strict=True))
 
 
-@pytest.mark.parametrize("task", [CodeExecution(statements=4), ListOps(depth=2)], ids=list(TASKS))
+@pytest.mark.parametrize(
+    "task", [CodeExecution(statements=4), ListOps(depth=2)], ids=lambda task: task.name
+)
 def test_flat_storage_keeps_every_sample(task):
     random = Random(0)
     samples = [task.sample(random) for _ in range(20)]
@@ -20,13 +22,15 @@ def test_flat_storage_keeps_every_sample(task):
 
 def test_splits_share_no_sequence_and_come_again_with_the_seed():
     task = ListOps(depth=1)
-    sizes = dict(zip(SPLITS, (100, 50, 50), strict=True))  # so that splits drawn apart would share
+    sizes = dict(
+        zip(task.splits, (100, 50, 50), strict=True)
+    )  # so that splits drawn apart would share
     splits = draw(task, sizes, seed=3)
     tokens = [sample.tokens for split in splits.values() for sample in split.samples()]
     assert [len(split.lengths) for split in splits.values()] == list(sizes.values())
     assert len(set(tokens)) == len(tokens)
     again, other = draw(task, sizes, seed=3), draw(task, sizes, seed=4)
-    assert all(torch.equal(splits[name].tokens, again[name].tokens) for name in SPLITS)
+    assert all(torch.equal(splits[name].tokens, again[name].tokens) for name in task.splits)
     assert splits["train"].samples() != other["train"].samples()
 
 

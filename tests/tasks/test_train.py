@@ -8,7 +8,7 @@ import torch
 from fastweights.tasks import UNASKED, CodeExecution, ListOps, Sample
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
 from fastweights.tasks.sequences import Sequences, draw
-from fastweights.tasks.train import Result, Trainer, TrainerConfig, evaluate
+from fastweights.tasks.train import Result, Trainer, TrainerConfig, evaluate, judge
 
 TASK = ListOps(depth=1)
 SPLITS = draw(TASK, {"train": 200, "valid": 40, "test": 40}, seed=1)
@@ -123,6 +123,56 @@ def test_patience_ends_training():
     assert training.finished and training.stale_epochs == 3
 
 
+def test_the_held_out_split_is_measured_as_often_as_asked():
+    training = trainer(evaluate_every=4)
+    rows = list(training.rows())
+    assert [row["step"] for row in rows if "score" in row] == [4, 8, 12]
+    assert len(rows) == 14
+
+
+def test_training_ends_once_everything_held_out_was_right_often_enough(monkeypatch):
+    shares = iter([1.0, 0.9, 1.0, 1.0, 1.0])
+    monkeypatch.setattr(
+        "fastweights.tasks.train.evaluate", lambda *given: Result(0.0, next(shares), 1.0)
+    )
+    training = trainer(epochs=50, evaluate_every=2, solved_for=2)
+    assert len(list(training.rows())) == 8
+    assert training.finished and training.epoch == 1
+    assert len(list(training.rows())) == 0
+
+
+def test_the_learning_rate_falls_to_zero_over_all_epochs():
+    training = trainer(anneal=True)
+    rates = []
+    for _ in training.rows():
+        rates.append(training._optimiser.param_groups[0]["lr"])
+    assert rates == pytest.approx([1e-2 * (1 - step / 14) for step in range(14)])
+
+
+@pytest.mark.parametrize("cut", [4, 9])
+def test_a_restored_run_measures_and_anneals_as_the_whole_one(cut):
+    config = {"evaluate_every": 3, "anneal": True}
+    whole = trainer(**config)
+    expected = list(whole.rows())
+    first = trainer(**config)
+    rows = first.rows()
+    found = [next(rows) for _ in range(cut)]
+    second = trainer(seed=9, **config)
+    second._seed = 1
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    second.model.load_state_dict(copy.deepcopy(first.model.state_dict()))
+    assert found + list(second.rows()) == expected
+
+
+def test_what_is_counted_of_each_sequence_adds_up():
+    model = trainer().model
+    whole = judge(model, SPLITS["test"], TASK.blank, 7)
+    assert whole.result() == pytest.approx(
+        evaluate(model, SPLITS["test"], TASK.blank, 40), rel=1e-5
+    )
+    assert (whole.asked == 1).all() and (whole.wrong + whole.right_answers == 1).all()
+
+
 def test_clipping_bounds_the_step_of_the_gradient():
     training = trainer(clip=1e-3)
     next(training.rows())
@@ -138,6 +188,8 @@ def test_clipping_bounds_the_step_of_the_gradient():
         ({"learning_rate": 0.0}, "--learning-rate must be above 0"),
         ({"clip": -1.0}, "--clip must be at least 0"),
         ({"patience": -1}, "--patience must be at least 0"),
+        ({"evaluate_every": -1}, "--evaluate-every must be at least 0"),
+        ({"solved_for": -1}, "--solved-for must be at least 0"),
         ({"learning_rate": float("nan")}, "--learning-rate must be above 0"),
         ({"learning_rate": float("inf")}, "--learning-rate must be above 0"),
         ({"clip": float("nan")}, "--clip must be at least 0"),

@@ -7,7 +7,7 @@ import pytest
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.cores import CORES
 from fastweights.cores.options import is_named_by_size
-from fastweights.experiments import sequence_options
+from fastweights.experiments import sequence_presets
 from fastweights.host.errors import UserError
 from fastweights.launch.cli.atari_options import parse, peek
 from fastweights.launch.cli.torchbeast_flags import translate
@@ -283,9 +283,9 @@ def test_a_core_that_is_named_by_its_size_keeps_it_under_every_preset():
     assert preset("maze", "rdn_large").core_options() == ()
     assert preset("maze", "rdn").core_width == 32
     assert parsed("--preset", "maze", "--core", "rdn_large", "--core-width", "64").core_width == 64
-    for name in sequence_options.PRESETS:
-        large = sequence_options.preset(name, "rdn_large", CodeExecution())
+    for name in sequence_presets.PRESETS:
+        large = sequence_presets.preset(name, "rdn_large", CodeExecution())
         assert not {"layers", "width", "heads", "feedforward"} & set(dict(large.core_options()))
         assert (
-            large.core_dropout == sequence_options.preset(name, "rdn", CodeExecution()).core_dropout
+            large.core_dropout == sequence_presets.preset(name, "rdn", CodeExecution()).core_dropout
         )

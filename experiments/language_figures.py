@@ -1,0 +1,146 @@
+"""Figure 8 of Merrill et al. 2020: L5 and a^n b^n Sigma*, learned at 64 symbols, asked up to 2048.
+
+Four models: an LSTM, a QRNN, the same with a decoder of two layers, and a QRNN of two layers; the
+language with the paper's labels and with those of its published code. Embedding 4, 10 units,
+batches of 16, Adam at 1e-3, up to 100 epochs of 100,000 strings, patience 10; an answer at each
+position counts. Source: section 5, appendices E and H (ifo-QRNN) and the published settings.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastweights.cores import CORES
+from fastweights.evaluation.learning_curves import Curve
+from fastweights.experiments.grid import Cell, Grid, rebuild
+from fastweights.experiments.rows import Row, rows_of
+from fastweights.experiments.sequence_cells import SequenceRun
+from fastweights.experiments.sequence_figures import labelled
+from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequence_table import TableOptions, check_table
+from fastweights.experiments.table import Table, each_seed, label, mean_and_std, write_json
+from fastweights.host.errors import UserError, expanded
+from fastweights.host.names import unknown
+from fastweights.tasks import LANGUAGES, Language
+from fastweights.tasks.train import TrainerConfig
+
+LENGTHS = (64, 128, 256, 512, 1024, 2048)
+STRINGS = 500  # of each length
+UNITS, EMBEDDING = 10, 4
+_QRNN = {"core": "qrnn", "core_pooling": "ifo"}
+MODELS: dict[str, dict[str, Any]] = {
+    "LSTM": {"core": "lstm"},
+    "QRNN": _QRNN,
+    "QRNN (D2)": _QRNN | {"decoder": UNITS},
+    "2-QRNN": _QRNN | {"core_layers": 2},
+}
+SIZES = {  # by preset: epochs and sequences
+    "paper": (100, {"train_size": 100_000, "valid_size": 10_000, "test_size": 10_000}),
+    "small": (20, {"train_size": 10_000, "valid_size": 1_000, "test_size": 1_000}),
+}
+
+
+def languages() -> list[Language]:
+    """L5, and the other language with both versions of its labels."""
+    sigma = LANGUAGES["a_n_b_n_sigma"]
+    return [LANGUAGES["l5"](), sigma(), sigma(legacy_labels=True)]
+
+
+def options(language: Language, model: str, preset: str) -> SequenceOptions:
+    """The options of one training."""
+    epochs, sizes = SIZES[preset]
+    trainer = TrainerConfig(learning_rate=1e-3, batch_size=16, epochs=epochs, patience=10)
+    given = {"core_width": UNITS, "embedding": EMBEDDING} | MODELS[model] | sizes
+    measured = {"test_lengths": LENGTHS, "length_size": STRINGS}
+    return SequenceOptions(task=language, trainer=trainer, **given, **measured)
+
+
+def make_figure(number: int, preset: str, asked: TableOptions) -> int:
+    """Runs what is missing, writes figure_8.md, .csv, .json and .png, returns the exit code."""
+    if number != 8:
+        raise UserError(f"--figure {number} is unknown; known: 8")
+    if preset not in SIZES:
+        raise UserError(unknown("preset", preset, SIZES))
+    check_table(asked)
+    shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
+    folder = expanded(asked.runs).resolve() / f"figure8-{preset}{shortened}"
+    cells = [
+        cell
+        for language in languages()
+        for model in MODELS
+        if MODELS[model]["core"] in (asked.only or CORES) and MODELS[model]["core"] in CORES
+        for seed in asked.seeds
+        for cell in _cells(language, model, preset, seed, asked.epochs_at_most, folder)
+    ]
+    if not cells:
+        known = ", ".join(dict.fromkeys(model["core"] for model in MODELS.values()))
+        raise UserError(f"--only {' '.join(asked.only)}: this figure has {known}")
+    grid = Grid(f"figure 8, preset {preset}", cells, folder)
+    out = expanded(asked.out or folder).resolve()
+    return rebuild(grid, partial(_write, grid, out / f"figure_8{shortened}"), out, asked.jobs)
+
+
+def _cells(
+    language: Language, model: str, preset: str, seed: int, epochs: int | None, folder: Path
+) -> list[Cell]:
+    """One for each length; they share a run."""
+    name = f"{labelled(language)}-{model.replace(' ', '-').strip('()').lower()}-seed{seed}"
+    chosen = replace(options(language, model, preset), seed=seed, savedir=folder, xpid=_plain(name))
+    if epochs:
+        fewer = min(epochs, chosen.trainer.epochs)
+        chosen = replace(chosen, trainer=replace(chosen.trainer, epochs=fewer))
+    labels = {"language": labelled(language), "model": model}
+    run = SequenceRun(chosen)
+    return [Cell(labels | {"length": length, "seed": seed}, run) for length in LENGTHS]
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name if c.isalnum() or c in "-_")
+
+
+def _answers(labels_and_result: Mapping[str, Any]) -> float:
+    rows = labels_and_result["lengths"]
+    length = labels_and_result["length"]
+    return 100 * next(row["answer_accuracy"] for row in rows if row["length"] == length)
+
+
+def _write(grid: Grid, path: Path, failures: Mapping[str, str]) -> None:
+    from fastweights.experiments.pictures import Panel, draw_curves  # Matplotlib is slow to import
+
+    rows = rows_of(grid.cells, failures, _answers)
+    columns = {
+        **{name: label(name) for name in ("language", "model", "length")},
+        "answers right": mean_and_std,
+        "each seed": each_seed,
+        "always the commonest": _majority,
+    }
+    results = [run.result() for run in grid.runs if run.finished]
+    write_json(path.with_name("results.json"), results)
+    Table(columns=columns, title=grid.title).write(rows, path)
+    for language in dict.fromkeys(row.labels["language"] for row in rows):
+        of_models: dict[str, list[Row]] = {}
+        for row in rows:
+            if row.labels["language"] == language and row.values:
+                of_models.setdefault(row.labels["model"], []).append(row)
+        drawn = {model: _curves(of_model) for model, of_model in of_models.items()}
+        panel = Panel(drawn, "length", "answers right, percent")
+        draw_curves([[panel]], path.with_name(f"figure_8_{language}.png"), language)
+
+
+def _curves(rows: list[Row]) -> list[Curve]:
+    """One for each seed, over the lengths."""
+    lengths = np.array([row.labels["length"] for row in rows], float)
+    seeds = set.intersection(*(set(row.values) for row in rows))
+    return [Curve(lengths, np.array([row.values[s] for row in rows], float)) for s in sorted(seeds)]
+
+
+def _majority(row: Row) -> str:
+    """The best that one answer everywhere scores, on strings of the length."""
+    for run in row.runs.values():
+        found = [r for r in run.result()["lengths"] if r["length"] == row.labels["length"]]
+        return f"{100 * found[0]['commonest']:.1f}"
+    return ""

@@ -1,0 +1,98 @@
+"""The presets of formal languages: the published best configurations, and ours for two cores.
+
+Source: Irie et al. 2023, appendix C.2 and Tables 3 to 5, and its code: Adam (0.9, 0.995, 1e-9), no
+dropout, no clipping, no positions; up to 300 epochs of 10,000 strings; a measurement every 50
+updates, and an end when all is right. The embedding has the model's width; an LSTM's has 128 units.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastweights.cores.options import preset_of_core
+from fastweights.evaluation.published_scores import read_rows
+from fastweights.experiments.sequence_options import PUBLISHED_MAPS, SequenceOptions
+from fastweights.tasks import Language
+from fastweights.tasks.train import TrainerConfig
+
+_TABLE = Path(__file__).parent / "scores" / "formal_languages_2023_configurations.csv"
+FURTHER = (500, 2_000, 10_000)  # lengths that a solution is tried on
+# What the published models have: no positions; Transformers with LayerNorm after each branch.
+MAPS = PUBLISHED_MAPS | {"transformer": {"positions": "none", "norm": "post"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """One row of a table of configurations; `feedforward` in multiples of the width."""
+
+    layers: int = 1
+    width: int = 32
+    feedforward: int = 2
+    heads: int = 4
+    learning_rate: float = 1e-2
+    batch_size: int = 16
+
+    def sizes(self) -> dict[str, int]:
+        """The core's."""
+        sizes = {name: getattr(self, name) for name in ("layers", "width", "heads")}
+        return sizes | {"feedforward": self.feedforward * self.width}
+
+
+@cache
+def configurations() -> Mapping[tuple[str, str], Configuration]:
+    """By task and core; a task of `*` stands for all that have no row of their own."""
+    kinds = {name: type(value) for name, value in vars(Configuration()).items()}
+    return {
+        (row["task"], row["core"]): Configuration(
+            **{name: kind(row[name]) for name, kind in kinds.items()}
+        )
+        for row in read_rows(_TABLE)
+    }
+
+
+def configuration(task: str, core: str) -> Configuration:
+    """The published one of a task and core, else one of the published search space."""
+    known = configurations()
+    return known.get((task, core)) or known.get(("*", core)) or Configuration()
+
+
+def paper(core: str, task: Language) -> SequenceOptions[Language]:
+    """As published: up to 300 epochs of 10,000 strings."""
+    sizes = {"train_size": 10_000, "valid_size": 1_000, "test_size": 2_000}
+    return _options(core, task, epochs=300, evaluate_every=50, **sizes)
+
+
+def small(core: str, task: Language) -> SequenceOptions[Language]:
+    """Minutes a model on one core: the same lengths and sizes; fewer strings and epochs, over which
+    the learning rate falls to zero."""
+    sizes = {"train_size": 2_000, "valid_size": 200, "test_size": 500, "length_size": 20}
+    return _options(core, task, epochs=24, evaluate_every=100, anneal=True, **sizes)
+
+
+def _options(
+    core: str,
+    task: Language,
+    epochs: int,
+    evaluate_every: int,
+    anneal: bool = False,
+    **sizes: int,
+) -> SequenceOptions[Language]:
+    chosen = configuration(task.name, core)
+    wanted: dict[str, Any] = chosen.sizes() | MAPS.get(core, {})
+    trainer = TrainerConfig(
+        learning_rate=chosen.learning_rate,
+        batch_size=chosen.batch_size,
+        epochs=epochs,
+        evaluate_every=evaluate_every,
+        anneal=anneal,
+        solved_for=2,
+    )
+    own = preset_of_core(core, wanted)
+    return SequenceOptions(
+        task=task, core=core, trainer=trainer, test_lengths=FURTHER, **sizes, **own
+    )
+
+
+PRESETS = {"paper": paper, "small": small}

@@ -1,0 +1,134 @@
+"""A search over the published space of settings: one task and core, each setting with every seed.
+
+The paper reports the best setting by the mean of Bin0 and Bin1; here the split that is held out
+for choosing decides, and both bins stand beside it.
+Source: Irie et al. 2023, Table 3.
+"""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from fastweights.cores import core_kind
+from fastweights.cores.options import of_core
+from fastweights.experiments.grid import Grid, cells, rebuild
+from fastweights.experiments.rows import Row, rows_of
+from fastweights.experiments.sequence_cells import SequenceRun
+from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequence_table import TableOptions, check_table
+from fastweights.experiments.table import Table, each_seed, label, mean_and_std, write_json
+from fastweights.host.errors import UserError, expanded
+from fastweights.host.names import unknown
+
+LAYERS, WIDTHS, MULTIPLES, HEADS = (1, 2, 4), (8, 16, 32), (1, 2, 4), (1, 2, 4)
+RATES, BATCHES = (1e-3, 2e-3, 3e-3, 1e-2, 2e-2, 3e-2), (16, 32, 64)
+LSTM_LAYERS, LSTM_WIDTHS = (1, 2), (8, 16, 32, 64)
+ORDERS = ("grid", "random")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A point of the space: sizes of the core, as its options, and the trainer's."""
+
+    sizes: tuple[tuple[str, int], ...]
+    learning_rate: float
+    batch_size: int
+
+    def __str__(self) -> str:
+        named = [f"{name}={value}" for name, value in self.sizes]
+        return " ".join([*named, f"rate={self.learning_rate:g}", f"batch={self.batch_size}"])
+
+    def options(self, base: SequenceOptions, seed: int, folder: Path) -> SequenceOptions:
+        name = str(self).replace(" ", "-").replace("=", "")
+        rates = {"learning_rate": self.learning_rate, "batch_size": self.batch_size}
+        return replace(
+            base,
+            **of_core(base.core, dict(self.sizes)),
+            trainer=replace(base.trainer, **rates),
+            seed=seed,
+            savedir=folder,
+            xpid=f"{base.task.name}-{base.core}-{name}-seed{seed}",
+        )
+
+
+def space(core: str) -> list[Setting]:
+    """All settings of a core: of its options those that it has, and that fit each other."""
+    known = core_kind(core).options()
+    is_block = "heads" in known
+    axes = {"layers": LAYERS if is_block else LSTM_LAYERS, "heads": HEADS}
+    axes |= {"width": WIDTHS if is_block else LSTM_WIDTHS, "feedforward": MULTIPLES}
+    axes = {name: values for name, values in axes.items() if name in known}
+    sizes = (dict(zip(axes, one, strict=True)) for one in itertools.product(*axes.values()))
+    return [
+        Setting(tuple(_in_units(size).items()), rate, batch)
+        for size in sizes
+        for rate, batch in itertools.product(RATES, BATCHES)
+        if size.get("width", 1) % size.get("heads", 1) == 0
+    ]
+
+
+def search(order: str, trials: int, base: SequenceOptions, asked: TableOptions) -> int:
+    """Runs what is missing and writes search.md, .csv, .json and .png; returns the exit code."""
+    if order not in ORDERS:
+        raise UserError(unknown("--search", order, ORDERS))
+    if trials < 1:
+        raise UserError(f"--trials must be at least 1, not {trials}")
+    check_table(asked)
+    chosen = space(base.core)
+    if order == "random":
+        chosen = Random(0).sample(chosen, min(trials, len(chosen)))
+    if asked.epochs_at_most:
+        epochs = min(asked.epochs_at_most, base.trainer.epochs)
+        base = replace(base, trainer=replace(base.trainer, epochs=epochs))
+    folder = expanded(asked.runs).resolve() / f"search-{base.task.name}-{base.core}"
+
+    def run(setting: Setting, seed: int) -> SequenceRun:
+        return SequenceRun(setting.options(base, seed, folder))
+
+    title = f"{base.core} on {base.task.title}: {len(chosen)} settings"
+    grid = Grid(title, cells(run, setting=chosen, seed=asked.seeds), folder)
+    out = expanded(asked.out or folder).resolve()
+    return rebuild(grid, partial(_write, grid, out), out, asked.jobs)
+
+
+def _in_units(size: Mapping[str, int]) -> dict[str, int]:
+    """The feed-forward networks' size in units, not in multiples of the width."""
+    return dict(size) | (
+        {"feedforward": size["feedforward"] * size["width"]} if "feedforward" in size else {}
+    )
+
+
+def _held_out(labels_and_result: Mapping[str, Any]) -> float:
+    return 100 * labels_and_result["valid"]["sequence_accuracy"]
+
+
+def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
+    rows = rows_of(grid.cells, failures, _held_out)
+    rows.sort(key=lambda row: -1 if row.mean is None else row.mean, reverse=True)
+    columns = {
+        "setting": label("setting"),
+        "held out": mean_and_std,
+        "each seed": each_seed,
+        "bin0": partial(_split, "bin0"),
+        "bin1": partial(_split, "bin1"),
+        "seeds solved": _solved,
+    }
+    finished = [cell for cell in grid.cells if cell.run and cell.run.finished]
+    results = [{"setting": str(cell.labels["setting"]), **cell.run.result()} for cell in finished]
+    write_json(out / "results.json", results)
+    shown = [replace(row, labels={"setting": str(row.labels["setting"])}) for row in rows]
+    Table(columns=columns, title=grid.title).write(shown, out / "search")
+
+
+def _split(split: str, row: Row) -> str:
+    scores = [run.result()[split]["sequence_accuracy"] for run in row.runs.values()]
+    return f"{100 * fmean(scores):.1f}" if scores else ""
+
+
+def _solved(row: Row) -> str:
+    return f"{sum(value == 100 for value in row.values.values())} of {len(row.seeds)}"

@@ -1,0 +1,131 @@
+"""Languages x memories on one page: which memory solves which language, ordered by class.
+
+A memory solves a language with a seed where every string of Bin0 and Bin1 is right, fits it where
+only every string of Bin0 is, and fails otherwise.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fastweights.cores import CORES
+from fastweights.cores.options import is_named_by_size
+from fastweights.evaluation.markdown_table import markdown_table
+from fastweights.experiments.grid import Grid, cells, rebuild
+from fastweights.experiments.rows import Row, rows_of
+from fastweights.experiments.sequence_cells import SequenceRun
+from fastweights.experiments.sequence_presets import preset
+from fastweights.experiments.sequence_table import TableOptions, check_table
+from fastweights.experiments.table import (
+    Table,
+    each_seed,
+    interval,
+    label,
+    mean_and_std,
+    write_json,
+)
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.names import unknown
+from fastweights.tasks import LANGUAGES
+
+# Grazzi et al. 2025: writes that can turn what is stored into its negative.
+_REVERSING = {"core_feature_map": "silu_unit", "core_max_write_strength": 2}
+# Memories that are a core with other options than its preset's.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "delta_net_2": ("delta_net", _REVERSING),
+    "gated_delta_net_2": ("gated_delta_net", _REVERSING),
+}
+STATES = ("solved", "fits", "fails")
+
+
+def memories() -> dict[str, tuple[str, dict[str, Any]]]:
+    """A core and options by the name of each memory; `_2` stands for writes stronger than one."""
+    return {name: (name, {}) for name in CORES if not is_named_by_size(name)} | VARIANTS
+
+
+def state(result: Mapping[str, Any]) -> str:
+    """What a run came to."""
+    bins = [result[split]["sequence_accuracy"] == 1 for split in ("bin0", "bin1")]
+    return "solved" if all(bins) else "fits" if bins[0] else "fails"
+
+
+def summarise(preset_name: str, asked: TableOptions) -> int:
+    """Runs what is missing; writes summary.md (a row a language), pairs.md, .csv, .json and .png.
+
+    `asked.settings` are the languages, `asked.only` the memories; all of them by default.
+    """
+    check_table(asked)
+    languages = _chosen("--settings", asked.settings, LANGUAGES)
+    names = _chosen("--only", asked.only, memories())
+    shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
+    folder = expanded(asked.runs).resolve() / f"summary-{preset_name}{shortened}"
+
+    def run(language: str, memory: str, seed: int) -> SequenceRun:
+        core, options = memories()[memory]
+        with user_input():
+            chosen = preset(preset_name, core, LANGUAGES[language]())
+        chosen = replace(chosen, **options, seed=seed, savedir=folder)
+        if asked.epochs_at_most:
+            fewer = min(asked.epochs_at_most, chosen.trainer.epochs)
+            chosen = replace(chosen, trainer=replace(chosen.trainer, epochs=fewer))
+        return SequenceRun(replace(chosen, xpid=f"{language}-{memory}-seed{seed}"))
+
+    axes = {"language": languages, "memory": names, "seed": asked.seeds}
+    grid = Grid(f"languages and memories, preset {preset_name}", cells(run, **axes), folder)
+    out = expanded(asked.out or folder).resolve()
+    return rebuild(grid, partial(_write, grid, out), out, asked.jobs)
+
+
+def _chosen(flag: str, asked: Sequence[str], known: Mapping[str, Any]) -> list[str]:
+    for name in asked:
+        if name not in known:
+            raise UserError(unknown(flag, name, known))
+    return [name for name in known if name in (asked or known)]
+
+
+def _longer(labels_and_result: Mapping[str, Any]) -> float:
+    return 100 * labels_and_result["bin1"]["sequence_accuracy"]
+
+
+def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
+    rows = rows_of(grid.cells, failures, _longer)
+    text = f"# {grid.title}\n\n{matrix(rows)}\n"
+    write_bytes(out / "summary.md", text.encode())
+    columns = {"class": lambda row: LANGUAGES[row.labels["language"]].family()}
+    columns |= {"language": label("language"), "memory": label("memory", code=True)}
+    columns |= {"bin1": mean_and_std, "95 % interval": interval, "each seed": each_seed}
+    columns |= {"outcome": outcome}
+    finished = [cell for cell in grid.cells if cell.run and cell.run.finished]
+    results = [{**cell.labels, **cell.run.result()} for cell in finished]
+    write_json(out / "results.json", results)
+    Table(columns=columns, title=grid.title).write(rows, out / "pairs")
+    print(text)
+
+
+def matrix(rows: Sequence[Row]) -> str:
+    """Markdown: a row a language, a column a memory, in each cell what its seeds came to."""
+    found = {(row.labels["language"], row.labels["memory"]): row for row in rows}
+    languages, names = (
+        dict.fromkeys(row.labels[n] for row in rows) for n in ("language", "memory")
+    )
+    lines = [
+        [
+            LANGUAGES[language].family(),
+            LANGUAGES[language].title,
+            *(outcome(found[language, name]) for name in names),
+        ]
+        for language in languages
+    ]
+    return markdown_table(["class", "language", *(f"`{name}`" for name in names)], lines)
+
+
+def outcome(row: Row) -> str:
+    """`solved 2, fails 1`: how many seeds came to what; without a number where all agree."""
+    states = [state(run.result()) for run in row.runs.values()] + ["failed"] * len(row.failed)
+    counts = {name: states.count(name) for name in (*STATES, "failed") if name in states}
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{name} {count}" for name, count in counts.items())

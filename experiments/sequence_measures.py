@@ -1,0 +1,115 @@
+"""What a finished run reports: every split, each length, and what simple baselines would score."""
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from fastweights.cores import core_kind
+from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.host.atomic_files import write_bytes
+from fastweights.tasks import UNASKED, Sample
+from fastweights.tasks.baselines import baselines
+from fastweights.tasks.sequence_model import SequenceModel
+from fastweights.tasks.sequences import Sequences
+from fastweights.tasks.train import JUDGED_AT_ONCE, Judged, judge
+
+LENGTHS = "lengths.csv"
+_COLUMNS = ("split", "length", "sequences", "sequence_accuracy", "answer_accuracy")
+LONGEST_ATTENDED = 2_000  # attention over more positions takes gigabytes
+
+
+def measure(
+    model: SequenceModel, options: SequenceOptions, splits: Mapping[str, Sequences]
+) -> dict[str, Any]:
+    """The held-out and the tested splits, the lengths asked for, the baselines' accuracies.
+
+    `by_length` has a row for each length within each tested split.
+    """
+    task = options.task
+    answered = partial(judge, blank=task.blank, batch_size=JUDGED_AT_ONCE)
+    judged = {split: answered(model, splits[split]) for split in task.splits[1:]}
+    tested = task.splits[2:]
+    longest = max(int(split.lengths.max()) for split in splits.values())
+    lengths = [_of_length(model, options, longest, length) for length in options.test_lengths]
+    return {
+        **{split: found.result()._asdict() for split, found in judged.items()},
+        "solved": judged["valid"].result().sequence_accuracy == 1,
+        "lengths": [row for row in lengths if row],
+        "by_length": [row for split in tested for row in _rows(split, splits, judged[split])],
+        "baselines": {split: baselines(task, splits["train"], splits[split]) for split in tested},
+    }
+
+
+def write_lengths(measured: dict[str, Any], folder: Path) -> None:
+    """Writes lengths.csv and lengths.png where lengths were measured; takes `by_length` out."""
+    rows = [*measured.pop("by_length"), *measured["lengths"]]
+    rows = [{name: row[name] for name in _COLUMNS} for row in rows]
+    if not measured["lengths"]:
+        return
+    from fastweights.experiments.language_pictures import (
+        draw_lengths,  # Matplotlib takes a second to import
+    )
+
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_bytes(folder / LENGTHS, text.getvalue().encode())
+    points = np.array([(row["length"], row["sequence_accuracy"]) for row in rows], float)
+    draw_lengths(points, folder / "lengths.png")
+
+
+def _of_length(
+    model: SequenceModel, options: SequenceOptions, longest: int, length: int
+) -> dict[str, Any] | None:
+    """None where the model cannot attend to so many positions."""
+    random = Random(f"{options.data_seed} length {length}")
+    drawn = (options.task.sample_of_length(length, random) for _ in range(options.length_size))
+    samples: dict[Sample, None] = dict.fromkeys(drawn)
+    sequences = Sequences.of(list(samples))
+    attends = "window" in core_kind(options.core).options() and options.core_window >= longest
+    if attends:
+        if int(sequences.lengths.max()) > LONGEST_ATTENDED:
+            return None
+        model = _wider(model, options, int(sequences.lengths.max()))
+    found = judge(model, sequences, options.task.blank, JUDGED_AT_ONCE)
+    return _row("length", length, found) | {"commonest": _commonest(sequences)}
+
+
+def _commonest(sequences: Sequences) -> float:
+    """The share of the commonest answer, of all that are asked for."""
+    asked = sequences.targets[sequences.targets != UNASKED].long()
+    return asked.bincount().max().item() / len(asked)
+
+
+def _wider(model: SequenceModel, options: SequenceOptions, window: int) -> SequenceModel:
+    """The same model with attention over `window` positions."""
+    wide = replace(options, core_window=max(window, options.core_window)).build()
+    wide.load_state_dict(model.state_dict())
+    return wide.to(model.output.weight.device)
+
+
+def _rows(split: str, splits: Mapping[str, Sequences], judged: Judged) -> list[dict[str, Any]]:
+    lengths = splits[split].lengths
+    return [
+        _row(split, length, Judged(*(each[lengths == length] for each in judged)))
+        for length in lengths.unique().tolist()
+    ]
+
+
+def _row(split: str, length: int, judged: Judged) -> dict[str, Any]:
+    found = judged.result()
+    return {
+        "split": split,
+        "length": length,
+        "sequences": len(judged.wrong),
+        "sequence_accuracy": found.sequence_accuracy,
+        "answer_accuracy": found.answer_accuracy,
+    }

@@ -1,0 +1,51 @@
+"""The presets behind the papers' tables: of code execution and ListOps, and of each other command.
+
+Named presets are functions from a core and a task to the options of its training.
+"""
+
+from collections.abc import Callable
+
+from fastweights.cores.options import preset_of_core
+from fastweights.experiments import language_presets
+from fastweights.experiments.sequence_options import PUBLISHED_MAPS, Question, SequenceOptions
+from fastweights.host.names import unknown
+from fastweights.tasks import Task
+from fastweights.tasks.train import TrainerConfig
+
+
+def paper(core: str, task: Question) -> SequenceOptions[Question]:
+    """As published (Irie et al. 2021, appendix B.2): 200 epochs of 10,000 sequences."""
+    if core == "lstm":
+        trainer = TrainerConfig(learning_rate=3e-3, clip=0.1)
+        return SequenceOptions(task=task, core=core, dropout=0.1, trainer=trainer)
+    sizes = {"layers": 4, "width": 256, "heads": 16, "feedforward": 1024, "dropout": 0.1}
+    own = preset_of_core(core, sizes | PUBLISHED_MAPS.get(core, {}))
+    return SequenceOptions(task=task, core=core, **own)
+
+
+def small(core: str, task: Question) -> SequenceOptions[Question]:
+    """Minutes a model on two cores: shorter sequences, smaller models, 30 epochs of 4,000."""
+    own, clip = preset_of_core(core, {"width": 128}), 0.1
+    if core != "lstm":
+        sizes = {"layers": 2, "width": 64, "heads": 4, "feedforward": 256}
+        own, clip = preset_of_core(core, sizes | PUBLISHED_MAPS.get(core, {})), 0.0
+    trainer = TrainerConfig(learning_rate=3e-3, clip=clip, batch_size=32, epochs=30)
+    sequences = {"train_size": 4_000, "valid_size": 500, "test_size": 500}
+    return SequenceOptions(task=task.small(), core=core, trainer=trainer, **sequences, **own)
+
+
+PRESETS = {"paper": paper, "small": small}
+OF_COMMANDS = {"formal_language": language_presets.PRESETS}  # commands with presets of their own
+
+
+def presets_of(task: Task | type[Task]) -> dict[str, Callable[[str, Task], SequenceOptions]]:
+    """The presets of a task's command, by name."""
+    return OF_COMMANDS.get(task.trained_by(), PRESETS)
+
+
+def preset(name: str, core: str, task: Question) -> SequenceOptions[Question]:
+    """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
+    known = presets_of(task)
+    if name not in known:
+        raise ValueError(unknown("preset", name, known))
+    return known[name](core, task)

@@ -1,0 +1,135 @@
+"""Sequences as files of tokens: a `.src` file of words and a `.tgt` file of answers a split.
+
+A line is a sequence, its tokens with spaces between them; where no answer is asked for, the answer
+is `_` (a task whose blank is `_` asks everywhere). The files of a formal language have the names of
+the published data (Bhattamishra et al. 2020): `train_50`, `valid_50` for Bin0 and `test_50` for
+Bin1, where 50 is the largest size learned from; `selection_50` is what chooses the best weights.
+"""
+
+import re
+from pathlib import Path
+
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.errors import UserError, describe_os_error
+from fastweights.host.names import did_you_mean
+from fastweights.tasks import UNASKED, Sample, Task
+from fastweights.tasks.sequences import Sequences
+
+NOT_ASKED = "_"
+_STEMS = {"bin0": "valid", "bin1": "test", "valid": "selection"}  # of tasks with bins
+_HELD_OUT = 10  # one in so many of what is learned from, where no split to choose by is there
+
+
+def stem(task: Task, split: str) -> str:
+    """The name of a split's files, without an ending and a size."""
+    return _STEMS.get(split, split) if "bin0" in task.splits else split
+
+
+def write_splits(folder: Path, task: Task, splits: dict[str, Sequences]) -> list[Path]:
+    """Writes all splits and returns the files. Raises a one-line `UserError` where it cannot."""
+    size = f"_{task.sizes[1]}" if "bin0" in task.splits else ""
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for split, sequences in splits.items():
+            samples = sequences.samples()
+            for ending, lines in (
+                ("src", [[task.words[token] for token in sample.tokens] for sample in samples]),
+                ("tgt", [[_answer(task, t) for t in sample.targets] for sample in samples]),
+            ):
+                written.append(folder / f"{stem(task, split)}{size}.{ending}")
+                text = "".join(f"{' '.join(line)}\n" for line in lines)
+                write_bytes(written[-1], text.encode())
+    except OSError as error:
+        raise UserError(f"--export: {describe_os_error(error)}") from error
+    return written
+
+
+def read_splits(folder: Path, task: Task) -> dict[str, Sequences]:
+    """All splits of a task; every tenth sequence learned from is held out where no file is.
+
+    Raises a one-line `UserError` that names the file, and the line, that cannot be used.
+    """
+    found = {split: _read_split(folder, task, split) for split in task.splits}
+    if found["valid"] is None and found["train"]:
+        held_out = found["train"][::_HELD_OUT]
+        found["train"] = [s for place, s in enumerate(found["train"]) if place % _HELD_OUT]
+        found["valid"] = held_out
+    for split, samples in found.items():
+        if not samples:
+            name = stem(task, split)
+            raise UserError(
+                f"--files {folder} has no sequences in {name}.src and {name}.tgt; a size may stand "
+                f"before the ending, as in {name}_50.src"
+            )
+    return {split: Sequences.of(samples) for split, samples in found.items()}
+
+
+def _read_split(folder: Path, task: Task, split: str) -> list[Sample] | None:
+    """None where the split has no file."""
+    pattern = re.compile(rf"{stem(task, split)}(_\d+)?\.src")
+    try:
+        sources = sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
+    except OSError as error:
+        raise UserError(f"--files: {describe_os_error(error)}") from error
+    if len(sources) > 1:
+        names = " and ".join(path.name for path in sources)
+        raise UserError(f"--files {folder} has {names}: keep one of them")
+    if not sources:
+        return None
+    source, target = sources[0], sources[0].with_suffix(".tgt")
+    lines, answers = _lines(source), _lines(target)
+    if len(lines) != len(answers):
+        raise UserError(
+            f"{source} has {len(lines)} lines and {target.name} {len(answers)}: each sequence "
+            "needs a line in both"
+        )
+    return [
+        _sample(task, source, target, number, *pair)
+        for number, pair in enumerate(zip(lines, answers, strict=True), 1)
+    ]
+
+
+def _sample(
+    task: Task, source: Path, target: Path, number: int, words: list[str], answers: list[str]
+) -> Sample:
+    if not words:
+        raise UserError(f"{source}, line {number}: a sequence has at least one token")
+    if len(words) != len(answers):
+        raise UserError(
+            f"{target}, line {number}: {len(answers)} answers to {len(words)} tokens; every token "
+            f"needs one, {NOT_ASKED} where none is asked for"
+        )
+    known_answers = {NOT_ASKED: UNASKED} | {a: n for n, a in enumerate(task.answers)}
+    known_words = {word: n for n, word in enumerate(task.words)}
+    return Sample(
+        _numbers(words, known_words, source, number),
+        _numbers(answers, known_answers, target, number),
+    )
+
+
+def _numbers(tokens: list[str], known: dict[str, int], path: Path, number: int) -> tuple[int, ...]:
+    for token in tokens:
+        if token not in known:
+            some = " ".join(list(known)[:12]) + (" ..." if len(known) > 12 else "")
+            hint = did_you_mean(token, known)
+            raise UserError(f"{path}, line {number}: unknown {token!r}; known: {some}{hint}")
+    return tuple(known[token] for token in tokens)
+
+
+def _lines(path: Path) -> list[list[str]]:
+    try:
+        return [line.split() for line in _text(path).split("\n")]
+    except OSError as error:
+        raise UserError(describe_os_error(error)) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no text in UTF-8") from error
+
+
+def _text(path: Path) -> str:
+    """Without the end of the last line."""
+    return path.read_text(encoding="utf-8").removesuffix("\n")
+
+
+def _answer(task: Task, target: int) -> str:
+    return NOT_ASKED if target == UNASKED else task.answers[target]

@@ -1,0 +1,1 @@
+"""Deterministic context-free languages: an automaton with a stack answers."""

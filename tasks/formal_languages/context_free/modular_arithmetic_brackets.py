@@ -1,0 +1,90 @@
+"""Modular arithmetic with brackets: the value of a nested expression, modulo 5.
+
+    ( 2 * ( - 4 + 1 ) ) ?
+    _ _ _ _ _ _ _ _ _ _ 4
+
+An expression is a digit, either with a minus before it, or two expressions with +, - or * between
+them and brackets around; a bracket around one digit fills up a length.
+Source: Delétang et al. 2023, section 4.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from typing import ClassVar, NamedTuple
+
+from fastweights.tasks.formal_languages.language import ASK, Language
+from fastweights.tasks.formal_languages.regular.modular_arithmetic import (
+    DIGITS,
+    MODULUS,
+    OPERATIONS,
+)
+
+
+class Frame(NamedTuple):
+    """What has been read within one bracket."""
+
+    value: int | None = None  # of the left side, or of both
+    operation: str | None = None
+    minus: bool = False  # before what comes next
+
+    def with_operation(self, symbol: str) -> "Frame":
+        """A minus where a value is awaited is a sign."""
+        if self.value is None or self.operation is not None:
+            return self._replace(minus=True)
+        return self._replace(operation=symbol)
+
+    def with_value(self, value: int) -> "Frame":
+        value = -value if self.minus else value
+        if self.operation == "*":
+            value = self.value * value
+        elif self.operation is not None:
+            value = self.value + (value if self.operation == "+" else -value)
+        return Frame(value % MODULUS)
+
+
+Stack = tuple[Frame, ...]
+
+
+class ModularArithmeticBrackets(Language):
+    """The state is a stack of open brackets; sizes are lengths without the question."""
+
+    name: ClassVar[str] = "modular_arithmetic_brackets"
+    title: ClassVar[str] = "modular arithmetic with brackets"
+    alphabet: ClassVar[tuple[str, ...]] = (*DIGITS, *OPERATIONS, "(", ")")
+    answers: ClassVar[tuple[str, ...]] = DIGITS
+    asks: ClassVar[bool] = True
+    start: ClassVar[Stack] = (Frame(),)
+
+    def step(self, state: Stack, symbol: str) -> tuple[Stack, str | None]:
+        *below, top = state
+        if symbol == ASK:
+            return state, str(top.value)
+        if symbol == "(":
+            return (*state, Frame()), None
+        if symbol == ")":
+            return (*below[:-1], below[-1].with_value(top.value)), None
+        changed = top.with_value(int(symbol)) if symbol in DIGITS else top.with_operation(symbol)
+        return (*below, changed), None
+
+    def draw(self, random: Random, size: int) -> Iterable[str]:
+        """Expressions still to be written lie on a stack, as sizes; all else is a symbol."""
+        waiting: list[int | str] = [size]
+        symbols = []
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, str):
+                symbols.append(part)
+            else:
+                waiting.extend(reversed(_parts(random, part)))
+        return symbols
+
+
+def _parts(random: Random, size: int) -> list[int | str]:
+    """An expression of this size: its symbols, and the sizes of the expressions within it."""
+    signed = [*["-"] * (size % 2 == 0), random.choice(DIGITS)]
+    if size <= 2:
+        return signed
+    if size <= 4:
+        return ["(", *signed, ")"]
+    left = random.randint(1, size - 4)
+    return ["(", left, random.choice(OPERATIONS), size - 3 - left, ")"]

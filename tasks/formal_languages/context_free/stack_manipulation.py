@@ -1,0 +1,44 @@
+"""Stack manipulation: what is on a stack, from its top, after symbols are put on it and taken off.
+
+    a b pop push_b ? ? ? ? ?
+    _ _ _   _      b a . . .
+
+A string is the stack from its bottom, then actions. Taking from an empty stack does nothing. There
+is one question more than symbols; where the stack has ended, the answer is a point.
+Source: Delétang et al. 2023, section 4.
+"""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import ClassVar
+
+from fastweights.tasks.formal_languages.language import ASK, Language
+
+END, POP = ".", "pop"
+PUSHED = {"push_a": "a", "push_b": "b"}
+
+
+class StackManipulation(Language):
+    """The state is the stack, its top last."""
+
+    name: ClassVar[str] = "stack_manipulation"
+    title: ClassVar[str] = "stack manipulation"
+    alphabet: ClassVar[tuple[str, ...]] = ("a", "b", POP, *PUSHED)
+    answers: ClassVar[tuple[str, ...]] = ("a", "b", END)
+    asks: ClassVar[bool] = True
+    start: ClassVar[str] = ""
+
+    def step(self, state: str, symbol: str) -> tuple[str, str | None]:
+        if symbol == ASK:
+            return state[:-1], state[-1] if state else END
+        if symbol == POP:
+            return state[:-1], None
+        return state + PUSHED.get(symbol, symbol), None
+
+    def questions(self, symbols: Sequence[str]) -> int:
+        return len(symbols) + 1
+
+    def draw(self, random: Random, size: int) -> Iterable[str]:
+        first = random.randint(1, size)
+        actions = random.choices((POP, *PUSHED), k=size - first)
+        return [*random.choices("ab", k=first), *actions]

@@ -1,0 +1,1 @@
+"""Context-sensitive languages: no one stack is enough to answer."""

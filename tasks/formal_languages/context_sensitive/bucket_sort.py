@@ -1,0 +1,45 @@
+"""Bucket sort: the symbols in order.
+
+    3 1 4 1 ? ? ? ?
+    _ _ _ _ 1 1 3 4
+
+A counter for each of the five symbols suffices.
+Source: Delétang et al. 2023, section 4.
+"""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import ClassVar
+
+from fastweights.tasks.formal_languages.language import ASK, Language
+
+Buckets = tuple[int, ...]
+
+
+class BucketSort(Language):
+    """The state is how many of each symbol are left."""
+
+    name: ClassVar[str] = "bucket_sort"
+    title: ClassVar[str] = "bucket sort"
+    alphabet: ClassVar[tuple[str, ...]] = ("1", "2", "3", "4", "5")
+    answers: ClassVar[tuple[str, ...]] = alphabet
+    asks: ClassVar[bool] = True
+    start: ClassVar[Buckets] = (0,) * 5
+
+    def step(self, state: Buckets, symbol: str) -> tuple[Buckets, str | None]:
+        buckets = list(state)
+        if symbol != ASK:
+            buckets[self.alphabet.index(symbol)] += 1
+            return tuple(buckets), None
+        least = next(place for place, count in enumerate(buckets) if count)
+        buckets[least] -= 1
+        return tuple(buckets), self.alphabet[least]
+
+    def questions(self, symbols: Sequence[str]) -> int:
+        return len(symbols)
+
+    def draw(self, random: Random, size: int) -> Iterable[str]:
+        return random.choices(self.alphabet, k=size)
+
+    def level(self, state: Buckets) -> float:
+        return float(sum(state))

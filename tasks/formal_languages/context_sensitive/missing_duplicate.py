@@ -1,0 +1,38 @@
+"""Missing duplicate: the symbol that a blank hides in a string that was written twice.
+
+    0 1 1 0 _ 1 ?
+    _ _ _ _ _ _ 1
+
+Source: Delétang et al. 2023, section 4.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from typing import ClassVar
+
+from fastweights.tasks.formal_languages.language import ASK, Language
+
+BLANK = "_"
+
+
+class MissingDuplicate(Language):
+    """The state is what has been read; sizes are lengths without the question."""
+
+    name: ClassVar[str] = "missing_duplicate"
+    title: ClassVar[str] = "missing duplicate"
+    alphabet: ClassVar[tuple[str, ...]] = ("0", "1", BLANK)
+    answers: ClassVar[tuple[str, ...]] = ("0", "1")
+    asks: ClassVar[bool] = True
+    multiple: ClassVar[int] = 2
+    start: ClassVar[str] = ""
+
+    def step(self, state: str, symbol: str) -> tuple[str, str | None]:
+        if symbol != ASK:
+            return state + symbol, None
+        half = len(state) // 2
+        return state, state[(state.index(BLANK) + half) % len(state)]
+
+    def draw(self, random: Random, size: int) -> Iterable[str]:
+        symbols = random.choices("01", k=size // 2) * 2
+        symbols[random.randrange(size)] = BLANK
+        return symbols

@@ -1,0 +1,1 @@
+"""Counter languages: an automaton with counters answers."""

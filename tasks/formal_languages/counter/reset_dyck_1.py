@@ -1,0 +1,63 @@
+"""Reset Dyck-1: whether a bracket is open since the reset, `1`.
+
+    ( ( ) 1 ( )
+    1 1 1 0 1 0
+
+A string is a beginning of a Dyck-1 string, one reset, and a Dyck-1 string. As in the published
+generator, sizes are those of both strings: with the reset they are up to twice as long.
+Source: Irie et al. 2023, section 4.2; Bhattamishra et al. 2020.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import ClassVar
+
+from fastweights.tasks.formal_languages.counter.brackets import (
+    LONGEST_GRAMMAR_STRING,
+    grammar_string,
+    nested,
+)
+from fastweights.tasks.formal_languages.language import Language
+from fastweights.tasks.task import Machine
+
+RESET = "1"
+CHANGES = {"(": 1, ")": -1, RESET: 0}
+
+
+class ResetDyck1(Language):
+    """The state is the depth since the reset."""
+
+    name: ClassVar[str] = "reset_dyck_1"
+    title: ClassVar[str] = "reset Dyck-1"
+    alphabet: ClassVar[tuple[str, ...]] = tuple(CHANGES)
+    answers: ClassVar[tuple[str, ...]] = ("0", "1")
+    multiple: ClassVar[int] = 2
+
+    def step(self, state: int, symbol: str) -> tuple[int, str]:
+        state = 0 if symbol == RESET else state + CHANGES[symbol]
+        return state, "1" if state else "0"
+
+    def string(self, random: Random, low: int, high: int) -> list[str]:
+        if high > LONGEST_GRAMMAR_STRING:
+            whole, after = (nested(random, low, high) for _ in range(2))
+            return [*whole[: random.randint(0, len(whole))], RESET, *after]
+        while True:
+            whole, after = (grammar_string(random, high) for _ in range(2))
+            symbols = [*whole[: random.randint(0, len(whole))], RESET, *after]
+            if len(symbols) >= low:
+                return symbols
+
+    def draw(self, random: Random, size: int) -> Iterable[str]:
+        return self.string(random, size, size)
+
+    def rivals(self) -> Mapping[str, Machine]:
+        return {"a counter that never resets": never_reset}
+
+
+def never_reset(symbols: Sequence[str]) -> list[str | None]:
+    """What a counter answers that reads the reset, but does not forget."""
+    depth, answers = 0, []
+    for symbol in symbols:
+        depth += CHANGES[symbol]
+        answers.append("1" if depth and symbol != RESET else "0")
+    return answers

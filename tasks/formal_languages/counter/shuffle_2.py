@@ -1,0 +1,56 @@
+"""Shuffle-2: which of two kinds of brackets are open, of two Dyck-1 strings run into each other.
+
+    ( [ ) ( ] )
+    2 3 1 3 2 0
+
+The answer is 2 if a round bracket is open, plus 1 if a square one is. (The paper's text has these
+the other way round; its example, and the published data, have them so.)
+Source: Irie et al. 2023, appendix C.2; Suzgun et al. 2019.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+from fastweights.tasks.formal_languages.counter.brackets import nested, uniform
+from fastweights.tasks.formal_languages.language import Language
+
+CHANGES = {"(": (1, 0), ")": (-1, 0), "[": (0, 1), "]": (0, -1)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shuffle2(Language):
+    """The state is the depth of each kind."""
+
+    legacy: bool = False
+    """As the published generator: brackets of both kinds nest and never cross, as in ([)]."""
+
+    name: ClassVar[str] = "shuffle_2"
+    title: ClassVar[str] = "Shuffle-2"
+    alphabet: ClassVar[tuple[str, ...]] = tuple(CHANGES)
+    answers: ClassVar[tuple[str, ...]] = ("0", "1", "2", "3")
+    multiple: ClassVar[int] = 2
+    start: ClassVar[tuple[int, int]] = (0, 0)
+
+    def step(self, state: tuple[int, int], symbol: str) -> tuple[tuple[int, int], str]:
+        in_round, in_square = map(sum, zip(state, CHANGES[symbol], strict=True))
+        return (in_round, in_square), str(2 * (in_round > 0) + (in_square > 0))
+
+    def string(self, random: Random, low: int, high: int) -> list[str]:
+        if self.legacy:
+            return list(nested(random, low, high, ("()", "[]")))
+        length = 2 * random.randint(-(-low // 2), high // 2)
+        of_round = 2 * random.randint(0, length // 2)
+        kinds = [0] * of_round + [1] * (length - of_round)
+        random.shuffle(kinds)
+        parts = [iter(uniform(random, size // 2)) for size in (of_round, length - of_round)]
+        square = {"(": "[", ")": "]"}
+        drawn = ((kind, next(parts[kind])) for kind in kinds)
+        return [square[symbol] if kind else symbol for kind, symbol in drawn]
+
+    def draw(self, random: Random, size: int) -> Iterable[str]:
+        return self.string(random, size, size)
+
+    def level(self, state: tuple[int, int]) -> float:
+        return float(sum(state))

@@ -1,0 +1,189 @@
+"""What every formal language is: strings, and a machine that answers at every position.
+
+A language is one file: its alphabet, a sampler of strings, and `step`, one step of the machine
+that reads a string from left to right. The machine is the definition of the targets; tests compare
+it with an independent one.
+
+A string of some languages is followed by questions, `?`, at which the answer is read: one where
+the answer is one symbol, as many as the answer has symbols otherwise (the convention of Delétang et
+al. 2023, "Neural Networks and the Chomsky Hierarchy", for a model that reads from left to right).
+"""
+
+import abc
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from random import Random
+from typing import Any, ClassVar
+
+from fastweights.host.names import did_you_mean
+from fastweights.tasks.task import UNASKED, Sample, Statistic, Task, share_of_commonest, spread
+
+ASK = "?"
+LARGEST_SIZE = 1_000_000  # a mistyped size is a line, not hours
+
+
+@dataclass(frozen=True, kw_only=True)
+class Language(Task):
+    """A language whose strings have sizes: their lengths, or the n of a^n b^n.
+
+    Splits: `train` and `bin0` have sizes in `sizes`; `bin1` sizes above them, up to twice the
+    largest. `valid`, which chooses the best weights and ends training, has as many strings of the
+    sizes of `bin0` as of `bin1`, and none that is in these. Where there is one string of each size,
+    it has those of `bin0`, and those of the sizes that follow `bin1`, up to 2.2 times the largest.
+    """
+
+    sizes: tuple[int, int] = (2, 50)
+    """Smallest and largest size of the strings learned from and in Bin0. Sizes are lengths; of
+    a_n_b_n and a_n_b_n_c_n they are n."""
+
+    title: ClassVar[str]  # as people write it: (aa)*
+    command: ClassVar[str] = "formal_language"
+    splits: ClassVar[tuple[str, ...]] = ("train", "valid", "bin0", "bin1")
+    has_lengths: ClassVar[bool] = True
+    alphabet: ClassVar[tuple[str, ...]]
+    asks: ClassVar[bool] = False  # whether strings are followed by questions
+    one_a_size: ClassVar[bool] = False  # whether there is one string of each size
+    multiple: ClassVar[int] = 1  # of which all sizes are multiples
+    start: ClassVar[Any] = 0  # the machine's state before the first symbol
+
+    @abc.abstractmethod
+    def step(self, state: Any, symbol: str) -> tuple[Any, str | None]:
+        """Reads a symbol: the state after it, and the answer asked for there (None: none is)."""
+
+    @abc.abstractmethod
+    def draw(self, random: Random, size: int) -> Iterable[str]:
+        """Draws a string of this size, without questions."""
+
+    def questions(self, symbols: Sequence[str]) -> int:
+        """How many questions follow these symbols."""
+        return int(self.asks)
+
+    def has(self, size: int) -> bool:
+        """Whether there are strings of this size."""
+        return size > 0 and size % self.multiple == 0
+
+    def level(self, state: Any) -> float:
+        """The state as a number to draw: a counter's value, a stack's depth."""
+        return float(len(state) if isinstance(state, str | tuple) else state)
+
+    @classmethod
+    def family(cls) -> str:
+        """The language's class: the name of its folder."""
+        return cls.__module__.split(".")[-2].replace("_", "-")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (*self.alphabet, ASK) if self.asks else self.alphabet
+
+    def check(self) -> None:
+        if len(self.sizes) != 2 or not 1 <= self.sizes[0] <= self.sizes[1] <= LARGEST_SIZE:
+            given = " ".join(map(str, self.sizes))
+            raise ValueError(f"--sizes must be two, the smaller first and above 0, not {given}")
+        for low, high in (span for split in self.splits for span in self.spans(split)):
+            self.sizes_in(low, high)
+
+    def spans(self, split: str) -> list[tuple[int, int]]:
+        """The smallest and the largest size in a split; two of each for one of two parts."""
+        low, high = self.sizes
+        longer = (high + 1, 2 * high)
+        after = (2 * high + 1, 2 * high + max(high // 5, self.multiple))
+        held_out = [(low, high), after if self.one_a_size else longer]
+        return {"bin1": [longer], "valid": held_out}.get(split, [(low, high)])
+
+    def sizes_in(self, low: int, high: int) -> list[int]:
+        """The sizes of strings from `low` to `high`. Raises a `ValueError` where there are none."""
+        if found := [size for size in range(low, high + 1) if self.has(size)]:
+            return found
+        multiple = f"multiples of {self.multiple}" if self.multiple > 1 else "positive"
+        raise ValueError(
+            f"{self.name} has no strings of sizes {low} to {high}: they are {multiple}; widen "
+            "--sizes"
+        )
+
+    def string(self, random: Random, low: int, high: int) -> list[str]:
+        """A string of a size from `low` to `high`, without questions."""
+        return list(self.draw(random, random.choice(self.sizes_in(low, high))))
+
+    def sample(self, random: Random) -> Sample:
+        return self.sample_of("train", random)
+
+    def sample_of(self, split: str, random: Random) -> Sample:
+        return self.labelled(self.string(random, *random.choice(self.spans(split))))
+
+    def sample_of_length(self, length: int, random: Random) -> Sample:
+        """A string of the largest size up to `length` that the language has."""
+        size = next((size for size in range(length, 0, -1) if self.has(size)), length)
+        return self.labelled(self.string(random, size, size))
+
+    def every(self, split: str) -> list[Sample] | None:
+        if not self.one_a_size:
+            return None
+        sizes = [size for span in self.spans(split) for size in self.sizes_in(*span)]
+        return [self.labelled(list(self.draw(Random(0), size))) for size in sizes]
+
+    def labelled(self, symbols: Sequence[str]) -> Sample:
+        """A string, its questions, and the machine's answers, as numbers."""
+        asked = self.with_questions(symbols)
+        words = {word: number for number, word in enumerate(self.words)}
+        answers = {answer: number for number, answer in enumerate(self.answers)}
+        return Sample(
+            tuple(words[symbol] for symbol in asked),
+            tuple(UNASKED if a is None else answers[a] for _, a in self.run(asked)),
+        )
+
+    def with_questions(self, symbols: Sequence[str]) -> list[str]:
+        return [*symbols, *[ASK] * (0 if ASK in symbols else self.questions(symbols))]
+
+    def run(self, symbols: Iterable[str]) -> list[tuple[Hashable, str | None]]:
+        """The machine's state after each symbol, and its answer there.
+
+        Raises a one-line `ValueError` where a symbol cannot stand.
+        """
+        state, passed = self.start, []
+        for place, symbol in enumerate(symbols, 1):
+            try:
+                state, answer = self.step(state, symbol)
+            except (LookupError, StopIteration, TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{self.name} has no string with {symbol!r} at position {place}"
+                ) from error
+            passed.append((state, answer))
+        return passed
+
+    def parse(self, text: str) -> list[str]:
+        """The symbols of a text, with spaces between them or none.
+
+        Raises a one-line `ValueError` that names the first symbol that the language does not have.
+        """
+        symbols = text.split() if max(map(len, self.words)) > 1 or " " in text else list(text)
+        if not symbols:
+            raise ValueError(f"an empty string: {self.name} has the symbols {' '.join(self.words)}")
+        for symbol in symbols:
+            if symbol not in self.words:
+                known = " ".join(self.words[:12]) + (" ..." if len(self.words) > 12 else "")
+                hint = did_you_mean(symbol, self.words)
+                raise ValueError(f"{self.name} has no symbol {symbol!r}; known: {known}{hint}")
+        return symbols
+
+    def small(self) -> "Language":
+        """Strings half as long."""
+        low, high = self.sizes
+        sizes = [size for size in range(1, -(-high // 2) + 1) if self.has(size)]
+        half = sizes[-1] if sizes else high
+        return replace(self, sizes=(min(low, half), half))
+
+    def statistics(self, samples: Sequence[Sample]) -> list[Statistic]:
+        answered = [t for sample in samples for t in sample.targets if t != UNASKED]
+        changes = [
+            sum(a != b for a, b in pairwise(t for t in sample.targets if t != UNASKED))
+            for sample in samples
+        ]
+        return [
+            Statistic("class", self.family(), ""),
+            Statistic(
+                "length, min / mean / max", spread([len(sample.tokens) for sample in samples]), ""
+            ),
+            Statistic("commonest answer", f"{100 * share_of_commonest(answered):.1f} %", ""),
+            Statistic("changes of the answer, min / mean / max", spread(changes), ""),
+        ]

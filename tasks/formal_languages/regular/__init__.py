@@ -1,0 +1,1 @@
+"""Regular languages: a finite automaton answers."""

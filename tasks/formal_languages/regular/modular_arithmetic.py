@@ -1,0 +1,57 @@
+"""Modular arithmetic without brackets: the value of a sum of products, modulo 5.
+
+    1 + 2 * 4 - 3 ?
+    _ _ _ _ _ _ _ 1
+
+Source: Delétang et al. 2023, section 4.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from typing import ClassVar, NamedTuple
+
+from fastweights.tasks.formal_languages.language import ASK, Language
+
+MODULUS = 5
+DIGITS = tuple(map(str, range(MODULUS)))
+OPERATIONS = ("+", "-", "*")
+
+
+class Sum(NamedTuple):
+    """`total` of the products before; the last `product`, with its sign, still grows."""
+
+    total: int = 0
+    product: int = 1
+
+    @property
+    def value(self) -> int:
+        return (self.total + self.product) % MODULUS
+
+
+class ModularArithmetic(Language):
+    """Sizes, lengths without the question, are odd."""
+
+    name: ClassVar[str] = "modular_arithmetic"
+    title: ClassVar[str] = "modular arithmetic"
+    alphabet: ClassVar[tuple[str, ...]] = (*DIGITS, *OPERATIONS)
+    answers: ClassVar[tuple[str, ...]] = DIGITS
+    asks: ClassVar[bool] = True
+    start: ClassVar[Sum] = Sum()
+
+    def step(self, state: Sum, symbol: str) -> tuple[Sum, str | None]:
+        if symbol == ASK:
+            return state, str(state.value)
+        if symbol in DIGITS:
+            return Sum(state.total, state.product * int(symbol) % MODULUS), None
+        if symbol == "*":
+            return state, None
+        return Sum(state.value, 1 if symbol == "+" else MODULUS - 1), None
+
+    def has(self, size: int) -> bool:
+        return size % 2 == 1
+
+    def draw(self, random: Random, size: int) -> Iterable[str]:
+        return [random.choice(OPERATIONS if place % 2 else DIGITS) for place in range(size)]
+
+    def level(self, state: Sum) -> float:
+        return float(state.value)

@@ -1,0 +1,42 @@
+"""Parity: whether the ones read so far are even in number.
+
+    0 1 0 0 1 1 1
+    T F F F T F T
+
+Strings have an even number of ones, and lengths that are nearly geometric, with the middle of
+their range as mean. Not star-free.
+Source: Irie et al. 2023, section 4.1; sampler: Bhattamishra et al. 2020, published code.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from typing import ClassVar
+
+from fastweights.tasks.formal_languages.language import Language
+
+
+class Parity(Language):
+    """The state is the number of ones, modulo 2."""
+
+    name: ClassVar[str] = "parity"
+    title: ClassVar[str] = "parity"
+    alphabet: ClassVar[tuple[str, ...]] = ("0", "1")
+    answers: ClassVar[tuple[str, ...]] = ("F", "T")
+
+    def step(self, state: int, symbol: str) -> tuple[int, str]:
+        state ^= symbol == "1"
+        return state, "F" if state else "T"
+
+    def string(self, random: Random, low: int, high: int) -> list[str]:
+        mean = (low + high) // 2
+        while True:
+            symbols: list[str] = []
+            while len(symbols) < high and random.random() >= 1 / (1 + mean):
+                symbols.append(random.choice("01"))
+            if symbols.count("1") % 2:
+                symbols.append("1")
+            if low <= len(symbols) <= high:
+                return symbols
+
+    def draw(self, random: Random, size: int) -> Iterable[str]:
+        return self.string(random, size, size)

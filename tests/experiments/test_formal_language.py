@@ -1,0 +1,164 @@
+"""The command of formal languages: runs that end when solved, what they report, bad input."""
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fastweights.cores import CORES
+from fastweights.experiments.language_presets import configuration, paper, small
+from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequence_presets import preset
+from fastweights.launch import formal_language
+from fastweights.records.log_table import read_logs
+from fastweights.tasks import LANGUAGES
+from tests.launch.test_bad_input import error_of
+
+# Learns (aa)* up to length 8 in a second.
+QUICK = ("--task", "aa", "--core", "lstm", "--preset", "small", "--core-width", "8")
+QUICK += ("--embedding", "4", "--sizes", "2", "8", "--train-size", "160", "--epochs", "60")
+QUICK += ("--learning-rate", "0.03", "--evaluate-every", "10", "--num-threads", "1")
+QUICK += ("--test-lengths", "30", "61")
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory):
+    """A run that has learned (aa)*."""
+    folder = tmp_path_factory.mktemp("runs")
+    where = ("--savedir", str(folder), "--xpid", "aa")
+    assert formal_language.main([*QUICK, *where]) == 0
+    return folder / "aa"
+
+
+def test_a_run_ends_when_all_is_right_and_says_what_each_length_is_like(solved):
+    result = json.loads((solved / "result.json").read_text())
+    logs = read_logs(solved)
+    right = [share for share in logs["valid_sequence_accuracy"] if share is not None]
+    assert right[-2:] == [1, 1] and right.count(1) == 2
+    assert len(logs["step"]) == result["updates"] < 600
+    assert result["solved"] and result["best_update"] == result["updates"] - 10
+    assert result["bin0"]["sequence_accuracy"] == result["bin1"]["sequence_accuracy"] == 1
+    assert [row["length"] for row in result["lengths"]] == [30, 61]
+    assert {row["sequences"] for row in result["lengths"]} == {1}  # one string a length
+    with (solved / "lengths.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["split"], int(r["length"])) for r in rows[:9]] == [
+        *(("bin0", length) for length in (2, 4, 6, 8)),
+        *(("bin1", length) for length in (10, 12, 14, 16)),
+        ("length", 30),
+    ]
+    assert (solved / "lengths.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_baselines_stand_beside_every_split(solved):
+    baselines = json.loads((solved / "result.json").read_text())["baselines"]
+    for split in ("bin0", "bin1"):
+        assert set(baselines[split]) == {
+            "always the commonest answer",
+            "the commonest answer after each word",
+        }
+        assert baselines[split]["always the commonest answer"] == {
+            "sequence_accuracy": 0,
+            "answer_accuracy": 0.5,
+        }
+
+
+def test_a_trace_finds_the_unit_that_counts(solved, capsys):
+    assert formal_language.main(["--trained", str(solved), "--trace", "aaaaa"]) == 0
+    said = capsys.readouterr().out
+    assert "follows the machine" in said and "wrong answers: 0 of 5" in said
+    with (solved / "trace.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["machine"] for row in rows] == ["1.0", "0.0", "1.0", "0.0", "1.0"]
+    assert [row["expected"] for row in rows] == [row["answered"] for row in rows] == [*"01010"]
+    component = list(rows[0])[5]
+    values = [float(row[component]) for row in rows]
+    odd, even = values[2::2], values[3::2]  # the first two are still on their way
+    assert min(odd) > max(even) or max(odd) < min(even)
+    assert (solved / "trace.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--task", "partiy"], "unknown task 'partiy'; known: parity, aa"),
+        (["--task", "partiy"], "did you mean parity?"),
+        (["--core", "rnd"], "did you mean rdn?"),
+        (["--preset", "smal"], "did you mean small?"),
+        (["--task", "aa", "--sizes", "1", "1"], "aa has no strings of sizes 1 to 1"),
+        (["--sizes", "9", "2"], "--sizes must be two, the smaller first"),
+        (["--test-lengths", "0"], "--test-lengths must lie in 1 to 1,000,000, not 0"),
+        (["--length-size", "0"], "--length-size must be at least 1"),
+        (["--decoder", "-1"], "--decoder must lie in 0 to"),
+        (["--evaluate-every", "-1"], "--evaluate-every must be at least 0"),
+        (["--solved-for", "-1"], "--solved-for must be at least 0"),
+        (["--trace", "01"], "--trace STRING and --trained RUN go together"),
+        (["--trained", "nowhere"], "--trace STRING and --trained RUN go together"),
+        (["--trained", "nowhere", "--trace", "01"], "nowhere holds no run"),
+        (["--search", "gird"], "did you mean grid?"),
+        (["--search", "random", "--trials", "0"], "--trials must be at least 1"),
+        (["--search", "grid", "--figure", "8"], "--figure and --search exclude each other"),
+        (["--figure", "7"], "--figure 7 is unknown; known: 8"),
+        (["--table", "3"], "--table 3 has no formal_language; tables that have: 1, 2"),
+        (["--table", "1", "--task", "aa"], "--task cannot go with --table"),
+        (["--table", "1", "--settings", "partiy"], "did you mean parity?"),
+        (["--table", "1", "--further", "rnd"], "did you mean rdn?"),
+        (["--files", "nowhere"], "nowhere: No such file or directory"),
+        (["--seeds", "4"], "--seeds chooses what --table runs"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(arguments, says, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert says in error_of(formal_language.main, arguments, capsys)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_trace_of_what_is_no_string(solved, capsys):
+    for text, says in (("ab", "aa has no symbol 'b'"), ("", "an empty string")):
+        said = error_of(formal_language.main, ["--trained", solved, "--trace", text], capsys)
+        assert says in said
+
+
+def test_a_task_and_a_run_of_another_contradict(solved, capsys):
+    said = error_of(formal_language.main, ["--task", "parity", "--resume", solved], capsys)
+    assert "--task parity contradicts --resume" in said
+
+
+def test_the_published_configurations():
+    rdn, srwm = paper("rdn", LANGUAGES["shuffle_2"]()), paper("srwm", LANGUAGES["dyck_1"]())
+    sizes = [(o.core_layers, o.core_width, o.core_feedforward, o.core_heads) for o in (rdn, srwm)]
+    assert sizes == [(4, 16, 32, 4), (1, 16, 32, 8)]
+    assert (rdn.trainer.learning_rate, rdn.trainer.batch_size) == (2e-2, 32)
+    assert (srwm.trainer.learning_rate, srwm.trainer.batch_size) == (3e-2, 16)
+    assert (rdn.trainer.epochs, rdn.train_size, rdn.trainer.evaluate_every) == (300, 10_000, 50)
+    transformer = paper("transformer", LANGUAGES["parity"]())
+    assert (transformer.core_positions, transformer.core_norm) == ("none", "post")
+    assert paper("lstm", LANGUAGES["parity"]()).model().embedding == 128
+    assert rdn.model().embedding == 16
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_every_core_reads_every_language(core):
+    for kind in LANGUAGES.values():
+        options = small(core, kind())
+        assert SequenceOptions.from_dict(options.to_dict()) == options
+    model = small(core, LANGUAGES["s3"]()).build()
+    tokens = torch.zeros(3, 2, dtype=torch.long)
+    assert model(tokens, torch.ones_like(tokens, dtype=torch.bool)).shape == (6, 6)
+
+
+def test_a_core_without_a_configuration_has_one_of_the_search_space():
+    assert configuration("parity", "gated_delta_net") == configuration("s3", "gated_delta_net")
+    assert configuration("parity", "lstm").width == 32
+    assert preset("small", "rdn", LANGUAGES["parity"]()).core_width == 4
+
+
+def test_without_positions_a_transformer_says_the_same_at_every_position_of_a_power_of_a():
+    """Bhattamishra et al. 2020, lemma C.4: attention is uniform, so (aa)* cannot be told."""
+    torch.manual_seed(1)
+    model = replace(small("transformer", LANGUAGES["aa"]()), core_window=40).build().eval()
+    tokens = torch.zeros(40, 1, dtype=torch.long)
+    logits = model(tokens, torch.ones_like(tokens, dtype=torch.bool))
+    torch.testing.assert_close(logits, logits[:1].expand_as(logits))

@@ -1,0 +1,139 @@
+"""Tables, figures and searches of formal languages: their runs, what they write, gaps."""
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+
+from fastweights.cores import CORES, build_core
+from fastweights.experiments import language_figures, language_search, language_summary
+from fastweights.experiments.language_figures import LENGTHS, MODELS, languages, make_figure
+from fastweights.experiments.language_search import space
+from fastweights.experiments.sequence_figures import figures
+from fastweights.experiments.sequence_options import check
+from fastweights.experiments.sequence_table import TableOptions, make_table
+from fastweights.host.errors import UserError
+from fastweights.launch import formal_language
+
+
+def test_the_published_tables_have_a_figure_for_each_model_language_and_bin():
+    one, two = (figures("formal_language", number, "paper") for number in (1, 2))
+    assert len(one) == 7 * 6 * 2 and len(two) == 4 * 2 * 2
+    runs = {figure.run(1) for figure in one if figure.options.core == "rdn"}
+    assert len(runs) == 6  # both bins are of one run
+    assert all(figure.options.core_layers == 1 for figure in two)
+    more = figures("formal_language", 1, "small", further=("mlstm",))[len(one) :]
+    assert len(more) == 6 * 2 and {figure.published.mean for figure in more} == {None}
+
+
+def test_the_search_space_is_the_published_one():
+    assert len(space("rdn")) == 3 * 3 * 3 * 3 * 6 * 3  # 1,458
+    assert len(space("lstm")) == 4 * 6 * 3
+    assert len(set(map(str, space("rdn")))) == 1458
+    (one,) = (
+        s
+        for s in space("rdn")
+        if str(s).startswith("layers=1 heads=2 width=8 feedforward=32 rate=0.02 batch=64")
+    )
+    assert dict(one.sizes)["feedforward"] == 32  # four times the width
+
+
+def test_a_search_writes_each_setting_with_its_seeds(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(language_search, "RATES", (1e-2,))
+    monkeypatch.setattr(language_search, "BATCHES", (16,))
+    monkeypatch.setattr(language_search, "LSTM_WIDTHS", (8, 16))
+    monkeypatch.chdir(tmp_path)
+    given = ["--task", "aa", "--core", "lstm", "--preset", "small", "--sizes", "2", "8"]
+    given += ["--train-size", "32", "--evaluate-every", "1", "--embedding", "4"]
+    given += ["--test-lengths", "20", "--length-size", "2"]
+    asked = ["--search", "grid", "--seeds", "1", "--epochs-at-most", "1", "--runs", "found"]
+    assert formal_language.main([*given, *asked]) == 0
+    out = tmp_path / "found" / "search-aa-lstm"
+    results = json.loads((out / "results.json").read_text())
+    assert [one["setting"] for one in results] == [
+        "width=8 rate=0.01 batch=16",
+        "width=16 rate=0.01 batch=16",
+    ]
+    text = (out / "search.md").read_text()
+    assert "| setting | held out | each seed | bin0 | bin1 | seeds solved |" in text
+    assert text.count("of 1 |") == 2
+    assert "finished aa-lstm-width8" in capsys.readouterr().out
+
+
+def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
+    sizes = {"train_size": 32, "valid_size": 4, "test_size": 4}
+    monkeypatch.setitem(language_figures.SIZES, "small", (1, sizes))
+    monkeypatch.setattr(language_figures, "STRINGS", 60)
+    monkeypatch.setattr(language_figures, "languages", lambda: languages()[:1])
+    asked = TableOptions(seeds=(1,), only=("lstm",), runs=tmp_path)
+    assert make_figure(8, "small", asked) == 0
+    out = tmp_path / "figure8-small"
+    with (out / "figure_8.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["length"]) for row in rows] == list(LENGTHS)
+    assert {row["language"] for row in rows} == {"l5"}
+    lines = (out / "figure_8.md").read_text().splitlines()
+    baselines = [float(line.split("|")[6]) for line in lines if line.startswith("| l5")]
+    # 62.8 is the share of true labels at 64, of false ones 50.7, 62.7, ... 85.3 from 128 on.
+    assert baselines == pytest.approx([62.8, 50.7, 62.7, 72.4, 79.9, 85.3], abs=5)
+    assert (out / "figure_8_l5.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_figures_models_are_the_papers():
+    for language in languages():
+        options = language_figures.options(language, "LSTM", "paper")
+        check(options)
+        assert (options.train_size, options.trainer.batch_size, options.embedding) == (
+            100_000,
+            16,
+            4,
+        )
+        assert options.core_width == 10
+    assert MODELS["QRNN (D2)"]["decoder"] == 10
+    assert [language.name for language in languages()] == ["l5", "a_n_b_n_sigma", "a_n_b_n_sigma"]
+
+
+def test_a_table_says_what_baselines_score_and_what_solving_took(tmp_path, capsys):
+    asked = TableOptions(
+        seeds=(1,), only=("lstm",), settings=("aa",), epochs_at_most=1, runs=tmp_path
+    )
+    assert make_table("formal_language", 1, "small", asked) == 0
+    text = capsys.readouterr().out
+    head = "| paper | best baseline | seeds solved | updates, seconds to solve |"
+    assert head in text
+    (line,) = (line for line in text.splitlines() if "| (aa)* | LSTM | `lstm` | bin1" in line)
+    cells = [cell.strip() for cell in line.split("|")]
+    assert cells[7:9] == ["100.0", "0.0 (always the commonest answer)"]
+    assert "e-LSTM" in text  # a model that is not run has the paper's figure alone
+
+
+def test_a_summary_has_a_row_a_language_and_a_column_a_memory(tmp_path, capsys):
+    asked = TableOptions(
+        seeds=(1,), only=("lstm",), settings=("aa",), epochs_at_most=1, runs=tmp_path
+    )
+    assert language_summary.summarise("small", asked) == 0
+    out = tmp_path / "summary-small-1-epochs"
+    (head, _, line) = (out / "summary.md").read_text().splitlines()[2:]
+    assert head == "| class | language | `lstm` |"
+    (result,) = json.loads((out / "results.json").read_text())
+    assert line == f"| regular | (aa)* | {language_summary.state(result)} |"
+    assert "| regular | aa | `lstm` |" in (out / "pairs.md").read_text()
+    for flag, said in (
+        (replace(asked, only=("rnd",)), "--only"),
+        (replace(asked, settings=("a",)), "--settings"),
+    ):
+        with pytest.raises(UserError, match=f"unknown {said}"):
+            language_summary.summarise("small", flag)
+
+
+def test_outcomes_are_counted_over_seeds():
+    def result(bin0: float, bin1: float) -> dict:
+        return {"bin0": {"sequence_accuracy": bin0}, "bin1": {"sequence_accuracy": bin1}}
+
+    outcomes = [language_summary.state(result(*bins)) for bins in ((1, 1), (1, 0.99), (0.99, 1))]
+    assert outcomes == ["solved", "fits", "fails"]
+    assert {core for core, _ in language_summary.memories().values()} <= set(CORES)
+    assert "rdn_large" not in language_summary.memories()
+    core, options = language_summary.memories()["delta_net_2"]
+    build_core(core, 8, **{name.removeprefix("core_"): value for name, value in options.items()})

@@ -1,0 +1,98 @@
+"""Sequences as token files: what is written is read again; a bad file is named with its line."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastweights.experiments.token_files import read_splits, write_splits
+from fastweights.host.errors import UserError
+from fastweights.launch import code_execution, formal_language
+from fastweights.tasks import LANGUAGES, CodeExecution, ListOps
+from fastweights.tasks.sequences import draw, split_sizes
+
+TASKS = [LANGUAGES["parity"](), LANGUAGES["missing_duplicate"](), LANGUAGES["s3"]()]
+TASKS += [CodeExecution(statements=4), ListOps(depth=2)]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_what_is_written_is_read_again(task, tmp_path):
+    splits = draw(task, split_sizes(task, 20, 10, 10), seed=1)
+    written = write_splits(tmp_path, task, splits)
+    assert len(written) == 2 * len(task.splits)
+    again = read_splits(tmp_path, task)
+    for split, sequences in splits.items():
+        assert all(map(torch.equal, sequences, again[split])), split
+
+
+def test_languages_have_the_published_names(tmp_path, capsys):
+    sizes = ("--train-size", "30", "--valid-size", "5", "--test-size", "5", "--sizes", "2", "20")
+    where = ("--savedir", str(tmp_path), "--export", str(tmp_path / "out"))
+    assert formal_language.main(["--task", "parity", *sizes, *where]) == 0
+    names = {path.stem for path in (tmp_path / "out").iterdir()}
+    assert names == {"train_20", "selection_20", "valid_20", "test_20"}
+    lines = (tmp_path / "out" / "train_20.src").read_text().splitlines()
+    answers = (tmp_path / "out" / "train_20.tgt").read_text().splitlines()
+    assert len(lines) == len(answers) == 30
+    parity = LANGUAGES["parity"]()
+    for line, answer in zip(lines, answers, strict=True):
+        assert answer.split() == [given for _, given in parity.run(line.split())]
+
+
+def folder(path: Path, **files: str) -> Path:
+    for name in ("train", "valid", "test"):
+        for ending, text in (("src", "0 1\n1 1\n" * 10), ("tgt", "T F\nF T\n" * 10)):
+            (path / f"{name}.{ending}").write_text(files.get(f"{name}_{ending}", text))
+    return path
+
+
+def test_where_nothing_is_held_out_every_tenth_sequence_is(tmp_path):
+    splits = read_splits(folder(tmp_path), LANGUAGES["parity"]())
+    assert {split: len(found.lengths) for split, found in splits.items()} == {
+        "train": 18,
+        "valid": 2,
+        "bin0": 20,
+        "bin1": 20,
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"train_src": "0 1\n0 2\n", "train_tgt": "T F\nT T\n"}, "train.src, line 2: unknown '2'"),
+        ({"train_src": "0 1\n", "train_tgt": "T f\n"}, "train.tgt, line 1: unknown 'f'; known: _"),
+        ({"train_src": "0 1\n", "train_tgt": "T\n"}, "train.tgt, line 1: 1 answers to 2 tokens"),
+        ({"train_src": "0 1\n\n", "train_tgt": "T F\n\n"}, "train.src, line 2: a sequence has at"),
+        ({"test_src": "0 1\n"}, "test.src has 1 lines and test.tgt 20"),
+        ({"valid_src": "", "valid_tgt": ""}, "valid.src, line 1"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(files, says, tmp_path):
+    with pytest.raises(UserError, match=says.replace(".", r"\.")) as error:
+        read_splits(folder(tmp_path, **files), LANGUAGES["parity"]())
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(UserError, match="No such file"):
+        read_splits(tmp_path / "nowhere", LANGUAGES["parity"]())
+    (folder(tmp_path) / "valid.src").unlink()
+    with pytest.raises(UserError, match=r"has no sequences in valid\.src and valid\.tgt"):
+        read_splits(tmp_path, LANGUAGES["parity"]())
+    (tmp_path / "valid.src").write_text("0\n")
+    (tmp_path / "valid_50.src").write_text("0\n")
+    with pytest.raises(UserError, match=r"valid\.src and valid_50\.src: keep one"):
+        read_splits(tmp_path, LANGUAGES["parity"]())
+    (tmp_path / "valid_50.src").unlink()
+    (tmp_path / "valid.src").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="no text in UTF-8"):
+        read_splits(tmp_path, LANGUAGES["parity"]())
+
+
+def test_a_run_learns_from_files(tmp_path):
+    task = CodeExecution(statements=4)
+    write_splits(tmp_path / "files", task, draw(task, split_sizes(task, 20, 10, 10), seed=1))
+    given = ["--preset", "small", "--core", "lstm", "--epochs", "1", "--num-threads", "1"]
+    where = ["--files", tmp_path / "files", "--savedir", tmp_path, "--xpid", "a", "--statements", 4]
+    assert code_execution.main([*given, *map(str, where), "--variables", "3"]) == 0
+    assert not (tmp_path / "data").exists()
