@@ -69,7 +69,7 @@ def test_a_notebook_is_its_source_with_outputs(source):
     ]
     for kind, text, cell in zip(kinds, texts, notebook["cells"], strict=True):
         plain = re.sub(r"^# ?", "", text, flags=re.MULTILINE) if kind else text
-        run = "make test-docs runs the notebooks and keeps their outputs"
+        run = "python docs/run_notebooks.py runs the notebooks and keeps their outputs"
         assert "".join(cell["source"]).strip() == plain.strip(), run
         assert kind or cell["execution_count"], run
 
