@@ -34,7 +34,7 @@ GROUPS = {
         *("stem", "precision", "channels_last"),
         *("feed_last_action", "head_norm", "head_init", "value_scale"),
     ),
-    "Learner (agents/)": ("total_steps", *(field.name for field in fields(LearnerConfig))),
+    "Learner (agents/)": tuple(field.name for field in fields(LearnerConfig)),
     "Run folder (records/)": (
         *("resume", "xpid", "savedir", "auto_resume"),
         *("checkpoint_minutes", "disable_checkpoint"),

@@ -85,6 +85,12 @@ def test_each_screen_names_every_option_that_tyro_takes(screen, capsys):
     assert {flag.replace("--no-", "--") for flag in named} == set(lines)
 
 
+@pytest.mark.parametrize("screen", ["--help", "--help-all"])
+def test_each_option_is_there_once(screen, capsys):
+    named = options(printed(atari, capsys, screen))
+    assert len(named) == len(set(named))
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("screen", ["--help", "--help-all"])
 def test_no_default_is_none(command, screen, capsys):
