@@ -3,9 +3,11 @@
 A new core is one file and two lines here (and an operation in `kernels/` if its recurrence is new).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 from fastweights.cores.cnn import CNN, CNNConfig
@@ -41,6 +43,7 @@ from fastweights.cores.stack import (
 from fastweights.cores.stack_rnn import StackRNN, StackRNNConfig
 from fastweights.cores.transformer import Transformer, TransformerConfig
 from fastweights.host.names import did_you_mean, unknown
+from fastweights.host.typed_fields import typed
 
 
 @dataclass(frozen=True)
@@ -160,10 +163,12 @@ def core_kind(name: str) -> CoreKind:
 def build_core(name: str, input_size: int, **changes: Any) -> Core:
     """Builds a core from its published defaults and `changes` to its config's fields.
 
-    Raises `ValueError` as `core_config` does, and for values that do not fit each other (a width
-    that the heads do not divide, an unknown feature map). Says once, on the log `fastweights`, if
-    the settings let the state grow without bound.
+    Raises `ValueError` as `core_config` does, for an input size below 1, and for values that do not
+    fit each other (a width that the heads do not divide, an unknown feature map). Says once, on the
+    log `fastweights`, if the settings let the state grow without bound.
     """
+    if not isinstance(input_size, Integral) or input_size < 1:
+        raise ValueError(f"the input size must be a whole number of at least 1, not {input_size!r}")
     core = core_kind(name).build(input_size, core_config(name, **changes))
     if line := growth(name, **changes):
         say_once(name, line)
@@ -179,15 +184,19 @@ def growth(name: str, **changes: Any) -> str | None:
 def core_config(name: str, **changes: Any) -> Any:
     """A core's published defaults with `changes`: the dataclass that it is built from.
 
-    Raises `ValueError` for an unknown core, an option that the core does not have, or a size that
-    is too small or too large.
+    Raises `ValueError` for an unknown core, an option that the core does not have, or a value of
+    another type than the option's, not finite, too small or too large.
     """
     kind = core_kind(name)
-    for option, value in changes.items():
+    for option in changes:
         if option not in kind.options():
             have = ", ".join(kind.options()) or "none"
             hint = did_you_mean(option, kind.options())
             raise ValueError(f"core {name!r} has no option {option!r}; it has: {have}{hint}")
+    changes = typed(type(kind.config), changes, "core option ")
+    for option, value in changes.items():
+        if type(value) is float and not math.isfinite(value):
+            raise ValueError(f"core option {option!r} must be a finite number, not {value}")
         if type(getattr(kind.config, option)) is int and value < 1:
             raise ValueError(f"core option {option!r} must be at least 1, not {value}")
         if option in LARGEST and value > LARGEST[option]:

@@ -23,7 +23,7 @@ class DeltaProductConfig(DeltaRuleConfig):
     feature_map: str = "silu_unit"
     max_write_strength: int = 2
     steps_per_token: int = 2
-    """Number of delta rules a step (n_h), each with a key, a value and a strength of its own."""
+    """Number of delta rules a step (n_h), each with its own key, value and strength."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.steps_per_token

@@ -27,10 +27,10 @@ class RecurrentDeltaNet(FastWeightCore):
         super().__init__(width, heads, feature_map, max_write_strength)
         size, std = self.head_size, self.head_size**-0.5
         self.slow_net = SlowNet(width, heads, (self.value(),) * 3 + (SCALAR,))
-        self.recurrent_query = nn.Parameter(torch.randn(heads, size, size) * std)
-        self.recurrent_key = nn.Parameter(torch.randn(heads, size, size) * std)
-        self.recurrent_value = nn.Parameter(torch.randn(heads, size, size) * std)
-        self.recurrent_strength = nn.Parameter(torch.randn(heads, size) * std)
+        self.recurrent_query = nn.Parameter(torch.randn(heads, size, size).mul_(std))
+        self.recurrent_key = nn.Parameter(torch.randn(heads, size, size).mul_(std))
+        self.recurrent_value = nn.Parameter(torch.randn(heads, size, size).mul_(std))
+        self.recurrent_strength = nn.Parameter(torch.randn(heads, size).mul_(std))
 
     def initial_state(self, batch_size: int) -> RecurrentDeltaRuleState:
         return RecurrentDeltaRuleState(

@@ -16,6 +16,8 @@ from fastweights.kernels.self_referential.reference import program, step
 
 @dataclass(frozen=True, kw_only=True)
 class SelfReferentialConfig(DeltaRuleConfig):
+    """Sizes and input map of the self-referential matrix."""
+
     # The published agents have softmax, the papers' equations and other tasks identity. A softmax
     # over so few units hardly depends on its input: queries are nearly keys, and next to nothing is
     # written (docs/design/self_referential.md).
@@ -45,7 +47,7 @@ class SelfReferential(FastWeightCore):
         super().__init__(width, heads, feature_map, max_write_strength)
         self.input_map = feature_maps.feature_map(input_map)
         size = self.head_size
-        self.initial_weights = nn.Parameter(torch.randn(heads, size, 3 * size + 4) * size**-0.5)
+        self.initial_weights = nn.Parameter(torch.randn(heads, size, 3 * size + 4).mul_(size**-0.5))
 
     def initial_state(self, batch_size: int) -> SelfReferentialState:
         size = self.head_size

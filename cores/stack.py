@@ -47,10 +47,12 @@ class BlocksConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(BlocksConfig):
+    """Sizes of a stack whose memories map their keys and queries."""
+
     # A fast RNN's last output and Delta MLP's inner query have a softmax anyway.
     feature_map: str = "softmax"
-    """Feature map of keys and queries: softmax, elu_sum, elu, identity, unit (x / |x|) or silu_unit
-    (of Euclidean length one, too). Delta rules want softmax or elu_sum, whose keys sum to one, or
+    """Feature map of keys and queries: softmax, elu_sum, elu, identity, unit or silu_unit (both of
+    Euclidean length one). Delta rules want softmax or elu_sum, whose keys sum to one, or
     one of the last two."""
 
     def of_memory(self) -> tuple[Any, ...]:
@@ -61,7 +63,7 @@ class StackConfig(BlocksConfig):
 class DeltaRuleConfig(StackConfig):
     # Grazzi et al. 2025: a write multiplies what a key of length one answers by 1 - beta.
     max_write_strength: int = 1
-    """Largest strength of a write, 1 or 2: beta is 1 or 2 times a sigmoid. With 2 and the feature
+    """Largest write strength beta, 1 or 2: the factor of its sigmoid. With 2 and the feature
     map unit or silu_unit a write can turn an answer into its negative, which tracking a state such
     as a parity needs."""
 
@@ -71,6 +73,8 @@ class DeltaRuleConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class VersionedConfig(DeltaRuleConfig):
+    """A stack whose fast network has versions."""
+
     version: str = "B"
     """Version of the fast network by the paper's letter (Irie et al. 2021, A.2): A or B; of the
     Delta LSTM A, B, C or D."""
@@ -81,6 +85,8 @@ class VersionedConfig(DeltaRuleConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class FastRecurrentConfig(VersionedConfig):
+    """A stack whose fast network is recurrent."""
+
     # The published code has softmax for these, and for the other keys the same in its agents,
     # elu_sum in its sequence tasks.
     recurrent_feature_map: str | None = None

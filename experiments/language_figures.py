@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastweights.cores import CORES
-from fastweights.evaluation.reports.curves import Curve
+from fastweights.evaluation.learning_curves import Curve
 from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
@@ -109,7 +109,10 @@ def _answers(labels_and_result: Mapping[str, Any]) -> float:
 
 
 def _write(grid: Grid, path: Path, failures: Mapping[str, str]) -> None:
-    from fastweights.experiments.pictures import draw_curves  # Matplotlib takes a second to import
+    from fastweights.experiments.pictures import (
+        Panel,
+        draw_curves,
+    )  # Matplotlib takes a second to import
 
     rows = rows_of(grid.cells, failures, _answers)
     columns = {
@@ -127,8 +130,8 @@ def _write(grid: Grid, path: Path, failures: Mapping[str, str]) -> None:
             if row.labels["language"] == language and row.values:
                 of_models.setdefault(row.labels["model"], []).append(row)
         drawn = {model: _curves(of_model) for model, of_model in of_models.items()}
-        axes = ("length", "answers right, percent")
-        draw_curves(drawn, path.with_name(f"figure_8_{language}.png"), language, axes)
+        panel = Panel(drawn, "length", "answers right, percent")
+        draw_curves([[panel]], path.with_name(f"figure_8_{language}.png"), language)
 
 
 def _curves(rows: list[Row]) -> list[Curve]:

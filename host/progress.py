@@ -32,6 +32,7 @@ SHOWN = {
     "pg_loss": "policy",
     "baseline_loss": "baseline",
     "entropy_loss": "entropy",
+    "approx_kl": "KL",
     "policy_lag": "lag",
     "valid_sequence_accuracy": "held-out sequences",
     "valid_answer_accuracy": "answers",

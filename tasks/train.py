@@ -25,6 +25,8 @@ JUDGED_AT_ONCE = 256  # sequences, where they are not long
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerConfig:
+    """How a model is trained on sequences."""
+
     learning_rate: float = 3e-4
     """Adam's; the paper has 3e-3 for the LSTM."""
     anneal: bool = False

@@ -17,6 +17,8 @@ from fastweights.kernels.fast_weights import delta_write, read
 
 
 class DeltaDeltaState(NamedTuple):
+    """The outer and the inner fast weights."""
+
     outer_fast_weights: Float[Tensor, "B H D 3*D+1"]
     fast_weights: Float[Tensor, "B H D D"]
 

@@ -23,6 +23,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class RecurrentDeltaRuleState(NamedTuple):
+    """The fast weights W and the last output y."""
+
     fast_weights: Float[Tensor, "B H K V"]
     output: Float[Tensor, "B H V"]  # y_{t-1}, before any output projection
 
@@ -89,6 +91,7 @@ def unroll(
     feature_map: str = "softmax",
     strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "T B H V"], RecurrentDeltaRuleState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     options = {"feature_map": feature_map, "strength_map": strength_map}
     law = partial(step, recurrent=recurrent, **options)
     return loop_over_time(law, (q, k, v, beta), is_first, state, empty=v)

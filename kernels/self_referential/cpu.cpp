@@ -319,7 +319,10 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
         R query = R::load(saved_query[t], D), key = R::load(saved_key[t], D);
         R mapped_key = normalise(map, key), difference = normalise(map, query) - mapped_key;
         Four strengths = Four::load(saved_strengths[t], 4);
-        Wide change = Wide::load(saved_difference[t], D);
+        // Nothing reads a write that ends a segment, so it has no gradient: not even 0 x inf, where
+        // it is beyond all numbers.
+        const bool unread = t + 1 < size.time ? *is_first[t + 1] : !grad_final;
+        Wide change = replays && unread ? Wide::zero() : Wide::load(saved_difference[t], D);
         change.scaled(strengths).store(a.update, D);
         for (int64_t i = 0; i < columns; i++) a.undo[i] = back * a.update[i];
 

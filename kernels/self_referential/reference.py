@@ -24,6 +24,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class SelfReferentialState(NamedTuple):
+    """The shift of the matrix from its learned initial weights."""
+
     shift: Float[Tensor, "B H D 3*D+4"]
 
 
@@ -72,6 +74,7 @@ def unroll(
     feature_map: str = "softmax",
     strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "T B H D"], SelfReferentialState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     options = {"feature_map": feature_map, "strength_map": strength_map}
     law = partial(step, initial_weights=initial_weights, **options)
     return loop_over_time(law, (x,), is_first, state, empty=x)

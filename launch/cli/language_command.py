@@ -58,7 +58,7 @@ class LanguageCommand(SequenceCommand[Question]):
         return None
 
     def _trace(self, path: Path, text: str) -> int:
-        from fastweights.experiments.pictures import (
+        from fastweights.experiments.language_pictures import (
             draw_trace,
         )  # Matplotlib takes a second to import
 

@@ -22,7 +22,7 @@ from fastweights.experiments.sequence_options import (
     differences,
     flat,
 )
-from fastweights.experiments.sequence_presets import preset, presets_of
+from fastweights.experiments.sequence_presets import preset
 from fastweights.experiments.sequence_run import RESULT, run, saved_options
 from fastweights.experiments.sequence_table import TableOptions, make_table
 from fastweights.experiments.token_files import write_splits
@@ -30,6 +30,7 @@ from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
 from fastweights.host.names import unknown
 from fastweights.launch.cli.parser import typed_options
+from fastweights.launch.cli.sequence_help import HELP, layout
 from fastweights.tasks import Task
 
 
@@ -59,20 +60,6 @@ class SequenceCommand(Generic[Question]):
         return None
 
 
-HELP = """{description}
-
-For example:
-    {command} {small}
-    {command} {example}
-    {command} --resume runs/latest
-    {command} --table {table} --preset small      all models, three seeds
-    {command} --statistics                  what the sequences are like
-
-Options start from a preset and are changed one by one; docs/tasks.md has more.
-
-Presets: {presets}."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """The tasks that one command trains on, and what its `--help` says."""
@@ -100,8 +87,7 @@ class Family:
 
     def help(self) -> str:
         said = {name: getattr(self, name) for name in ("description", "example", "small", "table")}
-        presets = ", ".join(presets_of(self._first))
-        return HELP.format(**said, presets=presets, command=typed(self.command))
+        return HELP.format(**said, command=typed(self.command))
 
 
 def command(task: type[Task], description: str, example: str) -> Callable[..., int]:
@@ -135,6 +121,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         asked = typed_options(
             kind,
             arguments,
+            layout(task, defaults.core, family.tasks),
             default=kind(run=defaults, of_table=TableOptions(), **named),
             prog=typed(family.command),
             description=family.help(),

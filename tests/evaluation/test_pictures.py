@@ -9,7 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from fastweights.evaluation.pictures import draw_learning_curve, learning_curve, still, write_clip
+from fastweights.evaluation.learning_curves import draw_learning_curve, learning_curve
+from fastweights.evaluation.pictures import still, write_clip
 from fastweights.evaluation.training_returns import FULL_GAME, measured_unit, shortfall
 from fastweights.records.log_table import LogTable, read_logs
 from tests.evaluation.drawings import words_in
@@ -83,6 +84,21 @@ def test_a_learning_curve_has_one_unit_and_its_axis_names_it(tmp_path):
     (line,) = (one for one in drawn(short).axes[0].lines if "mean" in one.get_label())
     assert list(line.get_ydata()) == [2.0, 3.0, 4.0, 5.0]  # of lives, from the tenth on
     assert max(mean.get_ydata()) == 49 * 4.0  # a single game
+
+
+def test_a_lucky_game_does_not_squash_all_others(tmp_path):
+    columns = logs(tmp_path)
+    last = max(i for i, values in enumerate(columns["episode_returns"]) if values)
+    columns["episode_returns"][last] = (50_000.0,)
+    axes = drawn(columns).axes[0]
+    assert axes.get_ylim()[1] < 1_000
+    (above,) = (one for one in axes.lines if "above the axis" in one.get_label())
+    assert above.get_label() == "1 above the axis, at most 50,000"
+    assert list(above.get_xdata()) == [columns["step"][last]]
+    assert axes.get_ylim()[0] < above.get_ydata()[0] < axes.get_ylim()[1]
+    games = sum(len(v) for v in columns["episode_returns"] if isinstance(v, tuple))
+    (near,) = (one for one in axes.lines if one.get_label() == "one full game")
+    assert len(near.get_xdata()) == games - 1
 
 
 def test_a_mean_begins_with_as_many_games_as_there_are_environments(tmp_path):

@@ -198,7 +198,7 @@ CASES = {
                 recurrent_delta_rule_law(*options),
                 options,
             )
-            for name, options in MAPS.items()
+            for name, options in (MAPS | {("unit",): ("unit", "double_sigmoid")}).items()
         ),
         Case(
             "delta_rnn-B",
