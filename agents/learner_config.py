@@ -23,17 +23,17 @@ READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
 class LearnerConfig:
     """Defaults: Espeholt et al. 2018, appendix G, as used by Irie et al. 2021, appendix C."""
 
-    total_steps: int = 200_000_000  # Agent steps to train for; the learning rate reaches 0 there.
-    # What a batch teaches: vtrace (V-trace actor-critic, as published), ppo (clipped surrogate with
-    # generalised advantages) or appo (clipped surrogate with V-trace targets).
+    total_steps: int = 200_000_000  # Number of agent steps; the learning rate reaches 0 there.
+    # Policy and value losses: vtrace (V-trace actor-critic, as published), ppo (clipped surrogate
+    # with generalised advantages) or appo (clipped surrogate with V-trace targets).
     objective: Literal["vtrace", "ppo", "appo"] = "vtrace"
-    epochs: int = 1  # Passes over each batch.
-    minibatches: int = 1  # Gradient steps in a pass, each on whole streams of the batch.
-    # Mean KL divergence, in nats, of the learned policy from the acting one that ends the reuse of
-    # a batch; None: no limit.
+    epochs: int = 1  # Number of passes over each batch.
+    minibatches: int = 1  # Gradient steps per pass, each on whole streams.
+    # Limit of the mean KL divergence of the learned policy from the acting policy, in nats, above
+    # which the reuse of a batch ends; None: no limit.
     kl_limit: float | None = None
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"  # Method of the gradient steps.
-    learning_rate: float = 6e-4  # The optimiser's, at the start.
+    learning_rate: float = 6e-4  # Learning rate at the start.
     alpha: float = 0.99  # RMSprop: smoothing of squared gradients, per step.
     epsilon: float = 0.01  # RMSprop: added to the root of the squared gradients.
     momentum: float = 0.0  # RMSprop: share of the last step that is repeated.
@@ -41,21 +41,22 @@ class LearnerConfig:
     adam_beta2: float = 0.999  # Adam: smoothing of squared gradients, per step.
     adam_epsilon: float = 1e-5  # Adam: added to the root of the squared gradients.
     grad_norm_clipping: float = 40.0  # Largest Euclidean norm of the whole gradient.
-    discounting: float = 0.99  # Of rewards, per agent step.
+    discounting: float = 0.99  # Discount of rewards per agent step.
     baseline_cost: float = 0.5  # Weight of the value loss.
     entropy_cost: float = 0.01  # Weight of the policy's entropy, in nats.
-    # To [-1, 1], of what is learned from; what the core is shown always is.
+    # Clipping of the rewards in the losses: abs_one (to [-1, 1]) or none; the core's input is
+    # always clipped.
     reward_clipping: Literal["abs_one", "none"] = "abs_one"
-    reduction: Literal["sum", "mean"] = "sum"  # Of losses, over time and streams.
-    rho_clip: float = 1.0  # V-trace: of importance weights in the value targets' differences.
-    c_clip: float = 1.0  # V-trace: of importance weights carried back in time.
-    pg_rho_clip: float = 1.0  # V-trace: of importance weights in the policy gradient.
-    clip_range: float = 0.1  # PPO, APPO: how far a probability's ratio may move from 1 and count.
+    reduction: Literal["sum", "mean"] = "sum"  # Reduction of losses over time and streams.
+    rho_clip: float = 1.0  # V-trace: limit of importance weights in the temporal differences.
+    c_clip: float = 1.0  # V-trace: limit of importance weights that are carried back in time.
+    pg_rho_clip: float = 1.0  # V-trace: limit of importance weights in the policy gradient.
+    clip_range: float = 0.1  # PPO, APPO: largest useful distance of a ratio from 1.
     gae_lambda: float = 0.95  # PPO: weight of longer returns in advantages, per step, in [0, 1].
     # PPO, APPO: shift and scale the advantages of a batch to mean 0 and standard deviation 1.
     normalize_advantages: bool = False
-    # Streams a backward pass, the same gradient with less memory; 0: all; None: 4 on a CPU, where
-    # they stay in its caches, and all elsewhere.
+    # Number of streams per backward pass: fewer need less memory for the same gradient. 0: all;
+    # None: 4 on a CPU, where they stay in its caches, and all elsewhere.
     micro_batch: int | None = None
 
     def streams_at_once(self, batch: int, device: torch.device) -> int:

@@ -13,6 +13,8 @@ from fastweights.cores.core import Core
 
 @dataclass(frozen=True, kw_only=True)
 class CNNConfig:
+    """Sizes and window of the causal CNN."""
+
     layers: int = 1
     """Number of layers."""
     width: int = 256

@@ -19,6 +19,8 @@ from fastweights.kernels.delta_product.reference import gated_step, step
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaProductConfig(DeltaRuleConfig):
+    """Sizes and number of writes per step of the delta product."""
+
     # As published: SiLU and length one for keys and queries, strengths in (0, 2).
     feature_map: str = "silu_unit"
     max_write_strength: int = 2

@@ -18,6 +18,8 @@ from fastweights.kernels.elementwise_lstm.reference import gates, step
 
 @dataclass(frozen=True, kw_only=True)
 class ELSTMConfig:
+    """Sizes of the element-wise LSTM."""
+
     width: int = 256
     """Number of units."""
 

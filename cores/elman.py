@@ -13,6 +13,8 @@ from fastweights.kernels.elman.reference import step
 
 @dataclass(frozen=True, kw_only=True)
 class ElmanConfig:
+    """Size of the Elman network."""
+
     width: int = 256
     """Number of units."""
 

@@ -13,6 +13,8 @@ from fastweights.kernels.gru.reference import gates, step
 
 @dataclass(frozen=True, kw_only=True)
 class GRUConfig:
+    """Size of the GRU."""
+
     width: int = 256
     """Number of units."""
 

@@ -68,7 +68,11 @@ def _core_options(self: Any) -> tuple[tuple[str, Any], ...]:
 CoreSizes = make_dataclass(
     "CoreSizes",
     _flags(),
-    namespace={"core_options": _core_options, "__module__": __name__},
+    namespace={
+        "__doc__": "The cores' options on a command line; None keeps a core's own default.",
+        "__module__": __name__,
+        "core_options": _core_options,
+    },
     frozen=True,
     kw_only=True,
 )

@@ -23,6 +23,8 @@ POOLING = ("fo", "ifo")
 
 @dataclass(frozen=True, kw_only=True)
 class QRNNConfig:
+    """Sizes, window and pooling of the quasi-RNN."""
+
     layers: int = 1
     """Number of layers."""
     width: int = 256

@@ -61,6 +61,8 @@ class StackConfig(BlocksConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaRuleConfig(StackConfig):
+    """A stack whose memories write by the delta rule."""
+
     # Grazzi et al. 2025: a write multiplies what a key of length one answers by 1 - beta.
     max_write_strength: int = 1
     """Largest write strength beta, 1 or 2: the factor of its sigmoid. With 2 and the feature

@@ -17,6 +17,8 @@ ACTIONS = 3  # push, no-op, pop
 
 @dataclass(frozen=True, kw_only=True)
 class StackRNNConfig:
+    """Sizes of the network and of its stacks."""
+
     width: int = 256
     """Number of units."""
     stacks: int = 1

@@ -1,7 +1,8 @@
-"""Run the notebooks: `python docs/run_notebooks.py [NAME...]`, or `make test-docs`.
+"""Run the notebooks and keep their outputs: `python docs/run_notebooks.py [NAME...]`.
 
 The sources are the text files docs/notebooks/*.py. Each is run in an empty folder, with the code of
-this checkout, and kept with its outputs as docs/notebooks/*.ipynb.
+this checkout, and kept with its outputs as docs/notebooks/*.ipynb. `make test-docs` runs them
+without keeping anything.
 """
 
 import argparse

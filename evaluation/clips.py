@@ -26,7 +26,7 @@ def make_clip(
     ending: ClipFormat = "mp4",
     device: torch.device | str = "cpu",
 ) -> Path | None:
-    """Films the plan's first game into RUN/clips/, `seconds` of play at the game's own speed.
+    """Film the plan's first game into RUN/clips/, `seconds` of play at the game's own speed.
 
     None, and a line on stderr, where nothing can be seen.
     """

@@ -78,7 +78,7 @@ class Evaluation:
         return self._by_repeat(lambda e: [e.episode_return + self._lost(e.wraps, unwrapped)])
 
     def life_returns(self, unwrapped: bool = False) -> list[list[float]]:
-        """Returns of all lives, a list a repeat."""
+        """Return of all lives, a list a repeat."""
         return self._by_repeat(
             lambda e: [
                 life + self._lost(wraps, unwrapped)
@@ -117,7 +117,7 @@ class Evaluation:
 
     @classmethod
     def load(cls, path: Path) -> "Evaluation":
-        """Reads what `save` wrote.
+        """Read what `save` wrote.
 
         Raises:
             UserError: missing, damaged or foreign, in one line.
@@ -145,7 +145,7 @@ class Evaluation:
         return evaluation
 
     def check(self) -> None:
-        """Raises a one-line `ValueError` where its parts contradict each other."""
+        """Raise a one-line `ValueError` where its parts contradict each other."""
         found = {episode.repeat for episode in self.episodes}
         if not found or (min(found), max(found), len(found)) != (0, self.repeats - 1, self.repeats):
             raise ValueError("every repeat must have episodes, and every episode its repeat")
@@ -158,7 +158,7 @@ class Evaluation:
             raise ValueError("the returns of every episode's lives must add up to its own")
 
     def save(self, path: Path, **about: Any) -> None:
-        """Writes `path` (JSON, with the summary and `about`) and a CSV of the same name.
+        """Write `path` (JSON, with the summary and `about`) and a CSV of the same name.
 
         Raises:
             UserError: `check` finds something, such as a return that is not finite.
@@ -216,7 +216,7 @@ def evaluations_in(run: Path, warn: Callable[[str], None] = _warn) -> dict[Path,
 
 
 def write_overview(run: Path) -> None:
-    """Writes RUN/evaluations.csv afresh: a row an evaluation, by training steps."""
+    """Write RUN/evaluations.csv afresh: a row an evaluation, by training steps."""
     rows = []
     for evaluation in evaluations_in(run).values():
         names = ("env", "protocol", "action_mode", "score", "max_frames", "seed", "repeats")

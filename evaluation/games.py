@@ -44,7 +44,7 @@ def play_games(
     max_steps: int | None = None,
     progress: Callable[[int, int], None] = lambda finished, longest: None,
 ) -> list[Played]:
-    """Plays each environment's first game to its end; one entry an environment, in order.
+    """Play each environment's first game to its end; one entry an environment, in order.
 
     `seed`: environment i's is `seed + i`. `score_modulus`: at which the score counter begins again.
     `max_steps`: agent steps after which a game of one life is cut, with the return that it has by
@@ -93,7 +93,7 @@ def film(
 
 
 def check_actions(network: Network, environments: Environments) -> None:
-    """Raises a one-line `ValueError` where a network cannot play an environment."""
+    """Raise a one-line `ValueError` where a network cannot play an environment."""
     config = network.config
     if config.num_actions != environments.num_actions:
         raise ValueError(

@@ -104,7 +104,7 @@ def learning_curve(
     frames_per_step: int,
     references: Mapping[str, float] | None = None,
 ) -> None:
-    """Draws returns of one unit over agent steps into the PNG `path`.
+    """Draw returns of one unit over agent steps into the PNG `path`.
 
     Args:
         logs: Columns as `read_logs` returns them.
@@ -159,7 +159,7 @@ def new_figure(height: float, width: float = 8) -> Any:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Writes a PNG. Raises `OSError`."""
+    """Write a PNG. Raises `OSError`."""
     with replacing(Path(path)) as partial:
         figure.savefig(partial, format="png")
 

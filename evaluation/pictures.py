@@ -16,7 +16,7 @@ _SHORTEST_GIF_FRAME = 20  # milliseconds; browsers slow shorter ones down to 100
 
 
 def write_clip(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
-    """Writes pictures [H, W, 3] or [H, W], uint8, as a clip; returns where it went.
+    """Write pictures [H, W, 3] or [H, W], uint8, as a clip; return where it went.
 
     A `path` ending in .gif makes a GIF, any other an MP4 (H.264, yuv420p); small pictures are
     enlarged two or three times. Without ffmpeg it becomes a GIF beside, and stderr says so.
@@ -37,7 +37,7 @@ def write_clip(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
 
 
 def still(frame: np.ndarray, path: Path) -> None:
-    """Writes a picture [H, W, 3] or [H, W], uint8, as PNG, enlarged as a clip's frames are.
+    """Write a picture [H, W, 3] or [H, W], uint8, as PNG, enlarged as a clip's frames are.
 
     Raises `ValueError` where it is no picture, `OSError` where `path` cannot be written.
     """

@@ -40,20 +40,21 @@ class GamePlan:
     """Which games an agent is tested on. The same plan gives an agent the same games."""
 
     episodes: int = 30
-    """Full games in a repeat."""
+    """Number of full games per repeat."""
     repeats: int = 5
-    """Repeats; the reported spread is that of their means."""
+    """Number of repeats; the reported spread is that of their means."""
     num_envs: int = 0
-    """Games at once: changes the speed, not the games. 0: all of them, at most 256."""
+    """Number of games at once, which changes the speed but not the games. 0: all, at most 256."""
     protocol: str = "full-game"
-    """full-game, published (a score is a life's), machado, noop30, or trained (as in training)."""
+    """Rules: full-game, published (scores are lives), machado, noop30, or trained (as in
+    training)."""
     max_frames: int | None = None
-    """Limit of a game, emulator frames (agent steps where there is no emulator); 0: none. Default:
-    108000, half an hour, and for trained that of training."""
+    """Maximum length of a game in emulator frames (agent steps where there is no emulator); 0: no
+    limit. Default: 108000, half an hour; for trained the limit in training."""
     seed: int = TEST_SEEDS.start
-    """Game i, counted through all repeats, has seed + i."""
+    """Seed of the first game; game i, counted through all repeats, has seed + i."""
     num_threads: int = 0
-    """CPU threads; 0: all cores."""
+    """Number of CPU threads; 0: one per core."""
 
     @property
     def games(self) -> int:
@@ -62,7 +63,7 @@ class GamePlan:
 
 
 def check(plan: GamePlan) -> None:
-    """Raises a one-line `ValueError` for numbers that cannot work."""
+    """Raise a one-line `ValueError` for numbers that cannot work."""
     least = {"episodes": 1, "repeats": 1, "num_envs": 0, "max_frames": 0}
     for name, value in least.items():
         given = getattr(plan, name)
@@ -73,7 +74,7 @@ def check(plan: GamePlan) -> None:
 
 
 def check_plays(network: Network, trained: RunOptions, plan: GamePlan) -> None:
-    """Raises a one-line `ValueError` where a network cannot play the games of `plan`."""
+    """Raise a one-line `ValueError` where a network cannot play the games of `plan`."""
     environments = environments_of(trained, plan, 1, plan.seed)
     check_actions(network, environments)
     environments.close()
@@ -89,7 +90,7 @@ def play(
     device: torch.device | str = "cpu",
     report: Report = lambda finished, longest: None,
 ) -> Evaluation:
-    """Plays the games of `plan` with a network trained with `trained` for `step` agent steps.
+    """Play the games of `plan` with a network trained with `trained` for `step` agent steps.
 
     `report` is called after every step; what it raises ends the playing. `check_plays` says
     beforehand whether they can be played.
@@ -125,7 +126,7 @@ def environments_of(
 
 
 def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object) -> Path:
-    """Files an evaluation in the run folder `run`; returns the JSON's path."""
+    """File an evaluation in the run folder `run`; return the JSON's path."""
     path = run / "evaluations" / evaluation.file_name()
     evaluation.save(
         path,
@@ -148,7 +149,7 @@ def progress_bar(
     limit: int | None = None,
     option: str = "--max-frames",
 ) -> Iterator[Report]:
-    """Shows how many games are finished, and the time left at their pace so far, on stderr.
+    """Show how many games are finished, and the time left at their pace so far, on stderr.
 
     `limit`: frames after which they are cut, as `option` of the command says; None for never.
 

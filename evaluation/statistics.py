@@ -132,7 +132,7 @@ def compare(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Comparison:
-    """Compares two mean scores, each the mean over strata, by a stratified percentile bootstrap.
+    """Compare two mean scores, each the mean over strata, by a stratified percentile bootstrap.
 
     Each side is resampled on its own, within its strata. Intervals are NaN where some stratum has
     one entry. The percentage has none where the resampled divisor changes its sign too often to

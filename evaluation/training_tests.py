@@ -37,7 +37,7 @@ def games_of(options: RunOptions) -> GamePlan:
 
 
 def shown(options: RunOptions, what: str) -> AbstractContextManager[Report]:
-    """Shows how far a run's test games are."""
+    """Show how far a run's test games are."""
     plan = games_of(options)
     limit = longest_test(options, plan.protocol, plan.max_frames)
     return progress_bar(plan.games, what, limit=limit, option="--evaluate-max-frames")
@@ -51,7 +51,7 @@ def play_and_keep(
     device: torch.device,
     report: Report = lambda finished, longest: None,
 ) -> Evaluation:
-    """Plays a run's test games with `network` after `step` agent steps and files them."""
+    """Play a run's test games with `network` after `step` agent steps and files them."""
     evaluation = play_games_of(network, options, step, device, report)
     keep(evaluation, run, options)
     return evaluation
@@ -60,7 +60,7 @@ def play_and_keep(
 def play_games_of(
     network: Network, options: RunOptions, step: int, device: torch.device, report: Report
 ) -> Evaluation:
-    """Plays a run's test games with `network` after `step` agent steps."""
+    """Play a run's test games with `network` after `step` agent steps."""
     plan = games_of(options)
     return play(network, options, step, plan, ACTION_MODE, device=device, report=report)
 
@@ -88,7 +88,7 @@ class PeriodicTest:
         self._periods = self._passed(max(steps, default=step))
 
     def __call__(self, step: int, check: Callable[[], None]) -> None:
-        """Plays if it is time; `check` may raise now and then, and the games leave no trace."""
+        """Play if it is time; `check` may raise now and then, and the games leave no trace."""
         if self._passed(step) == self._periods:
             return
         evaluation = play_games_of(

@@ -109,10 +109,7 @@ def _answers(labels_and_result: Mapping[str, Any]) -> float:
 
 
 def _write(grid: Grid, path: Path, failures: Mapping[str, str]) -> None:
-    from fastweights.experiments.pictures import (
-        Panel,
-        draw_curves,
-    )  # Matplotlib takes a second to import
+    from fastweights.experiments.pictures import Panel, draw_curves  # Matplotlib is slow to import
 
     rows = rows_of(grid.cells, failures, _answers)
     columns = {

@@ -1,4 +1,4 @@
-"""Pictures of formal languages: accuracy over lengths, and a memory beside the machine."""
+"""Pictures of a run on a formal language: accuracy over lengths, and a trace through a string."""
 
 from pathlib import Path
 

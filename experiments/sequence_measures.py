@@ -54,8 +54,8 @@ def write_lengths(measured: dict[str, Any], folder: Path) -> None:
     if not measured["lengths"]:
         return
     from fastweights.experiments.language_pictures import (
-        draw_lengths,
-    )  # Matplotlib takes a second to import
+        draw_lengths,  # Matplotlib takes a second to import
+    )
 
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, rows[0], lineterminator="\n")

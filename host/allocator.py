@@ -15,7 +15,7 @@ RESERVED = 8 * 2**30  # bytes of addresses; they cost nothing until something is
 
 
 def tune_allocator() -> bool:
-    """Asks glibc to serve every block from one heap and never to trim it; False without glibc.
+    """Ask glibc to serve every block from one heap and never to trim it; False without glibc.
 
     The process then holds on to the most it has ever used.
     """

@@ -17,7 +17,7 @@ PARTIAL = ".partial-"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a path beside `path` to write; at the end of the block it becomes `path`.
+    """Yield a path beside `path` to write; at the end of the block it becomes `path`.
 
     Whatever ends the block early, Ctrl-C included, the partial file is removed and the old file
     stays. Raises `OSError` where the file cannot be written, flushed or renamed.
@@ -36,13 +36,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Replaces `path` by `content`. Raises `OSError`; the old file then stays."""
+    """Replace `path` by `content`. Raises `OSError`; the old file then stays."""
     with replacing(path) as partial, partial.open("wb") as file:
         file.write(content)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Makes `target` the same file as `source`, or a copy where links are impossible."""
+    """Make `target` the same file as `source`, or a copy where links are impossible."""
     if target.exists() and target.samefile(source):
         return  # renaming one link over another of the same file would leave both
     with replacing(target) as partial:
@@ -54,7 +54,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def remove_partials(folder: Path, ending: str = "") -> None:
-    """Removes what killed writers left in `folder`: only for the one process that writes there."""
+    """Remove what killed writers left in `folder`: only for the one process that writes there."""
     for leftover in folder.glob(f"{PARTIAL}*{ending}"):
         with contextlib.suppress(OSError):
             leftover.unlink()

@@ -19,7 +19,7 @@ def check_contained(folder: Path) -> None:
 
 
 def check_all_contained(folder: Path) -> None:
-    """Refuses a folder that holds a link out of it, a pipe or a device.
+    """Refuse a folder that holds a link out of it, a pipe or a device.
 
     `folder` itself may be reached through links, and links within it are fine. Raises `UserError`,
     one line, and `OSError`.

@@ -37,7 +37,7 @@ PRECISION = "FASTWEIGHTS_PRECISION"
 
 
 def use_threads(count: int, processes: int = 1) -> None:
-    """Lets torch use `count` CPU threads; 0: its part of those that `processes` may run on."""
+    """Let torch use `count` CPU threads; 0: its part of those that `processes` may run on."""
     if count < 0:
         raise ValueError(f"--num-threads must be at least 0, not {count}")
     if count > MOST_THREADS:
@@ -62,7 +62,7 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 def compute_exactly(same_bits: bool = False) -> None:
-    """Has float32 be float32 on a GPU, where cuDNN would round to TF32; on a CPU it is.
+    """Have float32 be float32 on a GPU, where cuDNN would round to TF32; on a CPU it is.
 
     `same_bits`: cuDNN's convolutions also give the same bits each time, which takes longer.
     """

@@ -45,7 +45,7 @@ class UserError(ValueError):
 
 @contextmanager
 def user_input() -> Iterator[None]:
-    """Turns a `ValueError` of the block into a `UserError` with the same message.
+    """Turn a `ValueError` of the block into a `UserError` with the same message.
 
     Only for blocks that check what the user asked for, before any training: a `ValueError` from
     deep inside a training step is a bug.
@@ -59,7 +59,7 @@ def user_input() -> Iterator[None]:
 
 
 def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorates a command: expected failures print `error: ...` and exit with code 2.
+    """Decorate a command: expected failures print `error: ...` and exit with code 2.
 
     Raises:
         SystemExit: 2 after an expected failure, 130 after Ctrl-C.

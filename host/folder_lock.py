@@ -45,7 +45,7 @@ class FolderLock:
                 raise
 
     def release(self) -> None:
-        """Lets go; a second call does nothing."""
+        """Let go; a second call does nothing."""
         self._lock.release()
 
 

@@ -107,7 +107,7 @@ class Display:
         return (last - first) / (end - begin) if end > begin else None
 
     def update(self, step: int, row: Mapping[str, Any]) -> None:
-        """Shows `step` (so far) and what `SHOWN` names of `row`."""
+        """Show `step` (so far) and what `SHOWN` names of `row`."""
         now = self._clock()
         if len(self._history) > 1 and step == self._step:  # no more of them than steps
             self._history.pop()
@@ -121,7 +121,7 @@ class Display:
             self._show()
 
     def say(self, line: str) -> None:
-        """Prints `line` above the bar."""
+        """Print `line` above the bar."""
         try:
             if self._live is not None:
                 self._live.console.print(Text(line))

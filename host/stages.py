@@ -70,7 +70,7 @@ class Stages:
                 self.current = None
 
     def check(self) -> None:
-        """Raises what any of `checks` raises."""
+        """Raise what any of `checks` raises."""
         for check in self.checks:
             check()
 
@@ -81,7 +81,7 @@ class Stages:
             return self.current, time.perf_counter() - self._entered
 
     def add(self, elsewhere: Mapping[str, tuple[float, int]]) -> None:
-        """Enters seconds and calls of stages that were timed in another process."""
+        """Enter seconds and calls of stages that were timed in another process."""
         with self._lock:
             for stage, (seconds, calls) in elsewhere.items():
                 before = self._totals[stage]

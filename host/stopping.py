@@ -38,7 +38,7 @@ class StopRequests:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raises `Interrupted`, once, where a signal has come."""
+        """Raise `Interrupted`, once, where a signal has come."""
         if number := self._noted:
             self._noted = 0
             raise Interrupted(number)

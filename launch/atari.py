@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
-    """Trains from scratch, or goes on from `saved`; returns the command's exit code.
+    """Train from scratch, or goes on from `saved`; return the command's exit code.
 
     Where torchrun started several processes, this is one learner of theirs.
     """
@@ -142,7 +142,7 @@ def _restore(
     saved: SavedAgent | None,
     replicas: Replicas,
 ) -> None:
-    """Has every learner begin with the same: the checkpoint, or the first one's weights."""
+    """Have every learner begin with the same: the checkpoint, or the first one's weights."""
     if saved or replicas.count > 1:
         begin = replicas.broadcast(last_save or training.checkpoint())
         with fitting(saved.path) if saved else nullcontext():

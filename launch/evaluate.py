@@ -48,14 +48,14 @@ class EvaluateOptions(GamePlan):
     """Run folders (their newest checkpoint), checkpoints, exported folders, TorchBeast's model.tar.
     """
     action_mode: Literal["argmax", "sampled", "both"] = "argmax"
-    """argmax: the most probable action, as published, which can freeze an agent until its game is
-    cut (--max-frames); sampled: drawn from the policy; or both."""
+    """Choice of actions: argmax (the most probable, as published; it can freeze an agent until its
+    game is cut, see --max-frames), sampled (drawn from the policy), or both."""
     clip: bool = True
     """Also write a clip of the first game."""
     clip_seconds: float = 60.0
-    """Longest clip, seconds of play at the game's own speed."""
+    """Maximum length of the clip, in seconds of play at the game's own speed."""
     clip_format: ClipFormat = "mp4"
-    """The clip's format; without ffmpeg it is a GIF."""
+    """Format of the clip; without ffmpeg it is a GIF."""
     env: str | None = None
     """The game, for files of TorchBeast that do not say which they were trained on, and for a game
     that brings a module of its own (my_module:MyGame-v0): evaluating imports it. A run's own game
@@ -64,7 +64,7 @@ class EvaluateOptions(GamePlan):
     """Instead of playing, write the agent as safetensors, config and model card into this folder.
     """
     device: str = "auto"
-    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
 
     @property
     def action_modes(self) -> tuple[ActionMode, ...]:
@@ -118,7 +118,7 @@ def _evaluate(
     device: torch.device,
     played: dict[str, dict[str, Evaluation]],
 ) -> None:
-    """Plays an agent's games; notes them in `played`, by game and by what to call them."""
+    """Play an agent's games; notes them in `played`, by game and by what to call them."""
     console, name = Console(), agent.run.resolve().name
     limit = longest_test(agent.options, options.protocol, options.max_frames)
     evaluations: dict[str, Evaluation] = {}

@@ -53,7 +53,7 @@ class ReplayOptions:
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder of an agent."""
     updates: int | None = None
-    """So many of the first updates (default: all that were recorded)."""
+    """Number of first updates to run (default: all that were recorded)."""
     env: str | None = None
     """The game again, where it brings a module of its own (my_module:MyGame-v0): it is imported."""
 

@@ -39,7 +39,7 @@ class ReportOptions:
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Run folders; those still training too."""
+    """Run folders, also of runs that are still training."""
     out: Path | None = None
     """Folder to write into (default: RUN/report, or `report` beside several runs)."""
     compare: tuple[str, ...] = ()

@@ -42,33 +42,33 @@ from fastweights.training.seeds import TEST_SEEDS
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions:
-    """Film one episode: the game, what the network sees and decides, and its memory.
+    """Film one episode: the game, the network's input and decisions, and its memory.
 
     Writes an MP4 into RUN/clips, or opens a window with --live.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
-    """A run folder (its newest checkpoint) or one checkpoint file."""
+    """Run folder (its newest checkpoint) or checkpoint file."""
     out: Path | None = None
-    """The film's file, .mp4 or .gif (default: one a game in RUN/clips)."""
+    """File of the film, .mp4 or .gif (default: one per game in RUN/clips)."""
     live: bool = False
     """Show it in a window instead, at the game's own speed."""
     frames: int | None = None
-    """Stop after so many pictures, one an agent step (default: the whole episode)."""
+    """Maximum number of pictures, one per agent step (default: the whole episode)."""
     seconds: float | None = None
-    """Stop after so many seconds of film (default: the whole episode)."""
+    """Maximum length of the film in seconds (default: the whole episode)."""
     env: str | None = None
     """The game again, where it brings a module of its own (my_module:MyGame-v0): it is imported."""
     protocol: str = "trained"
-    """trained (as in training), full-game, published, machado or noop30."""
+    """Rules: trained (as in training), full-game, published, machado or noop30."""
     action_mode: ActionMode = "argmax"
-    """argmax: the most probable action; sampled: drawn from the policy."""
+    """Choice of actions: argmax (the most probable) or sampled (drawn from the policy)."""
     seed: int = TEST_SEEDS.start
-    """Of the game: that of seed s + i is game i of `evaluate --seed s`."""
+    """Seed of the game; seed s + i gives game i of `evaluate --seed s`."""
     device: str = "auto"
-    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
-    """CPU threads; 0: all cores."""
+    """Number of CPU threads; 0: one per core."""
 
 
 @one_line_errors
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(options: WatchOptions) -> None:
-    """Raises a one-line `ValueError` for what cannot work."""
+    """Raise a one-line `ValueError` for what cannot work."""
     if options.frames is not None and options.frames < 1:
         raise ValueError(f"--frames must be at least 1, not {options.frames}")
     if options.seconds is not None and not 0 < options.seconds < math.inf:

@@ -72,7 +72,7 @@ class CheckpointFolder:
         return self._best_score
 
     def save(self, payload: dict[str, Any], step: int, score: float | None = None) -> Path:
-        """Saves `payload` with `step` and `score` added, updates the links, drops what is too old.
+        """Save `payload` with `step` and `score` added, updates the links, drops what is too old.
 
         `step`: agent steps so far. `score`: higher is better; None or NaN is never the best.
         Checkpoints with a larger step belong to a future that a rewound run has left, and go too.
@@ -125,7 +125,7 @@ class CheckpointFolder:
             self.link_best(path, score)
 
     def link_best(self, path: Path, score: float) -> None:
-        """Makes `path` the best, whatever was."""
+        """Make `path` the best, whatever was."""
         link_or_copy(path, self.best_path)
         self._best_score = score
 

@@ -44,7 +44,7 @@ class CheckpointError(UserError):
 
 
 def save(payload: dict[str, Any], path: Path) -> None:
-    """Writes `payload`, with `format` and `version` added, so that `path` is always whole.
+    """Write `payload`, with `format` and `version` added, so that `path` is always whole.
 
     Raises:
         CheckpointError: the disk is full, read-only, ...; an older file at `path` is untouched.
@@ -105,7 +105,7 @@ def read(path: Path, map_location: str | torch.device = "cpu") -> dict[Any, Any]
 
 
 def save_or_warn(save: Callable[[], object]) -> None:
-    """Calls `save`; a checkpoint that cannot be written now costs a line, not the run."""
+    """Call `save`; a checkpoint that cannot be written now costs a line, not the run."""
     try:
         save()
     except CheckpointError as error:
@@ -142,7 +142,7 @@ def _check_plain(value: Any, where: str) -> None:
 
 
 def _check_archive(path: Path) -> None:
-    """Raises unless `path` is a whole zip archive, as `torch.save` writes, or an old one's file."""
+    """Raise unless `path` is a whole zip archive, as `torch.save` writes, or an old one's file."""
     try:
         with path.open("rb") as file:
             begin = file.read(len(_ZIP_BEGINS))
@@ -199,7 +199,7 @@ def _foreign(path: Path, reason: str) -> str:
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """Turns what the content of another version's or a tampered checkpoint at `path` raises into
+    """Turn what the content of another version's or a tampered checkpoint at `path` raises into
     a `CheckpointError`."""
     try:
         yield

@@ -43,7 +43,7 @@ class LogTable:
             self._note_fields()
 
     def log(self, row: dict[str, Any], now: float | None = None) -> None:
-        """Appends `row` with `_tick` and `_time` (seconds since 1970, default: the clock's).
+        """Append `row` with `_tick` and `_time` (seconds since 1970, default: the clock's).
 
         None becomes an empty cell. A row that cannot be written leaves no trace.
         """
@@ -53,7 +53,7 @@ class LogTable:
         self._tick += 1
 
     def rewind(self, step: int) -> None:
-        """Drops rows whose `step` (agent steps) is beyond `step`; `_tick` goes on from the rest."""
+        """Drop rows whose `step` (agent steps) is beyond `step`; `_tick` goes on from the rest."""
         _, rows = _read(self._path)
         if "step" not in self.fields:
             raise UserError(f"{self._path} has no column of steps: it is no log of a run")

@@ -51,14 +51,14 @@ class Metrics:
         self._life_count = 0
 
     def add_game(self, episode_return: float, agent_steps: int, emulator_frames: int) -> None:
-        """Notes a finished full game."""
+        """Note a finished full game."""
         game = _game(episode_return, agent_steps, emulator_frames)
         self._games.append(game)
         self._tick_games.append(game)
         self._game_count += 1
 
     def add_life(self, life_return: float) -> None:
-        """Notes a finished life, the last of a game included."""
+        """Note a finished life, the last of a game included."""
         self._lives.append(float(life_return))
         self._tick_lives.append(float(life_return))
         self._life_count += 1
@@ -75,7 +75,7 @@ class Metrics:
         }
 
     def log(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Writes `row` (it must have `step`, agent steps) with this tick's and the recent games.
+        """Write `row` (it must have `step`, agent steps) with this tick's and the recent games.
 
         Returns the whole row. What `write_row` raises passes through.
         """
@@ -106,7 +106,7 @@ class Metrics:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes up what `state_dict` returned."""
+        """Take up what `state_dict` returned."""
         self._games = deque((_game(*game) for game in state["games"]), self._games.maxlen)
         self._lives = deque(map(float, state["lives"]), self._lives.maxlen)
         self._tick_games = [_game(*game) for game in state["tick_games"]]
@@ -115,7 +115,7 @@ class Metrics:
         self._life_count = int(state["life_count"])
 
     def close(self) -> None:
-        """Writes out what TensorBoard still holds."""
+        """Write out what TensorBoard still holds."""
         if self._scalars is not None:
             self._scalars.close()
             self._scalars = None

@@ -37,7 +37,7 @@ class RunFolderError(UserError):
 
 
 def check_xpid(xpid: str) -> None:
-    """Raises a `RunFolderError` for what cannot name a run's folder."""
+    """Raise a `RunFolderError` for what cannot name a run's folder."""
     if re.search(r"[/\\\x00-\x1f\x7f]", xpid) or xpid.strip() in ("", ".", "..", "latest"):
         raise RunFolderError(f"--xpid {xpid!r} cannot name a folder: choose another")
 
@@ -133,7 +133,7 @@ class RunFolder:
         config: dict[str, Any],
         network: dict[str, Any] | None = None,
     ) -> "RunFolder":
-        """Makes the folder of a new run; `config`, its resolved options, must be JSON-able.
+        """Make the folder of a new run; `config`, its resolved options, must be JSON-able.
 
         `network`: what `network_facts` says.
 
@@ -157,7 +157,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """Takes up the run at `path` again, `latest` included; notes the fact in `meta.json`.
+        """Take up the run at `path` again, `latest` included; notes the fact in `meta.json`.
 
         Raises:
             RunFolderError: no run there, not writable, or another process is writing it.
@@ -179,7 +179,7 @@ class RunFolder:
             raise _cannot_write(path, error) from error
 
     def log(self, row: dict[str, Any]) -> None:
-        """Appends a row to `logs.csv`: TorchBeast's columns and any others; None is left empty.
+        """Append a row to `logs.csv`: TorchBeast's columns and any others; None is left empty.
 
         Raises:
             RunFolderError: the disk is full, ...; the row leaves no trace.
@@ -190,14 +190,14 @@ class RunFolder:
             raise _cannot_write(self.path / "logs.csv", error) from error
 
     def rewind(self, step: int) -> None:
-        """Drops logged rows beyond `step` (agent steps), for a run resumed from there."""
+        """Drop logged rows beyond `step` (agent steps), for a run resumed from there."""
         try:
             self._table.rewind(step)
         except OSError as error:
             raise _cannot_write(self.path / "logs.csv", error) from error
 
     def finish(self, successful: bool = True) -> None:
-        """Records the end in `meta.json` and lets the folder go."""
+        """Record the end in `meta.json` and lets the folder go."""
         self.meta.update(date_end=_now(), successful=successful)
         try:
             self._write_meta()
@@ -207,7 +207,7 @@ class RunFolder:
             self.close()
 
     def discard(self) -> None:
-        """Lets the folder go and removes a new run that did not begin; other files in it stay."""
+        """Let the folder go and removes a new run that did not begin; other files in it stay."""
         if "resumed" in self.meta:
             self.close()
             return
@@ -225,7 +225,7 @@ class RunFolder:
                 _point_latest_to(self.path.with_name(self._latest_before))
 
     def close(self) -> None:
-        """Lets the folder go without an end in `meta.json`, as a killed process would."""
+        """Let the folder go without an end in `meta.json`, as a killed process would."""
         self._lock.release()
 
     def _write_meta(self) -> None:

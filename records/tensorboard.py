@@ -62,7 +62,7 @@ class Scalars:
             self._file = _EventFile(folder, resumed_at)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Adds the row's finite numbers at its `step`."""
+        """Add the row's finite numbers at its `step`."""
         if self._file is not None:
             with self._warning():
                 self._file.add(
@@ -75,7 +75,7 @@ class Scalars:
                 )
 
     def close(self) -> None:
-        """Writes out what is still held."""
+        """Write out what is still held."""
         if self._file is not None:
             with self._warning():
                 self._file.close()
@@ -119,7 +119,7 @@ class _EventFile:
         self._records.flush()
 
     def add(self, step: int, numbers: dict[str, float]) -> None:
-        """Adds numbers by tag, at `step`; every ten seconds they are written out."""
+        """Add numbers by tag, at `step`; every ten seconds they are written out."""
         values = [self._summary.Value(tag=tag, simple_value=n) for tag, n in numbers.items()]
         self._write(step=step, summary=self._summary(value=values))
         if time.monotonic() - self._flushed > _FLUSH_INTERVAL:

@@ -30,93 +30,98 @@ class RunOptions(CoreSizes):
     core: str = "rdn"
     """Memory; `--list-cores` shows them all."""
     bptt: Literal["full"] | int = "full"
-    """Steps that gradients reach back through the core: full, or a number (1: as published)."""
+    """Number of steps that gradients reach back through the core: full, or a number (published:
+    1)."""
     stem: str = "auto"
-    """auto, resnet (15 convolutions), shallow (2), shallow_norm (2, each normalised) or mlp (for
-    vectors); see docs/design/stems.md."""
+    """Vision network: auto, resnet (15 convolutions), shallow (2), shallow_norm (2, each
+    normalised) or mlp (for vectors); see docs/design/stems.md."""
     precision: str = "auto"
-    """Of the stem's convolutions: float32, bfloat16, or auto (bfloat16 where all devices multiply
-    it in hardware)."""
+    """Precision of the stem's convolutions: float32, bfloat16, or auto (bfloat16 where all devices
+    multiply it in hardware)."""
     channels_last: bool = True
-    """Keep the stem's pictures with channels last in memory, as convolutions are fastest."""
+    """Store the stem's pictures with channels last, the fastest layout for convolutions."""
     kernels: str = "auto"
     """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md.
 
-    With reference or chunked all other kernels of ours are left out, too.
+    With reference or chunked, PyTorch's operations replace all other kernels, too.
     """
     tune_memory: bool = True
-    """Have the C library keep freed memory, in large pages (Linux)."""
+    """Let the C library keep freed memory, in large pages (Linux)."""
     feed_last_action: Literal["auto"] | bool = "auto"
     """Feed the last action to the core: true, false (as published), or auto (true in POPGym's
     games, as in its baselines; false elsewhere)."""
     head_norm: bool = False
-    """Normalise the core's output (LayerNorm) before the policy and value heads, so that the policy
-    moves equally far whatever the core; the published agents did not."""
+    """Apply LayerNorm to the core's output before the policy and value heads, so that the size of
+    policy updates does not depend on the core; the published agents did not."""
     head_init: Literal["torch", "orthogonal"] = "torch"
     """First weights of the policy and value heads: torch (PyTorch's uniform, as published) or
     orthogonal (gains 0.01 and 1: a policy that is nearly uniform at first)."""
     value_scale: float = 1.0
     """Unit of the value head's output and of the value loss, in discounted clipped rewards."""
     num_envs: int = 32
-    """Environments played at once; in lockstep a multiple of the batch size."""
+    """Number of environments; in lockstep a multiple of the batch size."""
     batch_size: int = 32
-    """Rollouts in one update."""
+    """Number of rollouts in one update."""
     unroll_length: int = 50
-    """Agent steps in a rollout; gradients reach back at most this far."""
+    """Number of agent steps in a rollout; gradients reach back at most this far."""
     learner: Learner = field(default_factory=LearnerConfig)
     seed: int = 1
     """Random seed of weights, actions and environments."""
 
     device: str = "auto"
-    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
-    """CPU threads; 0: all cores."""
+    """Number of CPU threads; 0: one per core."""
     schedule: Literal["auto", "lockstep", "asynchronous"] = "auto"
-    """lockstep (collect, learn, repeat), asynchronous (both at once), auto:
-    asynchronous on a GPU, lockstep on a CPU."""
+    """Order of acting and learning: lockstep (they alternate), asynchronous (both at once), or auto
+    (asynchronous on a GPU, lockstep on a CPU)."""
     engine: Literal["local", "ray"] = "local"
-    """local, or ray: actors in processes of their own, on many machines; see docs/clusters.md."""
+    """Processes of the actors: local (threads of this process) or ray (processes of their own, on
+    one machine or several); see docs/clusters.md."""
     ray_address: str | None = None
-    """ray: the cluster to join, auto or host:port (default: a Ray of this run's own)."""
+    """ray: address of the cluster, auto or host:port (default: a Ray that the run starts)."""
     num_actors: int | None = None
-    """ray: actor processes (default: one a CPU); with --engine local TorchBeast's --num-envs."""
+    """ray: number of actor processes (default: one per CPU); with --engine local TorchBeast's name
+    for --num-envs."""
     actor_cpus: float = 1.0
-    """ray: CPUs set aside for an actor, which uses as many threads."""
+    """ray: number of CPUs reserved for an actor, and of its threads."""
     actor_gpus: float = 0.0
-    """ray: the part of a GPU set aside for an actor, which then acts on it; 0: it acts on CPUs."""
+    """ray: fraction of a GPU that an actor acts on; 0: it acts on CPUs."""
     env_groups: int = 2
-    """asynchronous: groups of environments, each in a thread; one emulates, others infer."""
+    """asynchronous: number of groups of environments, each with a thread: one group emulates while
+    another chooses actions."""
     queue_size: int | None = None
-    """asynchronous, ray: rollouts that acting may be ahead (default: one a group or actor)."""
+    """asynchronous, ray: maximum number of queued rollouts (default: one per group or actor)."""
     actor_device: str | None = None
-    """asynchronous: where actions are chosen (default: --device)."""
+    """asynchronous: device that chooses actions (default: --device)."""
     learner_device: str | None = None
-    """asynchronous: where gradients are computed (default: --device)."""
+    """asynchronous: device that computes gradients (default: --device)."""
     cuda_graphs: bool = False
-    """Where actions are chosen on a GPU: replay the step there as a CUDA graph, for less work of
-    the host's."""
+    """Replay the acting step as a CUDA graph, which saves work of the CPU; for actions on a GPU."""
     profile: bool = False
-    """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
+    """Write the time of each stage (profile.txt) and a trace for Perfetto (trace.json)."""
     max_refused_updates: int = 10
-    """Batches in a row with a loss or gradient that is not finite, each refused, that end a run."""
+    """Number of consecutive updates with a loss or gradient that is not finite after which the run
+    ends."""
     checkpoint_minutes: float = 10.0
-    """Minutes between checkpoints: the most that a crash can lose."""
+    """Minutes between checkpoints; a crash loses at most this much."""
     disable_checkpoint: bool = False
     """Write no checkpoints (the run cannot be resumed or evaluated)."""
     evaluate_episodes: int = 0
-    """Full games played before and after training, for the closing table and clip; 0: none."""
+    """Number of full test games before and after training, for the final table and clip; 0:
+    none."""
     evaluate_every: int = 0
-    """Agent steps between such games during training; RUN/evaluations.csv has the scores. 0: none.
-    """
+    """Number of agent steps between test games during training, with scores in RUN/evaluations.csv;
+    0: none."""
     evaluate_max_frames: int | None = None
-    """Limit of such a game, emulator frames (agent steps where there is no emulator); what is
-    longer is cut and counted. Default: that of training's games, or 108000, half an hour."""
+    """Maximum length of a test game in emulator frames (agent steps where there is no emulator);
+    longer games are cut and counted. Default: the limit in training, or 108000, half an hour."""
     savedir: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder of the run folders."""
     xpid: str | None = None
-    """The run folder's name (default: game, core and time)."""
+    """Name of the run folder (default: game, core and time)."""
     auto_resume: bool = False
-    """Go on with the run named by --xpid if there is one: for jobs that are started again."""
+    """Resume the run named by --xpid if there is one; for jobs that are started again."""
 
     def network(self, frame_shape: tuple[int, ...], num_actions: int) -> NetworkConfig:
         """The network that these options describe, for an environment's frames and actions."""

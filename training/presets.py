@@ -60,7 +60,7 @@ def afternoon(core: str) -> RunOptions:
     options = quick(core)
     return replace(
         options,
-        learner=replace(options.learner, total_steps=2_500_000),
+        learner=replace(options.learner, total_steps=2_500_000, entropy_cost=0.01),
         checkpoint_minutes=10.0,
     )
 

@@ -33,8 +33,7 @@ from fastweights.records.log_table import read_logs
 
 # %% [markdown]
 # `atari.main` takes the same options as the command `python launch/atari.py`. The preset `maze`
-# sets a corridor of 10 steps, a small network and 600,000 agent steps; half of them are enough
-# here.
+# sets a corridor of 10 steps, a small network and 300,000 agent steps.
 
 
 # %%

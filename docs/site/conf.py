@@ -16,6 +16,7 @@ root_doc = "docs/index"
 include_patterns = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "README.md",
     "benchmarks/**/README.md",
     "docs/*.md",
     "docs/*/*.md",
@@ -37,7 +38,7 @@ extensions = [
 
 myst_enable_extensions = ["dollarmath", "html_image", "colon_fence"]
 myst_heading_anchors = 4
-nb_execution_mode = "off"  # `make test-docs` runs the notebooks; their outputs are kept
+nb_execution_mode = "off"  # `docs/run_notebooks.py` runs the notebooks; their outputs are kept
 html_math_renderer = "mathml"
 
 autodoc_default_options = {"members": True, "undoc-members": True, "show-inheritance": True}

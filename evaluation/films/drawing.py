@@ -63,14 +63,14 @@ def fitted(picture: np.ndarray, width: int) -> np.ndarray:
 
 
 def paste(canvas: np.ndarray, picture: np.ndarray, y: int, x: int) -> None:
-    """Puts `picture` on `canvas`, its upper left corner at (y, x); what does not fit is cut off."""
+    """Put `picture` on `canvas`, its upper left corner at (y, x); what does not fit is cut off."""
     height, width = picture.shape[:2]
     area = canvas[y : y + height, x : x + width]
     area[:] = picture[: area.shape[0], : area.shape[1]]
 
 
 def write(canvas: np.ndarray, text: str, y: int, x: int, grey: int = INK, size: int = 12) -> None:
-    """Writes `text` with its line's upper left corner at (y, x)."""
+    """Write `text` with its line's upper left corner at (y, x)."""
     alpha = _text(text, size)
     area = canvas[y : y + alpha.shape[0], x : x + alpha.shape[1]]
     alpha = alpha[: area.shape[0], : area.shape[1], None]
@@ -100,7 +100,7 @@ def _font(size: int):
 
 
 def plot(area: np.ndarray, values: np.ndarray, low: float, high: float, step: int) -> None:
-    """Draws the columns of `values` [n, lines] as lines over `area`, `step` pixels a row of them.
+    """Draw the columns of `values` [n, lines] as lines over `area`, `step` pixels a row of them.
 
     `low` and `high` are the values at the area's lower and upper edge; NaN leaves a gap.
     """

@@ -13,9 +13,9 @@ class Panel(abc.ABC):
     size: tuple[int, int]
 
     def label(self, area: np.ndarray) -> None:
-        """Draws, once, what stays the same over the film: nothing, for most."""
+        """Draw, once, what stays the same over the film: nothing, for most."""
         return
 
     @abc.abstractmethod
     def draw(self, area: np.ndarray, moment: Moment) -> None:
-        """Draws what changes, over the labels; called once a moment, in order."""
+        """Draw what changes, over the labels; called once a moment, in order."""

@@ -39,7 +39,7 @@ class Timeline(Panel):
 
     @abc.abstractmethod
     def chart(self, area: np.ndarray, chart: np.ndarray, values: np.ndarray) -> None:
-        """Draws `values` [n, lines] into `chart`, which lies within `area`."""
+        """Draw `values` [n, lines] into `chart`, which lies within `area`."""
 
 
 class Lines(Timeline):

@@ -40,7 +40,7 @@ class Window:
         return self._pyplot.fignum_exists(self._figure.number)
 
     def show(self, picture: np.ndarray) -> None:
-        """Shows `picture` [H, W, 3] uint8 when its time has come."""
+        """Show `picture` [H, W, 3] uint8 when its time has come."""
         if self._image is None:
             height, width = (side / self._figure.dpi for side in picture.shape[:2])
             self._figure.set_size_inches(width, height)

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from fastweights.evaluation.learning_curves import (
+    Curve,
     Styles,
     draw_line,
     draw_seeds,
@@ -62,17 +63,55 @@ def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figu
     return _with_legend(figure)
 
 
+# Labels of the x and y axes, and what is drawn: a column of the logs over an x axis.
+Panels = Mapping[tuple[str, str], tuple[str, Callable[[Run], np.ndarray]]]
+_THROUGHPUT: Panels = {
+    ("hours", "agent steps a second"): ("agent_steps_per_second", hours),
+    ("agent steps", "policy lag, updates"): ("policy_lag", agent_steps),
+}
+_LEARNER: Panels = {
+    ("agent steps", "KL divergence\nan update, nats"): ("approx_kl", agent_steps),
+    ("agent steps", "share of ratios\nclipped"): ("clip_fraction", agent_steps),
+    ("agent steps", "explained variance\nof value targets"): ("explained_variance", agent_steps),
+}
+
+
 def throughput(runs: Sequence[Run], styles: Styles) -> Figure | None:
-    """Agent steps a second over hours, and policy lag over agent steps; None without either."""
-    panels: dict[tuple[str, str], tuple[str, Callable[[Run], np.ndarray]]] = {
-        ("hours", "agent steps a second"): ("agent_steps_per_second", hours),
-        ("agent steps", "policy lag, updates"): ("policy_lag", agent_steps),
-    }
+    """Agent steps a second over time, and policy lag over agent steps; None without either.
+
+    A lag of 0 in all runs, as in lockstep, is in the table and has no panel.
+    """
+    curves = _curves(runs, _THROUGHPUT)
+    *_, lag = _THROUGHPUT
+    if not any(points.y.any() for points in curves.get(lag, {}).values()):
+        curves.pop(lag, None)
+    return _drawn(curves, styles, bottom=0)
+
+
+def learner(runs: Sequence[Run], styles: Styles) -> Figure | None:
+    """How far the policy moved and how well values fit, over agent steps; None where not logged."""
+    curves = _curves(runs, _LEARNER)
+    for labels, found in curves.items():
+        if labels[1].startswith("explained"):  # the first updates' would squash all others
+            curves[labels] = {n: c._replace(y=c.y.clip(-1, 1)) for n, c in found.items()}
+    return _drawn(curves, styles)
+
+
+def _curves(runs: Sequence[Run], panels: Panels) -> dict[tuple[str, str], dict[str, Curve]]:
+    """By panel and run; panels without points are left out."""
     curves = {
         labels: {run.name: found for run in runs if len((found := curve(run, column, x)).x)}
         for labels, (column, x) in panels.items()
     }
-    curves = {labels: found for labels, found in curves.items() if found}
+    return {labels: found for labels, found in curves.items() if found}
+
+
+def _drawn(
+    curves: Mapping[tuple[str, str], Mapping[str, Curve]],
+    styles: Styles,
+    bottom: float | None = None,
+) -> Figure | None:
+    """A panel beside the other; None where there is none."""
     if not curves:
         return None
     figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
@@ -83,7 +122,8 @@ def throughput(runs: Sequence[Run], styles: Styles) -> Figure | None:
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=bottom)
+        axes.locator_params(axis="x", nbins=4)
         axes.grid(alpha=0.3)
         if x_label == "hours":
             _readable_time(axes)

@@ -94,7 +94,7 @@ class Group:
 
 
 def open_run(path: Path) -> Run:
-    """Reads a run folder; a half-written last row of its logs is left out.
+    """Read a run folder; a half-written last row of its logs is left out.
 
     Raises `UserError`, one line, where there is no run, another program's, or an empty one.
     """
@@ -150,7 +150,7 @@ def _name(path: Path, among: Sequence[Path]) -> str:
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """Runs by game and options, seeds together, cores in the order of `CORES`."""
+    """Run by game and options, seeds together, cores in the order of `CORES`."""
     members: dict[str, list[Run]] = {}
     for run in runs:
         members.setdefault(repr(sorted(run.computed().items())), []).append(run)

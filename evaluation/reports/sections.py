@@ -114,7 +114,20 @@ def learning(groups: Sequence[Group]) -> list[Block]:
             title = f"Training returns on {game}"
             blocks.append(Figure(f"learning-{index}", figures.svg(drawing), title, alt))
         blocks += _shortfalls(members, unit)
-    return blocks
+    return [*blocks, *_how_it_learned([run for group in groups for run in group.runs])]
+
+
+def _how_it_learned(runs: Sequence[Run]) -> list[Block]:
+    """What tells why a run stands still; runs of earlier revisions did not log it."""
+    drawing = figures.learner(runs, figures.line_styles([run.name for run in runs]))
+    if drawing is None:
+        return []
+    alt = (
+        "KL divergence of the learned policy from the acting one, share of probability ratios "
+        "beyond the clip range, and share of the value targets' variance that the value head "
+        "explains, cut to [-1, 1]; means of an update."
+    )
+    return [Figure("learner", figures.svg(drawing), "How far the policy moved", alt)]
 
 
 def _shortfalls(groups: Sequence[Group], unit: Unit) -> list[Text]:
@@ -214,7 +227,9 @@ def speed(runs: Sequence[Run]) -> list[Block]:
     drawing = figures.throughput(runs, figures.line_styles([run.name for run in runs]))
     if drawing is None:
         return [*blocks, Text("The logs have neither rates nor policy lags to draw.")]
-    alt = "Agent steps a second over hours, and updates between acting and learning."
+    alt = (
+        "Agent steps a second over time; policy lag over agent steps where it is not 0 throughout."
+    )
     return [*blocks, Figure("throughput", figures.svg(drawing), "Throughput and policy lag", alt)]
 
 

@@ -20,6 +20,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class ElementwiseState(NamedTuple):
+    """The cell."""
+
     cell: Float[Tensor, "B D"]
 
 
@@ -67,6 +69,7 @@ def unroll(
     state: ElementwiseState,
     weights: ElementwiseWeights,
 ) -> tuple[Float[Tensor, "T B D"], ElementwiseState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     law = partial(step, weights=weights)
     rows = candidate, input_gate, forget_gate
     return loop_over_time(law, rows, is_first, state, empty=candidate)

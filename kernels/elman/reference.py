@@ -14,6 +14,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class ElmanState(NamedTuple):
+    """The hidden state."""
+
     hidden: Float[Tensor, "B D"]
 
 
@@ -42,5 +44,6 @@ def unroll(
     state: ElmanState,
     weights: ElmanWeights,
 ) -> tuple[Float[Tensor, "T B D"], ElmanState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     empty = x.new_empty(0, *state.hidden.shape)
     return loop_over_time(partial(step, weights=weights), (x,), is_first, state, empty)

@@ -20,6 +20,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class GRUState(NamedTuple):
+    """The hidden state."""
+
     hidden: Float[Tensor, "B D"]
 
 
@@ -57,5 +59,6 @@ def unroll(
     state: GRUState,
     weights: GRUWeights,
 ) -> tuple[Float[Tensor, "T B D"], GRUState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     empty = x.new_empty(0, *state.hidden.shape)
     return loop_over_time(partial(step, weights=weights), (x,), is_first, state, empty)

@@ -66,6 +66,7 @@ def compiler() -> str:
 
 @cache
 def compiler_version(path: str) -> str:
+    """Return what the compiler says about itself, which is part of a build's name."""
     return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
 
 

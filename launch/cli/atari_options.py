@@ -59,7 +59,7 @@ class CommandLine:
     """Recipe for days (paper, published, plain), hours (afternoon) or minutes (quick; maze and
     vectors: games of memory); see docs/runs.md."""
     resume: Path | None = None
-    """A run folder to go on with; its options are kept."""
+    """Run folder to resume; its options are kept."""
     list_cores: bool = False
     """Show every core with its equation, source and parameter count, and stop."""
     list_envs: bool = False
@@ -68,7 +68,7 @@ class CommandLine:
 
 
 def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandLine:
-    """Parses a command line; `saved` are a resumed run's options, which then are the defaults.
+    """Parse a command line; `saved` are a resumed run's options, which then are the defaults.
 
     Raises `UserError` for unknown flags and malformed values, `ValueError` for an unknown preset,
     core or combination.

@@ -58,9 +58,8 @@ class LanguageCommand(SequenceCommand[Question]):
         return None
 
     def _trace(self, path: Path, text: str) -> int:
-        from fastweights.experiments.language_pictures import (
-            draw_trace,
-        )  # Matplotlib takes a second to import
+        # Matplotlib takes a second to import.
+        from fastweights.experiments.language_pictures import draw_trace
 
         model, options = trained(path, self.run.task.trained_by())
         with user_input():

@@ -52,7 +52,7 @@ def has_finished(saved: SavedAgent) -> bool:
 
 
 def check_same(saved: SavedAgent, asked: RunOptions) -> None:
-    """Raises `ValueError`, one line, where `asked` contradicts the run."""
+    """Raise `ValueError`, one line, where `asked` contradicts the run."""
     if changed := changes(saved.options, asked):
         raise ValueError(
             "a resumed run keeps what it computes, so these contradict --resume: "
@@ -61,7 +61,7 @@ def check_same(saved: SavedAgent, asked: RunOptions) -> None:
 
 
 def check_unfinished(saved: SavedAgent) -> None:
-    """Raises `ValueError`, one line, where nothing is left to do."""
+    """Raise `ValueError`, one line, where nothing is left to do."""
     if has_finished(saved):
         raise ValueError(
             f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "

@@ -42,11 +42,11 @@ class SequenceCommand(Generic[Question]):
     """
 
     preset: str = "paper"
-    """paper (as published) or small (minutes a model on two cores)."""
+    """Set of options: paper (as published) or small (minutes per model on two cores)."""
     resume: Path | None = None
-    """A run folder to go on with; its options are kept."""
+    """Run folder to resume; its options are kept."""
     statistics: bool = False
-    """Show what the sequences are like beside the paper's, and stop."""
+    """Show statistics of the sequences beside the paper's, and stop."""
     export: Path | None = None
     """Folder to write the sequences into as token files (train.src, train.tgt, ...), and stop."""
     table: int | None = None

@@ -31,7 +31,7 @@ def before_training(
     device: torch.device,
     check: Callable[[], None],
 ) -> None:
-    """Plays test episodes with the untrained network and keeps them for the closing table.
+    """Play test episodes with the untrained network and keep them for the closing table.
 
     What `check`, called after every step, raises ends the playing.
     """
@@ -45,7 +45,7 @@ def before_training(
 
 
 def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
-    """Plays, films and draws the trained agent; prints the table and where the pictures are.
+    """Play, films and draw the trained agent; print the table and where the pictures are.
 
     `frames_per_step`: emulator frames an agent step.
     """
@@ -70,7 +70,7 @@ def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
 def _curve(
     run: Path, options: RunOptions, frames_per_step: int, before: Evaluation | None
 ) -> dict[str, Path]:
-    """Draws the learning curve where enough games have ended; says what a short run lacks."""
+    """Draw the learning curve where enough games have ended; say what a short run lacks."""
     logs, path = read_logs(run / "logs.csv"), run / "learning_curve.png"
     if said := shortfall(logs, options.num_envs):
         Console().print(f"learning curve: {said}", soft_wrap=True)

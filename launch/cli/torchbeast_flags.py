@@ -28,7 +28,7 @@ WITHOUT_MEANING = (
 
 
 def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Rewrites TorchBeast's flags; returns the new arguments and the flags that were ignored.
+    """Rewrite TorchBeast's flags; return the new arguments and the flags that were ignored.
 
     Raises a one-line `UserError` for a `--mode` that does not train.
     """

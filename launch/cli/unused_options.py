@@ -19,7 +19,7 @@ USED_BY: dict[str, tuple[Schedule, ...]] = {
 
 
 def check_engine(asked: RunOptions, before: RunOptions) -> None:
-    """Raises a one-line `ValueError` for an option of the other engine.
+    """Raise a one-line `ValueError` for an option of the other engine.
 
     `before`: a preset, or what a resumed run has; that may hold what the engine that it goes on
     with does not use.

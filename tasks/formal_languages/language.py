@@ -133,6 +133,7 @@ class Language(Task):
         )
 
     def with_questions(self, symbols: Sequence[str]) -> list[str]:
+        """Append the questions that belong after these symbols, unless they contain some."""
         return [*symbols, *[ASK] * (0 if ASK in symbols else self.questions(symbols))]
 
     def run(self, symbols: Iterable[str]) -> list[tuple[Hashable, str | None]]:

@@ -10,10 +10,10 @@ from benchmarks.remote_actors import PICTURE, rate_rows, rates, wire, wire_rows
 
 def test_a_message_is_a_picture_a_step_and_what_a_rollout_begins_with(monkeypatch):
     whole = remote_actors._options
-    few = {"num_envs": 2, "batch_size": 2}
+    few = {"num_envs": 4, "batch_size": 4}
     monkeypatch.setattr(remote_actors, "_options", lambda *which: replace(whole(*which), **few))
     found = wire("Qbert", "feedforward", rollouts=1)
-    stacks = 4 * PICTURE / 20  # row 0 of a rollout of 20 steps
+    stacks = 4 * PICTURE / 64  # row 0 of a rollout of 64 steps
     assert PICTURE + stacks < found["bytes_per_step"] < PICTURE + stacks + 100
     assert found["packed_bytes_per_step"] < PICTURE
     spared = found["bytes"] - found["packed_bytes"]

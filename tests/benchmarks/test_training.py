@@ -17,6 +17,7 @@ from benchmarks.training import (
     measure_whole,
     show,
 )
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.records.log_table import LogTable
 from fastweights.training.presets import preset
 
@@ -37,6 +38,7 @@ def test_rates_count_the_streams_that_are_stepped(schedule, groups, monkeypatch)
         "unroll_length": 3,
         "num_threads": 1,
         "tune_memory": False,
+        "learner": LearnerConfig(),
     }
     options = replace(preset("maze", "feedforward"), **sizes, schedule=schedule, env_groups=groups)
     streams = 4 // groups
@@ -55,6 +57,7 @@ def test_every_part_has_a_rate():
         "unroll_length": 3,
         "num_threads": 1,
         "tune_memory": False,
+        "learner": LearnerConfig(),
     }
     options = replace(preset("maze", "feedforward"), **sizes)
     parts = measure_parts(options, seconds=0.01)

@@ -62,7 +62,7 @@ def test_own_environment(own):
 @pytest.mark.docs
 def test_its_game_needs_a_memory(own):
     """The page's figures, with the page's command."""
-    options = "--preset maze --env recall:Recall-v0 --total-steps 300000 --num-threads 1"
+    options = "--preset maze --env recall:Recall-v0 --total-steps 100000 --num-threads 1"
     returns = {}
     for core in ("delta_net", "feedforward"):
         assert atari.main([*options.split(), "--core", core, "--xpid", core]) == 0

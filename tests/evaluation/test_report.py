@@ -38,7 +38,7 @@ def test_the_page_loads_nothing_and_is_well_formed(page):
     assert "<script" not in text and "@import" not in text
     assert len(parsed.ids) == len(set(parsed.ids))
     drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    assert len(drawings) == 3  # learning curves, rdn over lstm, throughput
+    assert len(drawings) == 4  # learning curves, the policy, rdn over lstm, throughput
     used = set()
     for drawing in drawings:
         root = ET.fromstring(drawing)
@@ -72,7 +72,7 @@ def test_the_page_says_what_the_runs_came_to(page, runs):
 def test_the_markdown_says_the_same_beside_its_figures(page):
     text = (page / "report.md").read_text()
     figures = re.findall(r"\]\((report_figures/[^)]+)\)", text)
-    assert len(figures) == 3
+    assert len(figures) == 4
     for figure in figures:
         assert ET.parse(page / figure).getroot().tag.endswith("svg")
     rows = Page((page / "report.html").read_text()).rows

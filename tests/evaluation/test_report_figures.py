@@ -11,6 +11,7 @@ from fastweights.evaluation.learning_curves import Curve, band, line_styles
 from fastweights.evaluation.reports.curves import hours, numbers
 from fastweights.evaluation.reports.figures import (
     improvements,
+    learner,
     learning_curves,
     profiles,
     throughput,
@@ -133,6 +134,19 @@ def test_axes_without_data_are_not_drawn():
     lagging = run_with(**late | untimed, policy_lag=[0.0, 1.0])
     assert len(throughput([lagging], styles).axes) == 1
     assert throughput([run_with(step=[1])], styles) is None
+    # A lag of 0 throughout would be a line on invented axes.
+    assert throughput([run_with(**late | untimed, policy_lag=[0.0, 0.0])], styles) is None
+
+
+def test_how_far_the_policy_moved_is_drawn_where_it_was_logged():
+    logged = {"step": [1, 2, 3], "approx_kl": [0.0, 0.1, 0.2]}
+    fits = {"explained_variance": [-700.0, 0.5, 0.9]}
+    styles = line_styles(["run"])
+    kl, fit = learner([run_with(**logged, **fits)], styles).axes
+    assert kl.lines[0].get_ydata().tolist() == [0.0, 0.1, 0.2]
+    assert fit.lines[0].get_ydata().tolist() == [-1.0, 0.5, 0.9]
+    assert len(learner([run_with(**logged)], styles).axes) == 1
+    assert learner([run_with(step=[1])], styles) is None
 
 
 def test_where_no_game_ended_the_report_says_so_and_draws_nothing(tmp_path):

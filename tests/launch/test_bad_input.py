@@ -53,7 +53,7 @@ def half_trained(tmp_path, monkeypatch):
         (atari, ["Qbert"], "error: Unrecognized options: Qbert (--help says more)"),
         (list_ops, ["--depth", "ten"], "error: --depth INT: must be a whole number"),
         (t_maze, ["--coers", "rdn"], "--coers rdn; did you mean --cores? (--help says more)"),
-        (watch, [], "error: Missing from python launch/watch.py: PATH A run folder"),
+        (watch, [], "error: Missing from python launch/watch.py: PATH Run folder"),
     ],
 )
 def test_what_cannot_be_parsed_is_one_line_in_any_terminal(
@@ -91,7 +91,7 @@ def test_help_is_help(capsys):
         (["--env", "Pong", "--env-options", "flicker=1.5"], "flicker is a probability from 0 to 1"),
         (["--env", "Catch", "--env-options", "flicker=0.5"], "Catch does not take the options"),
         (["--feed-last-action", "maybe"], "'maybe' is none of auto, false, true"),
-        (["--core", "rnd"], "known: feedforward, feedforward_gated, lstm, transformer, lt"),
+        (["--core", "rnd"], "known: feedforward, feedforward_gated, cnn, elman, gru, lstm"),
         (["--core", "rnd"], "did you mean rdn?"),
         (["--core", "Delta-Net"], "did you mean delta_net?"),
         (["--preset", "quik"], "known: paper, published, quick"),

@@ -46,7 +46,7 @@ def test_the_stem_computes_as_asked_and_channels_last(precision, convolutions, t
 def test_no_64_bit_indices_are_made_in_pooling(tmp_path, monkeypatch):
     def refusing(pool):
         def pooled(x, *arguments, **options):
-            assert x.is_meta, "PyTorch's pooling"  # on which shapes alone are worked out
+            assert len(x) == 1, "PyTorch's pooling"  # one picture, whose features are counted
             return pool(x, *arguments, **options)
 
         return pooled
