@@ -41,7 +41,7 @@ def draw_trace(found: Trace, title: str, path: Path) -> None:
         panels[-1].plot(places, values, label=name if number < _IN_LEGEND else None, **style)
     if found.strengths:
         panels[-1].legend(fontsize="xx-small", ncols=3)
-        panels[-1].set_ylabel("write strength", fontsize=8)
+        panels[-1].set_ylabel("strength or gate", fontsize=8)
     if len(places) <= _SHOWN_SYMBOLS:
         panels[-1].set_xticks(places, found.symbols, fontsize="small")
     save(figure, path)

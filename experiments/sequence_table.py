@@ -175,7 +175,8 @@ def _note(rows: Sequence[Row]) -> str:
     seeds = rows[0].seeds
     named = ", ".join(map(str, seeds))
     if len(seeds) == 1:
-        return f"Here: seed {named} alone; ± is the paper's."
+        has_deviations = any(row.published and row.published.std is not None for row in rows)
+        return f"Here: seed {named} alone" + ("; ± is the paper's." if has_deviations else ".")
     note = f"± here is the population standard deviation over {len(seeds)} seeds ({named})"
     return note + (", those that failed left out." if any(row.failed for row in rows) else ".")
 

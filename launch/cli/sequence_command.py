@@ -12,8 +12,6 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from fastweights.cores import CORES
-from fastweights.cores.options import core_defaults
 from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_figures import OF_CELLS
 from fastweights.experiments.sequence_options import (
@@ -24,18 +22,16 @@ from fastweights.experiments.sequence_options import (
     differences,
     flat,
 )
-from fastweights.experiments.sequence_presets import preset, presets_of
+from fastweights.experiments.sequence_presets import preset
 from fastweights.experiments.sequence_run import RESULT, run, saved_options
 from fastweights.experiments.sequence_table import TableOptions, make_table
 from fastweights.experiments.token_files import write_splits
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
-from fastweights.host.help_screen import Layout
 from fastweights.host.names import unknown
-from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import typed_options
+from fastweights.launch.cli.sequence_help import HELP, layout
 from fastweights.tasks import Task
-from fastweights.tasks.train import TrainerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,31 +58,6 @@ class SequenceCommand(Generic[Question]):
     def instead(self) -> int | None:
         """Does what was asked for instead of training; None where nothing was."""
         return None
-
-
-# What `--help` describes, after the task's own options; the chosen core's options follow.
-FIRST = ("core", "preset", "epochs", "seed", "resume", "table", "statistics")
-# By the folder that uses them; an option that is not here is about the run.
-GROUPS = {
-    "Memory (cores/)": ("core", "core_*", "embedding", "dropout", "kernels"),
-    "Sequences and trainer (tasks/)": (
-        *("train_size", "valid_size", "test_size", "data_seed"),
-        *(field.name for field in fields(TrainerConfig)),
-    ),
-    "Tables (experiments/)": ("table", *(field.name for field in fields(TableOptions))),
-    "Run folder (records/)": ("resume", "xpid", "savedir", "data", "checkpoint_minutes"),
-    "Run": ("preset", "seed", "statistics"),
-}
-HELP = """{description}
-
-For example:
-    {command} {small}
-    {command} {example}
-    {command} --resume runs/latest
-    {command} --table {table} --preset small      all models, three seeds
-    {command} --statistics                  what the sequences are like
-
-Options start from a preset and are changed one by one; docs/tasks.md has more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +121,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         asked = typed_options(
             kind,
             arguments,
-            _layout(task, defaults.core),
+            layout(task, defaults.core, family.tasks),
             default=kind(run=defaults, of_table=TableOptions(), **named),
             prog=typed(family.command),
             description=family.help(),
@@ -172,15 +143,6 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
     if saved:
         _check_same(asked.resume, saved, asked.run)
     return run(asked.run, asked.resume)
-
-
-def _layout(task: type[Task], core: str) -> Layout:
-    own = core_defaults(core) if core in CORES else {}
-    of_task = [field.name for field in fields(task)]
-    groups = {f"Task {task.name} (tasks/)": of_task} | GROUPS
-    values = {"core": CORES, "preset": presets_of(task), "kernels": BACKENDS}
-    described = (*of_task, *FIRST, *own)
-    return Layout(described=described, groups=groups, values=values, defaults=own)
 
 
 def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:

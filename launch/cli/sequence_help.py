@@ -1,0 +1,53 @@
+"""The `--help` screen of the sequence tasks' commands."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from fastweights.cores import CORES
+from fastweights.cores.options import core_defaults
+from fastweights.experiments.sequence_presets import presets_of
+from fastweights.experiments.sequence_table import TableOptions
+from fastweights.host.help_screen import Layout
+from fastweights.kernels import BACKENDS
+from fastweights.tasks import Task
+from fastweights.tasks.train import TrainerConfig
+
+# What `--help` describes, after the task's own options; the chosen core's options follow.
+FIRST = ("core", "preset", "epochs", "seed", "resume", "table", "statistics", "trace")
+# By the folder that uses them; an option that is not here is about the run.
+GROUPS = {
+    "Memory (cores/)": ("core", "core_*", "embedding", "decoder", "dropout", "kernels"),
+    "Sequences and trainer (tasks/)": (
+        *("train_size", "valid_size", "test_size", "test_lengths", "length_size", "data_seed"),
+        *(field.name for field in fields(TrainerConfig)),
+    ),
+    "Tables (experiments/)": (
+        *("table", "figure", "summary", "search", "trials"),
+        *(field.name for field in fields(TableOptions)),
+    ),
+    "Run folder (records/)": (
+        *("resume", "trained", "trace", "xpid", "savedir"),
+        *("data", "files", "export", "checkpoint_minutes"),
+    ),
+    "Run": ("preset", "seed", "statistics"),
+}
+HELP = """{description}
+
+For example:
+    {command} {small}
+    {command} {example}
+    {command} --resume runs/latest
+    {command} --table {table} --preset small      all models, three seeds
+    {command} --statistics                  what the sequences are like
+
+Options start from a preset and are changed one by one; docs/tasks.md has more."""
+
+
+def layout(task: type[Task], core: str, tasks: Mapping[str, type[Task]]) -> Layout:
+    """The screen of a command that trains on `tasks`, of which `task` is chosen."""
+    own = core_defaults(core) if core in CORES else {}
+    of_task = [field.name for field in fields(task)]
+    groups = {f"Task {task.name} (tasks/)": ["task", *of_task]} | GROUPS
+    values = {"core": CORES, "preset": presets_of(task), "kernels": BACKENDS, "task": tasks}
+    described = ("task", *of_task, *FIRST, *own)
+    return Layout(described=described, groups=groups, values=values, defaults=own)
