@@ -25,6 +25,7 @@ VARIANTS = {  # of a core: what its defaults do not show
     **{f"delta_lstm, version {v}": ("delta_lstm", {"version": v}) for v in "ABC"},
     "mlstm, exponential": ("mlstm", {"forget_gate": "exponential"}),
     "delta_net, post-norm": ("delta_net", {"norm": "post"}),
+    "rdn, as in language models": ("rdn", {"norm": "legacy_pre", "output_scale": "head_size"}),
 }
 OTHER_STATES = ["lt, normalised"]  # variants with a state of their own
 every_core = pytest.mark.parametrize("name", [*CORES, *OTHER_STATES])

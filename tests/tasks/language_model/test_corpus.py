@@ -2,16 +2,13 @@
 
 import errno
 import multiprocessing
-import sys
 import sysconfig
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from texts import FORMS, TABLES, TEXT, plain
+from small_texts import FORMS, TABLES, TEXT, plain
 
 from fastweights.host import atomic_files
 from fastweights.host.errors import UserError
