@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fastweights.evaluation.published_scores import read_rows
 
-_SCORES = Path(__file__).parent / "scores" / "algorithmic_2021.csv"
+SCORES = Path(__file__).parent / "scores"
 
 
 class AlgorithmicScore(NamedTuple):
@@ -29,5 +29,5 @@ def algorithmic() -> list[AlgorithmicScore]:
     numbers = {"table": int, "mean": float, "std": float}
     return [
         AlgorithmicScore(**{name: numbers.get(name, str)(text) for name, text in row.items()})
-        for row in read_rows(_SCORES)
+        for row in read_rows(SCORES / "algorithmic_2021.csv")
     ]

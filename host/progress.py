@@ -33,6 +33,9 @@ SHOWN = {
     "baseline_loss": "baseline",
     "entropy_loss": "entropy",
     "policy_lag": "lag",
+    "perplexity": "perplexity",
+    "positions_per_second": "tokens/s",
+    "valid_perplexity": "held-out perplexity",
     "valid_sequence_accuracy": "held-out sequences",
     "valid_answer_accuracy": "answers",
 }

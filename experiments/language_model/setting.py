@@ -1,0 +1,52 @@
+"""Where a language model's run computes, with whom, on which text."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from fastweights.experiments.language_model.options import LanguageOptions, check
+from fastweights.experiments.language_model.text import text_of
+from fastweights.host.devices import (
+    choose_device,
+    choose_precision,
+    compute_exactly,
+    use_threads,
+)
+from fastweights.kernels import use_backend
+from fastweights.tasks.language_model.corpus import Corpus
+from fastweights.training.replicas import Replicas
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Where a run computes, with whom, on which text."""
+
+    options: LanguageOptions
+    text: Corpus
+    device: torch.device
+    precision: Callable[[], AbstractContextManager[object]]  # for the model's computations
+    replicas: Replicas
+
+
+def setting_of(options: LanguageOptions, replicas: Replicas) -> Setting:
+    """Chooses device, threads and kernels, and reads the text.
+
+    Raises a one-line `ValueError` for options that cannot be.
+    """
+    check(options)
+    use_threads(options.num_threads, replicas.local_count)
+    compute_exactly()
+    device = replicas.device(choose_device(options.device), "--device")
+    bfloat16 = choose_precision(options.precision, device) == "bfloat16"
+    if options.kernels != "auto":
+        use_backend(options.kernels)
+    return Setting(
+        options=options,
+        text=text_of(options),
+        device=device,
+        precision=partial(torch.autocast, device.type, torch.bfloat16) if bfloat16 else nullcontext,
+        replicas=replicas,
+    )
