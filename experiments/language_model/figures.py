@@ -18,9 +18,9 @@ from fastweights.experiments.published import SCORES
 from fastweights.host.names import unknown
 
 EVERYTHING = "all"  # in a table's place: every memory of the project
-SPANS, FULL, PLAIN_SPANS = "spans", "full context", "spans, no positions"
-# Which memories `all` also trains with their state carried on, and without positions: a run in
-# full context has none, so the difference between the two is the context's alone.
+SPANS, FULL = "spans", "full context"
+# Which memories `all` also trains with their state carried on. The small preset gives them no
+# positions in either case, so the difference is the context's alone.
 CARRIED = ("lstm", "delta_net", "delta_rnn", "rdn")
 
 
@@ -41,15 +41,13 @@ class Figure(NamedTuple):
         if self.core == "delta_mlp" and preset_name == "paper":
             options = with_core(options, {"layers": DELTA_MLP_LAYERS[self.version or "B"]})
         trainer = replace(options.trainer, full_context=self.context == FULL)
-        positions = "none" if self.context == PLAIN_SPANS else options.positions
         changes = {name: value for name, value in changes.items() if value is not None}
-        return replace(options, trainer=trainer, positions=positions, **changes)
+        return replace(options, trainer=trainer, **changes)
 
     @property
     def name(self) -> str:
         """For a run folder."""
-        context = "" if self.context == SPANS else f"-{self.context.replace(', ', '-')}"
-        return f"{self.core}{self.version}{context}".replace(" ", "-")
+        return f"{self.core}{self.version}{'-full-context' if self.context == FULL else ''}"
 
 
 @cache
@@ -69,8 +67,7 @@ def figures(table: str) -> list[Figure]:
     tables = published()
     if table == EVERYTHING:
         every = [Figure(name, name, SPANS) for name in CORES if not is_named_by_size(name)]
-        more = [Figure(name, name, context) for name in CARRIED for context in (PLAIN_SPANS, FULL)]
-        return every + more
+        return every + [Figure(name, name, FULL) for name in CARRIED]
     if table not in tables:
         raise ValueError(unknown("--table", table, [*tables, EVERYTHING]))
     return tables[table]

@@ -185,6 +185,7 @@ def resumed(saved: LanguageOptions, asked: LanguageOptions) -> LanguageOptions:
 # Where the published language models differ from the published sequence tasks.
 PUBLISHED_LANGUAGE = {"lt": {"feature_map": "elu", "normaliser": "key_sum"}}
 OF_THE_PAPER = ("lt", "delta_net", "delta_mlp", "delta_delta", "delta_rnn", "delta_lstm", "rdn")
+UNORDERED = ("transformer", "lt")  # the order of what they read is nowhere but in positions
 DELTA_MLP_LAYERS = {"A": 8, "B": 11}  # with which its sizes are close to the others'
 
 
@@ -206,15 +207,16 @@ def small(core: str) -> LanguageOptions:
     if core == "lstm":
         sizes = {"width": 256}
     trainer = LanguageTrainerConfig(
-        updates=3_000, learning_rate=3e-3, warm_up=100, clip=1.0, columns=16, span=128
+        updates=12_000, learning_rate=3e-3, warm_up=100, clip=1.0, columns=8, span=128
     )
     return LanguageOptions(
         core=core,
         data=python_docs.NAME,
         cut=CutOptions(vocabulary="bytes"),
         dropout=0.0,
+        positions="sinusoidal" if core in UNORDERED else "none",
         trainer=trainer,
-        evaluate_every=500,
+        evaluate_every=1_000,
         stride=32,
         sample_length=300,
         **preset_of_core(core, sizes | _published(core)),

@@ -109,8 +109,12 @@ def _look_up(
 
 
 def _discounts(counts: np.ndarray) -> Float64[np.ndarray, "4"]:
-    """D(0) = 0, D(1), D(2), D(3+) from how many n-grams have each count."""
+    """D(0) = 0, D(1), D(2), D(3+) from how many n-grams have each count.
+
+    Where these numbers say nothing (a lowest order of bytes has few rare ones), half of each count.
+    """
     n1, n2, n3, n4 = (max(int((counts == k).sum()), 1) for k in (1, 2, 3, 4))
     y = n1 / (n1 + 2 * n2)
     found = np.array([0, 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3])
-    return np.clip(found, 0, np.arange(4))
+    most = np.arange(4)
+    return np.where((found > 0) & (found < most), found, most / 2)
