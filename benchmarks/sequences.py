@@ -27,7 +27,7 @@ sys.path[0] = str(Path(__file__).parents[1])
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
@@ -40,7 +40,6 @@ from fastweights.host.errors import one_line_errors
 from fastweights.kernels.recurrence import State
 from fastweights.launch.cli.parser import Parser
 from fastweights.tasks.code_execution import CodeExecution
-from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import Batch, Sequences, draw
 from fastweights.tasks.train import Trainer
 
@@ -75,7 +74,7 @@ def contenders(
             torch.manual_seed(0)
             model = chosen.build().to(options.device)
             if backend == LEFT_OUT:
-                _leave_recurrences_out(model)
+                leave_recurrences_out(model)
             trainer = Trainer(model, sequences, sequences, None, chosen.trainer, seed=0)
             batch = sequences.batch(torch.arange(len(sequences.lengths)))
             batch = Batch(*(tensor.to(options.device) for tensor in batch))
@@ -85,7 +84,8 @@ def contenders(
     return runs, models
 
 
-def _leave_recurrences_out(model: SequenceModel) -> None:
+def leave_recurrences_out(model: nn.Module) -> None:
+    """Has every memory answer with one of its inputs, which keeps their cost and gradients."""
     for memory in model.modules():
         if isinstance(memory, FastWeightCore):
             memory.unroll = partial(_unroll_nothing, memory)
