@@ -11,7 +11,7 @@ import numpy as np
 from fastweights.experiments.language_model.saved import SavedModel
 from fastweights.experiments.language_model.text import check_fits, text_of
 from fastweights.host.atomic_files import replacing, write_bytes
-from fastweights.host.errors import UserError
+from fastweights.host.errors import UserError, user_input
 from fastweights.host.progress import Display
 from fastweights.tasks.language_model.corpus import Corpus
 from fastweights.tasks.language_model.evaluation import (
@@ -68,6 +68,16 @@ class Evaluation:
         if self.window is not None and self.window < 1:
             raise ValueError(f"--window must be at least 1, not {self.window}")
 
+    def check_text(self, text: Corpus, window: int) -> None:
+        """Raises a one-line `ValueError` where the text or the window is too short."""
+        if self.stride > window:
+            raise ValueError(f"--stride must lie in [1, {window}], the window, not {self.stride}")
+        predictions = min(len(text.splits[split].ids) - 1 for split in self.splits)
+        if self.by_position and self.context > predictions:
+            raise ValueError(
+                f"--context {self.context:,} is more than the {predictions:,} predictions"
+            )
+
     def protocols(self, full_context: bool) -> tuple[str, ...]:
         """For a run that was trained with or without full context."""
         if self.protocol == "both":
@@ -79,13 +89,15 @@ class Evaluation:
 def evaluate_model(saved: SavedModel, asked: Evaluation) -> int:
     """Measures, prints, and keeps the results in `evaluations` beside the weights.
 
-    Returns the exit code. Raises a one-line `ValueError` for what cannot be measured.
+    Returns the exit code. Raises a one-line `UserError` for what cannot be measured.
     """
     options = saved.options
     changes = {"data": asked.data or options.data, "cache": asked.cache or options.cache}
     text = text_of(replace(options, **changes))
     check_fits(text, saved.vocabulary, saved.folder)
     window = asked.window or options.trainer.span
+    with user_input():
+        asked.check_text(text, window)
     if window > options.trainer.span and saved.model.config.positions != "none":
         print(f"note: the model has learned positions up to {options.trainer.span} only")
     for protocol in asked.protocols(options.trainer.full_context):

@@ -45,6 +45,7 @@ def write_export(
         name: weight.detach().cpu().contiguous()
         for name, weight in payload["model_state_dict"].items()
     }
+    payload = {**payload, "flags": _without_folders(payload["flags"])}
     config = {"format": FORMAT, "version": VERSION} | {name: payload[name] for name in _KEPT}
     write_bytes(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
     text = json.dumps(vocabulary.plain(), ensure_ascii=False)
@@ -75,6 +76,12 @@ def read_export(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{path} is damaged or not an exported language model ({error}): export it again"
         ) from error
+
+
+def _without_folders(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is somebody's own: where runs, caches and texts lie."""
+    name = Path(flags["data"]).name if flags.get("data") else None
+    return {**flags, "data": name, "cache": None, "savedir": "runs"}
 
 
 def model_card(

@@ -17,6 +17,7 @@ from fastweights.experiments.language_model.measuring import both_splits, quickl
 from fastweights.experiments.language_model.options import (
     COMMAND,
     LanguageOptions,
+    check,
     differences,
 )
 from fastweights.experiments.language_model.setting import Setting, setting_of
@@ -25,6 +26,7 @@ from fastweights.experiments.language_model.text import (
     check_fits,
     described,
     read_vocabulary,
+    text_of,
 )
 from fastweights.experiments.sequence_run import seconds_of, timed
 from fastweights.host.allocator import tune_allocator
@@ -62,20 +64,23 @@ def run(options: LanguageOptions, resume: Path | None = None) -> int:
     tune_allocator()
     replicas = Replicas.from_environment()
     with user_input():
+        check(options)
         if not resume and options.xpid is not None:
             check_xpid(options.xpid)
-        setting = setting_of(options, replicas)
+    text = text_of(options)
+    with user_input():
+        setting = setting_of(options, replicas, text)
         share = replicas.share(options.trainer.columns, "--columns")
-        ids = setting.text.splits["train"].ids
+        ids = text.splits["train"].ids
         Columns(ids, options.trainer.columns, share)  # or it is too short
         with torch.device("meta"):
-            model = options.build(setting.text.vocabulary.size)
+            model = options.build(text.vocabulary.size)
         memory_needs.check_fits(model, setting.device)
     with replicas.joined(setting.device):
         if replicas.is_first:
-            print("\n".join(described(setting.text)), flush=True)
+            print("\n".join(described(text)), flush=True)
         torch.manual_seed(options.seed)
-        model = options.build(setting.text.vocabulary.size).to(setting.device)
+        model = options.build(text.vocabulary.size).to(setting.device)
         stages = Stages("learner")
         together = Together(share, replicas.rank, replicas.sum)
         settings = options.trainer, options.seed, together, setting.precision, stages

@@ -7,8 +7,7 @@ from functools import partial
 
 import torch
 
-from fastweights.experiments.language_model.options import LanguageOptions, check
-from fastweights.experiments.language_model.text import text_of
+from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.host.devices import (
     choose_device,
     choose_precision,
@@ -31,12 +30,11 @@ class Setting:
     replicas: Replicas
 
 
-def setting_of(options: LanguageOptions, replicas: Replicas) -> Setting:
-    """Chooses device, threads and kernels, and reads the text.
+def setting_of(options: LanguageOptions, replicas: Replicas, text: Corpus) -> Setting:
+    """Chooses device, threads, precision and kernels.
 
     Raises a one-line `ValueError` for options that cannot be.
     """
-    check(options)
     use_threads(options.num_threads, replicas.local_count)
     compute_exactly()
     device = replicas.device(choose_device(options.device), "--device")
@@ -45,7 +43,7 @@ def setting_of(options: LanguageOptions, replicas: Replicas) -> Setting:
         use_backend(options.kernels)
     return Setting(
         options=options,
-        text=text_of(options),
+        text=text,
         device=device,
         precision=partial(torch.autocast, device.type, torch.bfloat16) if bfloat16 else nullcontext,
         replicas=replicas,

@@ -78,7 +78,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     with user_input():
         options.check()
         saved = _open(options.run, options)
-        return evaluate_model(saved, options)
+    return evaluate_model(saved, options)
 
 
 def write(arguments: Sequence[str]) -> int:

@@ -110,7 +110,7 @@ def _is_archive(path: Path) -> bool:
 
 def _in_archive(path: Path, held_out: float) -> Source:
     found = members(path)
-    if source := _by_name(str(path), found, PLAIN, str(path)):
+    if source := _by_name(str(path), found, PLAIN):
         return source
     texts = [part for part in found if _is_text(part.name)]
     if not texts:
@@ -141,12 +141,12 @@ def _in_folder(path: Path, held_out: float) -> Source:
 
 def _splits_in(folder: Path) -> Source | None:
     files = [of_file(file) for file in sorted(folder.iterdir()) if file.is_file()]
-    if source := _by_name(str(folder), files, PLAIN, str(folder)):
+    if source := _by_name(str(folder), files, PLAIN):
         return source
     if (folder / "dataset_dict.json").exists():
         return _saved_to_disk(folder)
     tables = [Rows(Path(part.name)) for part in files]
-    return _by_name(str(folder), tables, TABLES, str(folder))
+    return _by_name(str(folder), tables, TABLES)
 
 
 def _saved_to_disk(folder: Path) -> Source:
@@ -157,9 +157,7 @@ def _saved_to_disk(folder: Path) -> Source:
     return _of_splits(str(folder), "save_to_disk", parts)
 
 
-def _by_name(
-    place: str, found: Sequence[Part], forms: Mapping[str, str], folder: str
-) -> Source | None:
+def _by_name(place: str, found: Sequence[Part], forms: Mapping[str, str]) -> Source | None:
     """The splits among files, by the first of `forms` whose names any of them has.
 
     In an archive the files may lie in folders; the most shallow come first.

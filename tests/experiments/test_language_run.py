@@ -137,7 +137,9 @@ def test_a_run_is_evaluated_writes_and_is_exported(text, tmp_path, capsys):
         written.append(capsys.readouterr().out)
     assert written[0].startswith("the cat")
     assert written[0] == written[1] == written[2]
-    assert wikitext103.main(["evaluate", str(out), "--split", "valid"]) == 0
+    asked = ("--split", "valid", "--data", str(text), "--cache", str(tmp_path / "cache"))
+    assert wikitext103.main(["evaluate", str(out), *asked]) == 0
+    assert str(tmp_path) not in (out / "config.json").read_text()
 
 
 def test_two_learners_are_one(text, tmp_path):
@@ -222,6 +224,7 @@ def test_what_is_asked_wrongly_is_one_line(text, tmp_path, capsys):
         (("evaluate", tmp_path / "b"), "there is no such run; did you mean|there is no such run"),
         (("evaluate", run, "--stride", "9"), r"--stride must lie in \[1, 8\]"),
         (("evaluate", run, "--context", "0"), "--context must be at least 1"),
+        (("evaluate", run, "--by-position"), "--context 2,048 is more than the"),
         (("evaluate", run, "--data", tmp_path / "no"), "there is no such file or folder"),
         (("generate", run, "--top-p", "2"), r"--top-p must lie in \(0, 1\]"),
         (("export", run, text / "wiki.test.tokens"), "is a file: name a folder"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from test_language_model import TYPES, tiny
 
+from fastweights.kernels.recurrence import map_state
 from fastweights.tasks.language_model.trainer import (
     Columns,
     LanguageTrainer,
@@ -141,6 +142,23 @@ def test_training_goes_on_bit_for_bit(core, full_context, stopped_after):
     after.load_state_dict(kept[1])
     assert list(after.rows()) == rows[stopped_after:]
     assert torch.equal(weights(after), weights(whole))
+
+
+@pytest.mark.parametrize("core", ["rdn", "transformer", "lstm", "delta_lstm"])
+def test_bfloat16_is_close_and_memories_stay_in_float32(core):
+    model, (tokens, targets) = tiny(core).float(), Columns(IDS, 4).piece(0, 12)
+    exact, _ = model.loss(tokens, targets, None)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded, state = model.loss(tokens, targets, None)
+    torch.testing.assert_close(rounded, exact, atol=2e-2, rtol=0)
+    map_state(_is_float32, state)
+    rounded.mean().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def _is_float32(tensor: torch.Tensor) -> torch.Tensor:
+    assert tensor.dtype == torch.float32
+    return tensor
 
 
 def test_odd_numbers_are_one_line():
