@@ -4,6 +4,8 @@
 # make test-faults   let every accident happen, those of `make test` and those that take their time
 # make test-gpu check the CUDA kernels: all architectures, each barrier (no GPU needed), then what needs a GPU
 # make check    format, lint, tests (layering is one of them); CI also runs make test ON=bare
+# make docs     build the documentation site into build/docs (no network but for the installation)
+# make test-docs  run the notebooks and the commands that the pages quote, check links and ONNX files
 # make audit    ask for known vulnerabilities of what is installed in .venv (needs the network)
 
 PYTHONS := python3 python3.13 python3.12 python3.11
@@ -22,7 +24,7 @@ KIND_bare := $(AVX2) CXX=no-compiler FASTWEIGHTS_CPUS=1
 KINDS := bfloat16 avx2 no-compiler bare
 ON ?=
 
-.PHONY: help atari test test-machines test-faults test-gpu check audit format install clean
+.PHONY: help atari test test-machines test-faults test-gpu docs test-docs check audit format install clean
 
 help:
 	@sed -n 's/^# make /make /p' Makefile
@@ -44,6 +46,12 @@ test-faults: .venv/installed-dev
 test-gpu: .venv/installed-gpu
 	@FASTWEIGHTS_ALL_TESTS=1 $(BIN)/python -m pytest -n 2 -k "compile or barrier" tests/kernels_cuda $(ARGS)
 	@FASTWEIGHTS_ALL_TESTS=1 $(BIN)/python -m pytest -m gpu -rs $(ARGS)
+
+docs: .venv/installed-docs
+	@$(BIN)/python docs/build.py $(ARGS)
+
+test-docs: .venv/installed-docs
+	@$(BIN)/python -m pytest -m docs -n 2 $(WHOLE_FILES) $(ARGS)
 
 check: .venv/installed-dev
 	@$(BIN)/ruff format --check .
@@ -76,6 +84,10 @@ clean:
 
 .venv/installed-gpu: .venv/installed-dev
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --editable '.[cuda]'
+	@touch $@
+
+.venv/installed-docs: .venv/installed-dev
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --editable '.[docs,onnx]'
 	@touch $@
 
 .venv/installed-audit: .venv/installed

@@ -1,1 +1,1 @@
-"""IMPALA without threads: rollout, stem, network, actor, V-trace, losses, learner, weights."""
+"""Learning without threads: rollout, network, actor, objectives, learner."""

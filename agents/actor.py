@@ -32,8 +32,11 @@ class Environments(Protocol):
 
     num_envs: int
 
-    def reset(self) -> Row: ...
-    def step(self, action: np.ndarray) -> Row: ...
+    def reset(self) -> Row:
+        """Start every stream afresh and return the first row."""
+
+    def step(self, action: np.ndarray) -> Row:
+        """Act in every environment and return the next row."""
 
 
 class Collected(NamedTuple):

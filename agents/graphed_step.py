@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fastweights.agents.network import Network, NetworkOutput
-from fastweights.kernels.machinery.signature import without_waiting
+from fastweights.kernels import without_waiting
 from fastweights.kernels.recurrence import State, map_state
 
 Replay = Callable[[], object]

@@ -1,66 +1,55 @@
-"""The learner: V-trace actor-critic with RMSprop, as published for IMPALA.
+"""The learner: one network, its optimiser and its schedule, taught by batches of rollouts.
 
-Losses are summed over time and batch by default, so the learning rate belongs to a batch size.
-Learners that share a batch sum their gradients and make the update that one would have made.
+What a batch teaches is the objective's affair (`agents/objectives.py`). The learner goes through
+the batch once, as published for IMPALA, or several times in minibatches of whole streams. Learners
+that share a batch sum their gradients and make the steps that one learner would have made.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Literal
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from fastweights.agents.losses import (
-    baseline_loss,
-    entropy_loss,
-    log_probability,
-    policy_gradient_loss,
-)
+from fastweights.agents.learner_config import LearnerConfig
+from fastweights.agents.losses import baseline_loss, entropy_loss, log_probability
+from fastweights.agents.minibatches import deals
 from fastweights.agents.network import Network
+from fastweights.agents.objectives import OBJECTIVES, Judged
 from fastweights.agents.replicas import Alone, Replicas
 from fastweights.agents.rollout import Rollout, align
-from fastweights.agents.vtrace import vtrace
+from fastweights.agents.vtrace import Targets
+
+LOSSES = ("total_loss", "pg_loss", "baseline_loss", "entropy_loss")
+_TINY = 1e-8  # beside the advantages' standard deviation
 
 
-@dataclass(frozen=True, kw_only=True)
-class LearnerConfig:
-    """Defaults: Espeholt et al. 2018, appendix G, as used by Irie et al. 2021, appendix C."""
+class _Batch(NamedTuple):
+    """A batch or a part of its streams, with the targets where the objective fixes them."""
 
-    total_steps: int = 200_000_000  # Agent steps to train for; the learning rate reaches 0 there.
-    learning_rate: float = 6e-4  # RMSprop's, at the start.
-    alpha: float = 0.99  # RMSprop's smoothing of squared gradients, per update.
-    epsilon: float = 0.01  # RMSprop's, added to the root of the squared gradients.
-    momentum: float = 0.0  # RMSprop's.
-    grad_norm_clipping: float = 40.0  # Largest Euclidean norm of the whole gradient.
-    discounting: float = 0.99  # Of rewards, per agent step.
-    baseline_cost: float = 0.5  # Weight of the value loss.
-    entropy_cost: float = 0.01  # Weight of the policy's entropy, in nats.
-    # To [-1, 1], of what is learned from; what the core is shown always is.
-    reward_clipping: Literal["abs_one", "none"] = "abs_one"
-    reduction: Literal["sum", "mean"] = "sum"  # Of losses, over time and batch.
-    rho_clip: float = 1.0  # V-trace: of importance weights in the value targets' differences.
-    c_clip: float = 1.0  # V-trace: of importance weights carried back in time.
-    pg_rho_clip: float = 1.0  # V-trace: of importance weights in the policy gradient.
-    # Streams a backward pass, the same gradient with less memory; 0: all; None: 4 on a CPU, where
-    # they stay in its caches, and all elsewhere.
-    micro_batch: int | None = None
+    rollout: Rollout
+    targets: Targets | None
 
-    def streams_at_once(self, batch: int, device: torch.device) -> int:
-        """Those of `batch` that go through the network together."""
-        asked = self.micro_batch
-        if asked is None:
-            asked = 4 if device.type == "cpu" else 0
-        return asked or batch
+    def columns(self, start: int, stop: int) -> "_Batch":
+        targets = self.targets and Targets(*(t[:, start:stop] for t in self.targets))
+        return _Batch(self.rollout.columns(start, stop), targets)
+
+    def select(self, streams: Tensor) -> "_Batch":
+        streams = streams.to(self.rollout.action.device)
+        targets = self.targets and Targets(*(t[:, streams] for t in self.targets))
+        return _Batch(self.rollout.select(streams), targets)
 
 
 class Learner:
     """Owns the optimiser and the schedule of one network.
 
     `stage(name)` is entered around each micro-batch's gradient, the sum over learners and the
-    optimiser's step; one that raises before the last leaves weights and counters as they were.
-    `replicas` learn the same network from the rest of each batch.
+    optimiser's step. `replicas` learn the same network from the rest of each batch. `seed` decides
+    which streams share a minibatch.
     """
 
     def __init__(
@@ -69,64 +58,136 @@ class Learner:
         config: LearnerConfig,
         stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
         replicas: Replicas | None = None,
+        seed: int = 0,
     ):
-        self.network, self.config, self.stage = network, config, stage
+        self.network, self.config, self.stage, self.seed = network, config, stage, seed
         self.replicas = replicas or Alone()
-        self.optimizer = torch.optim.RMSprop(
-            network.parameters(),
-            lr=config.learning_rate,
-            alpha=config.alpha,
-            eps=config.epsilon,
-            momentum=config.momentum,
-        )
+        self.objective = OBJECTIVES[config.objective]
+        self.optimizer = _optimizer(network, config)
         self.steps = 0  # agent steps of all batches
-        self.updates = 0  # steps of the optimiser
-        self.refused = 0  # batches whose loss or gradient was not finite
+        self.updates = 0  # batches that changed the weights
+        self.refused = 0  # batches that met a loss or gradient that was not finite
         self.refused_in_a_row = 0
 
     def update(self, rollout: Rollout) -> dict[str, Tensor]:
-        """One gradient step on T x B transitions; returns scalar tensors for the logs.
+        """Learn from T x B transitions; returns scalar tensors for the logs.
 
-        B is this learner's share of the batch. Losses are logged as they enter the total: reduced,
-        weighted by their costs, over all learners. A loss or gradient that is not finite changes no
-        weight: the batch is used up and counted as refused.
+        B is this learner's share of the batch. Logged values are means over the gradient steps, and
+        over all learners: losses as they enter the total (reduced, weighted by their costs);
+        `gradient_norm` before clipping; `approx_kl` of the learned policy from the acting one, in
+        nats; `clip_fraction` of ratios beyond the clip range; `explained_variance` of the value
+        targets, by the first pass; and `gradient_steps`, how many there were.
+
+        A loss or gradient that is not finite changes no weight: the rest of the batch is left out,
+        and the batch counted as refused. What a stage raises leaves weights, optimiser and counters
+        as they were before the batch.
         """
-        length, batch = rollout.action.shape
-        steps = length * batch * self.replicas.count
-        self._anneal()
+        length, streams = rollout.action.shape
+        with self._all_or_nothing():
+            self._anneal()
+            taken, refused = self._learn(self._prepared(rollout))
+        self.steps += length * streams * self.replicas.count
+        self.updates += len(taken) > refused
+        self.refused += refused
+        self.refused_in_a_row = self.refused_in_a_row + 1 if refused else 0
+        return self._logs(taken)
+
+    def _learn(self, batch: _Batch) -> tuple[list[dict[str, Tensor]], bool]:
+        """The sums of each gradient pass, and whether the last of them was refused."""
+        taken: list[dict[str, Tensor]] = []
+        for minibatch in self._minibatches(batch):
+            sums = self._gradient(minibatch)
+            if taken and self._has_moved_too_far(sums):
+                break
+            taken.append(sums)
+            with self.stage("optimise"):
+                weights = [p for p in self.network.parameters() if p.grad is not None]
+                norm = nn.utils.clip_grad_norm_(weights, self.config.grad_norm_clipping)
+                sums["gradient_norm"] = norm
+                if not bool(torch.isfinite(norm + sums["total_loss"])):
+                    return taken, True
+                self.optimizer.step()
+        return taken, False
+
+    def _minibatches(self, batch: _Batch) -> Iterator[_Batch]:
+        """Every pass's, one after the other."""
+        config, streams = self.config, batch.rollout.action.shape[1]
+        if config.minibatches == 1:
+            yield from itertools.repeat(batch, config.epochs)
+            return
+        if streams % config.minibatches:
+            raise ValueError(
+                f"{streams} streams cannot be shared out over {config.minibatches} minibatches"
+            )
+        passes = deals(
+            streams,
+            config.minibatches,
+            share=self.replicas.rank,
+            of=self.replicas.count,
+            seed=self.seed,
+            batch=self.steps,
+        )
+        for _, dealt in zip(range(config.epochs), passes, strict=False):
+            yield from map(batch.select, dealt)
+
+    def _gradient(self, batch: _Batch) -> dict[str, Tensor]:
+        """Leaves the gradient of all learners' parts in the weights; returns what they sum to."""
         self.optimizer.zero_grad(set_to_none=True)
-        width = self.config.streams_at_once(batch, rollout.action.device)
+        length, streams = batch.rollout.action.shape
+        scale = 1.0
+        if self.config.reduction == "mean":
+            scale = 1.0 / (length * streams * self.replicas.count)
         parts = []
-        for start in range(0, batch, width):
+        for part in self._micro_batches(batch):
             with self.stage("gradient"):
-                losses = self._losses(rollout.columns(start, min(start + width, batch)))
-                scale = 1.0 if self.config.reduction == "sum" else 1.0 / steps
-                losses = {name: loss * scale for name, loss in losses.items()}
-                losses["total_loss"].backward()
-                parts.append({name: loss.detach() for name, loss in losses.items()})
+                sums = self._sums(part, scale)
+                sums["total_loss"].backward()
+                parts.append({name: value.detach() for name, value in sums.items()})
         sums = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
-        parameters = [p for p in self.network.parameters() if p.grad is not None]
+        gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
         with self.stage("exchange"):
-            self.replicas.sum([*(p.grad for p in parameters), *sums.values()])
-        with self.stage("optimise"):
-            norm = nn.utils.clip_grad_norm_(parameters, self.config.grad_norm_clipping)
-            self._step(is_finite=bool(torch.isfinite(norm + sums["total_loss"])))
-            self.steps += steps
-            return sums | {"gradient_norm": norm}
+            self.replicas.sum([*gradients, *sums.values()])
+        return sums
 
-    def _step(self, is_finite: bool) -> None:
-        """Moves the weights by the gradient, or refuses to."""
-        if is_finite:
-            self.optimizer.step()
-            self.updates += 1
-            self.refused_in_a_row = 0
-        else:
-            self.refused += 1
-            self.refused_in_a_row += 1
+    def _micro_batches(self, batch: _Batch) -> Iterator[_Batch]:
+        streams = batch.rollout.action.shape[1]
+        width = self.config.streams_at_once(streams, batch.rollout.action.device)
+        for start in range(0, streams, width):
+            yield batch.columns(start, min(start + width, streams))
 
-    def _losses(self, rollout: Rollout) -> dict[str, Tensor]:
-        config, length = self.config, rollout.action.shape[0]
-        transitions = align(rollout, config.discounting)
+    def _sums(self, batch: _Batch, scale: float) -> dict[str, Tensor]:
+        """The losses, reduced; and what the logs' other columns are computed from."""
+        config, objective = self.config, self.objective
+        judged, logits = self._judge(batch.rollout)
+        targets = batch.targets or objective.targets(judged, config)
+        unit = self.network.config.value_scale
+        policy = objective.policy_loss(judged, targets.advantages, config).sum()
+        values = baseline_loss(judged.value / unit, targets.value_targets / unit).sum()
+        baseline = config.baseline_cost * values
+        entropy = config.entropy_cost * entropy_loss(logits).sum()
+        losses = (policy + baseline + entropy, policy, baseline, entropy)
+        reduced = {name: loss * scale for name, loss in zip(LOSSES, losses, strict=True)}
+        return reduced | self._moments(judged, targets)
+
+    @torch.no_grad()
+    def _moments(self, judged: Judged, targets: Targets) -> dict[str, Tensor]:
+        log_ratio = judged.log_pi - judged.log_mu
+        ratio = log_ratio.exp()
+        error = targets.value_targets - judged.value
+        return {
+            "count": torch.full_like(ratio, 1.0).sum(),
+            "kl": (ratio - 1 - log_ratio).sum(),
+            "clipped": ((ratio - 1).abs() > self.config.clip_range).to(ratio.dtype).sum(),
+            "target": targets.value_targets.sum(),
+            "target_squared": targets.value_targets.square().sum(),
+            "error": error.sum(),
+            "error_squared": error.square().sum(),
+        }
+
+    def _judge(self, rollout: Rollout) -> tuple[Judged, Float[Tensor, "T B A"]]:
+        """What the network says of the transitions, and its policy's logits."""
+        length = rollout.action.shape[0]
+        transitions = align(rollout, self.config.discounting)
         output, _ = self.network(
             rollout.frame,
             rollout.reward,
@@ -134,32 +195,80 @@ class Learner:
             rollout.last_action,
             rollout.initial_state,
         )
-        logits, value = output.policy_logits[:length], output.value[:length]
-        reward = transitions.reward
-        if config.reward_clipping == "abs_one":
+        reward, logits = transitions.reward, output.policy_logits[:length]
+        if self.config.reward_clipping == "abs_one":
             reward = reward.clamp(-1, 1)
-        log_rho = log_probability(logits, transitions.action) - log_probability(
-            transitions.policy_logits, transitions.action
-        )
-        targets = vtrace(
-            log_rho=log_rho,
-            discount=transitions.discount,
-            reward=reward,
-            value=value,
+        judged = Judged(
+            log_pi=log_probability(logits, transitions.action),
+            log_mu=log_probability(transitions.policy_logits, transitions.action),
+            value=output.value[:length],
             bootstrap_value=output.value[length],
-            rho_clip=config.rho_clip,
-            c_clip=config.c_clip,
-            pg_rho_clip=config.pg_rho_clip,
+            reward=reward,
+            discount=transitions.discount,
         )
-        policy = policy_gradient_loss(logits, transitions.action, targets.advantages).sum()
-        baseline = config.baseline_cost * baseline_loss(value, targets.value_targets).sum()
-        entropy = config.entropy_cost * entropy_loss(logits).sum()
-        return {
-            "total_loss": policy + baseline + entropy,
-            "pg_loss": policy,
-            "baseline_loss": baseline,
-            "entropy_loss": entropy,
-        }
+        return judged, logits
+
+    @torch.no_grad()
+    def _prepared(self, rollout: Rollout) -> _Batch:
+        """The whole share of the batch, with targets where the objective fixes them."""
+        whole = _Batch(rollout, None)
+        if not self.objective.fixes_targets:
+            return whole
+        parts = []
+        for part in self._micro_batches(whole):
+            with self.stage("gradient"):
+                judged, _ = self._judge(part.rollout)
+                parts.append(self.objective.targets(judged, self.config))
+        targets = Targets(*(torch.cat(same, 1) for same in zip(*parts, strict=True)))
+        if self.config.normalize_advantages:
+            targets = targets._replace(advantages=self._normalized(targets.advantages))
+        return _Batch(rollout, targets)
+
+    def _normalized(self, advantages: Float[Tensor, "T B"]) -> Float[Tensor, "T B"]:
+        """With mean 0 and standard deviation 1 over all learners' parts of the batch."""
+        count = advantages.numel() * self.replicas.count
+        total = advantages.sum()
+        with self.stage("exchange"):
+            self.replicas.sum([total])
+        centred = advantages - total / count
+        squares = centred.square().sum()
+        with self.stage("exchange"):
+            self.replicas.sum([squares])
+        return centred / ((squares / count).sqrt() + _TINY)
+
+    def _has_moved_too_far(self, sums: dict[str, Tensor]) -> bool:
+        limit = self.config.kl_limit
+        return limit is not None and bool(sums["kl"] / sums["count"] > limit)
+
+    def _logs(self, taken: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        def mean(name: str) -> Tensor:
+            return torch.stack([sums[name] for sums in taken]).mean()
+
+        first = taken[: self.config.minibatches]
+        total = {name: sum(sums[name] for sums in first) for name in first[0]}
+        variance = total["target_squared"] - total["target"].square() / total["count"]
+        residual = total["error_squared"] - total["error"].square() / total["count"]
+        logs = {name: mean(name) for name in (*LOSSES, "gradient_norm")}
+        logs["approx_kl"] = mean("kl") / total["count"] * len(first)
+        if self.objective.clips:
+            logs["clip_fraction"] = mean("clipped") / total["count"] * len(first)
+        logs["explained_variance"] = 1 - residual / variance
+        return logs | {"gradient_steps": torch.tensor(float(len(taken)))}
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Puts weights and optimiser back where a batch of several gradient steps is cut short."""
+        if self.config.epochs * self.config.minibatches == 1:  # then a step is the last there is
+            yield
+            return
+        weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
+        optimizer = copy.deepcopy(self.optimizer.state_dict())
+        try:
+            yield
+        except BaseException:
+            self.network.load_state_dict(weights)
+            self.optimizer.load_state_dict(optimizer)
+            raise
 
     def learning_rate(self) -> float:
         """The rate of the next update: linear from the configured one to 0 at `total_steps`."""
@@ -183,3 +292,21 @@ class Learner:
         schedule = state["schedule"]
         self.steps, self.updates = schedule["steps"], schedule["updates"]
         self.refused = schedule.get("refused", 0)  # older checkpoints do not count them
+
+
+def _optimizer(network: Network, config: LearnerConfig) -> torch.optim.Optimizer:
+    if config.optimizer == "adam":
+        return torch.optim.Adam(
+            network.parameters(),
+            lr=config.learning_rate,
+            betas=(config.adam_beta1, config.adam_beta2),
+            eps=config.adam_epsilon,
+            fused=True,
+        )
+    return torch.optim.RMSprop(
+        network.parameters(),
+        lr=config.learning_rate,
+        alpha=config.alpha,
+        eps=config.epsilon,
+        momentum=config.momentum,
+    )

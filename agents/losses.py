@@ -1,8 +1,9 @@
 """The three terms of the actor-critic loss, one number per step; the learner reduces them.
 
-Source: Espeholt et al. 2018, section 4.2.
+Source: Espeholt et al. 2018, section 4.2, where a function names no other.
 """
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -16,10 +17,23 @@ def log_probability(
 
 
 def policy_gradient_loss(
-    logits: Float[Tensor, "T B A"], action: Int[Tensor, "T B"], advantages: Float[Tensor, "T B"]
+    log_pi: Float[Tensor, "T B"], advantages: Float[Tensor, "T B"]
 ) -> Float[Tensor, "T B"]:
     """-log pi(action) * advantage."""
-    return -log_probability(logits, action) * advantages
+    return -log_pi * advantages
+
+
+def clipped_surrogate_loss(
+    log_ratio: Float[Tensor, "T B"], advantages: Float[Tensor, "T B"], clip_range: float
+) -> Float[Tensor, "T B"]:
+    """max(-r A, -clip(r, 1 - clip_range, 1 + clip_range) A), where r = pi(action) / mu(action).
+
+    A ratio gains nothing from moving beyond the range in the direction that A asks for. Source:
+    Schulman et al. 2017, "Proximal Policy Optimization Algorithms", equation 7.
+    """
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
+    return torch.maximum(-ratio * advantages, -clipped * advantages)
 
 
 def baseline_loss(

@@ -29,11 +29,16 @@ class NetworkConfig:
     channels_last: bool = True  # in memory, of the stem's pictures and weights
     feed_last_action: bool = False  # one-hot into the core; the published agent did not
     bptt: int | None = None  # steps that gradients reach back through the core; None: all
+    head_norm: bool = False  # normalise the core's output before the heads
+    head_init: str = "torch"  # first weights of the heads; see `RunOptions.head_init`
+    value_scale: float = 1.0  # the value head predicts discounted returns in units of this
 
 
 class NetworkOutput(NamedTuple):
-    policy_logits: Float[Tensor, "T B A"]
-    value: Float[Tensor, "T B"]
+    """What the heads return; `Network.step` has no time axis."""
+
+    policy_logits: Float[Tensor, "*T B A"]
+    value: Float[Tensor, "*T B"]
 
 
 class Network(nn.Module):
@@ -52,8 +57,13 @@ class Network(nn.Module):
         extra = 1 + (config.num_actions if config.feed_last_action else 0)
         core_input = self.stem.output_size + extra
         self.core = build_core(config.core, core_input, **dict(config.core_options))
-        self.policy = nn.Linear(self.core.output_size, config.num_actions)
-        self.value = nn.Linear(self.core.output_size, 1)
+        size = self.core.output_size
+        self.head_norm = nn.LayerNorm(size) if config.head_norm else nn.Identity()
+        self.policy = nn.Linear(size, config.num_actions)
+        self.value = nn.Linear(size, 1)
+        if config.head_init == "orthogonal":
+            _draw_orthogonal(self.policy, gain=0.01)
+            _draw_orthogonal(self.value, gain=1.0)
 
     def initial_state(self, batch_size: int) -> State:
         """A fresh core state for `batch_size` streams."""
@@ -73,7 +83,23 @@ class Network(nn.Module):
         """
         x = self._core_input(frame, reward, last_action)
         y, state = unroll_truncated(self.core, x, state, is_first, self.config.bptt)
-        return NetworkOutput(self.policy(y), self.value(y).squeeze(-1)), state
+        return self._heads(y), state
+
+    def step(
+        self,
+        frame: Shaped[Tensor, " B *frame"],
+        reward: Float[Tensor, " B"],
+        is_first: Bool[Tensor, " B"],
+        last_action: Int[Tensor, " B"],
+        state: State,
+    ) -> tuple[NetworkOutput, State]:
+        """One row of B streams by the core's definition, `Core.step`, without a time axis.
+
+        Gives what `forward` gives for T = 1, up to rounding. Exports trace this method.
+        """
+        (x,) = self._core_input(frame[None], reward[None], last_action[None])
+        y, state = self.core.step(x, forget(state, is_first))
+        return self._heads(y), state
 
     def inspect(
         self,
@@ -87,6 +113,11 @@ class Network(nn.Module):
         (x,) = self._core_input(frame, reward, last_action)
         return self.core.inspect(x, forget(state, is_first[0]))
 
+    def _heads(self, y: Float[Tensor, "*T B E"]) -> NetworkOutput:
+        y = self.head_norm(y)
+        value = self.value(y).squeeze(-1) * self.config.value_scale
+        return NetworkOutput(self.policy(y), value)
+
     def _core_input(
         self,
         frame: Shaped[Tensor, "T B *frame"],
@@ -97,6 +128,12 @@ class Network(nn.Module):
         if self.config.feed_last_action:
             parts.append(F.one_hot(last_action, self.config.num_actions))
         return torch.cat([part.to(parts[0].dtype) for part in parts], -1)
+
+
+def _draw_orthogonal(head: nn.Linear, gain: float) -> None:
+    """As PPO's implementations do: a first policy that is nearly uniform, values near 0."""
+    nn.init.orthogonal_(head.weight, gain)
+    nn.init.zeros_(head.bias)
 
 
 def count_parameters(module: nn.Module) -> int:

@@ -31,6 +31,11 @@ class Rollout(NamedTuple):
         rows = (tensor[:, start:stop] for tensor in self[:-1])
         return Rollout(*rows, map_state(lambda tensor: tensor[start:stop], self.initial_state))
 
+    def select(self, streams: Int[Tensor, " N"]) -> "Rollout":
+        """A copy of the given streams of this rollout, in their order."""
+        rows = (tensor.index_select(1, streams) for tensor in self[:-1])
+        return Rollout(*rows, map_state(lambda tensor: tensor[streams], self.initial_state))
+
     def to(self, device: torch.device) -> "Rollout":
         """This rollout on `device`, without a copy where it is there."""
         rows = (tensor.to(device) for tensor in self[:-1])

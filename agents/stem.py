@@ -6,6 +6,7 @@ Source of the image stems: Espeholt et al. 2018, figure 3 (left: shallow, right:
 
 from collections import OrderedDict
 from collections.abc import Callable
+from copy import deepcopy
 from math import prod
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 
 from fastweights.host.names import unknown
+from fastweights.kernels import backend
 from fastweights.kernels.pictures.convolve_pool import convolve_pool
 from fastweights.kernels.pictures.images import as_numbers
 from fastweights.kernels.pictures.residual_unit import residual_unit
@@ -128,10 +130,7 @@ class ImageStem(nn.Module):
         # Channels last in memory is the layout that convolutions on CPUs and GPUs are fast in.
         layout = torch.channels_last if channels_last else torch.contiguous_format
         self.convolutions = convolutions.to(memory_format=layout)
-        with torch.no_grad():
-            picture = torch.zeros(1, *frame_shape, dtype=torch.uint8)
-            features = convolutions(picture).flatten(1).shape[-1]
-        self.project = nn.Linear(features, output_size)
+        self.project = nn.Linear(_features(convolutions, frame_shape), output_size)
         self.norm = nn.LayerNorm(output_size) if normalized else nn.Identity()
         if normalized:
             self.apply(_draw_orthogonal)
@@ -140,6 +139,22 @@ class ImageStem(nn.Module):
         with torch.autocast(frame.device.type, torch.bfloat16, enabled=self.in_bfloat16):
             features = self.convolutions(frame).flatten(1)
         return F.relu(self.norm(self.project(features.to(self.project.weight.dtype))))
+
+
+@torch.no_grad()
+def _features(convolutions: nn.Sequential, frame_shape: tuple[int, ...]) -> int:
+    """How many numbers come out, for one picture.
+
+    Convolutions without numbers (of the device "meta") are tried with some on the CPU: operations
+    on "meta" load PyTorch's compiler, which takes as long as all else that a command loads.
+    """
+    device = next(convolutions.parameters()).device
+    if device.type == "meta":
+        device = torch.device("cpu")
+        convolutions = deepcopy(convolutions).to_empty(device=device)
+    with backend("reference"):  # no build for a shape
+        picture = torch.zeros(1, *frame_shape, dtype=torch.uint8, device=device)
+        return convolutions(picture).flatten(1).shape[-1]
 
 
 class VectorStem(nn.Module):

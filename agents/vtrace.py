@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-class VTrace(NamedTuple):
-    """Targets without gradient."""
+class Targets(NamedTuple):
+    """What values and policy are taught, without gradient."""
 
     value_targets: Float[Tensor, "T B"]
     advantages: Float[Tensor, "T B"]
@@ -32,12 +32,14 @@ def vtrace(
     bootstrap_value: Float[Tensor, " B"],
     rho_clip: float = 1.0,
     c_clip: float = 1.0,
-    pg_rho_clip: float = 1.0,
-) -> VTrace:
+    pg_rho_clip: float | None = 1.0,
+) -> Targets:
     """Computes the recursion backwards in time.
 
     `log_rho` is log pi(a|x) - log mu(a|x) for the actions taken; `discount[t]` weighs what follows
     step t and is zero where it ended an episode; `bootstrap_value` is V of the row after the last.
+    `pg_rho_clip=None` leaves the importance weight out of the advantages, for losses whose ratio
+    pi/mu is one already.
     """
     rho = log_rho.exp()
     next_value = torch.cat([value[1:], bootstrap_value[None]])
@@ -52,5 +54,7 @@ def vtrace(
     value_targets = value + torch.stack(corrections[::-1])
 
     next_target = torch.cat([value_targets[1:], bootstrap_value[None]])
-    advantages = rho.clamp(max=pg_rho_clip) * (reward + discount * next_target - value)
-    return VTrace(value_targets, advantages)
+    advantages = reward + discount * next_target - value
+    if pg_rho_clip is not None:
+        advantages = rho.clamp(max=pg_rho_clip) * advantages
+    return Targets(value_targets, advantages)

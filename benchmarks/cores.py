@@ -40,7 +40,8 @@ from fastweights.host.allocator import tune_allocator
 from fastweights.host.errors import one_line_errors
 from fastweights.kernels.recurrence import State
 from fastweights.launch.cli.parser import Parser
-from fastweights.training.options import RunOptions, preset
+from fastweights.training.options import RunOptions
+from fastweights.training.presets import preset
 
 COMPARED_WITH = "lstm"
 WANTED = 0.05  # of a run, at most, for a fast-weight memory in the LSTM's place

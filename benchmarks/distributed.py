@@ -28,7 +28,7 @@ from benchmarks.machine import describe
 from fastweights.cores import CORES
 from fastweights.host.errors import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
-from fastweights.training.options import PRESETS
+from fastweights.training.presets import PRESETS
 
 
 class Part(NamedTuple):

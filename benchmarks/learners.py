@@ -28,7 +28,7 @@ from benchmarks.arguments import last_words
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from fastweights.host.errors import UserError
 from fastweights.records.log_table import read_logs
-from fastweights.training.options import preset
+from fastweights.training.presets import preset
 
 ROOT = Path(__file__).parents[1]
 WARM_UP = 2  # updates that no rate is taken of

@@ -31,7 +31,8 @@ from fastweights.host.devices import choose_precision
 from fastweights.host.errors import UserError, user_input
 from fastweights.host.stages import Stages
 from fastweights.records.log_table import read_logs
-from fastweights.training.options import RunOptions, preset
+from fastweights.training.options import RunOptions
+from fastweights.training.presets import preset
 from fastweights.training.ray.guard import users
 from fastweights.training.ray.wire import pack, rollout_form, unpack
 from fastweights.training.schedules.experience import Experience, Source

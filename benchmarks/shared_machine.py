@@ -45,7 +45,7 @@ from fastweights.host.errors import UserError, one_line_errors
 from fastweights.host.waiting import CHOICES
 from fastweights.launch.cli.parser import Parser
 from fastweights.records.log_table import read_logs
-from fastweights.training.options import preset
+from fastweights.training.presets import preset
 
 PRESETS = {"quick": "quick", "default": "paper"}
 UNITS = {"loop": "passes/s", **dict.fromkeys(PRESETS, "agent steps/s")}

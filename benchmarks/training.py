@@ -50,7 +50,8 @@ from fastweights.host.errors import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
 from fastweights.records.log_table import read_logs
 from fastweights.training.assembly import plan_for
-from fastweights.training.options import RunOptions, preset
+from fastweights.training.options import RunOptions
+from fastweights.training.presets import preset
 from fastweights.training.schedules.plan import Schedule
 
 PARTS = ("environments", "inference", "update")

@@ -5,7 +5,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from fastweights.cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
+from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
 from fastweights.kernels.delta_delta_rule import DeltaDeltaState, delta_delta_rule
 from fastweights.kernels.delta_delta_rule.reference import program, step
 from fastweights.kernels.fast_weights import read
@@ -22,10 +22,10 @@ class DeltaDelta(FastWeightCore):
         *("query", "key", "value", "strength"),
     )
 
-    def __init__(self, width: int, heads: int, feature_map: str):
-        super().__init__(width, heads, feature_map)
+    def __init__(self, width: int, heads: int, feature_map: str, max_write_strength: int = 1):
+        super().__init__(width, heads, feature_map, max_write_strength)
         size = self.head_size
-        parts = self.key(), self.key(), self.value(3 * size + 1), STRENGTH
+        parts = self.key(), self.key(), self.value(3 * size + 1), self.strength()
         self.slow_net = SlowNet(width, heads, parts)
 
     def initial_state(self, batch_size: int) -> DeltaDeltaState:
@@ -38,7 +38,8 @@ class DeltaDelta(FastWeightCore):
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaDeltaState) -> tuple[Tensor, ...]:
         outer = self.program(x)
         _, after = self.step(x, state)
-        return *outer, *program(read(after.outer_fast_weights, outer[0]), self.feature_map_name)
+        answer = read(after.outer_fast_weights, outer[0])
+        return *outer, *program(answer, **self.constants())
 
     def constants(self) -> dict[str, Any]:
-        return {"feature_map": self.feature_map_name}
+        return {"feature_map": self.feature_map_name, "strength_map": self.strength_map}

@@ -9,7 +9,6 @@ from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
 from fastweights.cores.stack import chosen
 from fastweights.kernels.delta_lstm import DeltaLSTMState, delta_lstm
 from fastweights.kernels.delta_lstm.reference import step
-from fastweights.kernels.split_map import Part
 
 GATES = 3  # main, forget, output
 
@@ -29,15 +28,21 @@ class DeltaLSTM(FastWeightCore):
     )
 
     def __init__(
-        self, width: int, heads: int, feature_map: str, version: str, recurrent_feature_map: str
+        self,
+        width: int,
+        heads: int,
+        feature_map: str,
+        max_write_strength: int,
+        version: str,
+        recurrent_feature_map: str,
     ):
-        super().__init__(width, heads, feature_map)
+        super().__init__(width, heads, feature_map, max_write_strength)
         self.version = chosen("version", version, ("A", "B", "C", "D"))
         each = GATES, self.head_size
-        strengths = Part((GATES,), "sigmoid")
-        parts = self.key(*each), self.key(*each), self.value(*each), strengths
+        written = self.key(*each), self.key(*each), self.value(*each), self.strength(GATES)
         recurrent_key = mapped(recurrent_feature_map, *each)
-        self.slow_net = SlowNet(width, heads, (*parts, recurrent_key, self.value(*each), strengths))
+        recurrent = recurrent_key, self.value(*each), self.strength(GATES)
+        self.slow_net = SlowNet(width, heads, (*written, *recurrent))
 
     def initial_state(self, batch_size: int) -> DeltaLSTMState:
         size = self.head_size

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from fastweights.cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
+from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
 from fastweights.cores.stack import chosen
 from fastweights.kernels.delta_mlp import DeltaMLPState, delta_mlp
 from fastweights.kernels.delta_mlp.layered import side_by_side
@@ -24,12 +24,19 @@ class DeltaMLP(FastWeightCore):
         *("up_query", "down_query"),
     )
 
-    def __init__(self, width: int, heads: int, feature_map: str, version: str = "B"):
-        super().__init__(width, heads, feature_map)
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        feature_map: str,
+        max_write_strength: int = 1,
+        version: str = "B",
+    ):
+        super().__init__(width, heads, feature_map, max_write_strength)
         self.pairs = PAIRS[chosen("version", version, tuple(PAIRS))]
         hidden = HIDDEN * self.head_size
-        up = self.key(), self.value(hidden), STRENGTH
-        down = self.key(hidden), self.value(), STRENGTH
+        up = self.key(), self.value(hidden), self.strength()
+        down = self.key(hidden), self.value(), self.strength()
         self.slow_net = SlowNet(width, heads, (self.key(), *(up + down) * self.pairs))
 
     def initial_state(self, batch_size: int) -> DeltaMLPState:

@@ -1,6 +1,6 @@
 """DeltaNet: look up what the key already answers, and write only the difference."""
 
-from fastweights.cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet
+from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
 from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
 from fastweights.kernels.delta_rule.reference import step
 
@@ -13,9 +13,10 @@ class DeltaNet(FastWeightCore):
     operation, law = staticmethod(delta_rule), staticmethod(step)
     vectors = ("query", "key", "value", "strength")
 
-    def __init__(self, width: int, heads: int, feature_map: str):
-        super().__init__(width, heads, feature_map)
-        self.slow_net = SlowNet(width, heads, (self.key(), self.key(), self.value(), STRENGTH))
+    def __init__(self, width: int, heads: int, feature_map: str, max_write_strength: int = 1):
+        super().__init__(width, heads, feature_map, max_write_strength)
+        parts = self.key(), self.key(), self.value(), self.strength()
+        self.slow_net = SlowNet(width, heads, parts)
 
     def initial_state(self, batch_size: int) -> DeltaRuleState:
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))

@@ -5,7 +5,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from fastweights.cores.fast_weight_core import STRENGTH, FastWeightCore, SlowNet, mapped
+from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
 from fastweights.cores.stack import chosen
 from fastweights.kernels.delta_rnn import DeltaRNNState, delta_rnn
 from fastweights.kernels.delta_rnn.reference import step
@@ -26,13 +26,20 @@ class DeltaRNN(FastWeightCore):
     )
 
     def __init__(
-        self, width: int, heads: int, feature_map: str, version: str, recurrent_feature_map: str
+        self,
+        width: int,
+        heads: int,
+        feature_map: str,
+        max_write_strength: int,
+        version: str,
+        recurrent_feature_map: str,
     ):
-        super().__init__(width, heads, feature_map)
+        super().__init__(width, heads, feature_map, max_write_strength)
         self.version = chosen("version", version, ("A", "B"))
-        parts = self.key(), self.key(), self.value(), STRENGTH
+        written = self.key(), self.key(), self.value(), self.strength()
         recurrent_key = mapped(recurrent_feature_map, self.head_size)
-        self.slow_net = SlowNet(width, heads, (*parts, recurrent_key, self.value(), STRENGTH))
+        recurrent = recurrent_key, self.value(), self.strength()
+        self.slow_net = SlowNet(width, heads, (*written, *recurrent))
 
     def initial_state(self, batch_size: int) -> DeltaRNNState:
         size = self.head_size

@@ -15,7 +15,7 @@ from fastweights.kernels.recurrence import State
 from fastweights.kernels.split_map import Part, split_map
 
 SCALAR = Part(())
-STRENGTH = Part((), "sigmoid")  # of a write, in (0, 1)
+STRENGTH_MAP = {1: "sigmoid", 2: "double_sigmoid"}  # by the largest strength of a write
 
 
 def mapped(feature_map_name: str, *shape: int) -> Part:
@@ -50,7 +50,7 @@ class FastWeightCore(Core):
     delta_rule = True  # writes what is missing, not all of a value: see cores/growth.py
     vectors: tuple[str, ...]  # what `programmed` returns, by the names that `inspect` gives
 
-    def __init__(self, width: int, heads: int, feature_map_name: str):
+    def __init__(self, width: int, heads: int, feature_map_name: str, max_write_strength: int = 1):
         super().__init__()
         if heads < 1 or width % heads:
             raise ValueError(f"width {width} cannot be split into {heads} heads of equal size")
@@ -58,6 +58,9 @@ class FastWeightCore(Core):
         self.heads, self.head_size = heads, width // heads
         feature_map(feature_map_name)  # refuses what is none
         self.feature_map_name = feature_map_name
+        if max_write_strength not in STRENGTH_MAP:
+            raise ValueError(f"max_write_strength must be 1 or 2, not {max_write_strength}")
+        self.strength_map = STRENGTH_MAP[max_write_strength]
 
     def key(self, *shape: int) -> Part:
         """A key or a query: of the head's size, or of `shape`; for the feature map."""
@@ -66,6 +69,10 @@ class FastWeightCore(Core):
     def value(self, *shape: int) -> Part:
         """As `key`, left as it is."""
         return Part(shape or (self.head_size,))
+
+    def strength(self, *shape: int) -> Part:
+        """A write strength, or `shape` of them: in (0, 1), or (0, 2) where that is the largest."""
+        return Part(shape, self.strength_map)
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
         """The recurrence's inputs [..., H, ...]."""

@@ -12,6 +12,8 @@ from fastweights.cores.inputs import check_inputs
 
 @dataclass(frozen=True, kw_only=True)
 class GatedConfig:
+    """Sizes of the gated feedforward core."""
+
     width: int = 256
     """Number of units."""
 

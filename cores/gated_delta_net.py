@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fastweights.cores.fast_weight_core import SCALAR, STRENGTH, FastWeightCore, SlowNet
+from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from fastweights.kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
 from fastweights.kernels.gated_delta_rule.reference import step
 
@@ -23,22 +23,34 @@ class GatedDeltaNet(FastWeightCore):
     operation, law = staticmethod(gated_delta_rule), staticmethod(step)
     vectors = ("query", "key", "value", "strength", "decay")
 
-    def __init__(self, width: int, heads: int, feature_map: str):
-        super().__init__(width, heads, feature_map)
-        parts = self.key(), self.key(), self.value(), STRENGTH, SCALAR
+    def __init__(self, width: int, heads: int, feature_map: str, max_write_strength: int = 1):
+        super().__init__(width, heads, feature_map, max_write_strength)
+        parts = self.key(), self.key(), self.value(), self.strength(), SCALAR
         self.slow_net = SlowNet(width, heads, parts)
-        self.log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
-        fading = torch.empty(heads).uniform_(-3, -1).mul(torch.tensor(10.0).log()).exp()
-        self.decay_bias = nn.Parameter(fading.expm1().log())  # the inverse of softplus
+        log_rate, bias = fresh_decay(heads)
+        self.log_rate, self.decay_bias = nn.Parameter(log_rate), nn.Parameter(bias)
 
     def initial_state(self, batch_size: int) -> DeltaRuleState:
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
         *written, fading = self.slow_net(x)
-        log_decay = -self.log_rate.exp() * F.softplus(fading + self.decay_bias)
-        return *written, log_decay
+        return *written, log_decay(fading, self.log_rate, self.decay_bias)
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaRuleState) -> tuple[Tensor, ...]:
-        *written, log_decay = self.program(x)
-        return *written, log_decay.exp()
+        *written, decay = self.program(x)
+        return *written, decay.exp()
+
+
+def fresh_decay(heads: int) -> tuple[Float[Tensor, " H"], Float[Tensor, " H"]]:
+    """The logarithm of the rates and the biases that a decay begins with (Dao & Gu 2024)."""
+    log_rate = torch.empty(heads).uniform_(1, 16).log()
+    fading = torch.empty(heads).uniform_(-3, -1).mul(torch.tensor(10.0).log()).exp()
+    return log_rate, fading.expm1().log()  # the inverse of softplus
+
+
+def log_decay(
+    fading: Float[Tensor, "*batch H"], log_rate: Float[Tensor, " H"], bias: Float[Tensor, " H"]
+) -> Float[Tensor, "*batch H"]:
+    """-rate softplus(x + bias)."""
+    return -log_rate.exp() * F.softplus(fading + bias)

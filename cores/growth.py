@@ -1,9 +1,12 @@
 """Which settings let a core's state grow without bound, and the line that says so.
 
-The delta rule takes W to (I - beta k k^T) W + beta k v^T with a strength beta in (0, 1). That never
-enlarges W where |k|^2 <= 2, as for non-negative keys that sum to one. Keys from `elu` and
-`identity` are not bounded: W can grow by a factor at every step. A sum of writes grows only in
-proportion to their number.
+The delta rule takes W to (I - beta k k^T) W + beta k v^T. That never enlarges W where
+beta |k|^2 <= 2: for every strength beta in (0, 2), where |k| <= 1. Non-negative keys that sum to
+one and keys of Euclidean length one are such. Keys from `elu` and `identity` are not bounded: W can
+grow by a factor at every step. A sum of writes grows only in proportion to their number.
+
+The self-referential matrix writes W^T (q - k) under k, for which there is no such bound: its state
+stays small over an episode with all four maps, not over any number of steps with any of them.
 """
 
 import logging
@@ -12,13 +15,13 @@ from typing import Any
 
 log = logging.getLogger("fastweights")
 
-BOUNDED = ("softmax", "elu_sum")  # feature maps whose keys sum to one
+BOUNDED = ("softmax", "elu_sum", "unit", "silu_unit")  # feature maps whose keys have |k| <= 1
 MAPS = ("feature_map", "recurrent_feature_map")  # of a config: what makes keys
 REMEDY = "softmax and elu_sum bound it"
 
 
 def unbounded_maps(config: Any) -> dict[str, str]:
-    """By option, the feature maps of a delta rule's config whose keys do not sum to one."""
+    """By option, the feature maps of a delta rule's config whose keys can be of any length."""
     found = {name: getattr(config, name, None) for name in MAPS}
     return {name: chosen for name, chosen in found.items() if chosen and chosen not in BOUNDED}
 

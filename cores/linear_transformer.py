@@ -21,6 +21,8 @@ from fastweights.kernels.linear_attention.reference import step
 
 
 class Recurrence(NamedTuple):
+    """The operation and the definition of one form of the linear Transformer."""
+
     operation: Callable[..., tuple[Tensor, Any]]
     law: Callable[..., tuple[Tensor, Any]]
     fresh: Callable[[Tensor], Any]  # the state around fast weights of zero
@@ -38,6 +40,8 @@ NORMALISERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class LinearTransformerConfig(StackConfig):
+    """Sizes, feature map and normaliser of the linear Transformer."""
+
     # The published agents and sequence tasks have none. key_sum is Katharopoulos et al.'s: the sum
     # of the weights, z_t . q_t with z_t = z_(t-1) + k_t.
     normaliser: str = "none"

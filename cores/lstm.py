@@ -16,6 +16,8 @@ from fastweights.kernels.lstm.reference import step as lstm_step
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig:
+    """Size and initial forget bias of the LSTM."""
+
     width: int = 256  # Espeholt et al. 2018
     """Number of units."""
     forget_bias: float = 0.0

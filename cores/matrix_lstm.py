@@ -19,6 +19,8 @@ LOG_FORGET = {"sigmoid": F.logsigmoid, "exponential": lambda gate: gate}
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixLSTMConfig(BlocksConfig):
+    """Sizes and forget gate of the mLSTM."""
+
     forget_gate: str = "sigmoid"
     """Nonlinearity of the forget gate: sigmoid, or exponential as the input gate's."""
 
@@ -48,7 +50,7 @@ class MatrixLSTM(FastWeightCore):
         parts = self.value(), self.value(), self.value(), SCALAR, SCALAR, Part((size,), "sigmoid")
         self.slow_net = SlowNet(width, heads, parts)
         kept = torch.linspace(3, 6, heads) if forget_gate == "sigmoid" else torch.zeros(heads)
-        self.input_bias = nn.Parameter(0.1 * torch.randn(heads))
+        self.input_bias = nn.Parameter(torch.randn(heads).mul_(0.1))
         self.forget_bias = nn.Parameter(kept)
 
     def initial_state(self, batch_size: int) -> MLSTMState:

@@ -74,10 +74,20 @@ CoreSizes = make_dataclass(
 )
 
 
+_NAMES = {field.name for field in fields(CoreSizes)}
+
+
 def of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """As options of a command, those that the core has. Raises `ValueError` for an unknown core."""
     known = core_kind(core).options()
     return {f"{_PREFIX}{name}": value for name, value in wanted.items() if name in known}
+
+
+def core_defaults(core: str) -> dict[str, Any]:
+    """The core's published options as options of a command."""
+    config = core_kind(core).config
+    published = {f"{_PREFIX}{name}": getattr(config, name) for name in core_kind(core).options()}
+    return {name: value for name, value in published.items() if name in _NAMES}
 
 
 def preset_of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,14 +23,14 @@ class RecurrentDeltaNet(FastWeightCore):
     operation, law = staticmethod(recurrent_delta_rule), staticmethod(step)
     vectors = ("query", "key", "value", "strength")
 
-    def __init__(self, width: int, heads: int, feature_map: str):
-        super().__init__(width, heads, feature_map)
+    def __init__(self, width: int, heads: int, feature_map: str, max_write_strength: int = 1):
+        super().__init__(width, heads, feature_map, max_write_strength)
         size, std = self.head_size, self.head_size**-0.5
         self.slow_net = SlowNet(width, heads, (self.value(),) * 3 + (SCALAR,))
-        self.recurrent_query = nn.Parameter(torch.randn(heads, size, size) * std)
-        self.recurrent_key = nn.Parameter(torch.randn(heads, size, size) * std)
-        self.recurrent_value = nn.Parameter(torch.randn(heads, size, size) * std)
-        self.recurrent_strength = nn.Parameter(torch.randn(heads, size) * std)
+        self.recurrent_query = nn.Parameter(torch.randn(heads, size, size).mul_(std))
+        self.recurrent_key = nn.Parameter(torch.randn(heads, size, size).mul_(std))
+        self.recurrent_value = nn.Parameter(torch.randn(heads, size, size).mul_(std))
+        self.recurrent_strength = nn.Parameter(torch.randn(heads, size).mul_(std))
 
     def initial_state(self, batch_size: int) -> RecurrentDeltaRuleState:
         return RecurrentDeltaRuleState(
@@ -47,4 +47,5 @@ class RecurrentDeltaNet(FastWeightCore):
         recurrent = RecurrentWeights(
             self.recurrent_query, self.recurrent_key, self.recurrent_value, self.recurrent_strength
         )
-        return {"recurrent": recurrent, "feature_map": self.feature_map_name}
+        maps = {"feature_map": self.feature_map_name, "strength_map": self.strength_map}
+        return {"recurrent": recurrent, **maps}

@@ -8,14 +8,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import FastWeightCore
-from fastweights.cores.stack import StackConfig
+from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels import feature_maps
 from fastweights.kernels.self_referential import SelfReferentialState, self_referential
 from fastweights.kernels.self_referential.reference import program, step
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfReferentialConfig(StackConfig):
+class SelfReferentialConfig(DeltaRuleConfig):
+    """Sizes and input map of the self-referential matrix."""
+
     # The published agents have softmax, the papers' equations and other tasks identity. A softmax
     # over so few units hardly depends on its input: queries are nearly keys, and next to nothing is
     # written (docs/design/self_referential.md).
@@ -39,11 +41,13 @@ class SelfReferential(FastWeightCore):
     operation, law = staticmethod(self_referential), staticmethod(step)
     vectors = ("answer", "query", "key", "strength")
 
-    def __init__(self, width: int, heads: int, feature_map: str, input_map: str):
-        super().__init__(width, heads, feature_map)
+    def __init__(
+        self, width: int, heads: int, feature_map: str, max_write_strength: int, input_map: str
+    ):
+        super().__init__(width, heads, feature_map, max_write_strength)
         self.input_map = feature_maps.feature_map(input_map)
         size = self.head_size
-        self.initial_weights = nn.Parameter(torch.randn(heads, size, 3 * size + 4) * size**-0.5)
+        self.initial_weights = nn.Parameter(torch.randn(heads, size, 3 * size + 4).mul_(size**-0.5))
 
     def initial_state(self, batch_size: int) -> SelfReferentialState:
         size = self.head_size
@@ -58,4 +62,5 @@ class SelfReferential(FastWeightCore):
         return program(*self.program(x), state, **self.constants())
 
     def constants(self) -> dict[str, Any]:
-        return {"initial_weights": self.initial_weights, "feature_map": self.feature_map_name}
+        maps = {"feature_map": self.feature_map_name, "strength_map": self.strength_map}
+        return {"initial_weights": self.initial_weights, **maps}

@@ -36,11 +36,11 @@ class BlocksConfig:
     feedforward: int = 512
     """Number of hidden units of each block's feed-forward network."""
     norm: str = "pre"
-    """LayerNorm before each branch of a residual block (pre), or after the branch is added (post).
-    legacy_pre: as pre, but memories are added to their normalised input."""
+    """LayerNorm before each branch of a residual block, or after the branch is added: pre, post;
+    legacy_pre adds a memory to its normalised input."""
     # The published language models have head_size, the other published models one.
     output_scale: str = "one"
-    """Factor of a memory's output: one, or head_size for 1 / sqrt(size of a head)."""
+    """Factor of a memory's output: one, or head_size (1 / sqrt of it)."""
     embed: str = "linear"
     """Map from the input to the model width: linear, or none where the input has that width."""
     dropout: float = 0.0
@@ -53,17 +53,34 @@ class BlocksConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(BlocksConfig):
+    """Sizes of a stack whose memories map their keys and queries."""
+
     # A fast RNN's last output and Delta MLP's inner query have a softmax anyway.
     feature_map: str = "softmax"
-    """Feature map of keys and queries: softmax, elu_sum, elu or identity. Delta rules want one of
-    the first two, whose keys sum to one."""
+    """Feature map of keys and queries: softmax, elu_sum, elu, identity, unit or silu_unit (both of
+    Euclidean length one). Delta rules want softmax or elu_sum, whose keys sum to one, or
+    one of the last two."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.feature_map
 
 
 @dataclass(frozen=True, kw_only=True)
-class VersionedConfig(StackConfig):
+class DeltaRuleConfig(StackConfig):
+    # Grazzi et al. 2025: a write multiplies what a key of length one answers by 1 - beta.
+    max_write_strength: int = 1
+    """Largest write strength beta, 1 or 2: the factor of its sigmoid. With 2 and the feature
+    map unit or silu_unit a write can turn an answer into its negative, which tracking a state such
+    as a parity needs."""
+
+    def of_memory(self) -> tuple[Any, ...]:
+        return *super().of_memory(), self.max_write_strength
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionedConfig(DeltaRuleConfig):
+    """A stack whose fast network has versions."""
+
     version: str = "B"
     """Version of the fast network by the paper's letter (Irie et al. 2021, A.2): A or B; of the
     Delta LSTM A, B, C or D."""
@@ -74,6 +91,8 @@ class VersionedConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class FastRecurrentConfig(VersionedConfig):
+    """A stack whose fast network is recurrent."""
+
     # The published code has softmax for these, and for the other keys the same in its agents,
     # elu_sum in its sequence tasks.
     recurrent_feature_map: str | None = None

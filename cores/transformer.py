@@ -20,6 +20,8 @@ LONGEST_WAVE = 10_000  # over 2 pi, in steps
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(BlocksConfig):
+    """Sizes, window and positions of the Transformer."""
+
     window: int = 64
     """Number of steps that are attended to; sequence tasks attend to all unless it is given."""
     positions: str = "sinusoidal"

@@ -2,16 +2,17 @@
 
 import copy
 from collections.abc import Mapping
+from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from jaxtyping import Int, UInt8
 
 from fastweights.envs.accounting import Accounting
+from fastweights.envs.actions import action_format
 from fastweights.envs.checked import check_batch_of, check_parts, checked
-from fastweights.envs.constructors import check_kinds, constructor, expected
+from fastweights.envs.constructors import check_can_draw, check_kinds, constructor, expected
 from fastweights.envs.interface import TimeStep, check_action, check_batch, check_finite
 from fastweights.envs.observations import frame_format
 from fastweights.host.names import did_you_mean
@@ -21,10 +22,10 @@ class GymnasiumEnvironments:
     """A Gymnasium vector environment, seen by an actor.
 
     An episode that terminated and one that was truncated both end in `is_first`. Frames are as
-    `observations.frame_format` says; actions are `0 .. A - 1` whatever the space starts at.
+    `observations.frame_format` says, and actions as `actions.action_format` does.
 
     Args:
-        vector_env: with autoreset in the same step and a discrete action space. `close` closes it.
+        vector_env: with autoreset in the same step. `close` closes it.
         name: what to call it.
         seed: environment `i` starts from seed `seed + i`.
 
@@ -34,18 +35,19 @@ class GymnasiumEnvironments:
 
     def __init__(self, vector_env: VectorEnv, *, name: str, seed: int):
         check_batch(vector_env.num_envs, seed)
-        _check(vector_env, name)
+        _check_autoreset(vector_env, name)
+        actions = action_format(vector_env.single_action_space, name)
         self._vector_env = vector_env
         self._seed = seed
-        self._first_action = vector_env.single_action_space.start
+        self._to_action = actions.convert
         self._space = vector_env.single_observation_space
         self._format = frame_format(self._space, name)
         self._accounting = Accounting(vector_env.num_envs)
         self._clock = np.zeros(vector_env.num_envs, np.int64)
         self.name = name
         self.num_envs = vector_env.num_envs
-        self.num_actions = int(vector_env.single_action_space.n)
-        self.action_meanings = _action_meanings(vector_env, self.num_actions)
+        self.num_actions = actions.count
+        self.action_meanings = getattr(vector_env, "action_meanings", actions.meanings)
         self.frame_shape = self._format.shape
         self.frame_dtype = self._format.dtype
         self.frames_per_step = 1
@@ -63,7 +65,7 @@ class GymnasiumEnvironments:
     def step(self, action: Int[np.ndarray, " B"]) -> TimeStep:
         """One step of all environments; see `Environments.step`."""
         check_action(action, self.num_envs, self.num_actions)
-        result = self._vector_env.step(action.astype(np.int64) + self._first_action)
+        result = self._vector_env.step(self._to_action(action.astype(np.int64)))
         observation, reward, terminated, truncated, _ = check_parts(result, "step", self.name)
         check_batch_of(observation, self._space, self.num_envs, "step", self.name)
         self._clock += 1
@@ -72,7 +74,7 @@ class GymnasiumEnvironments:
         episodes, lives = self._accounting.record(reward, over, over, self._clock)
         return TimeStep(frame, single, over, episodes, lives)
 
-    def _frame(self, observation: np.ndarray) -> np.ndarray:
+    def _frame(self, observation: Any) -> np.ndarray:
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is said
             frame = self._format.convert(observation)
         if self.frame_dtype.kind == "f":
@@ -133,6 +135,8 @@ def make_gymnasium(
     vectorised = spec.entry_point is None
     try:
         check_kinds(gymnasium_id, display, options)
+        if render:
+            check_can_draw(spec, display)
         if not vectorised:
             spec.entry_point = checked(constructor(spec), display)
         vector_env = gymnasium.make_vec(
@@ -167,21 +171,9 @@ def _listed(options: Mapping[str, str]) -> str:
     return ", ".join(words) or "none"
 
 
-def _check(vector_env: VectorEnv, name: str) -> None:
+def _check_autoreset(vector_env: VectorEnv, name: str) -> None:
     mode = vector_env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.SAME_STEP:
         raise ValueError(
             f"{name} must reset in the same step (AutoresetMode.SAME_STEP), not {mode}"
         )
-    if not isinstance(vector_env.single_action_space, Discrete):
-        is_box = isinstance(vector_env.single_action_space, Box)
-        wrapper = "DiscretizeAction" if is_box else "TransformAction"
-        raise ValueError(
-            f"{name} has actions of {vector_env.single_action_space}, which are not supported: "
-            f"Discrete actions are; wrap it in gymnasium.wrappers.{wrapper}"
-        )
-
-
-def _action_meanings(vector_env: VectorEnv, num_actions: int) -> tuple[str, ...]:
-    default = tuple(str(action) for action in range(num_actions))
-    return getattr(vector_env, "action_meanings", default)

@@ -10,7 +10,8 @@ Facts that this file rests on (ale-py 0.12, checked in `tests/envs/`):
   difference is the clock at which the present game began. It moves exactly when a game ended,
   also in games without lives, and gives a game's exact length in emulator frames: the frames
   before the first decision included, and those that game over cut from the last step not.
-- Every row comes in arrays of its own.
+- Every row comes in arrays of its own, which may be written to.
+- A new game's stack holds its first picture, newest, and zeros.
 """
 
 import numpy as np
@@ -18,6 +19,7 @@ from gymnasium.vector import AutoresetMode
 from jaxtyping import Int, UInt8
 
 from fastweights.envs.accounting import Accounting
+from fastweights.envs.flicker import Blanks
 from fastweights.envs.interface import TimeStep, check_action, check_batch
 from fastweights.envs.naming import game_name
 from fastweights.envs.protocols import Protocol
@@ -55,6 +57,7 @@ class AtariEnvironments:
         self._colour = _colour_twin(rom, num_envs, protocol, num_threads) if render else None
         self._seed = seed
         self._accounting = Accounting(num_envs)
+        self._blanks = Blanks(num_envs, protocol) if protocol.flicker else None
         self._picture: np.ndarray | None = None
         self.name = game_name(rom)
         self.num_envs = num_envs
@@ -73,6 +76,9 @@ class AtariEnvironments:
         self._accounting.reset()
         self._lives = info["lives"]
         self._game_began = _game_began(info)
+        if self._blanks is not None:
+            self._blanks.reset(self._seed)
+            self._blanks.blank(frame)
         reward, is_first = np.zeros(self.num_envs, np.float32), np.ones(self.num_envs, bool)
         return TimeStep(frame, reward, is_first, (), ())
 
@@ -80,6 +86,8 @@ class AtariEnvironments:
         """Plays `action` for `frames_per_step` frames; see `Environments.step`."""
         check_action(action, self.num_envs, self.num_actions)
         frame, reward, terminated, truncated, info = self._advance(action.astype(np.int64))
+        if self._blanks is not None:
+            self._blanks.blank(frame)
         game_began = _game_began(info)
         game_over = game_began != self._game_began
         # ale-py's own rule for a lost life: in some games the last one is lived with zero left.

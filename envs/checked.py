@@ -6,9 +6,10 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 from fastweights.envs.interface import BrokenEnvironment
+from fastweights.envs.observations import in_one_line, parts, parts_of
 
 _RETURNED = {
     "reset": ("observation", "info"),
@@ -22,6 +23,7 @@ class Checked(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env, name: str):
         super().__init__(env)
         self._name = name
+        self._fits = _membership(env.observation_space)
         parameters = inspect.signature(env.reset).parameters
         takes_all = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
         missing = [one for one in ("seed", "options") if one not in parameters]
@@ -41,9 +43,12 @@ class Checked(gymnasium.Wrapper):
         """See `gymnasium.Env.step`. Raises `BrokenEnvironment`."""
         result = check_parts(self.env.step(action), "step", self._name)
         self._check_observation(result[0], "step")
-        if np.size(result[1]) != 1 or np.asarray(result[1]).dtype.kind not in "biuf":
+        reward = result[1]
+        if type(reward) is not float and (
+            np.size(reward) != 1 or np.asarray(reward).dtype.kind not in "biuf"
+        ):
             raise BrokenEnvironment(
-                f"{self._name}: step() returned the reward {_short(result[1])}: return one number"
+                f"{self._name}: step() returned the reward {_short(reward)}: return one number"
             )
         return result
 
@@ -55,10 +60,30 @@ class Checked(gymnasium.Wrapper):
                 return
             given = f"shape {array.shape} and kind {array.dtype}"
         else:
-            if space.contains(observation):
+            if self._fits(observation):
                 return
             given = _short(observation)
         raise BrokenEnvironment(_other_observation(self._name, method, given, space))
+
+
+def _membership(space: Space) -> Callable[[Any], bool]:
+    """`space.contains`, with a shorter way for Python's integers, alone or in a tuple.
+
+    Gymnasium's looks up the integer type's limits each time, which is slower than many a game.
+    """
+    if type(space) is Discrete:
+        values = range(int(space.start), int(space.start + space.n))
+        return lambda value: (type(value) is int and value in values) or space.contains(value)
+    if type(space) is Tuple:
+        fits = [_membership(part) for part in space.spaces]
+
+        def fit_all(value: Any) -> bool:
+            if type(value) is not tuple or len(value) != len(fits):
+                return space.contains(value)
+            return all(fit(part) for fit, part in zip(fits, value, strict=True))
+
+        return fit_all
+    return space.contains
 
 
 def checked(creator: Callable[..., gymnasium.Env], name: str) -> Callable[..., gymnasium.Env]:
@@ -84,6 +109,16 @@ def check_parts(result: Any, method: str, name: str) -> tuple:
 
 def check_batch_of(observation: Any, space: Space, num_envs: int, method: str, name: str) -> None:
     """Raises `BrokenEnvironment` unless that is `num_envs` observations of `space`."""
+    if isinstance(space, Tuple | Dict):
+        try:
+            pairs = list(zip(parts(space), parts_of(observation, space), strict=True))
+        except (TypeError, LookupError, ValueError) as error:
+            raise BrokenEnvironment(
+                _other_observation(name, method, _short(observation), space)
+            ) from error
+        for part, values in pairs:
+            check_batch_of(values, part, num_envs, method, name)
+        return
     shape = (num_envs, *(space.shape or ()))
     if np.shape(observation) != shape:
         given = f"shape {np.shape(observation)} for {num_envs} environments"
@@ -91,10 +126,9 @@ def check_batch_of(observation: Any, space: Space, num_envs: int, method: str, n
 
 
 def _other_observation(name: str, method: str, given: str, space: Space) -> str:
-    declared = " ".join(str(space).split())
     return (
         f"{name}: {method}() returned an observation of {given}, and its observation_space is "
-        f"{declared}: change one of them"
+        f"{in_one_line(space)}: change one of them"
     )
 
 

@@ -36,6 +36,15 @@ def check_kinds(gymnasium_id: str, display: str, options: Mapping[str, object]) 
                 )
 
 
+def check_can_draw(spec: EnvSpec, display: str) -> None:
+    """Raises a one-line `ValueError` where the constructor can be told of no `render_mode`."""
+    parameters = _parameters(spec)
+    if parameters is not None and not any(
+        one.kind == one.VAR_KEYWORD or one.name == "render_mode" for one in parameters
+    ):
+        raise ValueError(f"{display} draws no pictures: its constructor takes no render_mode")
+
+
 def constructor(spec: EnvSpec) -> Callable[..., Any]:
     """What makes one environment, or a batch where there is only that. Raises as importing does."""
     entry = spec.entry_point or spec.vector_entry_point
@@ -44,13 +53,17 @@ def constructor(spec: EnvSpec) -> Callable[..., Any]:
 
 def _annotations(gymnasium_id: str) -> list[tuple[str, str]]:
     """Names of options, and of their types."""
-    spec = gymnasium.spec(gymnasium_id.rpartition(":")[2])
-    try:
-        parameters = inspect.signature(constructor(spec)).parameters.values()
-    except (TypeError, ValueError):  # written in C
-        return []
+    parameters = _parameters(gymnasium.spec(gymnasium_id.rpartition(":")[2])) or ()
     return [
         (one.name, getattr(one.annotation, "__name__", str(one.annotation)))
         for one in parameters
         if one.name not in _OURS and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
+
+
+def _parameters(spec: EnvSpec) -> list[inspect.Parameter] | None:
+    """Of the constructor; None where its signature is not known, as of one written in C."""
+    try:
+        return list(inspect.signature(constructor(spec)).parameters.values())
+    except (TypeError, ValueError):
+        return None

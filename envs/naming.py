@@ -27,6 +27,9 @@ _PACKAGES = {
     "popgym-": "popgym",
     "Vizdoom": "vizdoom",
 }
+# Whose agents see their last action, by what their ids begin with: POPGym's baselines, in all games
+# (Morad et al. 2023, popgym/baselines/ppo.py).
+_LAST_ACTION_IS_SEEN = ("popgym-",)
 
 
 class Name(NamedTuple):
@@ -64,6 +67,14 @@ def resolve(name: str) -> Name:
     if rom := _rom_called(name):
         return Name(rom, None, game_name(rom))
     raise ValueError(_unknown(name))
+
+
+def shows_last_action(name: str) -> bool:
+    """Whether agents see their last action in the environment called `name`, unless told otherwise.
+
+    Goes by the name alone, so that it needs no module of the environment's.
+    """
+    return name.rpartition(":")[2].startswith(_LAST_ACTION_IS_SEEN)
 
 
 def _is_registered(name: str) -> bool:

@@ -1,6 +1,8 @@
 """How Atari is played: what varies between papers, as one value with a name.
 
 - Mnih et al. 2015, Human-level control through deep reinforcement learning (Nature 518).
+- Hausknecht and Stone 2015, Deep Recurrent Q-Learning for Partially Observable MDPs
+  (arXiv:1507.06527).
 - Machado et al. 2018, Revisiting the Arcade Learning Environment (JAIR 61).
 
 Common to all: 84x84 grey pictures, maximum over the last two of four frames, stack of four
@@ -34,6 +36,9 @@ class Protocol:
     # Probability, each emulator frame, that the previous action is repeated instead
     # (Machado et al. 2018: 0.25).
     sticky: float = 0.0
+    # Probability, each agent step, that the newest picture of the observation is blank (all zero),
+    # and stays so while it is in the stack (Hausknecht and Stone 2015: 0.5, with single pictures).
+    flicker: float = 0.0
     # A game starts after `draw` emulator frames without a decision, draw uniform in
     # 0 .. noop_max - 1 (ale-py's convention; Mnih et al. 2015: up to 30). 0 for none.
     noop_max: int = 30
@@ -52,6 +57,8 @@ class Protocol:
     def __post_init__(self):
         if not (isinstance(self.sticky, int | float) and 0.0 <= self.sticky < 1.0):
             raise ValueError(f"sticky is a probability below 1, got {self.sticky!r}")
+        if type(self.flicker) not in (int, float) or not 0.0 <= self.flicker <= 1.0:
+            raise ValueError(f"flicker is a probability from 0 to 1, got {self.flicker!r}")
         for field, allowed in _RANGES.items():
             value = getattr(self, field)
             if type(value) is not int and (field, value) != ("max_frames", None):

@@ -131,7 +131,7 @@ def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None
     cap = {"max_frames": longest_test(options, protocol, max_frames)}
     if protocol == "trained":
         return trained._replace(options=trained.options | cap)
-    own = {name: getattr(learned, name) for name in THE_AGENTS_OWN}
+    own = {name: getattr(learned, name) for name in (*THE_AGENTS_OWN, *THE_TASKS_OWN)}
     return Rules(protocol, own | cap)
 
 
@@ -154,6 +154,9 @@ def longest_test(options: RunOptions, protocol: str, max_frames: int | None = No
 
 # How an agent sees and acts: the same under every protocol.
 THE_AGENTS_OWN = ("frame_skip", "max_pool", "frame_stack", "full_action_set")
+
+# What makes another task of a game: kept as it was trained, too, and named beside the protocol.
+THE_TASKS_OWN = ("flicker",)
 
 
 class _Wraps:

@@ -1,83 +1,18 @@
-"""What a run looks like: its learning curve, a clip of a game, one frame.
+"""What a game looks like: a clip, one frame.
 
 All files are written beside and renamed. Nothing here needs a screen.
 """
 
 import itertools
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
-from fastweights.evaluation.training_returns import FULL_GAME, Unit, recent_means, shortfall
 from fastweights.host.atomic_files import replacing
 
-_REFERENCES = COLOURS[2:]
-_FEW_POINTS = 20  # of a curve, which are drawn as points too
 _SHORTEST_GIF_FRAME = 20  # milliseconds; browsers slow shorter ones down to 100
-
-
-def learning_curve(
-    logs: Mapping[str, list[Any]],
-    path: Path,
-    *,
-    unit: Unit,
-    num_envs: int,
-    title: str = "Learning curve",
-    frames_per_step: int,
-    references: Mapping[str, float] | None = None,
-) -> None:
-    """Draws returns of one unit over agent steps into the PNG `path`.
-
-    Args:
-        logs: Columns as `read_logs` returns them.
-        path: The PNG to write.
-        unit: What the returns are of, from `measured_unit`.
-        num_envs: Environments that the run trains on; the mean begins with as many games or lives.
-        title: The heading.
-        frames_per_step: Emulator frames an agent step. Above 1 an upper axis shows frames.
-        references: Returns of the same unit to draw as horizontal lines, by name, e.g.
-            `{"random play": 163.9}`.
-
-    Raises:
-        OSError: `path` cannot be written.
-    """
-    figure = draw_learning_curve(logs, unit, num_envs, title, frames_per_step, references or {})
-    with replacing(Path(path)) as partial:
-        figure.savefig(partial, format="png")
-
-
-def draw_learning_curve(
-    logs: Mapping[str, list[Any]],
-    unit: Unit,
-    num_envs: int,
-    title: str,
-    frames_per_step: int,
-    references: Mapping[str, float],
-) -> Any:
-    """The Matplotlib figure that `learning_curve` writes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    if unit is FULL_GAME:
-        _plot_games(axes, logs)
-    _plot_recent(axes, recent_means(logs, unit, num_envs), unit)
-    for (name, value), colour in zip(references.items(), itertools.cycle(_REFERENCES)):
-        label = f"{name} ({value:,.{1 if abs(value) >= 10 else 2}f})"
-        axes.axhline(value, color=colour, linestyle="--", linewidth=1.2, label=label)
-    _label(axes, title, unit, frames_per_step)
-    handles = axes.get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper center", ncols=3, fontsize="small")
-    if said := shortfall(logs, num_envs):
-        figure.supxlabel(textwrap.fill(str(said), 110), fontsize="small")
-    return figure
 
 
 def write_clip(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
@@ -111,44 +46,6 @@ def still(frame: np.ndarray, path: Path) -> None:
     (picture,) = _checked([frame])
     with replacing(Path(path)) as partial:
         Image.fromarray(picture).save(partial, format="PNG")
-
-
-def _plot_games(axes: Any, logs: Mapping[str, list[Any]]) -> None:
-    games = [
-        (step, value)
-        for step, values in zip(logs.get("step", ()), logs.get("episode_returns", ()), strict=False)
-        if isinstance(values, tuple)
-        for value in values
-    ]
-    if games:
-        axes.plot(*zip(*games, strict=True), ".", color=BLUE, alpha=0.25, label="one full game")
-
-
-def _plot_recent(axes: Any, points: Sequence[tuple[int, float]], unit: Unit) -> None:
-    """A line; of few points, also the points."""
-    marker = "o" if len(points) <= _FEW_POINTS else None
-    label = f"mean of up to 100 recent {unit.plural}"
-    axes.plot(*zip(*points, strict=True), color=ORANGE, linewidth=2, marker=marker, label=label)
-
-
-def _label(axes: Any, title: str, unit: Unit, frames_per_step: int) -> None:
-    from matplotlib.ticker import EngFormatter
-
-    axes.set_title(textwrap.fill(title, 70))
-    axes.set_xlabel("agent steps")
-    axes.set_ylabel(f"return of a {unit.name} (undiscounted, unclipped)")
-    axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
-    axes.set_xlim(left=0)
-    axes.grid(alpha=0.3)
-    if frames_per_step > 1:
-        convert = _scaling(frames_per_step), _scaling(1 / frames_per_step)
-        upper = axes.secondary_xaxis("top", functions=convert)
-        upper.set_xlabel(f"emulator frames (agent steps × {frames_per_step})")
-        upper.xaxis.set_major_formatter(EngFormatter(sep=" "))
-
-
-def _scaling(factor: float) -> Callable[[Any], Any]:
-    return lambda values: values * factor
 
 
 def _has_ffmpeg() -> bool:

@@ -1,22 +1,29 @@
 """A grid's runs of the command `atari`: agents, each trained and then tested."""
 
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from fastweights.evaluation.reports.curves import cpu_minutes, numbers
+from fastweights.evaluation.reports.runs import Run as LoggedRun
+from fastweights.evaluation.reports.runs import open_run
+from fastweights.evaluation.training_returns import FULL_GAME, ended
 from fastweights.experiments.grid import Run, as_flags, read_result
 from fastweights.host.commands import process
 from fastweights.records.run_folder import read_meta
-from fastweights.training.options import RunOptions, changes, check, preset
+from fastweights.training.checks import check
+from fastweights.training.options import RunOptions, changes
+from fastweights.training.presets import preset
 
 _LAST = ("savedir", "xpid")
 
 
 @dataclass(frozen=True)
 class AgentRun(Run):
-    """An agent's training and the test games after it.
+    """An agent's training, and the test games after it where its options ask for some.
 
-    Raises a one-line `ValueError` for options that cannot work, or lack a name or test games.
+    Raises a one-line `ValueError` for options that cannot work, or lack a name.
     """
 
     options: RunOptions
@@ -24,8 +31,8 @@ class AgentRun(Run):
 
     def __post_init__(self) -> None:
         check(self.options)
-        if not (self.options.xpid and self.options.evaluate_episodes):
-            raise ValueError("a run of a grid needs an xpid, and evaluate_episodes above 0")
+        if not self.options.xpid:
+            raise ValueError("a run of a grid needs an xpid")
 
     @property
     def path(self) -> Path:
@@ -37,7 +44,7 @@ class AgentRun(Run):
 
     @property
     def finished(self) -> bool:
-        return self.trained and bool(self._test_games())
+        return self.trained and bool(not self._is_tested or self._test_games())
 
     def start(self) -> list[str]:
         usual, own = preset(self.preset, self.options.core).to_dict(), self.options.to_dict()
@@ -50,20 +57,30 @@ class AgentRun(Run):
     def go_on(self) -> list[str]:
         if not self.trained:
             resumed = ["--num-threads", "1", "--resume", str(self.path)]
-            return [*process("atari"), *resumed]
+            return [*process("atari"), *resumed, *self._module]
         games = ["--episodes", str(self.options.evaluate_episodes), "--repeats", "1"]
         games += ["--protocol", "trained", "--action-mode", "sampled"]
-        return [*process("evaluate"), str(self.path), *games]
+        return [*process("evaluate"), str(self.path), *games, *self._module]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
         return changes(RunOptions.from_dict(stored), self.options)
 
     def result(self) -> dict[str, Any]:
-        """The returns of the test games, and where the run came from."""
+        """What training and the test games measured, and where the run came from."""
         meta = read_meta(self.path)
-        tested = read_result(self._test_games()[-1], _tested)
+        tested = read_result(self._test_games()[-1], _tested) if self._is_tested else {}
+        trained = {"training": _trained(open_run(self.path))}
         provenance = {name: meta.get(name) for name in ("git", "versions", "machine")}
-        return tested | {"options": meta["args"] | {"savedir": "runs"}} | provenance
+        return tested | trained | {"options": meta["args"] | {"savedir": "runs"}} | provenance
+
+    @property
+    def _module(self) -> list[str]:
+        """What a command must name beside a run whose game brings a module of its own."""
+        return ["--env", self.options.env] if ":" in self.options.env else []
+
+    @property
+    def _is_tested(self) -> bool:
+        return self.options.evaluate_episodes > 0
 
     def _test_games(self) -> list[Path]:
         """Files of games after training, the newest last; games before it are of agent step 0."""
@@ -74,3 +91,14 @@ class AgentRun(Run):
 def _tested(evaluation: dict[str, Any]) -> dict[str, Any]:
     returns = [round(episode["episode_return"], 3) for episode in evaluation["episodes"]]
     return {"agent_steps": evaluation["agent_steps"], "returns": returns}
+
+
+def _trained(run: LoggedRun) -> dict[str, Any]:
+    """The last row of the log. None: no game has ended, or not every row has its CPU time."""
+    minutes, recent = float(cpu_minutes(run)[-1]), float(numbers(run, FULL_GAME.recent)[-1])
+    return {
+        "agent_steps": run.agent_steps,
+        "games": ended(run.logs, FULL_GAME),
+        "recent_full_game_return": recent if isfinite(recent) else None,
+        "cpu_seconds": round(60 * minutes, 1) if isfinite(minutes) else None,
+    }

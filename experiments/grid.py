@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from fastweights.experiments.jobs import STOPPED, Job, SideBySide, report
+from fastweights.experiments.jobs import STOPPED, Job, SideBySide, names, report
 from fastweights.host.devices import processors
 from fastweights.host.errors import UserError, describe_os_error
 from fastweights.host.folder_lock import FolderLock
@@ -135,8 +135,8 @@ class Grid:
                 run.check()
             missing = [run for run in runs if not run.finished]
             said = f"{self.title}: {len(runs)} runs, {len(missing)} of them to do"
-            names = ", ".join(run.name for run in missing)
-            console.print(f"{said}: {names}" if names else said, markup=False, soft_wrap=True)
+            said += f": {names(run.name for run in missing)}" if missing else ""
+            console.print(said, markup=False, soft_wrap=True)
             side_by_side = SideBySide(at_once, self.folder, console)
             side_by_side.run([Job(run.name, run.command) for run in missing])
         unmeasured = {run.name: "it has no result" for run in missing if not run.finished}

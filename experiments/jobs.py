@@ -20,6 +20,7 @@ from fastweights.host.stopping import Interrupted
 
 STOPPED = "stopped; its runs are saved, and the same command goes on with them"
 _POLL = 0.1  # seconds
+_NAMED = 12  # jobs in a line
 _STOPPED = {128 + signal.SIGINT, 128 + signal.SIGTERM}
 
 
@@ -114,7 +115,7 @@ class SideBySide:
             del self._running[name]
             self._progress.remove_task(self._shown.pop(name))
             line = self._ended(name, process.returncode)
-            self._say(f"{line}; running: {_names(self._running)}; left: {_names(waiting)}")
+            self._say(f"{line}; running: {names(self._running)}; left: {names(waiting)}")
 
     def _ended(self, name: str, code: int) -> str:
         said = self._said(name)
@@ -138,8 +139,11 @@ def report(failures: Mapping[str, str], folder: Path) -> int:
     return EXIT_CODE if failures else 0
 
 
-def _names(jobs: Iterable[str]) -> str:
-    return ", ".join(jobs) or "none"
+def names(jobs: Iterable[str]) -> str:
+    """`a, b, c`, the first few of many, or `none`."""
+    jobs = list(jobs)
+    left = len(jobs) - _NAMED
+    return ", ".join(jobs[:_NAMED]) + (f" and {left} more" if left > 0 else "") or "none"
 
 
 def _why(code: int, said: Path) -> str:

@@ -1,29 +1,51 @@
 """Pictures of a grid: its table as points with intervals, and learning curves over seeds."""
 
+import itertools
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
+from fastweights.evaluation.learning_curves import (
+    Curve,
+    draw_seeds,
+    line_styles,
+    new_figure,
+    save,
+)
 from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
-from fastweights.evaluation.reports.curves import Curve, band
 from fastweights.experiments.rows import Row
-from fastweights.host.atomic_files import replacing
-from fastweights.records.log_table import read_logs
-
-_DASHES = ("-", "--", ":")  # for more lines than colours
 
 
-def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path) -> None:
-    """A line a row: each seed, their mean with its 95 % interval, and the published mean ± std."""
-    names, shared = _names(rows)
+def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str = "") -> None:
+    """A line a row: each seed, their mean with its 95 % interval, and the published mean ± std.
+
+    `panel`: the label whose values have a panel each, with an axis of its own.
+    """
+    names, shared = _names(rows, panel)
+    panels: dict[str, list[int]] = {}
+    for place, row in enumerate(rows):
+        panels.setdefault(str(row.labels.get(panel, "")), []).append(place)
     lines = sum(1 + name.count("\n") for name in names) + shared.count("\n")
-    figure = _figure(1.5 + 0.3 * lines)
-    axes = figure.add_subplot(xlabel=unit)
-    axes.set_title("\n".join(filter(None, (title, shared))), fontsize="medium")
+    figure = new_figure(0.7 + 0.8 * len(panels) + 0.3 * lines)
+    ratios = [1 + len(places) for places in panels.values()]
+    every = figure.subplots(len(panels), squeeze=False, height_ratios=ratios)[:, 0]
+    above = [title, shared]
+    for axes, (name, places) in zip(every, panels.items(), strict=True):
+        axes.set_title("\n".join(filter(None, (*above, name))), fontsize="medium")
+        _draw_points(axes, [rows[place] for place in places])
+        axes.set_yticks(range(len(places)), [names[place] for place in places], fontsize="small")
+        axes.invert_yaxis()
+        axes.grid(axis="x", alpha=0.3)
+        above = []
+    every[-1].set_xlabel(unit)
+    handles = {name: handle for axes in every for name, handle in _labelled(axes)}
+    if handles:
+        figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles))
+    save(figure, path)
+
+
+def _draw_points(axes: Any, rows: Sequence[Row]) -> None:
     for place, row in enumerate(rows):
         values = list(row.values.values())
         axes.plot(values, [place] * len(values), ".", color=BLUE, alpha=0.4, label="a seed")
@@ -34,18 +56,19 @@ def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path) -> None:
         if row.published:
             style = {"color": ORANGE, "fmt": "o", "markerfacecolor": "none", "label": "paper"}
             axes.errorbar(row.published.mean, place + 0.25, xerr=row.published.std, **style)
-    axes.set_yticks(range(len(rows)), names, fontsize="small")
-    axes.invert_yaxis()
-    axes.grid(axis="x", alpha=0.3)
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    if handles:
-        figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles))
-    _save(figure, path)
 
 
-def _names(rows: Sequence[Row]) -> tuple[list[str], str]:
-    """Each row's labels that others have differently, and the labels that all rows share."""
-    labels = [{name: str(value) for name, value in row.labels.items()} for row in rows]
+def _labelled(axes: Any) -> Iterator[tuple[str, Any]]:
+    handles, labels = axes.get_legend_handles_labels()
+    return zip(labels, handles, strict=True)
+
+
+def _names(rows: Sequence[Row], panel: str) -> tuple[list[str], str]:
+    """Each row's labels that others have differently, and the labels that all rows share.
+
+    Without the label `panel`, which stands above.
+    """
+    labels = [{n: str(value) for n, value in row.labels.items() if n != panel} for row in rows]
     differ = [name for name in labels[0] if len({one[name] for one in labels}) > 1]
     differ = differ or list(labels[0])  # of a single row
     shared = [text for name, text in labels[0].items() if name not in differ]
@@ -57,43 +80,33 @@ def _wrapped(texts: Sequence[str], width: int) -> str:
     return textwrap.fill(" · ".join(texts).replace("$", r"\$"), width)
 
 
-def logged_curve(run_folder: Path, column: str) -> Curve:
-    """The rows of a run's logs that have a number in `column`, over agent steps or updates."""
-    logs = read_logs(run_folder)
-    points = [pair for pair in zip(logs["step"], logs[column], strict=True) if None not in pair]
-    return Curve(*np.array(points, float).reshape(-1, 2).T)
+class Panel(NamedTuple):
+    """Learning curves of several seeds by name, and what the axes show."""
+
+    curves: Mapping[str, list[Curve]]
+    x: str
+    y: str
+    title: str = ""
 
 
-def draw_curves(
-    curves: Mapping[str, list[Curve]], path: Path, title: str, labels: tuple[str, str]
-) -> None:
+def draw_curves(panels: Sequence[Sequence[Panel]], path: Path, title: str) -> None:
     """A line for each name: the mean over its seeds, where all of them have points.
 
-    A band from the lowest to the highest seed is drawn where there are few enough names that
-    bands do not hide each other. `labels`: of the x and y axes.
+    A name has the same line in all `panels`, which are given row by row. Seeds and their band are
+    drawn where there are few enough names that bands do not hide each other.
     """
-    figure = _figure(5)
-    axes = figure.add_subplot(title=title, xlabel=labels[0], ylabel=labels[1])
-    for number, (name, seeds) in enumerate(curves.items()):
-        if (together := band(seeds)) is None:
-            continue
-        colour = COLOURS[number % len(COLOURS)]
-        dashes = _DASHES[number // len(COLOURS) % len(_DASHES)]
-        if len(curves) <= len(COLOURS):
-            axes.fill_between(together.x, together.low, together.high, color=colour, alpha=0.15)
-        axes.plot(together.x, together.mean, color=colour, linestyle=dashes, label=name)
-    axes.grid(alpha=0.3)
-    if axes.lines:
-        figure.legend(loc="outside right upper", fontsize="small")
-    _save(figure, path)
-
-
-def _figure(height: float) -> Figure:
-    figure = Figure(figsize=(8, height), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _save(figure: Figure, path: Path) -> None:
-    with replacing(path) as partial:
-        figure.savefig(partial, format="png")
+    across = len(panels[0])
+    figure = new_figure(1 + 4 * len(panels), 3 + 5 * across)
+    figure.suptitle(title)
+    every = figure.subplots(len(panels), across, squeeze=False)
+    names = dict.fromkeys(name for row in panels for panel in row for name in panel.curves)
+    styles, bands = line_styles(list(names)), len(names) <= len(COLOURS)
+    for axes, panel in zip(every.flat, itertools.chain.from_iterable(panels), strict=True):
+        axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+        axes.grid(alpha=0.3)
+        for name, seeds in panel.curves.items():
+            draw_seeds(axes, seeds, styles[name], name, bands)
+    handles = {name: handle for axes in every.flat for name, handle in _labelled(axes)}
+    if handles:
+        figure.legend(handles.values(), handles, loc="outside right upper", fontsize="small")
+    save(figure, path)

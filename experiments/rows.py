@@ -14,7 +14,8 @@ from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.evaluation.statistics import estimate, mean
 from fastweights.experiments.grid import Cell, Run
 
-Value = Callable[[dict[str, Any]], float]  # what a table shows of labels and a run's result
+# What a table shows of labels and a run's result; None where the run has measured nothing.
+Value = Callable[[dict[str, Any]], float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,7 @@ class Row:
     labels: Mapping[str, Any]  # without the seed
     seeds: Sequence[int]
     values: Mapping[int, float]  # by seed; those of finished runs
+    others: Mapping[str, float | None] = field(default_factory=dict)  # means of other measures
     failed: Sequence[int] = ()  # seeds
     runs: Mapping[int, Run] = field(default_factory=dict)  # finished ones, by seed
     published: PublishedScore | None = None
@@ -31,7 +33,7 @@ class Row:
 
     @property
     def mean(self) -> float | None:
-        return fmean(self.values.values()) if self.values else None
+        return _mean(self.values.values())
 
     @property
     def std(self) -> float | None:
@@ -50,12 +52,13 @@ class Row:
         """As JSON; the values of the seeds have the name `unit`."""
         values = {unit: list(self.values.values())}
         by_seed = {"seeds": list(self.seeds), "failed": list(self.failed)}
-        return {**self.labels, **values, **by_seed, **self._statistics(), **self.details}
+        found = {**self._statistics(), **self.others}
+        return {**self.labels, **values, **by_seed, **found, **self.details}
 
     def flat(self) -> dict[str, Any]:
         """As a line of CSV, with nothing for seeds without a value."""
         each = {f"seed_{seed}": self.values.get(seed) for seed in self.seeds}
-        return {**self.labels, **self._statistics(), **each}
+        return {**self.labels, **self._statistics(), **self.others, **each}
 
     def _statistics(self) -> dict[str, float | None]:
         low, high = self.interval or (None, None)
@@ -64,27 +67,49 @@ class Row:
         return ours | ({"paper_mean": paper.mean, "paper_std": paper.std} if paper else {})
 
 
-def rows_of(cells: Iterable[Cell], failures: Mapping[str, str], value: Value) -> list[Row]:
+def rows_of(
+    cells: Iterable[Cell],
+    failures: Mapping[str, str],
+    value: Value,
+    others: Mapping[str, Value] | None = None,
+) -> list[Row]:
     """One row for the cells that differ only in their seed, in the cells' order.
 
-    `failures`: reasons, by the names of runs.
+    `failures`: reasons, by the names of runs. `others`: measures of which a row has the mean.
     """
     grouped: dict[tuple, list[Cell]] = {}
     for cell in cells:
         key = tuple((name, cell.labels[name]) for name in cell.labels if name != "seed")
         grouped.setdefault(key, []).append(cell)
-    return [_row(dict(key), of_row, failures, value) for key, of_row in grouped.items()]
+    measures = others or {}
+    return [_row(dict(key), of_row, failures, value, measures) for key, of_row in grouped.items()]
 
 
 def _row(
-    labels: dict[str, Any], cells: Sequence[Cell], failures: Mapping[str, str], value: Value
+    labels: dict[str, Any],
+    cells: Sequence[Cell],
+    failures: Mapping[str, str],
+    value: Value,
+    others: Mapping[str, Value],
 ) -> Row:
     runs = {cell.labels["seed"]: cell.run for cell in cells if cell.run}
     finished = {s: run for s, run in runs.items() if run.finished and run.name not in failures}
+    results = {seed: {**labels, **run.result()} for seed, run in finished.items()}
     return Row(
         labels=labels,
         seeds=[cell.labels["seed"] for cell in cells],
-        values={seed: value({**labels, **run.result()}) for seed, run in finished.items()},
+        values=_measured(results, value),
+        others={name: _mean(_measured(results, one).values()) for name, one in others.items()},
         failed=[seed for seed, run in runs.items() if run.name in failures],
         runs=finished,
     )
+
+
+def _measured(results: Mapping[int, dict[str, Any]], value: Value) -> dict[int, float]:
+    found = {seed: value(result) for seed, result in results.items()}
+    return {seed: one for seed, one in found.items() if one is not None}
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    values = list(values)
+    return fmean(values) if values else None

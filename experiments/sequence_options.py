@@ -11,7 +11,7 @@ from fastweights.cores import core_kind
 from fastweights.cores.options import CoreSizes, of_core, preset_of_core
 from fastweights.host.names import unknown
 from fastweights.host.typed_fields import typed
-from fastweights.kernels.machinery.dispatch import check_backend
+from fastweights.kernels import check_backend
 from fastweights.tasks import TASKS, Task
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
 from fastweights.tasks.sequences import SPLITS

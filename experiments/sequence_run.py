@@ -26,8 +26,7 @@ from fastweights.host.progress import Display
 from fastweights.host.provenance import git_revision
 from fastweights.host.stages import Stages
 from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.kernels import use_backend
-from fastweights.kernels.machinery.dispatch import SHORTEST_CHUNKED_UNROLL
+from fastweights.kernels import SHORTEST_CHUNKED_UNROLL, use_backend
 from fastweights.records.checkpoint_folder import CheckpointFolder, Found, holds_checkpoints
 from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
 from fastweights.records.log_table import read_logs

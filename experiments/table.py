@@ -24,25 +24,36 @@ def label(name: str, code: bool = False) -> Column:
     return lambda row: f"`{row.labels[name]}`" if code else str(row.labels[name])
 
 
-def mean_and_std(row: Row) -> str:
+def mean_and_std(row: Row, digits: int = 1) -> str:
     """The column `85.0 ± 5.0`: over seeds, without ± where there is one seed."""
     if row.mean is None:
         return "failed" * bool(row.failed)
-    return f"{row.mean:.1f} ± {row.std:.1f}" if len(row.values) > 1 else f"{row.mean:.1f}"
+    spread = f" ± {row.std:.{digits}f}" if len(row.values) > 1 else ""
+    return f"{row.mean:.{digits}f}{spread}"
 
 
-def interval(row: Row) -> str:
+def interval(row: Row, digits: int = 1) -> str:
     """The column `80.0 to 90.0`: 95 % of the mean's bootstrap distribution."""
-    return " to ".join(f"{end:.1f}" for end in row.interval) if row.interval else ""
+    return " to ".join(f"{end:.{digits}f}" for end in row.interval) if row.interval else ""
 
 
-def each_seed(row: Row) -> str:
+def each_seed(row: Row, digits: int = 1) -> str:
     """The column `80.0, failed, 90.0`: a value of each seed."""
     if not (row.values or row.failed):
         return ""
-    shown = {seed: f"{value:.1f}" for seed, value in row.values.items()}
+    shown = {seed: f"{value:.{digits}f}" for seed, value in row.values.items()}
     shown |= dict.fromkeys(row.failed, "failed")
     return ", ".join(shown[seed] for seed in row.seeds if seed in shown)
+
+
+def other(name: str, digits: int = 0) -> Column:
+    """The column of another measure's mean over seeds: `500,736`."""
+
+    def shown(row: Row) -> str:
+        mean = row.others[name]
+        return "" if mean is None else f"{mean:,.{digits}f}"
+
+    return shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +64,10 @@ class Table:
     unit: str = "percent"  # of the values
     title: str = ""
     note: str = ""  # below the Markdown table
+    panel: str = ""  # the label whose values have a panel of the picture each: units differ
 
     def markdown(self, rows: Sequence[Row]) -> str:
+        """Return the table in Markdown."""
         cells = [[column(row) for column in self.columns.values()] for row in rows]
         table = markdown_table(list(self.columns), cells)
         return f"{table}\n\n{self.note}\n" if self.note else f"{table}\n"
@@ -79,19 +92,29 @@ class Table:
         for ending, content in (("md", text), ("csv", self.csv(rows))):
             write_bytes(path.with_name(f"{path.name}.{ending}"), content.encode())
         write_json(path.with_name(f"{path.name}.json"), [row.plain(self.unit) for row in rows])
-        draw_rows(rows, self.unit, self.title, path.with_name(f"{path.name}.png"))
+        picture = path.with_name(f"{path.name}.png")
+        draw_rows(rows, self.unit, self.title, picture, self.panel)
         Console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def write_json(path: Path, content: Any) -> None:
+    """Write the rows of a table as JSON."""
     write_bytes(path, f"{json.dumps(content, indent=1)}\n".encode())
 
 
 def write_grid(
-    grid: Grid, table: Table, value: Value, out: Path, failures: Mapping[str, str]
+    grid: Grid,
+    table: Table,
+    value: Value,
+    out: Path,
+    failures: Mapping[str, str],
+    others: Mapping[str, Value] | None = None,
 ) -> list[Row]:
-    """Writes table.md, .csv, .json and .png, and results.json with every finished run's result."""
-    rows = rows_of(grid.cells, failures, value)
+    """Writes table.md, .csv, .json and .png, and results.json with every finished run's result.
+
+    `failures`, `others`: as `rows_of` takes them.
+    """
+    rows = rows_of(grid.cells, failures, value, others)
     finished = [cell for cell in grid.cells if cell.run and cell.run.finished]
     write_json(out / "results.json", [{**cell.labels, **cell.run.result()} for cell in finished])
     table.write(rows, out / "table")

@@ -3,10 +3,10 @@
 import ast
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.resources import files
 
+from fastweights.host.names import unknown
 from fastweights.host.waiting import sleep_while_waiting
 
 HELP = """usage: fastweights COMMAND [OPTIONS]
@@ -27,12 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name = arguments[0].replace("-", "_")
     if name not in known:
-        near = get_close_matches(name, known, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        print(
-            f"error: unknown command {arguments[0]!r}{hint} Known: {', '.join(known)}",
-            file=sys.stderr,
-        )
+        print(f"error: {unknown('command', arguments[0], known)}", file=sys.stderr)
         return 2
     sleep_while_waiting()  # torch is not loaded yet
     return import_module(f"fastweights.launch.{name}").main(arguments[1:])

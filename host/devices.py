@@ -5,6 +5,8 @@ import platform
 
 import torch
 
+from fastweights.host.names import did_you_mean
+
 
 def choose_device(name: str, option: str = "--device") -> torch.device:
     """`auto` is a GPU where there is one, else the CPU; `option` is where the name was given.
@@ -79,7 +81,8 @@ def choose_precision(name: str, *devices: torch.device) -> str:
     if name == "auto":
         option, name = PRECISION, os.environ.get(PRECISION) or "auto"
     if name not in PRECISIONS:
-        raise ValueError(f"{option} {name!r} is none of {', '.join(PRECISIONS)}")
+        known = f"{', '.join(PRECISIONS)}{did_you_mean(name, PRECISIONS)}"
+        raise ValueError(f"{option} {name!r} is none of {known}")
     if name != "auto":
         return name
     return "bfloat16" if all(map(_multiplies_bfloat16, devices)) else "float32"

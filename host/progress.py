@@ -32,6 +32,7 @@ SHOWN = {
     "pg_loss": "policy",
     "baseline_loss": "baseline",
     "entropy_loss": "entropy",
+    "approx_kl": "KL",
     "policy_lag": "lag",
     "perplexity": "perplexity",
     "positions_per_second": "tokens/s",

@@ -10,12 +10,14 @@ costs on an idle machine.
 import os
 
 CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # the user's, each enough
-# OpenMP's own word: both GCC's and LLVM's, which torch brings on macOS, then sleep at once.
-SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE"}
+# LLVM's OpenMP, which torch brings on macOS, sleeps at once. GCC's spins 1,000 times: on an idle
+# machine, whole runs are then as fast as with 300,000 or faster, and beside another program nearly
+# as fast as with threads that sleep at once (docs/results/shared_machine).
+SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 
 
 def sleep_while_waiting() -> None:
-    """Has the threads of this process, and of those that it starts, sleep while they wait.
+    """Let the threads of this process, and of those that it starts, spin briefly and then sleep.
 
     Changes nothing where the user has chosen. To be called before torch is imported.
     """

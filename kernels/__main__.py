@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fastweights import kernels
 from fastweights.kernels import split_map
-from fastweights.kernels.feature_maps import FEATURE_MAPS
+from fastweights.kernels.feature_maps import FEATURE_MAPS, STRENGTH_MAPS
 from fastweights.kernels.machinery import cpu_build
 from fastweights.kernels.machinery.cache import cache_folder
 from fastweights.kernels.machinery.dispatch import ENVIRONMENT_VARIABLE, Operation
@@ -28,7 +28,10 @@ from fastweights.kernels.registry import OPERATIONS
 SIZES = {"T": 9, "B": 3, "H": 2, "K": 16, "V": 16, "D": 16}
 TOLERANCE = 1e-5
 BACKENDS_TESTED = ("cpu", "chunked", "cuda")
-PARTS = *(split_map.Part((8,), name) for name in FEATURE_MAPS), split_map.Part((1,), "sigmoid")
+PARTS = (
+    *(split_map.Part((8,), name) for name in FEATURE_MAPS),
+    *(split_map.Part((1,), name) for name in STRENGTH_MAPS),
+)
 
 
 def describe_machine() -> list[str]:
@@ -90,7 +93,8 @@ def self_tests_beside_pytorch(device: str = "cpu") -> Iterator[tuple[str, bool, 
     bias = torch.linspace(-1, 1, 16)
     units = [x, first, bias, second, bias]
     of_pixels = [pixels, first[:, :4] / 255, bias]
-    rows = torch.linspace(-3, 3, 5 * 33).view(5, 33)
+    width = sum(part.length for part in PARTS)
+    rows = torch.linspace(-3, 3, 5 * width).view(5, width)
     unit, pool, stage = residual_unit.residual_unit, max_pool.max_pool, convolve_pool.convolve_pool
     for name, has_kernel, function, tensors in (
         ("max_pool", max_pool.has_kernel, pool, [x]),

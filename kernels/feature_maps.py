@@ -1,12 +1,15 @@
-"""Feature maps: what keys and queries go through.
+"""Feature maps of keys and queries, and the maps of write strengths.
 
 `softmax` and `elu_sum` make non-negative entries that sum to one. With such keys the delta rule is
-stable: beta = 1 replaces a value exactly (Schlag et al. 2021, section 4.2). `elu` is not
-normalised. All work on the last axis and keep the shape.
+stable: beta = 1 replaces a value exactly (Schlag et al. 2021, section 4.2). `unit` and `silu_unit`
+make vectors of Euclidean length one, for which I - beta k k^T has the eigenvalue 1 - beta: negative
+where a write strength exceeds 1 (Grazzi et al. 2025). `elu` is not normalised. All work on the last
+axis and keep the shape.
 """
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -34,11 +37,32 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
+def unit(x: Tensor) -> Tensor:
+    """x / |x|; the 1e-6 added to |x|^2 makes it smooth at zero, and keys no longer than one."""
+    return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
+
+
+def silu_unit(x: Tensor) -> Tensor:
+    """unit(x sigmoid(x)): the map of Yang et al. 2024 (DeltaNet) and Siems et al. 2025."""
+    return unit(F.silu(x))
+
+
+def double_sigmoid(x: Tensor) -> Tensor:
+    """2 sigmoid(x), a write strength in (0, 2)."""
+    return 2 * x.sigmoid()
+
+
 FEATURE_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": softmax,
     "elu_sum": elu_sum,
     "elu": elu,
     "identity": identity,
+    "unit": unit,
+    "silu_unit": silu_unit,
+}
+STRENGTH_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "double_sigmoid": double_sigmoid,
 }
 
 
@@ -47,3 +71,10 @@ def feature_map(name: str) -> Callable[[Tensor], Tensor]:
     if name not in FEATURE_MAPS:
         raise ValueError(unknown("feature map", name, FEATURE_MAPS))
     return FEATURE_MAPS[name]
+
+
+def strength_map(name: str) -> Callable[[Tensor], Tensor]:
+    """Looks the map of a write strength up; errors as `feature_map`."""
+    if name not in STRENGTH_MAPS:
+        raise ValueError(unknown("strength map", name, STRENGTH_MAPS))
+    return STRENGTH_MAPS[name]

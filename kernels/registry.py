@@ -3,6 +3,7 @@
 from fastweights.kernels.delta_lstm import delta_lstm
 from fastweights.kernels.delta_rnn import delta_rnn
 from fastweights.kernels.delta_rule import delta_rule
+from fastweights.kernels.elementwise_lstm import elementwise_lstm
 from fastweights.kernels.gated_delta_rule import gated_delta_rule
 from fastweights.kernels.gated_linear_attention import gated_linear_attention
 from fastweights.kernels.linear_attention import linear_attention
@@ -23,5 +24,6 @@ OPERATIONS: dict[str, Operation] = {
         delta_lstm,
         self_referential,
         lstm,
+        elementwise_lstm,
     )
 }

@@ -120,6 +120,10 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
             if isinstance(records, Kept):
                 _say_how_to_go_on(options, records.path, training.steps)
             return 128 + interrupted.signal_number
+        except envs.BrokenEnvironment:
+            if isinstance(records, Kept):
+                records.drop_if_nothing_came_of_it(training)
+            raise
         except (Diverged, NothingLearned) as failure:
             records.finish(successful=False)
             if not isinstance(records, Kept):

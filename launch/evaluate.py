@@ -22,9 +22,8 @@ import tyro
 from rich.console import Console
 
 from fastweights.evaluation.clips import ClipFormat, make_clip
-from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
+from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.games import longest_test
-from fastweights.evaluation.model_card import model_card
 from fastweights.evaluation.play import GamePlan, check, check_plays, keep, play, progress_bar
 from fastweights.evaluation.player import ActionMode
 from fastweights.evaluation.score_summary import remarks
@@ -33,8 +32,8 @@ from fastweights.host.devices import choose_device, compute_exactly, use_threads
 from fastweights.host.errors import UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.cli.tables import comparison_table, evaluation_table
+from fastweights.launch.export import export_safetensors
 from fastweights.records.run_folder import runs_near
-from fastweights.training.agent_export import write_export
 from fastweights.training.saved_agent import SavedAgent, check_game, open_agent
 
 
@@ -88,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in (warning for agent in agents for warning in agent.warnings):
         print(f"warning: {warning}", file=sys.stderr)
     if options.export:
-        _export(agents[0], options.export)
+        export_safetensors(agents[0], options.export)
         return 0
     played: dict[str, dict[str, Evaluation]] = {}
     try:
@@ -111,13 +110,6 @@ def _check(options: EvaluateOptions) -> None:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
     if not 0 < options.clip_seconds < math.inf:
         raise ValueError(f"--clip-seconds must be above 0 and finite, not {options.clip_seconds}")
-
-
-def _export(agent: SavedAgent, folder: Path) -> None:
-    kept = evaluations_in(agent.run).values()
-    card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
-    write_export(agent.payload, folder, card)
-    print(f"exported: {folder}\nto evaluate:\n  {typed('evaluate')} {folder}")
 
 
 def _evaluate(

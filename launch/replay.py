@@ -32,9 +32,10 @@ from fastweights.launch.cli.parser import typed_options
 from fastweights.records.metrics import Metrics
 from fastweights.records.run_folder import read_meta
 from fastweights.training.assembly import build, plan_for
+from fastweights.training.checks import check
 from fastweights.training.hashes import Hashed, Hashes, conditions, hashed, read_hashes
 from fastweights.training.loop import Training
-from fastweights.training.options import RunOptions, check
+from fastweights.training.options import RunOptions
 from fastweights.training.saved_agent import check_game, check_module
 from fastweights.training.schedules.experience import Source
 

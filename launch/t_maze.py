@@ -21,15 +21,17 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
 
 from fastweights.cores import CORES
 from fastweights.cores.options import is_named_by_size
+from fastweights.evaluation.reports.curves import agent_steps
 from fastweights.experiments.agent_cells import AgentRun
+from fastweights.experiments.agent_logs import RETURN, curves_of
 from fastweights.experiments.grid import Grid, cells, rebuild
-from fastweights.experiments.pictures import draw_curves, logged_curve
+from fastweights.experiments.pictures import Panel, draw_curves
 from fastweights.experiments.rows import Row
 from fastweights.experiments.table import Table, label, write_grid
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import Parser, count
-from fastweights.training.options import preset
+from fastweights.training.presets import preset
 
 HELP = """{purpose}
 
@@ -41,7 +43,6 @@ are processors. Finished runs in the folder are kept, and those cut off go on; a
 options than the preset's is refused.
 Writes results.json (options and every test episode's return), table.md, .csv, .json and .png (share
 of test games won) and learning_curves.png."""
-CURVE = "recent_full_game_return"  # a column of the logs
 
 
 def parser() -> argparse.ArgumentParser:
@@ -101,13 +102,9 @@ def table(seeds: Sequence[int]) -> Table:
 
 def write(grid: Grid, seeds: Sequence[int], out: Path, failures: Mapping[str, str]) -> None:
     rows = write_grid(grid, table(seeds), won_share, out, failures)
-    curves = {
-        row.labels["core"]: [logged_curve(run.path, CURVE) for run in row.runs.values()]
-        for row in rows
-    }
+    curves = {row.labels["core"]: curves_of(row, agent_steps) for row in rows}
     title = "T-maze, corridor of 10: 1 is a memory, 0 is chance"
-    axes = ("agent steps", "return, mean of the last 100 training games")
-    draw_curves(curves, out / "learning_curves.png", title, axes)
+    draw_curves([[Panel(curves, "agent steps", RETURN)]], out / "learning_curves.png", title)
 
 
 def _of_seed(seed: int, row: Row) -> str:

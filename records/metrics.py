@@ -5,8 +5,9 @@ Columns of `logs.csv`: `episode_returns`, `mean_episode_return`, `mean_episode_s
 means over the last 100 finished games or lives; `games` and `lives` count all of the run.
 `policy_lag` is the number of updates between the oldest weights that acted in the batch and those
 that learned from it, `learner_queue_size` the rollouts that waited meanwhile, `seconds_<stage>`
-what the stage took in this tick, in all threads together (`host/stages.py` says which are). An
-episode is a full game; returns are undiscounted and unclipped; steps are agent steps.
+what the stage took in this tick, in all threads together (`host/stages.py` says which are), and
+`cpu_seconds` the CPU time, user and system, that this process took since the row before, in all its
+threads. An episode is a full game; returns are undiscounted and unclipped; steps are agent steps.
 """
 
 from collections import deque

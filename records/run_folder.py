@@ -29,7 +29,7 @@ from fastweights.records.log_table import LogTable
 _FREE = "free the disk or choose a --savedir"
 _ADVICE = {errno.ENOSPC: _FREE, errno.EDQUOT: _FREE}
 _A_RUN_HAS = ("meta.json", "logs.csv", "model.tar", "checkpoints")
-_A_RUN_ALSO_MAKES = ("fields.csv", "tensorboard", ".lock")
+_A_RUN_ALSO_MAKES = ("fields.csv", "tensorboard", "hashes.csv", ".lock")
 
 
 class RunFolderError(UserError):

@@ -30,6 +30,7 @@ class Sequences(NamedTuple):
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> "Sequences":
+        """Store samples of words and answers flat, one after the other."""
         tokens = [token for sample in samples for token in sample.tokens]
         targets = [target for sample in samples for target in sample.targets]
         return cls(

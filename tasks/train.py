@@ -23,6 +23,8 @@ LARGEST_BATCH = 2**20  # sequences
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerConfig:
+    """How a model is trained on sequences."""
+
     learning_rate: float = 3e-4
     """Adam's; the paper has 3e-3 for the LSTM."""
     clip: float = 0.0

@@ -17,7 +17,8 @@ from fastweights.records.log_table import read_logs
 CATCH = ("--env", "Catch", "--core", "feedforward")
 SMALL = ("--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "5")
 GROUPS = ("--schedule", "asynchronous", "--env-groups", "2", "--queue-size", "2")
-WALL_CLOCK = ("_time", "agent_steps_per_second", *(f"seconds_{stage}" for stage in STAGES))
+CLOCKS = ("_time", "agent_steps_per_second", "cpu_seconds")
+WALL_CLOCK = (*CLOCKS, *(f"seconds_{stage}" for stage in STAGES))
 
 
 class StoppingDisplay(Display):

@@ -25,6 +25,8 @@ ALLOWED = {
     "launch": AGENTS | {"training", "evaluation", "tasks", "experiments"},
 }
 NAME = "fastweights"
+# Folders that only their own room imports; what others need of them, the room's front exports.
+INSIDE = ("kernels.machinery", "kernels.include", "kernels.cuda", "training.ray")
 FILES = [path for room in ALLOWED for path in sorted((ROOT / room).rglob("*.py"))]
 OTHERS = [path for room in ("tests", "benchmarks") for path in sorted((ROOT / room).rglob("*.py"))]
 
@@ -78,6 +80,18 @@ def test_there_is_one_import_name(path: Path):
 @pytest.mark.parametrize("path", sorted((ROOT / "envs").rglob("*.py")), ids=name)
 def test_environments_know_no_torch(path: Path):
     assert not {imported for imported in imports(path) if imported.split(".")[0] == "torch"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_no_room_is_entered_around_its_front(path: Path):
+    """From elsewhere: no name with an underscore before it, and nothing in a folder of `INSIDE`."""
+    room = path.relative_to(ROOT).parts[0]
+    reached = {m.removeprefix(f"{NAME}.") for m in own_imports(path)}
+    inner = {m for m in reached for inside in INSIDE if f"{m}.".startswith(f"{inside}.")}
+    assert not {m for m in inner if m.split(".")[0] != room}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == NAME:
+            assert not [alias.name for alias in node.names if alias.name.startswith("_")]
 
 
 def test_no_circles_within_a_room():

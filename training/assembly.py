@@ -18,7 +18,7 @@ from fastweights.training.schedules.plan import Plan
 
 
 def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[RunOptions, Plan]:
-    """Sets up torch for the run; returns the options with the precision `auto` came to.
+    """Sets up torch for the run; returns the options with what `auto` came to.
 
     `replicas`: this process's place among the learners, where there are several.
     Raises a one-line `ValueError` for what this machine has not.

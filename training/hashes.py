@@ -21,8 +21,7 @@ from fastweights.agents.rollout import Rollout
 from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import UserError, describe_os_error
 from fastweights.host.provenance import git_revision, machine, versions
-from fastweights.kernels.machinery.cpu_build import BuildError, compiler, compiler_version
-from fastweights.kernels.machinery.dispatch import requested_backend
+from fastweights.kernels import BuildError, compiler, compiler_version, requested_backend
 
 FILE = "hashes.csv"
 UPDATES = 10  # that are recorded

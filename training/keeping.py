@@ -69,9 +69,18 @@ class Kept:
         try:
             self.save(training)
         except CheckpointError:
-            self.metrics.close()
-            self._folder.discard()
+            self._discard()
             raise
+
+    def drop_if_nothing_came_of_it(self, training: Training) -> None:
+        """Removes a new run that has learned nothing and whose test games have no scores."""
+        scores = self.path / "evaluations"
+        if self._saved is None and training.steps == 0 and not scores.exists():
+            self._discard()
+
+    def _discard(self) -> None:
+        self.metrics.close()
+        self._folder.discard()
 
     def finish(self, successful: bool) -> None:
         """See `Records`."""

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from time import process_time
 from typing import Any
 
 import torch
@@ -75,7 +76,7 @@ class Training:
         self.options, self.source, self.metrics, self.stages = options, source, metrics, stages
         self.replicas, self.stop = replicas or Replicas(), stop or StopRequests()
         self.record, self._meeting = record, _Meeting(self.replicas)
-        self.learner = Learner(network, options.learner, stage=stages, replicas=self._meeting)
+        self.learner = Learner(network, options.learner, stages, self._meeting, options.seed)
         self._reports: list[Sequence[float]] = []  # what the other learners do not know of yet
 
     @property
@@ -94,6 +95,7 @@ class Training:
         """
         self.source.publish(self.learner.updates)
         seconds, start = Columns(self.source.threads), time.monotonic()
+        busy = process_time()
         with self.source, checked_layers(self.learner.network, self.stages.check):
             share = len(self.replicas.share(self.options.batch_size, "--batch-size"))
             for batch in batches(self._noted(self.source.rollouts()), share):
@@ -101,8 +103,12 @@ class Training:
                 row = self._learn(batch)
                 failure = self._hand_on(batch)
                 taken, start = time.monotonic() - start, time.monotonic()
-                rate = {"agent_steps_per_second": (self.steps - before) / taken}
-                yield row | rate | self.source.columns() | seconds.row()
+                busy, last = process_time(), busy
+                clocks = {
+                    "agent_steps_per_second": (self.steps - before) / taken,
+                    "cpu_seconds": busy - last,
+                }
+                yield row | clocks | self.source.columns() | seconds.row()
                 if failure is not None:
                     raise failure
 
@@ -220,27 +226,28 @@ class Training:
 
 
 class _Meeting:
-    """The learners' only one in an update, once each has its gradient: waiting costs once.
+    """Where the learners exchange what they know, once each has a gradient step's gradient.
 
     For the learner these are its `Replicas`. Who is to stop comes as well, in place of a gradient.
     """
 
     def __init__(self, replicas: Replicas):
-        self.count, self._replicas = replicas.count, replicas
-        self._reports: Sequence[Sequence[float]] = ()  # this learner's
-        self.heard: list[list[float]] = []  # those of all
+        self.count, self.rank, self._replicas = replicas.count, replicas.rank, replicas
+        self._reports: Sequence[Sequence[float]] = ()  # this learner's, which nobody has heard yet
+        self.heard: list[list[float]] = []  # those of all, since the update began
         self._over = False
 
     def tell(self, reports: Sequence[Sequence[float]]) -> None:
-        """Has `reports` go with the next sum."""
-        self._reports = reports
+        """Has `reports` go with the next sum, the first of an update."""
+        self._reports, self.heard = reports, []
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
         """See `Replicas.sum`; what all had to tell is in `heard` then.
 
         Raises `Interrupted` where one of them leaves, and `WeightsApart`; nothing is summed then.
         """
-        self._meet(self._reports)
+        reports, self._reports = self._reports, ()
+        self._meet(reports)
         self._replicas.sum(tensors)
 
     def leave(self, signal_number: int) -> None:
@@ -250,15 +257,17 @@ class _Meeting:
                 self._meet([(_STOP, signal_number, 0, 0)])
 
     def _meet(self, reports: Sequence[Sequence[float]]) -> None:
-        self.heard = self._replicas.gather(reports, columns=4)
-        if signals := self._told_of(_STOP):
+        now = self._replicas.gather(reports, columns=4)
+        self.heard += now
+        if signals := _told_of(_STOP, now):
             self._over = True
             raise Interrupted(int(max(signals)))
-        if len(set(checksums := self._told_of(_WEIGHTS))) > 1:
+        if len(set(checksums := _told_of(_WEIGHTS, now))) > 1:
             raise WeightsApart(f"the learners' weights have come apart; checksums: {checksums}")
 
-    def _told_of(self, about: int) -> list[float]:
-        return [row[1] for row in self.heard if row[0] == about]
+
+def _told_of(about: int, reports: Sequence[Sequence[float]]) -> list[float]:
+    return [row[1] for row in reports if row[0] == about]
 
 
 def checksum(network: Network) -> int:

@@ -1,20 +1,17 @@
 """The options of a training run: what the command line, the presets and a checkpoint agree on."""
 
-import math
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
-from fastweights.agents.learner import LearnerConfig
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import NetworkConfig
-from fastweights.cores import CORES, core_kind
-from fastweights.cores.options import CoreSizes, of_core, preset_of_core
-from fastweights.host.names import unknown
+from fastweights.cores.options import CoreSizes
+from fastweights.envs.naming import shows_last_action
 from fastweights.host.typed_fields import typed
 from fastweights.host.whole_numbers import whole_number
-from fastweights.kernels.machinery.dispatch import check_backend
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
 
@@ -49,8 +46,17 @@ class RunOptions(CoreSizes):
     """
     tune_memory: bool = True
     """Have the C library keep freed memory, in large pages (Linux)."""
-    feed_last_action: bool = False
-    """Feed the last action to the core; the published agents did not."""
+    feed_last_action: Literal["auto"] | bool = "auto"
+    """Feed the last action to the core: true, false (as published), or auto (true in POPGym's
+    games, as in its baselines; false elsewhere)."""
+    head_norm: bool = False
+    """Normalise the core's output (LayerNorm) before the policy and value heads, so that the policy
+    moves equally far whatever the core; the published agents did not."""
+    head_init: Literal["torch", "orthogonal"] = "torch"
+    """First weights of the policy and value heads: torch (PyTorch's uniform, as published) or
+    orthogonal (gains 0.01 and 1: a policy that is nearly uniform at first)."""
+    value_scale: float = 1.0
+    """Unit of the value head's output and of the value loss, in discounted clipped rewards."""
     num_envs: int = 32
     """Environments played at once; in lockstep a multiple of the batch size."""
     batch_size: int = 32
@@ -59,7 +65,7 @@ class RunOptions(CoreSizes):
     """Agent steps in a rollout; gradients reach back at most this far."""
     learner: Learner = field(default_factory=LearnerConfig)
     seed: int = 1
-    """Of weights, actions and environments: another seed, other games."""
+    """Random seed of weights, actions and environments."""
 
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
@@ -122,9 +128,18 @@ class RunOptions(CoreSizes):
             stem=self.stem,
             precision=self.precision,
             channels_last=self.channels_last,
-            feed_last_action=self.feed_last_action,
+            feed_last_action=self.sees_last_action(),
             bptt=None if self.bptt == "full" else self.bptt,
+            head_norm=self.head_norm,
+            head_init=self.head_init,
+            value_scale=self.value_scale,
         )
+
+    def sees_last_action(self) -> bool:
+        """What `feed_last_action` comes to; a run stores that."""
+        if self.feed_last_action == "auto":
+            return shows_last_action(self.env)
+        return self.feed_last_action
 
     def environment_options(self) -> dict[str, Any]:
         """`env_options` as a dictionary, numbers as numbers."""
@@ -195,185 +210,20 @@ def _name_and_value(pair: str) -> tuple[str, Any]:
     return name, {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
-_LEAST = {
-    "num_envs": 1,
-    "batch_size": 1,
-    "unroll_length": 1,
-    "total_steps": 1,
-    "bptt": 1,
-    "env_groups": 1,
-    "max_refused_updates": 1,
-    "queue_size": 0,
-    "micro_batch": 0,
-    "evaluate_episodes": 0,
-    "evaluate_every": 0,
-    "evaluate_max_frames": 1,
-}
-
-
-def check(options: RunOptions) -> None:
-    """Raises a one-line `ValueError` for numbers that cannot work, alone or together."""
-    core_kind(options.core)
-    check_backend(options.kernels)
-    _check_counts(options)
-    _check_batches(options)
-    _check_learner(options.learner)
-    _check_run(options)
-
-
-def _check_counts(options: RunOptions) -> None:
-    given = options.to_dict()
-    for name, least in _LEAST.items():
-        value = given[name]
-        if isinstance(value, int) and value < least:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
-
-
-def _check_batches(options: RunOptions) -> None:
-    if options.engine == "ray":
-        _check_ray(options)
-    total_steps = options.learner.total_steps
-    if total_steps < options.batch_size * options.unroll_length:
-        raise ValueError(
-            f"--total-steps {total_steps} is less than one update: --batch-size "
-            f"{options.batch_size} x --unroll-length {options.unroll_length} agent steps"
-        )
-
-
-def _check_run(options: RunOptions) -> None:
-    """What does not change what is computed, and the seed."""
-    if options.evaluate_every and not options.evaluate_episodes:
-        raise ValueError("--evaluate-every needs --evaluate-episodes: how many games each time")
-    if options.xpid is not None and not options.xpid.strip():
-        raise ValueError("--xpid needs a name, not an empty one")
-    if options.auto_resume and options.xpid is None:
-        raise ValueError("--auto-resume needs --xpid: the name of the run to go on with")
-    if not options.checkpoint_minutes > 0:
-        raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
-    if not 0 <= options.seed < 2**31:
-        raise ValueError(f"--seed must lie in [0, 2^31), not {options.seed}")
-
-
-def _check_learner(learner: LearnerConfig) -> None:
-    clips = ("grad_norm_clipping", "rho_clip", "c_clip", "pg_rho_clip")  # inf: none
-    least_zero = ("learning_rate", "alpha", "epsilon", "momentum", *clips[1:])
-    for name, value in asdict(learner).items():
-        flag = f"--{name.replace('_', '-')}"
-        endless = name not in clips and value in (math.inf, -math.inf)
-        if isinstance(value, float) and (math.isnan(value) or endless):
-            raise ValueError(f"{flag} must be a number, not {value}")
-        if name in least_zero and value < 0:
-            raise ValueError(f"{flag} must be at least 0, not {value}")
-        if name in ("alpha", "momentum") and value > 1:
-            raise ValueError(f"{flag} must be at most 1, not {value}")
-    if not 0 <= learner.discounting <= 1:
-        raise ValueError(f"--discounting must lie in [0, 1], not {learner.discounting}")
-    if learner.grad_norm_clipping <= 0:
-        raise ValueError(
-            f"--grad-norm-clipping must be above 0 (inf: none), not {learner.grad_norm_clipping}"
-        )
-
-
-def _check_ray(options: RunOptions) -> None:
-    if options.num_actors is not None and options.num_actors < 1:
-        raise ValueError(f"--num-actors must be at least 1, not {options.num_actors}")
-    if options.num_actors and options.num_envs % options.num_actors:
-        raise ValueError(
-            f"--num-envs {options.num_envs} is not a multiple of --num-actors "
-            f"{options.num_actors}: every actor plays as many"
-        )
-    for name in ("actor_cpus", "actor_gpus"):
-        if not 0 <= getattr(options, name) < math.inf:
-            flag, value = f"--{name.replace('_', '-')}", getattr(options, name)
-            raise ValueError(f"{flag} must be at least 0 and finite, not {value}")
-
-
 def differences(saved: RunOptions, asked: RunOptions) -> list[str]:
     """The names of options that a resumed run may not change, and that `asked` would."""
-    old, new = saved.to_dict(), asked.to_dict()
+    old, new = _decided(saved), _decided(asked)
     return [n for n in old if n not in CHANGEABLE_ON_RESUME and old[n] != new[n]]
 
 
 def changes(saved: RunOptions, asked: RunOptions) -> list[str]:
     """`differences` as flags: "--core rdn (was lstm)"."""
-    old, new = saved.to_dict(), asked.to_dict()
+    old, new = _decided(saved), _decided(asked)
     return [
         f"--{name.replace('_', '-')} {new[name]} (was {old[name]})"
         for name in differences(saved, asked)
     ]
 
 
-def paper(core: str) -> RunOptions:
-    """The published recipe with gradients through the whole unroll (the default)."""
-    return RunOptions(core=core)
-
-
-def published(core: str) -> RunOptions:
-    """The recipe as its code trained: fast-weight cores get gradients through one step only."""
-    bptt = 1 if core in CORES and CORES[core].has_fast_weights else "full"
-    return RunOptions(core=core, bptt=bptt, protocol="published")
-
-
-# What keeps a core from learning, in presets that do not claim to be the published recipe.
-NOT_AS_PUBLISHED = {"input_map": "identity"}
-
-
-def quick(core: str) -> RunOptions:
-    """Minutes on two cores: the shallow stem, short rollouts, a picture at the end."""
-    return replace(
-        paper(core),
-        stem="shallow",
-        unroll_length=20,
-        learner=LearnerConfig(total_steps=500_000, micro_batch=0),
-        checkpoint_minutes=1.0,
-        evaluate_episodes=32,
-        **of_core(core, NOT_AS_PUBLISHED),
-    )
-
-
-def plain(core: str) -> RunOptions:
-    """The paper's recipe without anything that makes it fast: what speed is measured against."""
-    return replace(
-        paper(core),
-        precision="float32",
-        channels_last=False,
-        kernels="reference",
-        tune_memory=False,
-        learner=LearnerConfig(micro_batch=0),
-    )
-
-
-def maze(core: str) -> RunOptions:
-    """Half a minute: a T-maze with a corridor of 10, which only a memory can win."""
-    lstm = {"width": 64, "forget_bias": 4.0}
-    small = {"width": 32, "heads": 2, "layers": 1, "feedforward": 32, **NOT_AS_PUBLISHED}
-    learner = LearnerConfig(
-        total_steps=600_000,
-        learning_rate=1e-3 if core == "lstm" else 2e-3,
-        epsilon=1e-5,
-        entropy_cost=0.02,
-        reduction="mean",
-        micro_batch=0,
-    )
-    return RunOptions(
-        env="TMaze",
-        env_options=("corridor=10",),
-        core=core,
-        num_envs=48,
-        batch_size=48,
-        unroll_length=22,
-        learner=learner,
-        num_threads=1,  # for networks this small, more cost more than they bring
-        evaluate_episodes=200,
-        **preset_of_core(core, lstm if core == "lstm" else small),
-    )
-
-
-PRESETS = {"paper": paper, "published": published, "quick": quick, "plain": plain, "maze": maze}
-
-
-def preset(name: str, core: str) -> RunOptions:
-    """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
-    if name not in PRESETS:
-        raise ValueError(unknown("preset", name, PRESETS))
-    return PRESETS[name](core)
+def _decided(options: RunOptions) -> dict[str, Any]:
+    return options.to_dict() | {"feed_last_action": options.sees_last_action()}

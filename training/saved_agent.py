@@ -20,7 +20,7 @@ from fastweights.training.agent_export import is_export, read_export, weights_of
 from fastweights.training.options import RunOptions
 from fastweights.training.torchbeast_model import is_torchbeast, translated
 
-_LIKE_WEIGHTS = ("square_avg", "momentum_buffer")  # of RMSprop's state; others have others
+_LIKE_WEIGHTS = ("square_avg", "momentum_buffer", "exp_avg", "exp_avg_sq")  # of optimisers' states
 
 
 def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[str, Any]:

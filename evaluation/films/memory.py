@@ -45,6 +45,7 @@ class Matrices(Panel):
         lines = -(-shape[0] // self._per_line)
         self.size = (_HEAD + lines * self._cell[0], size[1])
         self._scale, self._vector_scale = 0.0, 0.0
+        self._strongest = 1.0  # of writes: 2 where that is possible, and has been seen
 
     def draw(self, area: np.ndarray, moment: Moment) -> None:
         inside = moment.layers[self._layer]
@@ -61,6 +62,7 @@ class Matrices(Panel):
             cell = area[y : y + self._cell[0], x : x + self._cell[1] - _GAP]
             self._draw_head(cell, matrix, [bar[index] for bar in bars])
             if strengths is not None:
+                self._strongest = 2.0 if strengths.max() > 1 else self._strongest
                 self._draw_strengths(cell, strengths.reshape(len(matrices), -1)[index])
 
     def _heading(self) -> str:
@@ -87,7 +89,7 @@ class Matrices(Panel):
         for index, strength in enumerate(strengths):
             bar = cell[bottom + index * (thick + 1) :][:thick, x:]
             bar[:] = FAINT
-            bar[:, : round(float(strength) * room)] = LINES[2]
+            bar[:, : round(float(strength) / self._strongest * room)] = LINES[2]
 
 
 class Vectors(Panel):
@@ -189,7 +191,7 @@ def timelines(layers: list[dict[str, np.ndarray]], width: int) -> list[Lines]:
                 result.append(Lines(f"{words} norm", width, _norm(layer, name)))
                 result.append(Lines(f"{words} change", width, Change(layer, name)))
             elif name.endswith("strength"):
-                result.append(Lines(words, width, _flat(layer, name), (0.0, 1.0)))
+                result.append(Lines(words, width, _flat(layer, name), (0.0, 1.0), grows=True))
             elif name.endswith(_IN_0_TO_1):
                 result.append(Lines(f"mean {words}", width, _mean(layer, name), (0.0, 1.0)))
     return result

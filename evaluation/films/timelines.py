@@ -43,7 +43,10 @@ class Timeline(Panel):
 
 
 class Lines(Timeline):
-    """Lines between a lowest and a highest value: those of `limits`, or the most extreme so far."""
+    """Lines between a lowest and a highest value: those of `limits`, or the most extreme so far.
+
+    With `grows` these are never narrower than the limits.
+    """
 
     def __init__(
         self,
@@ -52,9 +55,10 @@ class Lines(Timeline):
         measure: Callable[[Moment], Sequence[float]],
         limits: tuple[float, float] | None = None,
         height: int = 46,
+        grows: bool = False,
     ):
         super().__init__(width, height, measure)
-        self._name, self._fixed = name, limits is not None
+        self._name, self._fixed = name, limits is not None and not grows
         self._low, self._high = limits or (0.0, 0.0)
 
     def label(self, area: np.ndarray) -> None:

@@ -1,31 +1,14 @@
 """Curves out of logs: x axes in agent steps, emulator frames and hours; seeds on one grid."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
+from fastweights.evaluation.learning_curves import Curve
 from fastweights.evaluation.reports.runs import Run
 from fastweights.evaluation.training_returns import Unit, fewest
 
 _PAUSE = 60.0  # seconds
-_GRID = 200  # points
-
-
-class Curve(NamedTuple):
-    """Points [N] of one seed, x increasing."""
-
-    x: np.ndarray
-    y: np.ndarray
-
-
-class Band(NamedTuple):
-    """Mean, lowest and highest of several seeds [N], where all of them have points."""
-
-    x: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
 
 
 def agent_steps(run: Run) -> np.ndarray:
@@ -55,6 +38,14 @@ def hours(run: Run) -> np.ndarray:
     return np.concatenate([[0.0], np.cumsum(seconds)]) / 3600
 
 
+def cpu_minutes(run: Run) -> np.ndarray:
+    """Of the run's processes in training; NaN from where a row does not say how long it took.
+
+    Of a resumed run, what was learned again counts once.
+    """
+    return np.cumsum(numbers(run, "cpu_seconds")) / 60
+
+
 AXES: dict[str, Callable[[Run], np.ndarray]] = {
     "agent steps": agent_steps,
     "emulator frames": emulator_frames,
@@ -76,19 +67,6 @@ def returns(run: Run, unit: Unit, x: Callable[[Run], np.ndarray]) -> Curve:
 def _points(x: np.ndarray, y: np.ndarray) -> Curve:
     there = np.isfinite(x) & np.isfinite(y)
     return Curve(x[there], y[there])
-
-
-def band(curves: list[Curve]) -> Band | None:
-    """Of the seeds that have points; None where they have none, or no x in common."""
-    curves = [one for one in curves if len(one.x)]
-    if not curves:
-        return None
-    begin, end = max(one.x[0] for one in curves), min(one.x[-1] for one in curves)
-    if begin > end:
-        return None
-    x = curves[0].x if len(curves) == 1 else np.linspace(begin, end, _GRID)
-    values = np.stack([np.interp(x, one.x, one.y) for one in curves])
-    return Band(x, values.mean(0), values.min(0), values.max(0))
 
 
 def numbers(run: Run, column: str) -> np.ndarray:

@@ -1,13 +1,13 @@
 """What a report says, once: blocks that become HTML or Markdown."""
 
-import html
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
+from typing import Any, ClassVar
 from urllib.parse import quote
 
+from fastweights.evaluation.markdown_table import markdown_table
 from fastweights.evaluation.reports.svg import for_page
 from fastweights.host.errors import one_line
 
@@ -18,13 +18,11 @@ _PAGE = Path(__file__).with_name("page.html")
 @dataclass(frozen=True)
 class Heading:
     text: str
+    kind: ClassVar[str] = "heading"
 
     @property
     def anchor(self) -> str:
         return quote(self.text.lower().replace(" ", "-"))
-
-    def html(self) -> str:
-        return f'<h2 id="{self.anchor}">{_escaped(self.text)}</h2>'
 
     def markdown(self) -> str:
         return f"## {self.text}"
@@ -33,9 +31,7 @@ class Heading:
 @dataclass(frozen=True)
 class Text:
     text: str
-
-    def html(self) -> str:
-        return f"<p>{_escaped(self.text)}</p>"
+    kind: ClassVar[str] = "text"
 
     def markdown(self) -> str:
         return _marked(self.text)
@@ -48,22 +44,11 @@ class Table:
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
-
-    def html(self) -> str:
-        head = "".join(f'<th scope="col">{_escaped(cell)}</th>' for cell in self.head)
-        rows = "".join(f"<tr>{self._row(row)}</tr>" for row in self.rows)
-        caption = f"<caption>{_escaped(self.caption)}</caption>"
-        table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        return f'<div class="wide">{table}</div>'
-
-    def _row(self, row: Sequence[str]) -> str:
-        first, *others = (_escaped(cell) for cell in row)
-        return f'<th scope="row">{first}</th>' + "".join(f"<td>{cell}</td>" for cell in others)
+    kind: ClassVar[str] = "table"
 
     def markdown(self) -> str:
-        rows = [self.head, ["---"] * len(self.head), *self.rows]
-        lines = ("| " + " | ".join(map(_marked, row)) + " |" for row in rows)
-        return f"{_marked(self.caption)}\n\n" + "\n".join(lines)
+        head, *rows = ([_marked(cell) for cell in row] for row in (self.head, *self.rows))
+        return f"{_marked(self.caption)}\n\n{markdown_table(head, rows)}"
 
 
 @dataclass(frozen=True)
@@ -74,11 +59,11 @@ class Figure:
     drawing: bytes  # SVG
     title: str
     alt: str
+    kind: ClassVar[str] = "figure"
 
-    def html(self) -> str:
-        drawing = for_page(self.drawing, self.name, one_line(self.title), one_line(self.alt))
-        caption = f"{_escaped(self.title)}. {_escaped(self.alt)}"
-        return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"
+    def for_page(self) -> str:
+        """The drawing as a part of an HTML page."""
+        return for_page(self.drawing, self.name, one_line(self.title), one_line(self.alt))
 
     def markdown(self) -> str:
         return f"![{_marked(self.title)}]({FIGURES}/{self.name}.svg)\n\n{_marked(self.alt)}"
@@ -89,13 +74,7 @@ class Links:
     """(words, path relative to the page) each."""
 
     links: Sequence[tuple[str, str]]
-
-    def html(self) -> str:
-        items = (
-            f'<li><a href="{_address(path)}">{_escaped(words)}</a></li>'
-            for words, path in self.links
-        )
-        return f"<ul>{''.join(items)}</ul>"
+    kind: ClassVar[str] = "links"
 
     def markdown(self) -> str:
         return "\n".join(f"- [{_marked(words)}]({_address(path)})" for words, path in self.links)
@@ -106,11 +85,18 @@ Block = Heading | Text | Table | Figure | Links
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
     """One page with everything in it: it loads nothing."""
-    headings = (block for block in blocks if isinstance(block, Heading))
-    contents = "".join(f'<a href="#{h.anchor}">{_escaped(h.text)}</a> ' for h in headings)
-    body = "\n".join(block.html() for block in blocks)
-    page = Template(_PAGE.read_text(encoding="utf-8"))
-    return page.substitute(title=_escaped(title), contents=contents, body=body)
+    from jinja2 import Environment  # some milliseconds, so only where a page is made
+
+    environment = Environment(
+        autoescape=True,
+        finalize=_on_one_line,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["address"] = _address
+    page = environment.from_string(_PAGE.read_text(encoding="utf-8"))
+    return page.render(title=title, blocks=blocks)
 
 
 def to_markdown(title: str, blocks: Sequence[Block]) -> str:
@@ -118,8 +104,9 @@ def to_markdown(title: str, blocks: Sequence[Block]) -> str:
     return "\n\n".join([f"# {_marked(title)}", *(block.markdown() for block in blocks)]) + "\n"
 
 
-def _escaped(text: str) -> str:
-    return html.escape(one_line(text))
+def _on_one_line(value: Any) -> Any:
+    """What the page prints; a drawing stays as it is."""
+    return one_line(value) if type(value) is str else value
 
 
 def _address(path: str) -> str:

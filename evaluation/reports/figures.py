@@ -1,12 +1,9 @@
 """The figures of a report, as SVG whose text stays text.
 
-Colours are safe for colour-blind readers, and every line has a dash pattern and a marker of its
-own, so that a print in grey can be read. Figures are as wide as the page, and axes without data are
-not drawn.
+Figures are as wide as the page, and axes without data are not drawn.
 """
 
 import io
-import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,33 +15,24 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
-from fastweights.evaluation.reports.curves import AXES, agent_steps, band, curve, hours, returns
+from fastweights.evaluation.learning_curves import (
+    Styles,
+    draw_line,
+    draw_seeds,
+    line_styles,
+    literal,
+)
+from fastweights.evaluation.palette import BLUE, ORANGE
+from fastweights.evaluation.reports.curves import AXES, agent_steps, curve, hours, returns
 from fastweights.evaluation.reports.runs import Group, Run
 from fastweights.evaluation.statistics import Estimate
 from fastweights.evaluation.training_returns import Unit
 from fastweights.host.errors import one_line
 
-Styles = Mapping[str, dict[str, Any]]  # of lines, by label
-
-_DASHES = ("-", "--", "-.", ":")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _WIDTH = 10.0  # inches, 992 pixels on the page
 _BAR, _ALL_BARS = 0.36, 10.4  # inches; at most 1,200 pixels in all
 _TIMES = ((1, "hours"), (60, "minutes"), (3600, "seconds"))
 _LINEAR = 100  # percent, beyond which the axis is logarithmic
-
-
-def line_styles(labels: Sequence[str]) -> Styles:
-    """A colour, a dash pattern and a marker each; no two of the first 28 share all three."""
-    return {
-        label: {
-            "color": COLOURS[index % len(COLOURS)],
-            "linestyle": _DASHES[index % len(_DASHES)],
-            "marker": _MARKERS[index % len(_MARKERS)],
-        }
-        for index, label in enumerate(dict.fromkeys(labels))
-    }
 
 
 def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figure | None:
@@ -61,7 +49,7 @@ def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figu
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axes, (name, by_label) in zip(panels, curves.items(), strict=True):
         for label, found in by_label.items():
-            _draw_band(axes, found, styles[label], label)
+            draw_seeds(axes, found, styles[label], label)
         axes.set_xlabel(name)
         axes.set_xlim(left=0)
         axes.locator_params(axis="x", nbins=4)
@@ -91,7 +79,7 @@ def throughput(runs: Sequence[Run], styles: Styles) -> Figure | None:
     row = figure.subplots(1, len(curves), squeeze=False)[0]
     for axes, ((x_label, y_label), found) in zip(row, curves.items(), strict=True):
         for name, points in found.items():
-            _plot(axes, points, styles[name], name)
+            draw_line(axes, points, styles[name], name)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.set_xlim(left=0)
@@ -122,7 +110,7 @@ def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
     axes.set_xlabel(f"relative improvement of {one} over {other}")
     axes.grid(alpha=0.3, axis="x")
     size = min(10.0, 55 * height)
-    axes.set_yticks(y, [_literal(_wrapped(game, 30)) for game in games], fontsize=size)
+    axes.set_yticks(y, [literal(_wrapped(game, 30)) for game in games], fontsize=size)
     axes.set_ylim(-0.6, len(games) - 0.4)
     right = axes.twinx()
     right.set_ylim(axes.get_ylim())
@@ -138,7 +126,7 @@ def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
     for name, profile in found.items():
         color = styles[name]["color"]
         axes.fill_between(levels, profile.low, profile.high, color=color, alpha=0.15)
-        _plot(axes, (levels, profile.value), styles[name], name)
+        draw_line(axes, (levels, profile.value), styles[name], name)
     axes.set_xlabel("human-normalised score")
     axes.set_ylabel("share of runs above it")
     axes.set_ylim(-0.02, 1.02)
@@ -163,24 +151,6 @@ def _points(curves: list) -> int:
     return sum(len(one.x) for one in curves)
 
 
-def _draw_band(axes: Any, curves: list, style: dict[str, Any], label: str) -> None:
-    together = band(curves)
-    if len(curves) > 1:
-        for one in curves:
-            axes.plot(*one, color=style["color"], linewidth=0.6, alpha=0.6)
-    if together is None:
-        return
-    if len(curves) > 1:
-        axes.fill_between(*together[:1], *together[2:], color=style["color"], alpha=0.15)
-    _plot(axes, together[:2], style, label)
-
-
-def _plot(axes: Any, points: Sequence[np.ndarray], style: dict[str, Any], label: str) -> None:
-    x, y = points
-    every = max(1, len(x) // 8)
-    axes.plot(x, y, label=_literal(label), markevery=every, markersize=5, linewidth=1.6, **style)
-
-
 def _readable_time(axes: Any) -> None:
     """Ticks of an axis of hours in minutes or seconds where it is short."""
     longest = axes.get_xlim()[1]
@@ -189,12 +159,6 @@ def _readable_time(axes: Any) -> None:
     axes.set_xticks([value / factor for value in step if value <= longest * factor])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value * factor:,.4g}")
     axes.set_xlabel(name)
-
-
-def _literal(text: str) -> str:
-    """What Matplotlib draws as `text`: dollars make no formula, legends leave nothing out."""
-    lines = (one_line(line).replace("$", r"\$") for line in text.split("\n"))
-    return re.sub("^(?=_|$)", " ", "\n".join(lines))
 
 
 def _wrapped(text: str, width: int) -> str:

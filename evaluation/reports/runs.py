@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.cores import CORES
-from fastweights.envs.naming import Name, resolve
+from fastweights.envs.naming import Name, resolve, shows_last_action
 from fastweights.envs.protocols import protocol_named
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.host import commands
@@ -72,6 +72,8 @@ class Run:
         """The options that decide what a seed computes."""
         # A run of before an option was there had what is its default now.
         options = RunOptions().to_dict() | self.options | {"env": self.env}
+        if options["feed_last_action"] == "auto":  # this run is older than the option
+            options["feed_last_action"] = shows_last_action(self.options["env"])
         return {name: v for name, v in options.items() if name not in _NOT_COMPUTED}
 
 

@@ -58,4 +58,5 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: Window,
 ) -> tuple[Float[Tensor, "T B H V"], Window]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     return loop_over_time(step, (q, k, v), is_first, state, empty=v)

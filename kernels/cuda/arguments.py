@@ -23,6 +23,7 @@ class Sizes(NamedTuple):
     keys: int
     values: int
     option: int = 0  # what a kernel makes of it: the version of a Delta RNN
+    second_option: int = 0
 
 
 def padded(size: int) -> int:

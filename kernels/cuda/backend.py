@@ -23,7 +23,9 @@ class Cuda:
 
     def why_not(self, request: Request) -> str | None:
         kernel = self.kernel
-        reason = why_not(request) or without_kernel(kernel.source.options, **request.options)
+        reason = why_not(request, bool(kernel.source.units)) or without_kernel(
+            kernel.source.options, **request.options
+        )
         return reason or kernel.why_not_loaded(request.device, request.sizes)
 
     def run(

@@ -20,7 +20,7 @@ from torch import Tensor
 from fastweights.kernels.cuda.arguments import Sizes as KernelSizes
 from fastweights.kernels.cuda.arguments import padded, view_axes, views
 from fastweights.kernels.cuda.compiler import source_file
-from fastweights.kernels.cuda.launch import Kernel, launch, why_not_loaded
+from fastweights.kernels.cuda.launch import WARP, Kernel, launch, why_not_loaded
 from fastweights.kernels.cuda.support import refuse
 from fastweights.kernels.machinery.signature import Argument, Axes, Signature, Sizes, shape
 
@@ -32,6 +32,8 @@ class Source:
     saved: what the forward keeps for the backward, name -> axes.
     options: the values that there is a kernel for, by name; the kernel gets the value's place.
     forward_warps, backward_warps: of a block, for head sizes to 32 and to 64.
+    units: the axis of units that hear nothing of each other, of any number; a block is a warp of
+        them, and their number is the kernel's first option.
     outer_sums: weights whose gradient is a sum over T and B of outer products, of a saved tensor
         and an input's gradient: name -> (saved, input). The kernel has no field for it.
     """
@@ -40,6 +42,7 @@ class Source:
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     forward_warps: tuple[int, int] = (1, 4)
     backward_warps: tuple[int, int] = (1, 4)
+    units: str | None = None
     outer_sums: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
@@ -90,7 +93,8 @@ class CudaKernel:
     def why_not_loaded(self, device: torch.device, sizes: Sizes) -> str | None:
         """Why that GPU cannot run both for such heads, in one line; None if it can."""
         both = self._kernel("forward"), self._kernel("backward")
-        head_size = padded(max(sizes.get(axis, 1) for axis in "KVD"))
+        largest = max(sizes.get(axis, 1) for axis in "KVD")
+        head_size = padded(min(largest, WARP) if self.source.units else largest)
         return why_not_loaded(both, head_size, device)
 
     def _kernel(self, way: Literal["forward", "backward"]) -> Kernel:
@@ -98,6 +102,10 @@ class CudaKernel:
         return Kernel(source, way, getattr(self.source, f"{way}_warps"))
 
     def _kernel_sizes(self, sizes: Sizes, options: Sequence[str]) -> KernelSizes:
+        if self.source.units:
+            units = sizes[self.source.units]
+            lanes = min(units, WARP)
+            return KernelSizes(sizes["T"], sizes["B"], -(-units // WARP), lanes, lanes, units)
         known = self.source.options
         refuse(self.signature.name, known, **dict(zip(known, options, strict=True)))
         places = [values.index(v) for values, v in zip(known.values(), options, strict=True)]

@@ -12,14 +12,14 @@ from fastweights.kernels.machinery.request import Request
 MOST_ROWS = 2**31 // 3  # T * B * H, or three times as many: the kernels count rows in an int
 
 
-def why_not(request: Request) -> str | None:
+def why_not(request: Request, any_size: bool = False) -> str | None:
     """Why no kernel can take such a call, in one line; None if one can. Compiles nothing."""
     if request.device.type != "cuda":
         absent = "" if torch.cuda.is_available() else ", and torch sees no CUDA device"
         return f"the tensors are on {request.device}{absent}"
     if request.dtype != torch.float32:
         return f"the state is {request.dtype}, the kernels compute in torch.float32"
-    for axis in "KVD":
+    for axis in "" if any_size else "KVD":
         size = request.sizes.get(axis, 1)
         if not 1 <= size <= HEAD_SIZES[-1]:
             return f"head size {axis} = {size} is not in 1..{HEAD_SIZES[-1]}"

@@ -42,7 +42,7 @@ struct Flags {  // is_first [T, B]
 };
 
 struct Sizes {
-  long long time, batch, heads, keys, values, option;
+  long long time, batch, heads, keys, values, option, second_option;
 };
 
 __device__ inline int group_of_thread() { return threadIdx.x / GROUP; }
@@ -169,7 +169,36 @@ __device__ inline float softmax_backward(float probability, float gradient) {
   return probability * (gradient - lane_sum(probability * gradient));
 }
 
+// What an option names by its place: a map of keys and queries.
+enum { SOFTMAX, UNIT };
+
+// x / |x| over the lanes, whose numbers beyond the true size are zero, and 1 / |x|.
+struct Direction {
+  float entry, scale;
+
+  __device__ explicit Direction(float x) : scale(rsqrtf(lane_sum(x * x) + 1e-6f)) {
+    entry = scale * x;
+  }
+};
+
+// Of the map's input, from that of its result. Softmax and unit have the same form: each number has
+// a slope, that of softmax its probability, that of unit 1 / |x|.
+__device__ inline float map_backward(float mapped, float scale, bool is_unit, float gradient) {
+  const float along = lane_sum(mapped * gradient);
+  return is_unit ? scale * (gradient - mapped * along) : mapped * (gradient - along);
+}
+
 __device__ inline float fast_sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
+
+// Where the second option is the place of a write strength's map: 1 for sigmoid, 2 for double_sigmoid.
+__device__ inline float largest_strength(const Sizes& sizes) {
+  return sizes.second_option ? 2.f : 1.f;
+}
+
+// The derivative of such a strength. It is written so that no register is alive for it outside.
+__device__ inline float strength_slope(float strength, const Sizes& sizes) {
+  return strength - (sizes.second_option ? 0.5f : 1.f) * strength * strength;
+}
 
 // Absolute error about 1e-7. Comparisons rather than fminf, so that a NaN stays a NaN.
 __device__ inline float fast_tanh(float x) {
@@ -182,6 +211,12 @@ template <int N>
 __device__ inline void clear(float (&row)[N]) {
 #pragma unroll
   for (int n = 0; n < N; ++n) row[n] = 0.f;
+}
+
+template <int N>
+__device__ inline void scale(float (&row)[N], float by) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) row[n] *= by;
 }
 
 // The four numbers of a slot that belong to a thread's entries n .. n + 3; n is a multiple of 4.

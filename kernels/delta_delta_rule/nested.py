@@ -16,13 +16,14 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: DeltaDeltaState,
     feature_map: str = "softmax",
+    strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "T B H D"], DeltaDeltaState]:
     """As a loop of `reference.step`."""
     outer = DeltaRuleState(state.outer_fast_weights)
     answer, outer = delta_rule(q, k, v, beta, is_first, outer)
     inner = DeltaRuleState(state.fast_weights)
     vector = q.shape[-1:]
-    key, value, strength = Part(vector, feature_map), Part(vector), Part((), "sigmoid")
+    key, value, strength = Part(vector, feature_map), Part(vector), Part((), strength_map)
     programs = split_map(answer, (key, key, value, strength))
     y, inner = delta_rule(*programs, is_first, inner)
     return y, DeltaDeltaState(outer.fast_weights, inner.fast_weights)

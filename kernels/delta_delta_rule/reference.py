@@ -1,7 +1,7 @@
 """A delta rule whose keys, values, queries and strengths come out of another one's matrix.
 
     S_t = S_(t-1) + k_t (beta_t (v_t - S_(t-1)^T k_t))^T,   q'_t, k'_t, v'_t, b'_t = S_t^T q_t
-    W_t = W_(t-1) + phi(k'_t) (sigmoid(b'_t) (v'_t - W_(t-1)^T phi(k'_t)))^T
+    W_t = W_(t-1) + phi(k'_t) (sigma(b'_t) (v'_t - W_(t-1)^T phi(k'_t)))^T
     y_t = W_t^T phi(q'_t)
 
 Source: Irie et al. 2021, section 3.1 and appendix A.3 (Delta-Delta Net).
@@ -12,20 +12,24 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
+from fastweights.kernels import feature_maps
 from fastweights.kernels.fast_weights import delta_write, read
-from fastweights.kernels.feature_maps import feature_map as look_up
 
 
 class DeltaDeltaState(NamedTuple):
+    """The outer and the inner fast weights."""
+
     outer_fast_weights: Float[Tensor, "B H D 3*D+1"]
     fast_weights: Float[Tensor, "B H D D"]
 
 
-def program(answer: Float[Tensor, "*batch P"], feature_map: str) -> tuple[Tensor, ...]:
+def program(
+    answer: Float[Tensor, "*batch P"], feature_map: str, strength_map: str
+) -> tuple[Tensor, ...]:
     """The inner rule's query, key, value and strength, from an outer answer of P = 3 D + 1."""
-    size, phi = answer.shape[-1] // 3, look_up(feature_map)
+    size, phi = answer.shape[-1] // 3, feature_maps.feature_map(feature_map)
     q, k, v, beta = answer.split((size, size, size, 1), -1)
-    return phi(q), phi(k), v, beta.squeeze(-1).sigmoid()
+    return phi(q), phi(k), v, feature_maps.strength_map(strength_map)(beta.squeeze(-1))
 
 
 def step(
@@ -35,9 +39,10 @@ def step(
     beta: Float[Tensor, "B H"],
     state: DeltaDeltaState,
     feature_map: str = "softmax",
+    strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "B H D"], DeltaDeltaState]:
     """One step: write and read the outer matrix, then the inner one."""
     outer = delta_write(state.outer_fast_weights, k, v, beta)
-    inner_q, *written = program(read(outer, q), feature_map)
+    inner_q, *written = program(read(outer, q), feature_map, strength_map)
     inner = delta_write(state.fast_weights, *written)
     return read(inner, inner_q), DeltaDeltaState(outer, inner)

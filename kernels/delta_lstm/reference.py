@@ -76,6 +76,7 @@ def unroll(
     state: DeltaLSTMState,
     version: Version = "D",
 ) -> tuple[Float[Tensor, "T B H V"], DeltaLSTMState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     inputs = (q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta)
     return loop_over_time(
         partial(step, version=version), inputs, is_first, state, empty=v[..., 0, :]

@@ -17,6 +17,8 @@ from fastweights.kernels.fast_weights import delta_write, read
 
 
 class DeltaMLPState(NamedTuple):
+    """The fast weights of both layers."""
+
     up_fast_weights: Float[Tensor, "B PH K V"]
     down_fast_weights: Float[Tensor, "B PH V K"]
 

@@ -22,6 +22,8 @@ Version = Literal["A", "B"]
 
 
 class DeltaRNNState(NamedTuple):
+    """The fast weights W and R, and the last output y."""
+
     fast_weights: Float[Tensor, "B H K V"]
     recurrent_fast_weights: Float[Tensor, "B H V V"]
     output: Float[Tensor, "B H V"]  # y_{t-1}, before any output projection
@@ -60,5 +62,6 @@ def unroll(
     state: DeltaRNNState,
     version: Version = "B",
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRNNState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     inputs = (q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta)
     return loop_over_time(partial(step, version=version), inputs, is_first, state, empty=v)

@@ -13,6 +13,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class DeltaRuleState(NamedTuple):
+    """The fast weights W."""
+
     fast_weights: Float[Tensor, "B H K V"]
 
 
@@ -36,4 +38,5 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     return loop_over_time(step, (q, k, v, beta), is_first, state, empty=v)

@@ -37,4 +37,5 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     return loop_over_time(step, (q, k, v, beta, log_decay), is_first, state, empty=v)

@@ -33,4 +33,5 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: LinearAttentionState,
 ) -> tuple[Float[Tensor, "T B H V"], LinearAttentionState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     return loop_over_time(step, (q, k, v, log_decay), is_first, state, empty=v)

@@ -62,7 +62,15 @@ FW_INLINE V tanh_part(V x, double) {
 FW_ROW_FUNCTION(exp, exp_part(x.part[i], T()))
 FW_ROW_FUNCTION(tanh, tanh_part(x.part[i], T()))
 FW_ROW_FUNCTION(sigmoid, T(1) / (T(1) + exp_part(-x.part[i], T())))
+FW_ROW_FUNCTION(silu, x.part[i] / (T(1) + exp_part(-x.part[i], T())))
 #undef FW_ROW_FUNCTION
+
+// The derivative of x sigmoid(x).
+template <class T, int P>
+FW_INLINE Row<T, P> silu_slope(const Row<T, P>& x) {
+  const Row<T, P> s = sigmoid(x), one = Row<T, P>::fill(T(1));
+  return s * (one + x * (one - s));
+}
 
 template <class T>
 FW_INLINE T sigmoid(T x) {

@@ -1,20 +1,29 @@
 // kernels/feature_maps.py in C++. A map is applied in two halves, so that the backward pass needs
-// only the first half's result: `activate` (saved), then `normalise`.
+// only the first half's result: `activate` (saved), then `normalise`. A slope of silu cannot be told
+// from its value, so all of silu_unit belongs to the second half.
 #pragma once
 #include "elementwise.h"
 
 namespace fastweights {
 
-enum class FeatureMap : int64_t { softmax = 0, elu_sum = 1, elu = 2, identity = 3 };
+enum class FeatureMap : int64_t {
+  softmax = 0, elu_sum = 1, elu = 2, identity = 3, unit = 4, silu_unit = 5
+};
 
 template <class T>
-constexpr T kSumFloor = T(1e-5);
+constexpr T kSumFloor = T(1e-5);  // of elu_sum
+template <class T>
+constexpr T kSquareFloor = T(1e-6);  // of a squared length
+
+// The largest write strength, from the map's place in STRENGTH_MAPS: that of sigmoid is 1, that of
+// double_sigmoid 2. The slope of such a strength b is b (1 - b / largest).
+FW_INLINE int64_t largest_strength(int64_t place) { return 1 + place; }
 
 template <class T, int P>
 FW_INLINE Row<T, P> activate(FeatureMap map, const Row<T, P>& x, const Row<T, P>& mask) {
   return once_if_wide<Row<T, P>>([&]() __attribute__((always_inline)) {
     if (map == FeatureMap::softmax) return softmax(x, mask);
-    if (map == FeatureMap::identity) return x;
+    if (map >= FeatureMap::identity) return x;
     Row<T, P> positive = exp(x);
     for (int i = 0; i < Row<T, P>::kParts; i++)
       positive.part[i] = x.part[i] > T(0) ? x.part[i] + T(1) : positive.part[i];
@@ -23,9 +32,25 @@ FW_INLINE Row<T, P> activate(FeatureMap map, const Row<T, P>& x, const Row<T, P>
 }
 
 template <class T, int P>
+FW_INLINE T inverse_length(const Row<T, P>& x) {
+  return T(1) / T(__builtin_sqrt(dot(x, x) + kSquareFloor<T>));
+}
+
+template <class T, int P>
 FW_INLINE Row<T, P> normalise(FeatureMap map, const Row<T, P>& activated) {
-  if (map != FeatureMap::elu_sum) return activated;
-  return (T(1) / (sum(activated) + kSumFloor<T>)) * activated;
+  if (map == FeatureMap::elu_sum) return (T(1) / (sum(activated) + kSumFloor<T>)) * activated;
+  if (map < FeatureMap::unit) return activated;
+  return once_if_wide<Row<T, P>>([&]() __attribute__((always_inline)) {
+    const Row<T, P> x = map == FeatureMap::unit ? activated : silu(activated);
+    return inverse_length(x) * x;
+  });
+}
+
+// Through x / |x|: what is left of the gradient across x.
+template <class T, int P>
+FW_INLINE Row<T, P> unit_adjoint(const Row<T, P>& x, const Row<T, P>& grad) {
+  const T scale = inverse_length(x);
+  return scale * (grad - (scale * scale * dot(x, grad)) * x);
 }
 
 // The gradient of x from the gradient of normalise(activate(x)).
@@ -34,6 +59,9 @@ FW_INLINE Row<T, P> feature_adjoint(FeatureMap map, const Row<T, P>& activated, 
   return once_if_wide<Row<T, P>>([&]() __attribute__((always_inline)) {
     if (map == FeatureMap::identity) return grad;
     if (map == FeatureMap::softmax) return softmax_adjoint(activated, grad);
+    if (map == FeatureMap::unit) return unit_adjoint(activated, grad);
+    if (map == FeatureMap::silu_unit)
+      return unit_adjoint(silu(activated), grad) * silu_slope(activated);
     if (map == FeatureMap::elu_sum) {
       T scale = T(1) / (sum(activated) + kSumFloor<T>);
       grad = scale * (grad - Row<T, P>::fill(scale * dot(activated, grad)));

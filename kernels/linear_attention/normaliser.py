@@ -19,6 +19,8 @@ EPSILON = 1e-6
 
 
 class NormalisedState(NamedTuple):
+    """The fast weights W and the sum of keys."""
+
     fast_weights: Float[Tensor, "B H K V"]
     key_sum: Float[Tensor, "B H K"]
 

@@ -13,6 +13,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class LinearAttentionState(NamedTuple):
+    """The fast weights W."""
+
     fast_weights: Float[Tensor, "B H K V"]
 
 
@@ -34,4 +36,5 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: LinearAttentionState,
 ) -> tuple[Float[Tensor, "T B H V"], LinearAttentionState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     return loop_over_time(step, (q, k, v), is_first, state, empty=v)

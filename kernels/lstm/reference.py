@@ -18,6 +18,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class LSTMState(NamedTuple):
+    """The hidden state and the cell."""
+
     hidden: Float[Tensor, "B D"]
     cell: Float[Tensor, "B D"]
 
@@ -46,5 +48,6 @@ def unroll(
     state: LSTMState,
     hidden_weights: Float[Tensor, "D4 D"],
 ) -> tuple[Float[Tensor, "T B D"], LSTMState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     law = partial(step, hidden_weights=hidden_weights)
     return loop_over_time(law, (z,), is_first, state, empty=z[..., : state.cell.shape[-1]])

@@ -23,6 +23,8 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class MLSTMState(NamedTuple):
+    """The fast weights, the sum of keys and the scale of both."""
+
     fast_weights: Float[Tensor, "B H K V"]
     key_sum: Float[Tensor, "B H K"]
     log_scale: Float[Tensor, "B H"]  # C = fast_weights exp(log_scale), n = key_sum exp(log_scale)
@@ -66,5 +68,6 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: MLSTMState,
 ) -> tuple[Float[Tensor, "T B H V"], MLSTMState]:
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     inputs = (q, k, v, log_input, log_forget, output_gate)
     return loop_over_time(step, inputs, is_first, state, empty=v)

@@ -1,4 +1,4 @@
-from fastweights.kernels.feature_maps import FEATURE_MAPS
+from fastweights.kernels.feature_maps import FEATURE_MAPS, STRENGTH_MAPS
 from fastweights.kernels.machinery.operation import build_operation
 from fastweights.kernels.recurrent_delta_rule import reference
 from fastweights.kernels.recurrent_delta_rule.reference import (
@@ -17,7 +17,7 @@ recurrent_delta_rule = build_operation(
         "error": "T B H V",
     },
     final=("state.fast_weights",),
-    options={"feature_map": tuple(FEATURE_MAPS)},
+    options={"feature_map": tuple(FEATURE_MAPS), "strength_map": tuple(STRENGTH_MAPS)},
 )
 
 __all__ = ["RecurrentDeltaRuleState", "RecurrentWeights", "recurrent_delta_rule"]

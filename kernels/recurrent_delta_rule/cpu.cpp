@@ -58,6 +58,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
   Call call(layout, addresses);
   Sizes size(call);
   auto map = FeatureMap(call.integer());
+  const T largest = T(largest_strength(call.integer()));
   auto qs = call.tensor<const T>(), ks = call.tensor<const T>(), vs = call.tensor<const T>();
   auto betas = call.tensor<const T>();
   Weights weights(call);
@@ -93,7 +94,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
       R query = R::load(q[t], K) + net.query.read(V, heard);
       R key = R::load(k[t], K) + net.key.read(V, heard);
       R value = R::load(v[t], V) + net.value.read(V, heard);
-      T strength = sigmoid(*beta[t] + dot(net.strength, heard));
+      T strength = largest * sigmoid(*beta[t] + dot(net.strength, heard));
       query = activate(map, query, mask);
       key = activate(map, key, mask);
       answer = memory.step(normalise(map, query), normalise(map, key), value, strength, error);
@@ -114,6 +115,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
   Call call(layout, addresses);
   Sizes size(call);
   auto map = FeatureMap(call.integer());
+  const T largest = T(largest_strength(call.integer()));
   for (int input = 0; input < 4; input++) call.tensor<const T>();  // what is saved says it all
   Weights weights(call);
   auto resets = call.tensor<const bool>();
@@ -165,7 +167,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
                                  R::load(error[t], V), strength, carried + R::load(grad_y[t], V),
                                  write_at);
         R dq = feature_adjoint(map, query, grad.q), dk = feature_adjoint(map, key, grad.k);
-        T dbeta = grad.beta * strength * (T(1) - strength);
+        T dbeta = grad.beta * strength * (T(1) - strength / largest);
         dq.store(grad_q[t], K);
         dk.store(grad_k[t], K);
         grad.v.store(grad_v[t], V);

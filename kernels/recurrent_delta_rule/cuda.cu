@@ -1,10 +1,12 @@
-// The recurrent delta rule (RDN), forward and backward (see reference.py for the law; softmax only).
+// The recurrent delta rule (RDN), forward and backward (see reference.py for the law; the feature
+// maps softmax and unit).
 //
 // Backward, t = T-1 .. 0, with g the whole gradient of y_t (from above, and from h_{t+1}); W and G
 // as in rewind.cuh. Writing q^x, k^x, b^x for what enters softmax and sigmoid:
 //
-//     dq, dk, dv, du from g by rewind.cuh       db^x = (du . e) beta (1 - beta)
-//     dq^x = q * (dq - q . dq)                  dk^x = k * (dk - k . dk)
+//     dq, dk, dv, du from g by rewind.cuh       db^x = (du . e) beta (1 - beta / largest)
+//     dq^x = q * (dq - q . dq)                  dk^x = k * (dk - k . dk)             by softmax
+//     dq^x = (dq - q (q . dq)) / |q^x|          dk^x = (dk - k (k . dk)) / |k^x|     by unit
 //     dh = R_q dq^x + R_k dk^x + R_v dv + r_beta db^x
 //     gradient of y_{t-1} through h = tanh(y_{t-1}):  dh * (1 - h^2);  zero where row t forgot
 //
@@ -12,12 +14,12 @@
 #include "rewind.cuh"
 
 struct ForwardArguments {
-  Sizes sizes;
+  Sizes sizes;  // options: the places of the feature map and of the strength's map
   View q, k, v, beta, query_weights, key_weights, value_weights, strength_weights;
   Flags is_first;
   View initial, initial_output;
   float *y, *final, *final_output;
-  float *query, *key, *error, *strength, *hidden;  // for the backward
+  float *query, *key, *error, *strength, *hidden, *query_scale, *key_scale;  // for the backward
 };
 
 struct ForwardRow {
@@ -38,6 +40,8 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
   load_column(to_key, a.key_weights, at, V, K, stage);
   load_column(to_value, a.value_weights, at, V, V, stage);
   const float to_strength = load_vector(a.strength_weights, at, V);
+  const float largest = largest_strength(a.sizes);
+  const bool is_unit = a.sizes.option == UNIT;
   float y = load_vector(a.initial_output, at, V);
   auto load = [&](int t) {
     return ForwardRow{at.load(a.q, t, K), at.load(a.k, t, K), at.load(a.v, t, V),
@@ -54,9 +58,18 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
     const float hidden = fast_tanh(y);
     h[at.lane] = hidden;
     sync();
-    const float strength = fast_sigmoid(row.beta + lane_sum(to_strength * hidden));
-    const float query = softmax(row.q + dot(to_query, h), at.lane < K);
-    const float key = softmax(row.k + dot(to_key, h), at.lane < K);
+    const float strength = largest * fast_sigmoid(row.beta + lane_sum(to_strength * hidden));
+    float query = row.q + dot(to_query, h), key = row.k + dot(to_key, h);
+    if (is_unit) {
+      const Direction of_query(query), of_key(key);
+      query = of_query.entry;
+      key = of_key.entry;
+      at.store_scalar(a.query_scale, t, of_query.scale);
+      at.store_scalar(a.key_scale, t, of_key.scale);
+    } else {
+      query = softmax(query, at.lane < K);
+      key = softmax(key, at.lane < K);
+    }
     q[at.lane] = query;
     k[at.lane] = key;
     const float value = row.v + dot(to_value, h);
@@ -81,7 +94,7 @@ struct BackwardArguments {
   View q, k, v, beta, query_weights, key_weights, value_weights, strength_weights;
   Flags is_first;
   View initial, initial_output, grad_y, grad_final, grad_final_output;
-  float *query, *key, *error, *strength, *hidden;
+  float *query, *key, *error, *strength, *hidden, *query_scale, *key_scale;
   float *grad_q, *grad_k, *grad_v, *grad_beta, *grad_initial, *grad_initial_output;
 };
 
@@ -98,6 +111,7 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
   float *dv = g + SLOT, *dq = dv + SLOT, *dk = dq + SLOT;
   const Place at(a.sizes);
   const int K = a.sizes.keys, V = a.sizes.values;
+  const bool is_unit = a.sizes.option == UNIT;
   Rewound memory;
   float to_query[ENTRIES], to_key[ENTRIES];  // by row: lane i holds what leaves h_i
   memory.load_gradient(a.grad_final, at, K, V, stage);
@@ -141,10 +155,12 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
       sync();
       const float through_value = at.lane < D ? dot_slots(to_value, dv) : 0.f;
       grad_key += memory.answer_backward(row.key, k, grad_value, dv);
-      grad_query = softmax_backward(row.query, grad_query);
-      grad_key = softmax_backward(row.key, grad_key);
+      const float query_scale = is_unit ? at.load_scalar(a.query_scale, t) : 0.f;
+      const float key_scale = is_unit ? at.load_scalar(a.key_scale, t) : 0.f;
+      grad_query = map_backward(row.query, query_scale, is_unit, grad_query);
+      grad_key = map_backward(row.key, key_scale, is_unit, grad_key);
       const float grad_beta =
-          lane_sum(grad_update * row.error) * row.strength * (1.f - row.strength);
+          lane_sum(grad_update * row.error) * strength_slope(row.strength, a.sizes);
       dq[at.lane] = grad_query;
       dk[at.lane] = grad_key;
       sync();

@@ -9,8 +9,10 @@ SOURCE = Source(
         "error": "T B H V",
         "strength": "T B H",
         "hidden": "T B H V",
+        "query_scale": "T B H",  # 1 / length of what the feature map unit got
+        "key_scale": "T B H",
     },
-    options={"feature_map": ("softmax",)},
+    options={"feature_map": ("softmax", "unit"), "strength_map": ("sigmoid", "double_sigmoid")},
     outer_sums={
         "recurrent.query": ("hidden", "q"),
         "recurrent.key": ("hidden", "k"),

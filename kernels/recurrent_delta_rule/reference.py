@@ -2,12 +2,12 @@
 
     h_t    = tanh(y_{t-1})
     q_t    = phi(q^x_t + h_t R_q)             k_t = phi(k^x_t + h_t R_k)
-    v_t    = v^x_t + h_t R_v               beta_t = sigmoid(beta^x_t + h_t r_beta)
+    v_t    = v^x_t + h_t R_v               beta_t = sigma(beta^x_t + h_t r_beta)
     W_t    = W_{t-1} + k_t (beta_t (v_t - W_{t-1}^T k_t))^T
     y_t    = W_t^T q_t
 
-phi is softmax as published. The x-parts are projections of the input, computed for all t at once;
-R_* are per head.
+phi is softmax and sigma the sigmoid as published. The x-parts are projections of the input,
+computed for all t at once; R_* are per head.
 Source: Irie et al. 2021, eqs. 15-18.
 """
 
@@ -17,12 +17,14 @@ from typing import NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from fastweights.kernels import feature_maps
 from fastweights.kernels.fast_weights import delta_write, read
-from fastweights.kernels.feature_maps import feature_map as look_up
 from fastweights.kernels.recurrence import loop_over_time
 
 
 class RecurrentDeltaRuleState(NamedTuple):
+    """The fast weights W and the last output y."""
+
     fast_weights: Float[Tensor, "B H K V"]
     output: Float[Tensor, "B H V"]  # y_{t-1}, before any output projection
 
@@ -44,9 +46,12 @@ def step(
     state: RecurrentDeltaRuleState,
     recurrent: RecurrentWeights,
     feature_map: str = "softmax",
+    strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "B H V"], RecurrentDeltaRuleState]:
     """One step; q, k, v and beta are the x-parts, before feature map and sigmoid."""
-    query, key, value, strength = program(q, k, v, beta, state, recurrent, feature_map)
+    query, key, value, strength = program(
+        q, k, v, beta, state, recurrent, feature_map, strength_map
+    )
     weights = delta_write(state.fast_weights, key, value, strength)
     y = read(weights, query)
     return y, RecurrentDeltaRuleState(weights, y)
@@ -60,14 +65,15 @@ def program(
     state: RecurrentDeltaRuleState,
     recurrent: RecurrentWeights,
     feature_map: str = "softmax",
+    strength_map: str = "sigmoid",
 ) -> tuple[Tensor, ...]:
     """q_t, k_t, v_t and beta_t, from their x-parts and the last output."""
-    h, phi = state.output.tanh(), look_up(feature_map)
+    h, phi = state.output.tanh(), feature_maps.feature_map(feature_map)
     query = phi(q + _per_head(h, recurrent.query))
     key = phi(k + _per_head(h, recurrent.key))
     value = v + _per_head(h, recurrent.value)
-    strength = (beta + (h * recurrent.strength).sum(-1)).sigmoid()
-    return query, key, value, strength
+    strength = beta + (h * recurrent.strength).sum(-1)
+    return query, key, value, feature_maps.strength_map(strength_map)(strength)
 
 
 def _per_head(h: Float[Tensor, "B H V"], matrix: Float[Tensor, "H V K"]) -> Float[Tensor, "B H K"]:
@@ -83,6 +89,9 @@ def unroll(
     state: RecurrentDeltaRuleState,
     recurrent: RecurrentWeights,
     feature_map: str = "softmax",
+    strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "T B H V"], RecurrentDeltaRuleState]:
-    law = partial(step, recurrent=recurrent, feature_map=feature_map)
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
+    options = {"feature_map": feature_map, "strength_map": strength_map}
+    law = partial(step, recurrent=recurrent, **options)
     return loop_over_time(law, (q, k, v, beta), is_first, state, empty=v)

@@ -1,4 +1,4 @@
-from fastweights.kernels.feature_maps import FEATURE_MAPS
+from fastweights.kernels.feature_maps import FEATURE_MAPS, STRENGTH_MAPS
 from fastweights.kernels.machinery.operation import build_operation
 from fastweights.kernels.self_referential import reference
 from fastweights.kernels.self_referential.reference import SelfReferentialState
@@ -14,7 +14,7 @@ self_referential = build_operation(
         "final": "B H D 3*D+4",
     },
     head_axes=("D",),
-    options={"feature_map": tuple(FEATURE_MAPS)},
+    options={"feature_map": tuple(FEATURE_MAPS), "strength_map": tuple(STRENGTH_MAPS)},
 )
 
 __all__ = ["SelfReferentialState", "self_referential"]

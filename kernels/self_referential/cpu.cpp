@@ -123,6 +123,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
   Call call(layout, addresses);
   SrwmSizes size(call);
   auto map = FeatureMap(call.integer());
+  const T largest = T(largest_strength(call.integer()));
   auto xs = call.tensor<const T>(), base = call.tensor<const T>();
   auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
@@ -162,7 +163,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
       answer.block[kY].store(y[t], D);
       R query = activate(map, answer.block[kQuery], mask);
       R key = activate(map, answer.block[kKey], mask);
-      Four strengths = sigmoid(answer.strengths);
+      Four strengths = largest * sigmoid(answer.strengths);
       pending_key = normalise(map, key);
       Wide difference = ask(weights, D, normalise(map, query) - pending_key);
       pending = difference.scaled(strengths);
@@ -224,6 +225,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
   Call call(layout, addresses);
   SrwmSizes size(call);
   auto map = FeatureMap(call.integer());
+  const T largest = T(largest_strength(call.integer()));
   auto xs = call.tensor<const T>(), base = call.tensor<const T>();
   auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
@@ -317,7 +319,10 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
         R query = R::load(saved_query[t], D), key = R::load(saved_key[t], D);
         R mapped_key = normalise(map, key), difference = normalise(map, query) - mapped_key;
         Four strengths = Four::load(saved_strengths[t], 4);
-        Wide change = Wide::load(saved_difference[t], D);
+        // Nothing reads a write that ends a segment, so it has no gradient: not even 0 x inf, where
+        // it is beyond all numbers.
+        const bool unread = t + 1 < size.time ? *is_first[t + 1] : !grad_final;
+        Wide change = replays && unread ? Wide::zero() : Wide::load(saved_difference[t], D);
         change.scaled(strengths).store(a.update, D);
         for (int64_t i = 0; i < columns; i++) a.undo[i] = back * a.update[i];
 
@@ -344,7 +349,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
         for (int c = 0; c < kBlocks; c++)
           dstrengths.data()[c] = dot(dupdate.block[c], change.block[c]);
         dstrengths.data()[3] = dot(dupdate.strengths, change.strengths);
-        danswer.strengths = dstrengths * strengths * (one - strengths);
+        danswer.strengths = dstrengths * strengths * (one - (T(1) / largest) * strengths);
         danswer.store(a.danswer, D);
         R dx;
         sweep<T, P, 0, 1>(weights.row, columns, {}, {{{a.danswer, &dx}}});

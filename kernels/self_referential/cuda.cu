@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(BLOCKS * GROUP, 1)
     const float mapped = softmax(output, mine);
     if (m == 1) q[at.lane] = mapped;
     if (m == 2) k[at.lane] = mapped;
-    if (m == 3) strengths[at.lane] = fast_sigmoid(output);
+    if (m == 3) strengths[at.lane] = largest_strength(a.sizes) * fast_sigmoid(output);
     __syncthreads();
     d[at.lane] = q[at.lane] - k[at.lane];
     sync();
@@ -223,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(WIDE * GROUP, 1)
       difference_parts[m * SLOT + at.lane] = grad_difference + (first_group ? narrow : 0.f);
       auto through_sigmoid = [&](int block, float sum) {
         const float s = strength(t, block);
-        if (at.lane == 0) strength_gradients[block] = sum * s * (1.f - s);
+        if (at.lane == 0) strength_gradients[block] = sum * strength_slope(s, a.sizes);
       };
       through_sigmoid(m, lane_sum(grad_update * row.error));
       const float of_strengths = lane_sum(grad_strength_update * strength_error(t));

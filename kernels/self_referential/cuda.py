@@ -9,7 +9,7 @@ SOURCE = Source(
         "strength": "T B H 4",
         "error": "T B H 3*D+4",
     },
-    options={"feature_map": ("softmax",)},
+    options={"feature_map": ("softmax",), "strength_map": ("sigmoid", "double_sigmoid")},
     forward_warps=(4, 16),
     backward_warps=(3, 12),
 )

@@ -3,10 +3,11 @@
 One matrix W_{t-1} [D, 3D + 4] per head answers the input with everything, itself included:
 
     y_t, q_t, k_t, b_t = split(W_{t-1}^T x_t)          sizes D, D, D, 4
-    W_t = W_{t-1} + phi(k_t) (sigmoid(b_t) * (W_{t-1}^T phi(q_t) - W_{t-1}^T phi(k_t)))^T
+    W_t = W_{t-1} + phi(k_t) (sigma(b_t) * (W_{t-1}^T phi(q_t) - W_{t-1}^T phi(k_t)))^T
 
-with one of the four strengths b_t for each of the blocks y, q, k, b of columns. The state is the
-*shift* W_t - W_0 from trainable initial weights W_0, so that a zero state is a fresh one.
+with one of the four strengths b_t for each of the blocks y, q, k, b of columns; sigma is the
+sigmoid as published. The state is the *shift* W_t - W_0 from trainable initial weights W_0, so that
+a zero state is a fresh one.
 Source: Irie et al. 2022 (A modern self-referential weight matrix), eqs. 5-8.
 """
 
@@ -17,12 +18,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from fastweights.kernels import feature_maps
 from fastweights.kernels.fast_weights import add_outer, read
-from fastweights.kernels.feature_maps import feature_map as look_up
 from fastweights.kernels.recurrence import loop_over_time
 
 
 class SelfReferentialState(NamedTuple):
+    """The shift of the matrix from its learned initial weights."""
+
     shift: Float[Tensor, "B H D 3*D+4"]
 
 
@@ -31,9 +34,10 @@ def step(
     state: SelfReferentialState,
     initial_weights: Float[Tensor, "H D 3*D+4"],
     feature_map: str = "softmax",
+    strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "B H D"], SelfReferentialState]:
     """One step: read, then write."""
-    y, query, key, strengths = program(x, state, initial_weights, feature_map)
+    y, query, key, strengths = program(x, state, initial_weights, feature_map, strength_map)
     # W^T q - W^T k in one product: only the difference of query and key enters.
     change = _per_column(strengths, _blocks(x)) * read(initial_weights + state.shift, query - key)
     return y, SelfReferentialState(add_outer(state.shift, key, change))
@@ -44,11 +48,12 @@ def program(
     state: SelfReferentialState,
     initial_weights: Float[Tensor, "H D 3*D+4"],
     feature_map: str = "softmax",
+    strength_map: str = "sigmoid",
 ) -> tuple[Tensor, ...]:
-    """What the matrix answers to x: y_t, phi(q_t), phi(k_t) and the strengths sigmoid(b_t)."""
-    phi = look_up(feature_map)
+    """What the matrix answers to x: y_t, phi(q_t), phi(k_t) and the strengths sigma(b_t)."""
+    phi, sigma = feature_maps.feature_map(feature_map), feature_maps.strength_map(strength_map)
     y, query, key, strengths = read(initial_weights + state.shift, x).split(_blocks(x), -1)
-    return y, phi(query), phi(key), strengths.sigmoid()
+    return y, phi(query), phi(key), sigma(strengths)
 
 
 def _blocks(x: Float[Tensor, "B H D"]) -> list[int]:
@@ -67,6 +72,9 @@ def unroll(
     state: SelfReferentialState,
     initial_weights: Float[Tensor, "H D 3*D+4"],
     feature_map: str = "softmax",
+    strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "T B H D"], SelfReferentialState]:
-    law = partial(step, initial_weights=initial_weights, feature_map=feature_map)
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
+    options = {"feature_map": feature_map, "strength_map": strength_map}
+    law = partial(step, initial_weights=initial_weights, **options)
     return loop_over_time(law, (x,), is_first, state, empty=x)

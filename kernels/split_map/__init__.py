@@ -14,13 +14,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.host.names import unknown
-from fastweights.kernels.feature_maps import FEATURE_MAPS
+from fastweights.kernels.feature_maps import FEATURE_MAPS, STRENGTH_MAPS
 from fastweights.kernels.machinery import cpu_build, direct_call
 from fastweights.kernels.machinery.direct_call import ANY_SIZE
 from fastweights.kernels.machinery.library import wants_gradient
 from fastweights.kernels.machinery.signature import is_traced, is_watched
 
-MAPS: dict[str, Callable[[Tensor], Tensor]] = FEATURE_MAPS | {"sigmoid": torch.sigmoid}
+MAPS: dict[str, Callable[[Tensor], Tensor]] = FEATURE_MAPS | STRENGTH_MAPS
 UNMAPPED = "identity"
 SOURCE = "split_map/cpu.cpp"
 _CODES = {name: code for code, name in enumerate(MAPS)}  # of the C++ enum

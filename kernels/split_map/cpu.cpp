@@ -10,8 +10,10 @@ constexpr int L = kRegisterBytes / int(sizeof(T));  // lanes in a register
 constexpr int64_t kTask = 16384;                    // numbers that are worth a thread
 using Lane = Row<T, L>;
 
-// FeatureMap and one more, in the order of MAPS (__init__.py).
-enum class Map : int64_t { softmax, elu_sum, elu, identity, sigmoid };
+// FeatureMap and the strengths' maps, in the order of MAPS (__init__.py).
+enum class Map : int64_t {
+  softmax, elu_sum, elu, identity, unit, silu_unit, sigmoid, double_sigmoid
+};
 
 // `count` vectors of `size` numbers, one after the other.
 struct Part {
@@ -110,6 +112,27 @@ static FW_INLINE void elu_sum(const T* x, T* y, Size size) {
   });
 }
 
+// y = f(x) / |f(x)|, where f is silu or nothing; returns 1 / |f(x)|.
+template <class Size>
+static FW_INLINE T unit(Map map, const T* x, T* y, Size size) {
+  Lane total = Lane::fill(T(0));
+  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+    Lane part = Lane::load(x + i, live);
+    if (map == Map::silu_unit) part = silu(part);
+    total = total + part * part;
+    part.store(y + i, live);
+  });
+  const T scale = T(1) / T(__builtin_sqrt(sum(total) + kSquareFloor<T>));
+  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+    (scale * Lane::load(y + i, live)).store(y + i, live);
+  });
+  return scale;
+}
+
+static FW_INLINE T largest(Map map) {
+  return T(largest_strength(int64_t(map) - int64_t(Map::sigmoid)));
+}
+
 template <class Size>
 static FW_INLINE void map_vector(Map map, const T* x, T* y, Size size) {
   switch (map) {
@@ -122,9 +145,14 @@ static FW_INLINE void map_vector(Map map, const T* x, T* y, Size size) {
     case Map::identity:
       std::memcpy(y, x, size * sizeof(T));
       return;
+    case Map::unit:
+    case Map::silu_unit:
+      unit(map, x, y, size);
+      return;
     case Map::sigmoid:
+    case Map::double_sigmoid:
       return each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-        sigmoid(Lane::load(x + i, live)).store(y + i, live);
+        (largest(map) * sigmoid(Lane::load(x + i, live))).store(y + i, live);
       });
   }
 }
@@ -160,6 +188,22 @@ static FW_INLINE void elu_sum_back(const T* x, const T* g, T* dx, Size size) {
   });
 }
 
+// dx = f'(x) * (g - y (y . g)) / |f(x)|; y lies in dx meanwhile.
+template <class Size>
+static FW_INLINE void unit_back(Map map, const T* x, const T* g, T* dx, Size size) {
+  const T scale = unit(map, x, dx, size);
+  Lane total = Lane::fill(T(0));
+  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+    total = total + Lane::load(dx + i, live) * Lane::load(g + i, live);
+  });
+  const T along = sum(total);
+  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
+    Lane grad = scale * (Lane::load(g + i, live) - along * Lane::load(dx + i, live));
+    if (map == Map::silu_unit) grad = grad * silu_slope(Lane::load(x + i, live));
+    grad.store(dx + i, live);
+  });
+}
+
 template <class Size>
 static FW_INLINE void unmap_vector(Map map, const T* x, const T* g, T* dx, Size size) {
   switch (map) {
@@ -173,10 +217,14 @@ static FW_INLINE void unmap_vector(Map map, const T* x, const T* g, T* dx, Size 
     case Map::identity:
       std::memcpy(dx, g, size * sizeof(T));
       return;
+    case Map::unit:
+    case Map::silu_unit: return unit_back(map, x, g, dx, size);
     case Map::sigmoid:
+    case Map::double_sigmoid:
       return each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
         Lane y = sigmoid(Lane::load(x + i, live));
-        (Lane::load(g + i, live) * y * (Lane::fill(T(1)) - y)).store(dx + i, live);
+        Lane grad = largest(map) * Lane::load(g + i, live);
+        (grad * y * (Lane::fill(T(1)) - y)).store(dx + i, live);
       });
   }
 }

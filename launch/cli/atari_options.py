@@ -1,31 +1,63 @@
 """From `sys.argv` to resolved options: presets, resumed runs and TorchBeast's flags included."""
 
 import argparse
-import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from fastweights.agents.learner_config import LearnerConfig, without_unread
+from fastweights.agents.stem import STEMS
+from fastweights.cores import CORES
+from fastweights.cores.options import core_defaults
+from fastweights.envs.naming import resolve
+from fastweights.envs.protocols import PROTOCOLS
 from fastweights.host.commands import typed
+from fastweights.host.devices import PRECISIONS
+from fastweights.host.help_screen import Layout
+from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.cli.unused_options import check_engine
-from fastweights.training.options import PRESETS, RunOptions, check, preset
+from fastweights.training.checks import check
+from fastweights.training.options import RunOptions
+from fastweights.training.presets import preset
+
+# What `--help` describes; the chosen core's own options follow.
+FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
+# By the folder that uses them; an option that is not here is training's.
+GROUPS = {
+    "Environment (envs/)": ("env", "env_options", "protocol", "list_envs"),
+    "Memory (cores/)": ("core", "core_*", "bptt", "kernels", "list_cores"),
+    "Network (agents/)": (
+        *("stem", "precision", "channels_last"),
+        *("feed_last_action", "head_norm", "head_init", "value_scale"),
+    ),
+    "Learner (agents/)": ("total_steps", *(field.name for field in fields(LearnerConfig))),
+    "Run folder (records/)": (
+        *("resume", "xpid", "savedir", "auto_resume"),
+        *("checkpoint_minutes", "disable_checkpoint"),
+    ),
+    "Test games (evaluation/)": ("evaluate_*",),
+    "Training (training/)": ("preset", "seed"),
+}
+VALUES = {
+    "core": CORES,
+    "protocol": PROTOCOLS,
+    "stem": STEMS,
+    "precision": PRECISIONS,
+    "kernels": BACKENDS,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandLine:
-    """Train an agent with fast-weight memory.
-
-    Steps are agent steps; on Atari one agent step is 4 emulator frames. Options start from a
-    preset (`--preset`) and are changed one by one. Flags of TorchBeast work under their names.
-    """
+    """Train an agent with fast-weight memory."""
 
     preset: str = "paper"
-    """paper (published recipe, full gradients through time), published (its one-step gradients),
-    quick (minutes on two cores), maze (half a minute), or plain (paper with nothing made fast)."""
+    """Recipe for days (paper, published, plain), hours (afternoon) or minutes (quick; maze and
+    vectors: games of memory); see docs/runs.md."""
     resume: Path | None = None
     """A run folder to go on with; its options are kept."""
     list_cores: bool = False
@@ -42,18 +74,51 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
     core or combination.
     """
     known = peek(arguments)
-    defaults = saved or preset(known.preset or "paper", known.core)
+    defaults = saved or _of_preset(known)
     command = typed_options(
         CommandLine,
-        arguments,
+        _with_values(arguments),
+        _layout(defaults.core),
         default=CommandLine(run=defaults),
         prog=typed("atari"),
         description=_description(),
     )
-    command = replace(command, run=_as_torchbeast(command.run, defaults))
+    run = _as_torchbeast(command.run, defaults)
+    learner = without_unread(run.learner, defaults.learner)
+    command = replace(command, run=replace(run, learner=learner))
     check_engine(command.run, defaults)
     check(command.run)
     return command
+
+
+def _of_preset(known: argparse.Namespace) -> RunOptions:
+    """A preset's options; those of its environment only where that is played."""
+    options = preset(known.preset or "paper", known.core)
+    if not options.env_options or known.env is None or _is_same_game(known.env, options.env):
+        return options
+    return replace(options, env_options=())
+
+
+def _is_same_game(one: str, other: str) -> bool:
+    """In whatever spelling; a name that is none is said later, with all that it could mean."""
+    try:
+        return one == other or resolve(one)[:2] == resolve(other)[:2]
+    except ValueError:
+        return False
+
+
+def _with_values(arguments: Sequence[str]) -> list[str]:
+    """`--feed-last-action` and its `--no-` form, which need no value, with the value they mean."""
+    rewritten: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], "--"], strict=True):
+        match argument.replace("_", "-"):
+            case "--feed-last-action" if following.startswith("--"):
+                rewritten += ["--feed-last-action", "true"]
+            case "--no-feed-last-action":
+                rewritten += ["--feed-last-action", "false"]
+            case _:
+                rewritten.append(argument)
+    return rewritten
 
 
 def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
@@ -84,13 +149,18 @@ def peek(arguments: Sequence[str]) -> argparse.Namespace:
         return early.parse_args([])
 
 
+def _layout(core: str) -> Layout:
+    own = core_defaults(core) if core in CORES else {}
+    return Layout(described=(*FIRST, *own), groups=GROUPS, values=VALUES, defaults=own)
+
+
 def _description() -> str:
-    options = (
-        "--core rdn --env Qbert",
-        "--preset quick --core lstm --env Qbert",
-        "--preset maze --core delta_net",
-        "--resume runs/latest",
-    )
-    examples = (f"{typed('atari')} {one}" for one in options)
-    presets = f"Presets: {', '.join(PRESETS)}; `--preset X --help` shows what X sets."
-    return "\n\n".join((inspect.cleandoc(CommandLine.__doc__), presets, *examples))
+    command = typed("atari")
+    return f"""Train an agent with fast-weight memory.
+
+    {command} --core rdn --env Qbert
+    {command} --preset quick --core lstm --env Qbert
+    {command} --resume runs/latest
+
+Steps are agent steps; on Atari one is 4 emulator frames. `--preset X --help` shows what X sets.
+Flags of TorchBeast work, too."""

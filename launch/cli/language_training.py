@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from fastweights.cores import CORES
+from fastweights.cores.options import core_defaults
 from fastweights.experiments.language_model.options import (
     COMMAND,
     PRESETS,
@@ -26,24 +28,43 @@ from fastweights.experiments.language_model.table import (
 )
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.help_screen import Layout
+from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import typed_options
 from fastweights.tasks.language_model import python_docs
+from fastweights.tasks.language_model.corpus import CutOptions
+from fastweights.tasks.language_model.trainer import LanguageTrainerConfig
+from fastweights.tasks.language_model.vocabulary import KINDS
 
+# What `--help` describes; the chosen core's options follow.
+FIRST = (
+    *("data", "core", "preset", "full_context", "vocabulary", "updates", "seed", "resume", "table"),
+)
+# By the folder that uses them; an option that is not here is about the run.
+GROUPS = {
+    "Memory (cores/)": ("core", "core_*", "positions", "cutoffs", "dropout", "kernels"),
+    "Text (tasks/)": ("data", "held_out", "cache", *(one.name for one in fields(CutOptions))),
+    "Trainer (tasks/)": (
+        *(one.name for one in fields(LanguageTrainerConfig)),
+        *("precision", "evaluate_every", "stride", "at_once", "sample_length"),
+    ),
+    "Tables (experiments/)": ("table", *(one.name for one in fields(LanguageTableOptions))),
+    "Run folder (records/)": ("resume", "xpid", "savedir", "checkpoint_minutes"),
+    "Run": ("preset", "seed"),
+}
 HELP = """Train a memory as a language model, or rebuild a table of the paper.
 
 For example:
-    {command} --preset small --core rdn      minutes, on the text inside Python's library
+    {command} --preset small --core rdn     minutes; needs no data
     {command} --data wikitext-103 --core delta_rnn --full-context
     {command} --preset small --data my_texts --core lstm
     {command} --resume runs/latest
-    {command} --table 1 --preset small       all models, three seeds
-    {command} evaluate runs/latest           sliding windows, full context, by position
-    {command} generate runs/latest --prompt "The memory"
+    {command} --table 1 --preset small      all models, three seeds
+    {command} evaluate runs/latest --protocol both --by-position
+    {command} generate runs/latest --prompt "The memory" --length 500
     {command} export runs/latest FOLDER
 
-Options start from a preset and are changed one by one; docs/language_models.md has more.
-
-Presets: {presets}."""
+Options start from a preset and are changed one by one; docs/language_models.md has more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +91,14 @@ def train(arguments: Sequence[str]) -> int:
         name = known.preset or "paper"
         saved = saved_options(known.resume) if known.resume else None
         command = typed(COMMAND)
+        defaults = saved or preset(name, known.core or "rdn")
         asked = typed_options(
             LanguageCommand,
             arguments,
-            default=LanguageCommand(
-                run=saved or preset(name, known.core or "rdn"), of_table=LanguageTableOptions()
-            ),
+            _layout(defaults.core),
+            default=LanguageCommand(run=defaults, of_table=LanguageTableOptions()),
             prog=command,
-            description=HELP.format(command=command, presets=", ".join(PRESETS)),
+            description=HELP.format(command=command),
         )
         check(asked.run)
         options = replace(asked.run, data=_resolved(asked.run.data))
@@ -99,6 +120,12 @@ def train(arguments: Sequence[str]) -> int:
         if (expanded(asked.resume) / RESULT).exists():
             raise UserError(f"{asked.resume} has finished: its result is in {RESULT}; start anew")
     return run(options, asked.resume)
+
+
+def _layout(core: str) -> Layout:
+    own = core_defaults(core) if core in CORES else {}
+    values = {"core": CORES, "preset": PRESETS, "kernels": BACKENDS, "vocabulary": KINDS}
+    return Layout(described=(*FIRST, *own), groups=GROUPS, values=values, defaults=own)
 
 
 def _peek(arguments: Sequence[str]) -> argparse.Namespace:

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from fastweights.host.errors import UserError
+from fastweights.host.help_screen import FULL, Layout, asked_for, screen
 from fastweights.host.names import did_you_mean
 from fastweights.host.whole_numbers import whole_number
 
@@ -24,6 +26,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, description: str | None, prog: str | None = None) -> None:
         layout = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=prog, description=description, formatter_class=layout)
+        self.add_argument(FULL, action="help", help=argparse.SUPPRESS)  # as other commands have it
 
     def error(self, message: str) -> NoReturn:
         _, _, flags = message.partition("unrecognized arguments: ")
@@ -31,10 +34,33 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message.removeprefix('argument ')}{hint} (--help says more)")
 
 
-def typed_options(kind: type[Options], arguments: Sequence[str], **of_tyro: Any) -> Options:
-    """Options that are a dataclass, from their flags; `of_tyro`: what else `tyro.cli` takes."""
+def typed_options(
+    kind: type[Options],
+    arguments: Sequence[str] | None,
+    layout: Layout | None = None,
+    **of_tyro: Any,
+) -> Options:
+    """Options that are a dataclass, from their flags.
+
+    Args:
+        kind: the dataclass.
+        arguments: the words typed after the command's name; None: this process's.
+        layout: of `--help`, which describes every option unless this says otherwise.
+        of_tyro: what else `tyro.cli` takes.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if asked := asked_for(words):
+        _print(screen(kind, layout or Layout(), asked == FULL, registry=_REGISTRY, **of_tyro))
+        raise SystemExit(0)
     with _one_line():
-        return tyro.cli(kind, args=arguments, registry=_REGISTRY, **of_tyro)
+        return tyro.cli(kind, args=words, registry=_REGISTRY, **of_tyro)
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # `--help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def count(text: str) -> int:
@@ -62,6 +88,21 @@ def _whole_numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | N
     )
 
 
+@_REGISTRY.primitive_rule
+def _truth_values(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """Those among other choices (auto, true, false); options of two values are --x and --no-x."""
+    if type_info.type is not bool:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="{true,false}",
+        choices=("true", "false"),
+        instance_from_str=lambda words: words[0] == "true",
+        is_instance=lambda value: type(value) is bool,
+        str_from_instance=lambda value: [str(value).lower()],
+    )
+
+
 @contextmanager
 def _one_line() -> Iterator[None]:
     """tyro says what is wrong in a box of many lines, and exits."""
@@ -70,7 +111,7 @@ def _one_line() -> Iterator[None]:
         with redirect_stderr(said):
             yield
     except SystemExit as end:
-        if end.code != 2:  # --help
+        if end.code != 2:
             raise
         raise UserError(f"{in_one_line(said.getvalue())} (--help says more)") from None
     sys.stderr.write(said.getvalue())
@@ -98,6 +139,8 @@ def in_one_line(box: str) -> str:
             parts[-1].append(line)
     wrong, *others = parts if "╭" in box else parts[1:] or parts
     message = " ".join(wrong).strip().rstrip(".")
+    if choice := _INVALID_CHOICE.fullmatch(message):
+        return _invalid_choice(**choice.groupdict())
     below = others[0] if others else []
     flags = [line for line in below if line.startswith("--")]
     if flags and any(line.startswith("Perhaps you meant") for line in below):
@@ -110,4 +153,13 @@ def in_one_line(box: str) -> str:
     return f"{flags[0].replace('{None}|', '')}{colon}{reason}"
 
 
+def _invalid_choice(value: str, flag: str, known: str) -> str:
+    allowed = sorted(name for name in re.findall(r"'([^']*)'", known) if name != "None")
+    return f"{flag} {value!r} is none of {', '.join(allowed)}{did_you_mean(value, allowed)}"
+
+
+_INVALID_CHOICE = re.compile(
+    r"invalid choice '(?P<value>.*)' for argument '(?P<flag>.*)'\. "
+    r"Expected one of \((?P<known>.*)\)"
+)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

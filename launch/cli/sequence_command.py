@@ -12,6 +12,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from fastweights.cores import CORES
+from fastweights.cores.options import core_defaults
 from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_figures import OF_CELLS
 from fastweights.experiments.sequence_options import (
@@ -28,8 +30,11 @@ from fastweights.experiments.sequence_run import RESULT, run, saved_options
 from fastweights.experiments.sequence_table import TableOptions, make_table
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
+from fastweights.host.help_screen import Layout
+from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import typed_options
 from fastweights.tasks import Task
+from fastweights.tasks.train import TrainerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +57,19 @@ class SequenceCommand(Generic[Question]):
     run: Annotated[SequenceOptions[Question], tyro.conf.arg(name="")]
 
 
+# What `--help` describes, after the task's own options; the chosen core's options follow.
+FIRST = ("core", "preset", "epochs", "seed", "resume", "table", "statistics")
+# By the folder that uses them; an option that is not here is about the run.
+GROUPS = {
+    "Memory (cores/)": ("core", "core_*", "embedding", "dropout", "kernels"),
+    "Sequences and trainer (tasks/)": (
+        *("train_size", "valid_size", "test_size", "data_seed"),
+        *(field.name for field in fields(TrainerConfig)),
+    ),
+    "Tables (experiments/)": ("table", *(field.name for field in fields(TableOptions))),
+    "Run folder (records/)": ("resume", "xpid", "savedir", "data", "checkpoint_minutes"),
+    "Run": ("preset", "seed", "statistics"),
+}
 HELP = """{description}
 
 For example:
@@ -61,9 +79,7 @@ For example:
     {command} --table 2 --preset small      all models, three seeds
     {command} --statistics                  what the sequences are like
 
-Options start from a preset and are changed one by one; docs/tasks.md has more.
-
-Presets: {presets}."""
+Options start from a preset and are changed one by one; docs/tasks.md has more."""
 
 
 def command(task: type[Task], description: str, example: str) -> Callable[..., int]:
@@ -71,8 +87,7 @@ def command(task: type[Task], description: str, example: str) -> Callable[..., i
 
     Its `--help` begins with `description` and has `example` among others.
     """
-    presets = ", ".join(PRESETS)
-    text = partial(HELP.format, description=description, example=example, presets=presets)
+    text = partial(HELP.format, description=description, example=example)
     return one_line_errors(partial(_command, task, text))
 
 
@@ -90,6 +105,7 @@ def _command(
         asked = typed_options(
             SequenceCommand[task],
             arguments,
+            _layout(task, defaults.core),
             default=SequenceCommand[task](run=defaults, of_table=TableOptions()),
             prog=typed(task.name),
             description=text(command=typed(task.name)),
@@ -104,6 +120,15 @@ def _command(
     if saved:
         _check_same(asked.resume, saved, asked.run)
     return run(asked.run, asked.resume)
+
+
+def _layout(task: type[Task], core: str) -> Layout:
+    own = core_defaults(core) if core in CORES else {}
+    of_task = [field.name for field in fields(task)]
+    groups = {f"Task {task.name} (tasks/)": of_task} | GROUPS
+    values = {"core": CORES, "preset": PRESETS, "kernels": BACKENDS}
+    described = (*of_task, *FIRST, *own)
+    return Layout(described=described, groups=groups, values=values, defaults=own)
 
 
 def _peek(arguments: Sequence[str]) -> argparse.Namespace:

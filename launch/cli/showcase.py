@@ -11,7 +11,8 @@ from rich.console import Console
 from fastweights.agents.network import Network
 from fastweights.evaluation.clips import make_clip
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
-from fastweights.evaluation.pictures import learning_curve, still
+from fastweights.evaluation.learning_curves import learning_curve
+from fastweights.evaluation.pictures import still
 from fastweights.evaluation.training_returns import measured_unit, shortfall
 from fastweights.evaluation.training_tests import ACTION_MODE, games_of, play_and_keep, shown
 from fastweights.host.devices import choose_device

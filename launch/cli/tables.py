@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import torch
 from rich.markup import escape
 from rich.table import Table
 
@@ -92,10 +91,9 @@ def core_table() -> Table:
     for column in ("slow net/update rule, fast net", "equation", "source"):
         table.add_column(column, overflow="fold")  # a name cut short is no name
     for name, kind in CORES.items():
-        with torch.device("meta"):  # shapes only: nothing is allocated
-            agent = Network(
-                NetworkConfig(frame_shape=_ATARI_FRAMES, num_actions=_ATARI_ACTIONS, core=name)
-            )
+        agent = Network(
+            NetworkConfig(frame_shape=_ATARI_FRAMES, num_actions=_ATARI_ACTIONS, core=name)
+        )
         millions = f"{count_parameters(agent) / 1e6:.3f} M"
         table.add_row(name, millions, kind.systematic_name, kind.equation, kind.source)
     return table

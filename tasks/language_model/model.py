@@ -107,9 +107,8 @@ def _core_options(config: LanguageModelConfig) -> dict[str, Any]:
     options, known = dict(config.core_options), core_kind(config.core).options()
     if "embed" in known:
         options["embed"] = "none"
-    if "positions" in known:
+    if "positions" in known:  # attention; the window of convolutions is another matter
         options["positions"] = "none"
-    if "window" in known:
         options.setdefault("window", config.span)
     return options
 

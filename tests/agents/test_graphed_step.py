@@ -18,7 +18,7 @@ from fastweights.cores import CORES
 from fastweights.host.stages import Stages
 from fastweights.kernels.cuda.launch import unavailable
 from fastweights.training.assembly import build
-from fastweights.training.options import preset
+from fastweights.training.presets import preset
 from fastweights.training.schedules.plan import Plan
 
 STREAMS, STEPS, SIZE, ACTIONS = 3, 6, 5, 4

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from fastweights import envs
 from fastweights.agents.actor import Actor
-from fastweights.agents.learner import Learner, LearnerConfig
+from fastweights.agents.learner import Learner
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import Network, NetworkConfig
 from fastweights.agents.rollout import Rollout
 from fastweights.agents.vtrace import vtrace

@@ -7,7 +7,8 @@ import torch
 
 from fastweights import envs
 from fastweights.agents.actor import Actor
-from fastweights.agents.learner import Learner, LearnerConfig
+from fastweights.agents.learner import Learner
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import Network, NetworkConfig
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")

@@ -30,13 +30,15 @@ def test_logits_may_be_shifted():
 def test_policy_gradient_loss():
     expected = torch.tensor([[-log(3 / 4) * 2.0, -log(1 / 8) * -3.0]])
     advantages = torch.tensor([[2.0, -3.0]])
-    torch.testing.assert_close(policy_gradient_loss(LOGITS, ACTION, advantages), expected)
+    torch.testing.assert_close(
+        policy_gradient_loss(log_probability(LOGITS, ACTION), advantages), expected
+    )
 
 
 def test_policy_gradient_pushes_by_the_advantage():
     logits = LOGITS.clone().requires_grad_()
     advantages = torch.tensor([[2.0, -3.0]])
-    policy_gradient_loss(logits, ACTION, advantages).sum().backward()
+    policy_gradient_loss(log_probability(logits, ACTION), advantages).sum().backward()
     pi = torch.tensor([[[1 / 4, 3 / 4], [7 / 8, 1 / 8]]])
     expected = advantages[..., None] * (pi - torch.tensor([0.0, 1.0]))
     torch.testing.assert_close(logits.grad, expected)

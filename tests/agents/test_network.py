@@ -129,8 +129,8 @@ def test_pictures_need_a_stem_for_pictures():
 
 
 def test_an_unknown_core_is_named():
-    with pytest.raises(ValueError, match="unknown core 'gru'"):
-        Network(NetworkConfig(frame_shape=(4,), num_actions=2, core="gru"))
+    with pytest.raises(ValueError, match="unknown core 'ntm'"):
+        Network(NetworkConfig(frame_shape=(4,), num_actions=2, core="ntm"))
 
 
 def test_inspect_forgets_before_it_shows(rows):
@@ -141,3 +141,29 @@ def test_inspect_forgets_before_it_shows(rows):
     rows["is_first"] = torch.ones(1, B, dtype=torch.bool)
     for shown, expected in zip(net.inspect(**rows, state=spoilt), fresh, strict=True):
         assert same(shown.values(), expected.values())
+
+
+def test_heads_drawn_orthogonal_begin_nearly_uniform_and_near_zero():
+    net = build(head_init="orthogonal")
+    singular = torch.linalg.svdvals(net.policy.weight)
+    torch.testing.assert_close(singular, torch.full_like(singular, 0.01))
+    torch.testing.assert_close(net.value.weight.norm(), torch.ones((), dtype=torch.float64))
+    assert not net.policy.bias.any() and not net.value.bias.any()
+
+
+def test_a_normalised_head_sees_outputs_of_one_size(rows):
+    """Whatever the core's scale, logits are those of outputs with mean 0 and variance 1."""
+    net = build(head_norm=True)
+    seen = []
+    net.policy.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    outputs(net, rows)
+    torch.testing.assert_close(seen[0].mean(-1), torch.zeros(T, B, dtype=torch.float64))
+    torch.testing.assert_close(
+        seen[0].var(-1, correction=0), torch.ones(T, B, dtype=torch.float64), atol=1e-2, rtol=0
+    )
+
+
+def test_values_are_in_the_head_s_unit(rows):
+    one, four = build(value_scale=1.0), build(value_scale=4.0)
+    four.load_state_dict(one.state_dict())
+    torch.testing.assert_close(outputs(four, rows)[1], 4 * outputs(one, rows)[1])

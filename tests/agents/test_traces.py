@@ -7,7 +7,7 @@ import torch
 
 from fastweights.agents.network import Network
 from fastweights.cores import CORES
-from fastweights.training.options import preset
+from fastweights.training.presets import preset
 
 STEPS, DRAWS = 10, 10
 MEMORIES = [name for name, kind in CORES.items() if kind.has_fast_weights]

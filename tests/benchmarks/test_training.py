@@ -18,7 +18,7 @@ from benchmarks.training import (
     show,
 )
 from fastweights.records.log_table import LogTable
-from fastweights.training.options import preset
+from fastweights.training.presets import preset
 
 
 @pytest.mark.parametrize(("schedule", "groups"), [("lockstep", 1), ("asynchronous", 2)])

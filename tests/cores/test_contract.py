@@ -8,25 +8,11 @@ from fastweights import kernels
 from fastweights.cores import CORES, build_core, unroll_by_steps, unroll_truncated
 from fastweights.cores.core import Core
 from fastweights.kernels.recurrence import map_state
+from tests.cores.core_variants import VARIANTS
 
 INPUT, T, B = 5, 6, 3
 FORGETFUL = ("feedforward", "feedforward_gated")
 REMEMBER = [name for name in CORES if name not in FORGETFUL]
-TWO_MAPS = {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"}
-VARIANTS = {  # of a core: what its defaults do not show
-    "transformer, window": ("transformer", {"window": 3}),
-    "transformer, no positions": ("transformer", {"positions": "none"}),
-    "transformer, post-norm": ("transformer", {"norm": "post"}),
-    "delta_mlp, version A": ("delta_mlp", {"version": "A"}),
-    "lt, normalised": ("lt", {"normaliser": "key_sum"}),
-    "delta_rnn, version A": ("delta_rnn", {"version": "A"}),
-    "delta_rnn, two feature maps": ("delta_rnn", TWO_MAPS),
-    "delta_lstm, two feature maps": ("delta_lstm", TWO_MAPS),
-    **{f"delta_lstm, version {v}": ("delta_lstm", {"version": v}) for v in "ABC"},
-    "mlstm, exponential": ("mlstm", {"forget_gate": "exponential"}),
-    "delta_net, post-norm": ("delta_net", {"norm": "post"}),
-    "rdn, as in language models": ("rdn", {"norm": "legacy_pre", "output_scale": "head_size"}),
-}
 OTHER_STATES = ["lt, normalised"]  # variants with a state of their own
 every_core = pytest.mark.parametrize("name", [*CORES, *OTHER_STATES])
 every_core_and_variant = pytest.mark.parametrize("name", [*CORES, *VARIANTS])
@@ -36,7 +22,7 @@ every_memory = pytest.mark.parametrize("name", [*REMEMBER, *OTHER_STATES])
 def build(name: str, **changes) -> Core:
     name, variant = VARIANTS.get(name, (name, {}))
     changes = variant | changes
-    tiny = {"layers": 2, "width": 8, "heads": 2, "feedforward": 7}
+    tiny = {"layers": 2, "width": 8, "heads": 2, "feedforward": 7, "stack_depth": 3}
     options = {key: value for key, value in tiny.items() if key in CORES[name].options()}
     core = build_core(name, INPUT, **(options | changes)).double()
     assert all(parameter.dtype == torch.float64 for parameter in core.parameters())
@@ -274,8 +260,9 @@ def _prefixed(named: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _one_small_layer(name: str) -> dict[str, int]:
-    core, _ = VARIANTS.get(name, (name, {}))
-    return {"layers": 1, "feedforward": 3} if "layers" in CORES[core].options() else {}
+    core, variant = VARIANTS.get(name, (name, {}))
+    small = {"layers": 1, "feedforward": 3} if "feedforward" in CORES[core].options() else {}
+    return small | variant
 
 
 @every_core_and_variant
@@ -341,7 +328,8 @@ def test_feature_map_is_used(name):
 
 
 def gradients(core: Core, loss: Tensor, x: Tensor) -> list[Tensor]:
-    return list(torch.autograd.grad(loss, [x, *core.parameters()]))
+    """Zero for what only later steps depend on, such as the write to a stack that a step reads."""
+    return list(torch.autograd.grad(loss, [x, *core.parameters()], materialize_grads=True))
 
 
 @every_memory

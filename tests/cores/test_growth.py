@@ -19,7 +19,7 @@ def with_map(name: str) -> list[str]:
     return [core for core in CORES if name in CORES[core].options() and core != "rdn_large"]
 
 
-def largest_state(core: str, **options: str) -> float:
+def largest_state(core: str, **options: str | int) -> float:
     torch.manual_seed(0)
     net = build_core(core, 16, **SMALL, **options).double()
     x, never = torch.randn(40, 4, 16, dtype=torch.float64), torch.zeros(40, 4, dtype=torch.bool)
@@ -28,11 +28,14 @@ def largest_state(core: str, **options: str) -> float:
     return max(tensor.abs().max().nan_to_num(torch.inf).item() for tensor in state)
 
 
-@pytest.mark.parametrize("feature_map", ["softmax", "elu_sum", "elu"])
+@pytest.mark.parametrize("feature_map", ["softmax", "elu_sum", "elu", "unit", "silu_unit"])
 @pytest.mark.parametrize("core", with_map("feature_map"))
 def test_it_is_said_of_the_states_that_do_grow(core, feature_map):
-    grows = growth(core, feature_map=feature_map) is not None
-    assert grows == (largest_state(core, feature_map=feature_map) > 1e6)
+    """With the largest strengths that the core has."""
+    options: dict[str, str | int] = {"feature_map": feature_map}
+    if "max_write_strength" in CORES[core].options():
+        options["max_write_strength"] = 2
+    assert (growth(core, **options) is not None) == (largest_state(core, **options) > 1e6)
 
 
 @pytest.mark.parametrize("core", with_map("recurrent_feature_map"))

@@ -70,7 +70,8 @@ def test_a_state_of_another_batch_or_size_is_named(name):
     core, x, first = small(name), torch.randn(T, B, D), torch.zeros(T, B, dtype=torch.bool)
     message = refused(core, x, core.initial_state(B + 1), first)
     assert "must be a tensor of shape [2, " in message and "not of shape [3, " in message
-    options = {o: v for o, v in SMALL.items() if o in CORES[name].options()} | {"width": 16}
+    larger = SMALL | {"width": 16, "window": 5}
+    options = {option: size for option, size in larger.items() if option in CORES[name].options()}
     wider = build_core(name, D, **options)
     assert "must be a tensor of shape [2, " in refused(core, x, wider.initial_state(B), first)
 
@@ -80,3 +81,32 @@ def test_what_is_computed_in_lower_precision_may_come_in():
     first = torch.zeros(T, B, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16):
         check_inputs(core, x, core.initial_state(B), first)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "says"),
+    [
+        ("rdn", {"width": "a"}, "core option width must be a whole number, not 'a'"),
+        ("rdn", {"width": 32.0}, "core option width must be a whole number, not 32.0"),
+        ("rdn", {"heads": True}, "core option heads must be a whole number, not True"),
+        ("rdn", {"feature_map": 1}, "core option feature_map must be text, not 1"),
+        ("lstm", {"forget_bias": "x"}, "core option forget_bias must be a number, not 'x'"),
+        (
+            "lstm",
+            {"forget_bias": float("nan")},
+            "core option forget_bias must be a number, not nan",
+        ),
+        ("lstm", {"forget_bias": float("inf")}, "'forget_bias' must be a finite number, not inf"),
+        ("rdn", {"witdh": 32}, "did you mean width?"),
+    ],
+)
+def test_an_option_of_another_type_is_named(name, changes, says):
+    with pytest.raises(ValueError) as raised:
+        build_core(name, D, **changes)
+    assert says in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_wrong_input_size_is_named(size):
+    with pytest.raises(ValueError, match="input size must be a whole number of at least 1, not"):
+        build_core("lstm", size)

@@ -53,7 +53,8 @@ def test_keys_and_queries_sum_to_one_and_strengths_lie_between(name, feature_map
             assert (tensor >= 0).all()
         for key, tensor in layer.items():
             if key.endswith("strength"):
-                assert ((tensor > 0) & (tensor <= 1)).all()
+                largest = getattr(CORES[name].config, "max_write_strength", 1)
+                assert ((tensor > 0) & (tensor <= largest)).all()
 
 
 @pytest.mark.parametrize("name", ["delta_net", "rdn"])

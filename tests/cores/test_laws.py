@@ -16,6 +16,7 @@ from fastweights.cores.delta_delta import DeltaDelta
 from fastweights.cores.delta_lstm import DeltaLSTM
 from fastweights.cores.delta_mlp import DeltaMLP
 from fastweights.cores.delta_net import DeltaNet
+from fastweights.cores.delta_product import DeltaProduct, GatedDeltaProduct
 from fastweights.cores.delta_rnn import DeltaRNN
 from fastweights.cores.gated_delta_net import GatedDeltaNet
 from fastweights.cores.linear_transformer import LinearTransformer
@@ -39,11 +40,20 @@ def elu(x):
     return np.where(x > 0, x + 1, np.exp(x))
 
 
-PHI = {"softmax": softmax, "elu_sum": elu_sum}
+def unit(x):
+    return x / np.sqrt(x @ x + 1e-6)
+
+
+PHI = {"softmax": softmax, "elu_sum": elu_sum}  # of all keys, and of the recurrent ones
+LENGTH_ONE = {"unit": unit, "silu_unit": lambda x: unit(x * sigmoid(x))}
 
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
+
+
+def sigma(memory, x):
+    return {"sigmoid": 1, "double_sigmoid": 2}[memory.strength_map] * sigmoid(x)
 
 
 def softplus(x):
@@ -74,7 +84,7 @@ def delta_net(memory, phi, x):
     W, y = np.zeros((H, D, D)), np.zeros((T, H, D))
     for t in range(T):
         for h, (q, k, v, beta) in enumerate(programs(memory, x[t], [D, D, D, 1])):
-            W[h] = delta(W[h], phi(k), v, sigmoid(beta))  # eq. 9
+            W[h] = delta(W[h], phi(k), v, sigma(memory, beta))  # eq. 9
             y[t, h] = W[h] @ phi(q)
     return y
 
@@ -84,10 +94,37 @@ def gated_delta_net(memory, phi, x):
     W, y = np.zeros((H, D, D)), np.zeros((T, H, D))
     for t in range(T):
         for h, (q, k, v, beta, fading) in enumerate(programs(memory, x[t], [D, D, D, 1, 1])):
-            k, beta, decay = phi(k), sigmoid(beta), np.exp(-rate[h] * softplus(fading + bias[h]))
+            k, beta, decay = (
+                phi(k),
+                sigma(memory, beta),
+                np.exp(-rate[h] * softplus(fading + bias[h])),
+            )
             W[h] = decay * W[h] @ (np.eye(D) - beta * np.outer(k, k)) + beta * np.outer(v, k)
             y[t, h] = W[h] @ phi(q)
     return y
+
+
+def delta_product(memory, phi, x, steps, gated=False):
+    """Siems et al. 2025: W times a product of S matrices I - beta k k^T, and what they write."""
+    S = int(steps)
+    W, y = np.zeros((H, D, D)), np.zeros((T, H, D))
+    for t in range(T):
+        parts = programs(memory, x[t], [D, S * D, S * D, S, *[1] * gated])
+        for h, (q, k, v, beta, *fading) in enumerate(parts):
+            if gated:
+                rate, bias = (p[h].item() for p in (memory.log_rate.exp(), memory.decay_bias))
+                W[h] = np.exp(-rate * softplus(fading[0] + bias)) * W[h]
+            for key, value, b in zip(
+                k.reshape(S, D), v.reshape(S, D), sigma(memory, beta), strict=True
+            ):
+                key = phi(key)
+                W[h] = W[h] @ (np.eye(D) - b * np.outer(key, key)) + b * np.outer(value, key)
+            y[t, h] = W[h] @ phi(q)
+    return y
+
+
+def gated_delta_product(memory, phi, x, steps):
+    return delta_product(memory, phi, x, steps, gated=True)
 
 
 def delta_mlp(memory, phi, x):
@@ -101,8 +138,8 @@ def delta_mlp(memory, phi, x):
             asked = phi(q)
             for p in range(pairs):
                 k, v, beta, hidden_k, hidden_v, hidden_beta = vectors[6 * p : 6 * p + 6]
-                up[h, p] = delta(up[h, p], phi(k), v, sigmoid(beta))
-                down[h, p] = delta(down[h, p], phi(hidden_k), hidden_v, sigmoid(hidden_beta))
+                up[h, p] = delta(up[h, p], phi(k), v, sigma(memory, beta))
+                down[h, p] = delta(down[h, p], phi(hidden_k), hidden_v, sigma(memory, hidden_beta))
                 y[t, h] = down[h, p] @ softmax(up[h, p] @ asked)  # eq. 13
                 asked = softmax(y[t, h])
     return y
@@ -112,9 +149,9 @@ def delta_delta(memory, phi, x):
     S, W, y = np.zeros((H, 3 * D + 1, D)), np.zeros((H, D, D)), np.zeros((T, H, D))
     for t in range(T):
         for h, (q, k, v, beta) in enumerate(programs(memory, x[t], [D, D, 3 * D + 1, 1])):
-            S[h] = delta(S[h], phi(k), v, sigmoid(beta))
+            S[h] = delta(S[h], phi(k), v, sigma(memory, beta))
             q, k, v, beta = np.split(S[h] @ phi(q), [D, 2 * D, 3 * D])
-            W[h] = delta(W[h], phi(k), v, sigmoid(beta))
+            W[h] = delta(W[h], phi(k), v, sigma(memory, beta))
             y[t, h] = W[h] @ phi(q)
     return y
 
@@ -128,7 +165,7 @@ def recurrent_delta_net(memory, phi, x):
             R_q, R_k, R_v, r_beta = (matrix[h].T for matrix in R)
             g = np.tanh(before[h])
             q, k, v = q + R_q @ g, k + R_k @ g, v + R_v @ g  # eqs. 15-17
-            W[h] = delta(W[h], phi(k), v, sigmoid(beta + r_beta @ g))  # eq. 18
+            W[h] = delta(W[h], phi(k), v, sigma(memory, beta + r_beta @ g))  # eq. 18
             y[t, h] = before[h] = W[h] @ phi(q)
     return y
 
@@ -139,8 +176,8 @@ def delta_rnn(memory, phi, x, recurrent_phi):
     for t in range(T):
         parts = programs(memory, x[t], [D, D, D, 1, D, D, 1])
         for h, (q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta) in enumerate(parts):
-            W[h] = delta(W[h], phi(k), v, sigmoid(beta))
-            written = recurrent_phi(recurrent_k), recurrent_v, sigmoid(recurrent_beta)
+            W[h] = delta(W[h], phi(k), v, sigma(memory, beta))
+            written = recurrent_phi(recurrent_k), recurrent_v, sigma(memory, recurrent_beta)
             R[h] = delta(R[h], *written)
             if memory.version == "B":
                 y[t, h] = W[h] @ phi(q) + R[h] @ softmax(before[h])  # eq. 12
@@ -164,8 +201,12 @@ def delta_lstm(memory, phi, x, recurrent_phi):
             )
             gates, z = [], []
             for g in range(3):
-                W[h, g] = delta(W[h, g], phi(k[g]), v[g], sigmoid(beta[g]))
-                written = recurrent_phi(recurrent_k[g]), recurrent_v[g], sigmoid(recurrent_beta[g])
+                W[h, g] = delta(W[h, g], phi(k[g]), v[g], sigma(memory, beta[g]))
+                written = (
+                    recurrent_phi(recurrent_k[g]),
+                    recurrent_v[g],
+                    sigma(memory, recurrent_beta[g]),
+                )
                 R[h, g] = delta(R[h, g], *written)
                 z.append(W[h, g] @ phi(q[g]))
                 gates.append(z[g] + R[h, g] @ asks(before[h]))
@@ -189,8 +230,8 @@ def self_referential(memory, phi, x, input_map=lambda x: x):
             seen = input_map(x[t].reshape(H, D)[h])
             y[t, h], q, k, beta = (W[h][rows] @ seen for rows in blocks)
             v_bar, v = W[h] @ phi(k), W[h] @ phi(q)  # Irie et al. 2022, eqs. 6 and 7
-            for strength, rows in zip(sigmoid(beta), blocks, strict=True):
-                W[h][rows] += strength * np.outer((v - v_bar)[rows], phi(k))  # eq. 8
+            for share, rows in zip(sigma(memory, beta), blocks, strict=True):
+                W[h][rows] += share * np.outer((v - v_bar)[rows], phi(k))  # eq. 8
     return y
 
 
@@ -198,6 +239,8 @@ LAWS = {
     LinearTransformer: linear_transformer,
     DeltaNet: delta_net,
     GatedDeltaNet: gated_delta_net,
+    DeltaProduct: delta_product,
+    GatedDeltaProduct: gated_delta_product,
     DeltaMLP: delta_mlp,
     DeltaDelta: delta_delta,
     RecurrentDeltaNet: recurrent_delta_net,
@@ -220,22 +263,29 @@ def test_the_linear_transformers_keys_are_there_normalised_and_not(name):
 OPTIONS = {  # versions, feature maps of the recurrent keys, maps of what is read
     SelfReferential: product(("softmax", "identity")),
     DeltaMLP: product("AB"),
+    DeltaProduct: [(1,), (3,)],
+    GatedDeltaProduct: [(2,)],
     DeltaRNN: product("AB", PHI),
     DeltaLSTM: product("ABCD", PHI),
 }
 EVERY = [(kind, *options) for kind in LAWS for options in OPTIONS.get(kind, [()])]
 
 
-@pytest.mark.parametrize("feature_map", PHI)
-@pytest.mark.parametrize("every", EVERY, ids=lambda e: "-".join([e[0].__name__, *e[1:]]))
-def test_memory_is_the_papers_equations(every, feature_map):
+KEYS = [(name, 1) for name in PHI] + [(name, 2) for name in ("softmax", *LENGTH_ONE)]
+
+
+@pytest.mark.parametrize(("feature_map", "largest"), KEYS)
+@pytest.mark.parametrize("every", EVERY, ids=lambda e: "-".join([e[0].__name__, *map(str, e[1:])]))
+def test_memory_is_the_papers_equations(every, feature_map, largest):
     kind, *options = every
-    memory = kind(H * D, H, feature_map, *options).double()
-    maps = [PHI[option] for option in options if option in PHI]
+    strengths = [] if kind is LinearTransformer else [largest]
+    memory = kind(H * D, H, feature_map, *strengths, *options).double()
+    phi = (PHI | LENGTH_ONE)[feature_map]
+    maps = [PHI.get(given, given) for given in options if given in PHI or type(given) is int]
     x = 2 * torch.randn(T, B, H * D, dtype=torch.float64)
     y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
     for b in range(B):
-        expected = LAWS[kind](memory, PHI[feature_map], x[:, b].numpy(), *maps)
+        expected = LAWS[kind](memory, phi, x[:, b].numpy(), *maps)
         expected = expected.reshape(T, H * D)
         torch.testing.assert_close(y[:, b], torch.from_numpy(expected), atol=1e-10, rtol=0)
 

@@ -48,10 +48,22 @@ BY_HAND = {
     + 4 * linear(321, 256)
     + heads(256),
     "lstm": STEM + 4 * 256 * (CORE_INPUT + 256 + 2) + heads(256),
+    "elman": STEM + 256 * (CORE_INPUT + 256 + 2) + heads(256),
+    "gru": STEM + 3 * 256 * (CORE_INPUT + 256 + 2) + heads(256),
+    "e_lstm": STEM
+    + (2 * linear(CORE_INPUT, 256) + 2 * 256 + linear(CORE_INPUT + 256, 256))
+    + heads(256),
+    "qrnn": STEM + 3 * linear(2 * CORE_INPUT, 256) + heads(256),
+    "cnn": STEM + linear(8 * CORE_INPUT, 256) + heads(256),
+    "stack_rnn": STEM
+    + (256 * (CORE_INPUT + 8 + 256 + 2) + linear(256, 3) + linear(256, 8))
+    + heads(256),
     "transformer": stack(128 * 4 * (3 * 32)),
     "lt": stack(128 * 4 * (3 * 32)),
     "delta_net": stack(128 * 4 * (3 * 32 + 1)),
     "gated_delta_net": stack(128 * 4 * (3 * 32 + 2) + 2 * 4),
+    "delta_product": stack(128 * 4 * (32 + 2 * (2 * 32 + 1))),
+    "gated_delta_product": stack(128 * 4 * (32 + 2 * (2 * 32 + 1) + 1) + 2 * 4),
     "delta_mlp": stack(128 * 4 * (32 + (32 + 128 + 1) + (128 + 32 + 1))),
     "delta_delta": stack(128 * 4 * (5 * 32 + 2)),
     "mlstm": stack(128 * 4 * (4 * 32 + 2) + 2 * 4),
@@ -91,6 +103,8 @@ def test_default_feature_maps():
         "lt": "elu_sum",
         "delta_net": "elu_sum",
         "gated_delta_net": "elu_sum",
+        "delta_product": "silu_unit",
+        "gated_delta_product": "silu_unit",
         "delta_mlp": "softmax",
         "delta_delta": "softmax",
         "rdn": "softmax",
@@ -187,8 +201,8 @@ def message(error) -> str:
 
 
 def test_unknown_core_lists_the_known():
-    with pytest.raises(ValueError, match="'gru'") as error:
-        core_kind("gru")
+    with pytest.raises(ValueError, match="'ntm'") as error:
+        core_kind("ntm")
     assert all(name in message(error) for name in CORES)
 
 
@@ -216,7 +230,7 @@ def test_width_that_the_heads_do_not_divide():
 def test_unknown_feature_map_lists_the_known(core, option):
     with pytest.raises(ValueError, match="'relu'") as error:
         build_core(core, 3, **{option: "relu"})
-    assert "softmax, elu_sum, elu, identity" in message(error)
+    assert "softmax, elu_sum, elu, identity, unit, silu_unit" in message(error)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +243,7 @@ def test_unknown_feature_map_lists_the_known(core, option):
         ("rdn", "output_scale", "one, head_size"),
         ("delta_mlp", "version", "A, B"),
         ("mlstm", "forget_gate", "sigmoid, exponential"),
+        ("qrnn", "pooling", "fo, ifo"),
         ("lt", "normaliser", "none, key_sum"),
         ("delta_rnn", "version", "A, B"),
         ("delta_lstm", "version", "A, B, C, D"),
@@ -251,6 +266,36 @@ def test_sizes_are_at_least_one(option):
     with pytest.raises(ValueError, match=f"'{option}' must be at least 1, not 0") as error:
         build_core("rdn", 3, **{option: 0})
     assert message(error)
+
+
+DELTA_RULES = [name for name in CORES if "max_write_strength" in CORES[name].options()]
+
+
+def test_every_delta_rule_can_write_with_strengths_to_two():
+    assert [name for name, kind in CORES.items() if kind.delta_rule] == DELTA_RULES
+
+
+@pytest.mark.parametrize("core", DELTA_RULES)
+def test_the_largest_write_strength_is_one_or_two(core):
+    for largest, rule in ((0, "at least 1, not 0"), (3, "at most 2")):
+        with pytest.raises(ValueError, match=f"'max_write_strength' must be {rule}") as error:
+            build_core(core, 3, max_write_strength=largest)
+        assert message(error)
+
+
+@pytest.mark.parametrize("core", DELTA_RULES)
+def test_strengths_are_scaled_and_no_weight_is(core):
+    x, found = 100 * torch.randn(50, 5), []
+    for largest in (1, 2):
+        torch.manual_seed(1)
+        memory = build_core(core, 5, layers=1, width=8, heads=2, max_write_strength=largest)
+        (layer,) = memory.inspect(x, memory.initial_state(50))
+        strengths = [tensor for name, tensor in layer.items() if name.endswith("strength")]
+        found.append((memory.state_dict(), strengths[0]))
+    (weights, ones), (same, twos) = found
+    assert all(torch.equal(weights[name], same[name]) for name in weights)
+    torch.testing.assert_close(twos, 2 * ones)
+    assert 1 < twos.max() <= 2
 
 
 def test_a_switch_is_no_size(monkeypatch):

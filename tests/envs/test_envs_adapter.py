@@ -3,7 +3,14 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    Sequence,
+    Text,
+    Tuple,
+)
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from fastweights import envs
@@ -183,9 +190,10 @@ def test_discrete_observations_come_one_hot():
     [
         Box(0, 1, (8, 8, 3), np.float32),
         Box(0, 255, (4, 8, 8, 3), np.uint8),
-        Tuple((Discrete(2), Discrete(3))),
-        Dict(a=Discrete(2)),
-        MultiDiscrete([2, 3]),
+        Text(5),
+        Sequence(Discrete(2)),
+        Dict(screen=Box(0, 255, (8, 8, 3), np.uint8), lives=Discrete(4)),
+        Tuple((Discrete(2), Dict(deep=Box(0, 1, (8, 8, 3), np.float32)))),
     ],
 )
 def test_other_observations_are_refused_in_one_line(space):

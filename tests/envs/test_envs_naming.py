@@ -4,7 +4,7 @@ import gymnasium
 import pytest
 
 from fastweights import envs
-from fastweights.envs.naming import resolve
+from fastweights.envs.naming import resolve, shows_last_action
 
 SPELLINGS = {
     "qbert": ["Qbert", "qbert", "ALE/Qbert-v5", "QbertNoFrameskip-v4", "QbertDeterministic-v4"],
@@ -97,7 +97,17 @@ def test_a_package_that_is_not_installed_is_named_with_how_to_get_it(name, packa
 
 
 def test_a_package_that_is_installed_is_to_be_named(tmp_path, monkeypatch):
-    (tmp_path / "popgym.py").write_text("")
+    (tmp_path / "vizdoom.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match=r"so give --env popgym:popgym-Count-v0$"):
-        resolve("popgym-Count-v0")
+    with pytest.raises(ValueError, match=r"so give --env vizdoom:VizdoomTakeCover-v1$"):
+        resolve("VizdoomTakeCover-v1")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("popgym:popgym-CountRecallEasy-v0", True), ("popgym-X-v9", True), ("popgym:Mine-v0", False)]
+    + [(name, False) for name in ("Qbert", "TMaze", "CartPole-v1", "mine:mine-popgym-v0")],
+)
+def test_the_last_action_is_shown_by_name_and_nothing_is_imported(name, shown, monkeypatch):
+    monkeypatch.setattr("importlib.import_module", None)
+    assert shows_last_action(name) == shown

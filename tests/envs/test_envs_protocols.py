@@ -123,6 +123,10 @@ def test_protocols_are_for_atari(name):
         ({"frame_skip": 0}, "frame_skip.*0"),
         ({"max_frames": 0}, "max_frames.*0"),
         ({"score": "lives"}, "score.*'lives'"),
+        *(
+            ({"flicker": value}, f"flicker is a probability from 0 to 1, got {value!r}")
+            for value in (-0.1, 1.01, float("nan"), "half", True, None)
+        ),
         ({"sticky": "often"}, "sticky.*'often'"),
         ({"noop_max": 10.0}, "noop_max.*whole number.*10.0"),
         ({"frame_skip": "four"}, "frame_skip.*whole number.*'four'"),

@@ -331,6 +331,13 @@ def test_what_a_protocol_means_in_a_test(protocol, sticky, noops, score, cap):
     assert rules_for_testing(trained, protocol, 0).resolved("Qbert").max_frames is None
 
 
+@pytest.mark.parametrize("protocol", ["full-game", "machado", "trained"])
+def test_an_agent_of_flickering_pictures_is_tested_on_flickering_pictures(protocol):
+    trained = RunOptions(env="Pong", env_options=("flicker=0.5", "frame_stack=1"))
+    rules = rules_for_testing(trained, protocol).resolved("Pong")
+    assert (rules.flicker, rules.frame_stack) == (0.5, 1)
+
+
 @pytest.mark.parametrize(
     ("env", "trained_for", "protocol", "limit"),
     [

@@ -9,7 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from fastweights.evaluation.pictures import draw_learning_curve, learning_curve, still, write_clip
+from fastweights.evaluation.learning_curves import draw_learning_curve, learning_curve
+from fastweights.evaluation.pictures import still, write_clip
 from fastweights.evaluation.training_returns import FULL_GAME, measured_unit, shortfall
 from fastweights.records.log_table import LogTable, read_logs
 from tests.evaluation.drawings import words_in

@@ -7,11 +7,11 @@ from urllib.parse import unquote_to_bytes
 import numpy as np
 import pytest
 
-from fastweights.evaluation.reports.curves import Curve, band, hours, numbers
+from fastweights.evaluation.learning_curves import Curve, band, line_styles
+from fastweights.evaluation.reports.curves import hours, numbers
 from fastweights.evaluation.reports.figures import (
     improvements,
     learning_curves,
-    line_styles,
     profiles,
     throughput,
 )

@@ -21,14 +21,14 @@ def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
     older = evaluation("rdn", [9.0] * 50, agent_steps=128)
     capped = evaluation("rdn", [8.0], max_frames=100)
     trained = evaluation("rdn", [7.0], rules={"sticky": 0.25, "full_action_set": True})
+    flickering = evaluation("rdn", [3.0], rules={"flicker": 0.5, "frame_stack": 1})
     foreign = evaluation("rdn", [6.0], protocol="mine")
     half_an_hour = evaluation("rdn", [5.0], protocol="noop30", max_frames=108_000)
     endless = evaluation("rdn", [4.0], protocol="machado")
     (game,) = endless.episodes
     endless = replace(endless, episodes=(game._replace(emulator_frames=200_000),))
-    run = short_run(
-        tmp_path, "run", many, few, older, capped, trained, foreign, half_an_hour, endless
-    )
+    others = (older, capped, trained, flickering, foreign, half_an_hour, endless)
+    run = short_run(tmp_path, "run", many, few, *others)
     # A file name says neither rules nor which is later.
     trained.save(run / "evaluations" / "step_000000000256_zzz.json")
     many.save(run / "evaluations" / "step_000000000256_aaa.json")
@@ -40,6 +40,7 @@ def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
         "full-game": 2.0,
         "full-game, cut after 100 frames": 8.0,
         "full-game, sticky 0.25": 7.0,
+        "full-game, flicker 0.5": 3.0,
         "mine": 6.0,
         "noop30": 5.0,
         "machado, never cut": 4.0,

@@ -16,11 +16,11 @@ from fastweights.evaluation.training_tests import PeriodicTest
 from fastweights.host.stopping import Interrupted
 from fastweights.launch import atari
 from fastweights.records.log_table import read_logs
-from fastweights.training.options import preset
+from fastweights.training.presets import preset
 
 FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
 CATCH = ["--env", "Catch", "--core-width", "16", *FAST, "--total-steps", "160"]
-WALL_CLOCK = ("_time", "agent_steps_per_second")
+WALL_CLOCK = ("_time", "agent_steps_per_second", "cpu_seconds")
 
 
 def train(folder, xpid, *arguments) -> None:

@@ -11,18 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastweights.agents.learner import LearnerConfig
+from fastweights.agents.learner_config import LearnerConfig
+from fastweights.evaluation.learning_curves import Curve
 from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.experiments import sequence_options
 from fastweights.experiments.agent_cells import AgentRun
 from fastweights.experiments.grid import Grid, cells
-from fastweights.experiments.pictures import Curve, draw_curves, draw_rows
+from fastweights.experiments.pictures import Panel, draw_curves, draw_rows
 from fastweights.experiments.rows import Row
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.table import Table, each_seed, interval, mean_and_std
+from fastweights.experiments.table import Table, each_seed, interval, mean_and_std, other
 from fastweights.host.errors import UserError
 from fastweights.launch.cli.atari_options import parse
-from fastweights.training.options import RunOptions, preset
+from fastweights.training.options import RunOptions
+from fastweights.training.presets import preset
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 (EXAMPLE,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
@@ -93,6 +95,13 @@ def test_statistics_are_over_seeds():
     assert each_seed(row(60.0, 70.0, failed=[3])) == "60.0, 70.0, failed"
 
 
+def test_a_column_has_the_digits_it_is_asked_for():
+    two = row(0.5, 0.75, others={"steps": 1234.5, "minutes": None})
+    assert mean_and_std(two, digits=2) == "0.62 ± 0.12"
+    assert interval(two, digits=2) == "0.50 to 0.75" and each_seed(two, digits=2) == "0.50, 0.75"
+    assert other("steps", digits=1)(two) == "1,234.5" and other("minutes")(two) == ""
+
+
 def test_csv_and_json_have_gaps_and_the_papers_figure():
     table = Table(columns={})
     rows = [row(60.0, 80.0, failed=[3], published=PublishedScore(75.0, 1.5)), row()]
@@ -114,9 +123,13 @@ def test_pictures_are_drawn_with_gaps_too(tmp_path):
     draw_rows([row()], "percent", "", tmp_path / "empty.png")
     curve, empty = Curve(np.arange(3.0), np.arange(3.0)), Curve(np.empty(0), np.empty(0))
     for name, curves in {"curves": [curve, curve], "none": [empty]}.items():
-        draw_curves({"rdn": curves}, tmp_path / f"{name}.png", "", ("x", "y"))
+        draw_curves([[Panel({"rdn": curves}, "x", "y")]], tmp_path / f"{name}.png", "")
+    two = [Panel({"rdn": [curve], "lstm": [empty]}, "x", "y"), Panel({"lstm": [curve]}, "x", "y")]
+    draw_curves([two, two], tmp_path / "panels.png", "a title")
+    games = [replace(one, labels=one.labels | {"game": one.labels["core"]}) for one in drawn]
+    draw_rows(games, "return", "a title", tmp_path / "games.png", panel="game")
     pictures = [path.read_bytes() for path in tmp_path.iterdir()]
-    assert len(set(pictures)) == 4 and all(one.startswith(b"\x89PNG") for one in pictures)
+    assert len(set(pictures)) == 6 and all(one.startswith(b"\x89PNG") for one in pictures)
 
 
 def agent(tmp_path: Path, **changes) -> RunOptions:
@@ -138,10 +151,9 @@ def test_an_agents_command_gives_its_options(tmp_path, preset_name, core, change
     assert parse(command[2:]).run == options
 
 
-@pytest.mark.parametrize("changes", [{"xpid": None}, {"evaluate_episodes": 0}])
-def test_an_agent_of_a_grid_has_a_name_and_test_games(tmp_path, changes):
-    with pytest.raises(ValueError, match="needs an xpid, and evaluate_episodes above 0"):
-        AgentRun(agent(tmp_path, **changes))
+def test_an_agent_of_a_grid_has_a_name(tmp_path):
+    with pytest.raises(ValueError, match="needs an xpid"):
+        AgentRun(agent(tmp_path, xpid=None))
 
 
 def test_cells_are_every_combination_and_share_runs(tmp_path):

@@ -9,7 +9,7 @@ import time
 import pytest
 from rich.console import Console
 
-from fastweights.experiments.jobs import Job, SideBySide
+from fastweights.experiments.jobs import Job, SideBySide, names
 from fastweights.host.stopping import Interrupted
 
 SAYS = "import sys; print('so far'); sys.stderr.write('error: {}\\n'); print(' '); sys.exit(2)"
@@ -43,6 +43,11 @@ def test_failures_are_one_line_each_and_the_others_go_on(tmp_path, capsys):
     assert "failed a: full disk; running:" in said and "finished good" in said
     assert "done; running" not in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.out", "b.out", "c.out", "d.out"]
+
+
+def test_of_many_jobs_the_first_are_named():
+    assert names([]) == "none" and names("abc") == "a, b, c"
+    assert names(map(str, range(40))) == ", ".join(map(str, range(12))) + " and 28 more"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -16,6 +16,7 @@ from fastweights.launch import (
     list_ops,
     replay,
     report,
+    suite,
     t_maze,
     watch,
     wikitext103,
@@ -53,7 +54,7 @@ def test_another_programs_script_in_a_folder_named_launch_is_no_command(tmp_path
 
 @pytest.mark.parametrize(
     "command",
-    [atari, code_execution, evaluate, list_ops, replay, report, t_maze, watch, wikitext103],
+    [atari, code_execution, evaluate, list_ops, replay, report, suite, t_maze, watch, wikitext103],
 )
 def test_help_names_the_command_in_both_ways_of_starting_it(command, monkeypatch, capsys):
     name = command.__name__.rpartition(".")[2]

@@ -10,12 +10,14 @@ from fastweights import kernels
 from fastweights.kernels.machinery.example import Example, make
 from fastweights.kernels.registry import OPERATIONS
 
+# With keys of length one, the recurrent ones are chaotic on random inputs: test_reversing_writes.
+TO_TWO = {"feature_map": "softmax", "strength_map": "double_sigmoid"}
 VERSIONS = {
     "delta_rnn": [{"version": v} for v in "AB"],
     "delta_lstm": [{"version": v} for v in "ABCD"],
     # elu and identity are unstable on random inputs: see test_every_feature_map.
-    "recurrent_delta_rule": [{"feature_map": m} for m in ("softmax", "elu_sum")],
-    "self_referential": [{"feature_map": m} for m in ("softmax", "elu_sum")],
+    "recurrent_delta_rule": [{"feature_map": m} for m in ("softmax", "elu_sum")] + [TO_TWO],
+    "self_referential": [{"feature_map": m} for m in ("softmax", "elu_sum")] + [TO_TWO],
 }
 CASES = [
     pytest.param(name, options, id="-".join([name, *options.values()]))

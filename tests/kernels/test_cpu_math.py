@@ -101,7 +101,7 @@ def no_recurrences(dtype: torch.dtype) -> list[torch.Tensor]:
     x = torch.randn(2, 16, 21, 13).to(dtype).contiguous(**last).requires_grad_()
     w, v, u, p = (torch.randn(32, 16, 3, 3).to(dtype).div_(12).requires_grad_() for _ in range(4))
     bias = torch.randn(32).to(dtype).requires_grad_()
-    rows = torch.randn(11, 90).to(dtype).requires_grad_()
+    rows = torch.randn(11, 18 * len(MAPS)).to(dtype).requires_grad_()
     results = [
         max_pool(x),
         convolve_pool(pixels, p[:, :4] / 255, bias),

@@ -5,6 +5,7 @@ import torch
 from kernel_cases import BACKEND_CASES, CASES, assert_agree, example, truth
 
 from fastweights import kernels
+from fastweights.kernels.feature_maps import STRENGTH_MAPS
 from fastweights.kernels.machinery import cpu_call
 from fastweights.kernels.machinery.example import Example, make
 from fastweights.kernels.registry import OPERATIONS
@@ -61,11 +62,12 @@ def test_long_unrolls_stay_exact(name, options, backend):
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("feature_map", ["elu", "identity"])
+@pytest.mark.parametrize("feature_map", ["elu", "identity", "unit", "silu_unit"])
+@pytest.mark.parametrize("strength_map", STRENGTH_MAPS)
 @pytest.mark.parametrize("name", ["recurrent_delta_rule", "self_referential"])
-def test_every_feature_map(name, feature_map):
-    """Without a sum of one the recurrence is unstable; small inputs, a few steps, in double."""
-    case = example(name, 3, time=3, feature_map=feature_map)
+def test_every_feature_map(name, strength_map, feature_map):
+    """Without a length of one the recurrence is unstable; small inputs, a few steps, in double."""
+    case = example(name, 3, time=3, feature_map=feature_map, strength_map=strength_map)
     small = [t * 0.1 if t.is_floating_point() else t for t in case.tensors]
     case = Example(case.operation, small, case.options)
     with kernels.backend("cpu"):

@@ -23,6 +23,7 @@ MAPS = {
     "elu": lambda x: torch.nn.functional.elu(x) + 1,
     "identity": lambda x: x,
 }
+FLOAT = torch.float32
 GROWN = 1e4  # a state below has not lost its beginning
 TIMES_REFERENCE, AT_LEAST = 10, 2e-5  # what the gradients may be off by
 HOPELESS = 1e-2  # off by more, the reference in float32 is no measure
@@ -198,3 +199,22 @@ def test_the_gradient_of_a_maze_run():
     found, right = gradient("cpu"), gradient("reference")
     assert torch.nn.functional.cosine_similarity(found, right, 0) > 0.9999
     assert 0.99 < found.norm() / right.norm() < 1.01
+
+
+def test_a_last_write_beyond_all_numbers_has_no_gradient():
+    """A self-referential matrix whose outputs are finite and whose final state is not."""
+    torch.manual_seed(0)
+    core = build_core("srwm", 64, layers=1, width=128, heads=8, feature_map="elu")
+    x = torch.randn(10, 4, 64)
+
+    def gradient(backend: str, dtype: torch.dtype) -> Tensor:
+        with kernels.backend(backend):
+            y, state = core.to(dtype)(x.to(dtype))
+            weight = torch.linspace(-1, 1, y.numel(), dtype=dtype).reshape(y.shape)
+            found = torch.autograd.grad((y * weight).sum(), [*core.parameters()])
+        assert y.isfinite().all() and state[0][0].isfinite().all() == (dtype != FLOAT)
+        return torch.cat([each.flatten() for each in found]).double()
+
+    right = gradient("reference", torch.float64)
+    limit = TIMES_REFERENCE * off(gradient("reference", FLOAT), right)
+    assert limit < HOPELESS and off(gradient("cpu", FLOAT), right) < limit

@@ -28,7 +28,8 @@ def parts_of(size: int) -> tuple[Part, ...]:
 def rows(parts: tuple[Part, ...], *batch: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     width = sum(part.length for part in parts)
-    return 3 * torch.randn(*batch, width, generator=generator, dtype=torch.float64)
+    numbers = 3 * torch.randn(*batch, width, generator=generator, dtype=torch.float64)
+    return numbers + numbers.sign() / 2  # of a single number near zero, float32 knows no direction
 
 
 def with_gradient(x: Tensor, parts: tuple[Part, ...]) -> list[Tensor]:
@@ -67,6 +68,16 @@ def test_values_and_gradients_are_pytorchs(dtype, size, batch, monkeypatch):
     with torch.no_grad():
         inferred = split_map(x.to(dtype), parts)
     assert all(map(torch.equal, inferred, found))
+
+
+@pytest.mark.parametrize("name", ["unit", "silu_unit"])
+def test_a_vector_of_length_zero_has_no_direction(name, only_the_kernel):
+    """Its gradient is finite: that of x / sqrt(1e-6), halved by silu."""
+    x = torch.zeros(2, 5, requires_grad=True)
+    (y,) = split_map(x, (Part((5,), name),))
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(y, torch.zeros(2, 5))
+    torch.testing.assert_close(grad, torch.full((2, 5), {"unit": 1e3, "silu_unit": 5e2}[name]))
 
 
 def test_no_rows_and_no_numbers():

@@ -12,7 +12,10 @@ from fastweights.kernels.cuda.kernel import CudaKernel
 from fastweights.kernels.delta_lstm import reference as delta_lstm
 from fastweights.kernels.delta_rnn import reference as delta_rnn
 from fastweights.kernels.delta_rule import reference as delta_rule
+from fastweights.kernels.elementwise_lstm import reference as elementwise_lstm
+from fastweights.kernels.gated_delta_rule import reference as gated_delta_rule
 from fastweights.kernels.linear_attention import reference as linear_attention
+from fastweights.kernels.machinery.signature import shape
 from fastweights.kernels.recurrent_delta_rule import reference as recurrent_delta_rule
 from fastweights.kernels.registry import OPERATIONS
 from fastweights.kernels.self_referential import reference as self_referential
@@ -65,6 +68,11 @@ def delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     return memory_inputs(T, B, H, K, V) | beta | {"weights": numbers(B, H, K, V)}
 
 
+def gated_delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    *rows, weights = delta_rule_tensors(T, B, H, K, V).items()
+    return dict(rows) | {"log_decay": -numbers(T, B, H).exp() / 4} | dict([weights])
+
+
 def recurrent_delta_rule_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     rows = {"q": numbers(T, B, H, K), "k": numbers(T, B, H, K), "v": numbers(T, B, H, V)}
     columns = {"query": K, "key": K, "value": V}
@@ -102,6 +110,13 @@ def self_referential_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     return {"x": numbers(T, B, H, K)} | weights | {"shift": numbers(B, H, K, columns) / K**0.5}
 
 
+def elementwise_lstm_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
+    """Of K units; the heads are left out."""
+    rows = {name: numbers(T, B, K) for name in ("candidate", "input_gate", "forget_gate")}
+    weights = {f"{name}_weights": numbers(K) for name in rows}
+    return rows | weights | {"cell": numbers(B, K)}
+
+
 def linear_attention_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     state = linear_attention.LinearAttentionState(t["weights"])
     return linear_attention.unroll(t["q"], t["k"], t["v"], is_first, state)
@@ -112,12 +127,20 @@ def delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     return delta_rule.unroll(t["q"], t["k"], t["v"], t["beta"], is_first, state)
 
 
-def recurrent_delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
-    state = recurrent_delta_rule.RecurrentDeltaRuleState(t["weights"], t["output"])
-    names = ("query_weights", "key_weights", "value_weights", "strength_weights")
-    recurrent = recurrent_delta_rule.RecurrentWeights(*(t[name] for name in names))
-    rows = (t["q"], t["k"], t["v"], t["beta"])
-    return recurrent_delta_rule.unroll(*rows, is_first, state, recurrent)
+def gated_delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    *rows, weights = t.values()
+    return gated_delta_rule.unroll(*rows, is_first, delta_rule.DeltaRuleState(weights))
+
+
+def recurrent_delta_rule_law(*options: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
+    def law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+        state = recurrent_delta_rule.RecurrentDeltaRuleState(t["weights"], t["output"])
+        names = ("query_weights", "key_weights", "value_weights", "strength_weights")
+        recurrent = recurrent_delta_rule.RecurrentWeights(*(t[name] for name in names))
+        rows = (t["q"], t["k"], t["v"], t["beta"])
+        return recurrent_delta_rule.unroll(*rows, is_first, state, recurrent, *options)
+
+    return law
 
 
 def delta_rnn_law(version: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
@@ -134,9 +157,25 @@ def delta_lstm_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     return delta_lstm.unroll(*rows, is_first, delta_lstm.DeltaLSTMState(*state), "D")
 
 
-def self_referential_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
-    state = self_referential.SelfReferentialState(t["shift"])
-    return self_referential.unroll(t["x"], is_first, state, t["initial_weights"])
+def self_referential_law(*options: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
+    def law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+        state = self_referential.SelfReferentialState(t["shift"])
+        return self_referential.unroll(t["x"], is_first, state, t["initial_weights"], *options)
+
+    return law
+
+
+MAPS = {  # of those that map their keys and strengths themselves
+    (): ("softmax", "sigmoid"),
+    ("two",): ("softmax", "double_sigmoid"),
+}
+
+
+def elementwise_lstm_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+    *tensors, cell = t.values()
+    weights = elementwise_lstm.ElementwiseWeights(*tensors[3:])
+    state = elementwise_lstm.ElementwiseState(cell)
+    return elementwise_lstm.unroll(*tensors[:3], is_first, state, weights)
 
 
 DELTA_RNN_STATES = ("weights", "recurrent_weights", "output")
@@ -150,12 +189,16 @@ CASES = {
             linear_attention_law,
         ),
         Case("delta_rule", ("weights",), delta_rule_tensors, delta_rule_law),
-        Case(
-            "recurrent_delta_rule",
-            ("weights", "output"),
-            recurrent_delta_rule_tensors,
-            recurrent_delta_rule_law,
-            ("softmax",),
+        Case("gated_delta_rule", ("weights",), gated_delta_rule_tensors, gated_delta_rule_law),
+        *(
+            Case(
+                "-".join(["recurrent_delta_rule", *name]),
+                ("weights", "output"),
+                recurrent_delta_rule_tensors,
+                recurrent_delta_rule_law(*options),
+                options,
+            )
+            for name, options in (MAPS | {("unit",): ("unit", "double_sigmoid")}).items()
         ),
         Case(
             "delta_rnn-B",
@@ -171,6 +214,7 @@ CASES = {
             delta_rnn_law("A"),
             ("A",),
         ),
+        Case("elementwise_lstm", ("cell",), elementwise_lstm_tensors, elementwise_lstm_law),
         Case(
             "delta_lstm",
             ("weights", "recurrent_weights", "cell", "output"),
@@ -178,17 +222,20 @@ CASES = {
             delta_lstm_law,
             ("D",),
         ),
-        Case(
-            "self_referential",
-            ("shift",),
-            self_referential_tensors,
-            self_referential_law,
-            ("softmax",),
+        *(
+            Case(
+                "-".join(["self_referential", *name]),
+                ("shift",),
+                self_referential_tensors,
+                self_referential_law(*options),
+                options,
+            )
+            for name, options in MAPS.items()
         ),
     )
 }
 
-UNEQUAL = [name for name in CASES if name != "self_referential"]  # which has one head size
+UNEQUAL = [name for name in CASES if "self_referential" not in name]  # which has one head size
 WIDE = [(name, size, size) for name in CASES for size in (33, 64)]
 WIDE += [(name, *sizes) for name in UNEQUAL for sizes in ((33, 40), (63, 2), (5, 12), (20, 3))]
 
@@ -251,7 +298,9 @@ def make(case: Case, T: int, B: int, H: int, K: int, V: int) -> tuple[Tensors, l
     torch.manual_seed(0)
     tensors = {n: t.float().double() for n, t in case.tensors(T, B, H, K, V).items()}
     first = next(iter(tensors.values()))
-    like = [first.new_empty(T, B, H, V), *(tensors[name] for name in case.states)]
+    sizes = {"T": T, "B": B, "H": H, "K": K, "V": V, "D": K}
+    y = first.new_empty(shape(case.pair.signature.output.axes, sizes))
+    like = [y, *(tensors[name] for name in case.states)]
     return tensors, [torch.randn_like(tensor).float().double() for tensor in like]
 
 

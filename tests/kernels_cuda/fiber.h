@@ -38,6 +38,7 @@
 #define __ballot_sync(mask, x) fiber::ballot(x, __FILE__, __LINE__)
 #define __ffs(x) __builtin_ffs(x)
 #define __expf(x) std::exp(x)
+#define rsqrtf(x) (1.f / std::sqrt(x))
 #define __fdividef(x, y) ((x) / (y))
 #define __uint_as_float(bits) fiber::same_bits<float>(bits)
 #define __float_as_uint(x) fiber::same_bits<unsigned>(x)

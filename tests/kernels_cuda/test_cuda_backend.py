@@ -10,6 +10,7 @@ from remembered import forget_calls
 from fastweights import kernels
 from fastweights.kernels.cuda import backend as cuda_backend
 from fastweights.kernels.cuda import compiler, launch, support
+from fastweights.kernels.feature_maps import FEATURE_MAPS
 from fastweights.kernels.machinery import dispatch
 from fastweights.kernels.machinery.example import Example, make
 from fastweights.kernels.registry import OPERATIONS
@@ -19,10 +20,12 @@ WITH_KERNELS = [
     for name, operation in OPERATIONS.items()
     if isinstance(operation.backends.get("cuda"), cuda_backend.Cuda)
 ]
+MAPS_OF = {"recurrent_delta_rule": "'softmax', 'unit'", "self_referential": "'softmax'"}
 WITHOUT_A_KERNEL = [("delta_lstm", {"version": version}, "version 'D'") for version in "ABC"] + [
-    (name, {"feature_map": feature_map}, "feature_map 'softmax'")
-    for name in ("recurrent_delta_rule", "self_referential")
-    for feature_map in ("elu_sum", "elu", "identity")
+    (name, {"feature_map": feature_map}, f"feature_map {has}")
+    for name, has in MAPS_OF.items()
+    for feature_map in FEATURE_MAPS
+    if repr(feature_map) not in has
 ]
 OPTION_CASES = pytest.mark.parametrize(
     ("name", "options", "has"),

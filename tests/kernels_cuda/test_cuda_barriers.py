@@ -22,6 +22,7 @@ BARRIER = re.compile(r"^ +(sync|__syncwarp|__syncthreads)\(\);", re.MULTILINE)
 # above 32 in the barriers of a sum over lanes.
 BEHIND_A_SHUFFLE = {
     ("delta_rule/cuda.cu", 3),
+    ("gated_delta_rule/cuda.cu", 3),
     ("recurrent_delta_rule/cuda.cu", 0),
     ("recurrent_delta_rule/cuda.cu", 5),
     ("delta_rnn/cuda.cu", 3),
@@ -33,7 +34,8 @@ SOURCES, SIZES = ["recurrent_delta_rule"], [8]
 if EVERYTHING:
     # Not the last of rewind.cuh: all that call it meet again before they write.
     SHARED |= {("cuda/rewind.cuh", 2, 33), ("cuda/warp.cuh", 1, 33), ("cuda/warp.cuh", 2, 33)}
-    SOURCES += ["linear_attention", "delta_rule", "delta_rnn", "delta_lstm", "self_referential"]
+    SOURCES += ["linear_attention", "delta_rule", "gated_delta_rule"]
+    SOURCES += ["delta_rnn", "delta_lstm", "self_referential"]
     SIZES += [33]
 
 

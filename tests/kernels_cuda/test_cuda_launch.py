@@ -17,8 +17,8 @@ def test_head_sizes_are_padded():
 
 def test_arguments_are_sizes_then_addresses_and_strides_then_addresses():
     given, own = torch.zeros(5, 3, 2)[:, ::2], torch.zeros(4)
-    words = list(pack(Sizes(1, 2, 3, 4, 5, 6), [given], [own]))
-    assert words == [1, 2, 3, 4, 5, 6, given.data_ptr(), 6, 4, 1, 0, own.data_ptr()]
+    words = list(pack(Sizes(1, 2, 3, 4, 5, 6, 7), [given], [own]))
+    assert words == [1, 2, 3, 4, 5, 6, 7, given.data_ptr(), 6, 4, 1, 0, own.data_ptr()]
 
 
 def test_weights_are_shared_by_the_batch():

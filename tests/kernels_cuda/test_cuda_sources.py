@@ -12,6 +12,8 @@ EVERY_CASE = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 @pytest.mark.parametrize("size", [1, 3, 8, 17, 32])
 @pytest.mark.parametrize("T", [1, 2, 7, 33])
 def test_sizes_and_lengths(shim, case, size, T):
+    if size == 1 and "unit" in case.options:
+        pytest.skip("a single number has a sign, but no direction: its gradient is rounding alone")
     check(case, T, size, size, RESETS["random"](T, BATCH))
 
 
@@ -103,4 +105,4 @@ def test_a_feature_map_without_a_kernel_is_refused(shim: Shim):
     tensors, _ = make(case, 2, 1, 1, 4, 4)
     x, weights, shift = (tensor.float() for tensor in tensors.values())
     with pytest.raises(ValueError, match="feature_map 'softmax', not 'elu'"):
-        case.pair.forward(x, weights, RESETS["never"](2, 1), shift, "elu")
+        case.pair.forward(x, weights, RESETS["never"](2, 1), shift, "elu", "sigmoid")

@@ -100,6 +100,15 @@ def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("games", [0, 2])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_run_that_learned_nothing_leaves_no_folder(schedule, games, tmp_path, capsys):
+    options = (*bad(at=3), *SCHEDULES[schedule], "--evaluate-episodes", games)
+    line = error_of(lambda: train(tmp_path, "run", *options), capsys=capsys)
+    assert "the reward of step 3 is nan" in line
+    assert not list(tmp_path.iterdir())
+
+
 def test_test_games_meet_it_too(tmp_path, capsys):
     """Before training, in training, and of an agent that was trained before."""
     games = ("--evaluate-episodes", 2, "--total-steps", 100)

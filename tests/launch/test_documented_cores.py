@@ -12,7 +12,7 @@ from small_runs import logged, train
 from fastweights import cores
 from fastweights.cores import CORES
 from fastweights.cores.options import is_named_by_size
-from fastweights.training.options import preset
+from fastweights.training.presets import preset
 from tests.cores import test_contract, test_inspect
 
 PAGE = Path(__file__).parents[2] / "docs" / "cores.md"

@@ -24,7 +24,7 @@ from fuzzing import (
 )
 from hypothesis import strategies as st
 
-from fastweights.agents.learner import LearnerConfig
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import Network
 from fastweights.experiments.sequence_options import SequenceOptions, preset
 from fastweights.experiments.sequence_options import check as check_sequences
@@ -33,7 +33,8 @@ from fastweights.launch import evaluate, replay, report, watch
 from fastweights.launch.cli.atari_options import parse, peek
 from fastweights.launch.cli.torchbeast_flags import translate
 from fastweights.tasks import ListOps
-from fastweights.training.options import RunOptions, check
+from fastweights.training.checks import check
+from fastweights.training.options import RunOptions
 from fastweights.training.schedules.plan import Plan
 
 

@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Sequence, Text, Tuple
 
 from fastweights.launch import atari
 
@@ -71,6 +71,16 @@ def reset(self, *, seed=None, options=None):
             {"observation_space": Discrete(3), "first": 3},
             "an observation of 3, and its observation_space is Discrete(3): change one of them",
         ),
+        (
+            (),
+            {"observation_space": Tuple((Discrete(3), Discrete(2))), "first": (2, 2)},
+            "observation of (2, 2), and its observation_space is Tuple(Discrete(3), Discrete(2))",
+        ),
+        (
+            (),
+            {"observation_space": Tuple((Discrete(3), Discrete(2))), "first": (2,)},
+            "observation of (2,), and its observation_space is Tuple(Discrete(3), Discrete(2))",
+        ),
     ],
 )
 def test_what_breaks_the_interface_is_one_line_and_leaves_no_folder(methods, changes, says, train):
@@ -114,15 +124,21 @@ def test_a_bug_of_the_environments_own_keeps_its_traceback_and_leaves_no_folder(
 @pytest.mark.parametrize(
     ("space", "says"),
     [
-        ({"observation_space": Dict(a=Discrete(2))}, "gymnasium.wrappers.FlattenObservation"),
-        ({"observation_space": MultiDiscrete([2, 2])}, "gymnasium.wrappers.FlattenObservation"),
+        (
+            {"observation_space": Dict(a=Box(0, 255, (8, 8), np.uint8))},
+            "gymnasium.wrappers.FlattenObservation",
+        ),
+        (
+            {"observation_space": Dict(a=Discrete(2), b=Sequence(Discrete(2)))},
+            "gymnasium.wrappers.TransformObservation",
+        ),
         ({"observation_space": Box(0, 1, (8, 8, 3))}, "gymnasium.wrappers.FlattenObservation"),
         (
             {"observation_space": Box(0, 255, (4, 8, 8, 3), np.uint8)},
             "gymnasium.wrappers.ReshapeObservation",
         ),
         ({"action_space": Box(0, 1, (2,))}, "gymnasium.wrappers.DiscretizeAction"),
-        ({"action_space": MultiDiscrete([2, 2])}, "gymnasium.wrappers.TransformAction"),
+        ({"action_space": MultiDiscrete([40, 40])}, "gymnasium.wrappers.TransformAction"),
         ({"observation_space": Text(5), "first": "a"}, "gymnasium.wrappers."),
     ],
 )

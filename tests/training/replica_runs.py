@@ -27,7 +27,6 @@ from torch import Tensor
 import fastweights.evaluation.training_tests
 import fastweights.training.loop
 from fastweights.agents.learner import Learner
-from fastweights.agents.rollout import Rollout
 from fastweights.launch import atari
 
 THIRD = 3
@@ -36,6 +35,8 @@ SMALL = (*SMALL, "--core-heads", "2", "--core-layers", "1", "--core-feedforward"
 CATCH = ("--env", "Catch", "--num-envs", "8", "--batch-size", "8", "--total-steps", "400")
 ATARI = ("--env", "Qbert", "--stem", "shallow", "--num-envs", "2", "--batch-size", "2")
 ATARI = (*ATARI, "--total-steps", "40")
+REUSE = ("--objective", "ppo", "--epochs", "2", "--minibatches", "2", "--optimizer", "adam")
+REUSE = (*REUSE, "--normalize-advantages", "--reduction", "mean", "--learning-rate", "1e-3")
 TESTED = ("--evaluate-every", "80", "--evaluate-episodes", "2")
 LONG = ("--total-steps", "100000000")
 GROUPS = ("--schedule", "asynchronous", "--env-groups", "1")
@@ -78,18 +79,30 @@ def die_later(learner: Learner) -> None:
 
 def signal_in_a_long_update(learner: Learner) -> None:
     """SIGINT in the second of four gradients, which take two seconds each."""
-    losses, calls = learner._losses, itertools.count(1)
+    sums, calls = learner._sums, itertools.count(1)
 
-    def slow_losses(rollout: Rollout) -> dict[str, Tensor]:
+    def slow_sums(*batch_and_scale: object) -> dict[str, Tensor]:
         with (Path(sys.argv[1]) / f"long-update.{os.environ['RANK']}.gradients").open("a") as made:
             made.write(".")
         if next(calls) == 2:
             (Path(sys.argv[1]) / "long-update.happened").touch()
             os.kill(os.getpid(), signal.SIGINT)
         time.sleep(2)
-        return losses(rollout)
+        return sums(*batch_and_scale)
 
-    learner._losses = slow_losses
+    learner._sums = slow_sums
+
+
+def signal_in_the_second_epoch(learner: Learner) -> None:
+    """SIGINT in the third of four gradient steps: two have changed the weights already."""
+    sums, calls = learner._sums, itertools.count(1)
+
+    def signalled(*batch_and_scale: object) -> dict[str, Tensor]:
+        if next(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return sums(*batch_and_scale)
+
+    learner._sums = signalled
 
 
 def raise_error(learner: Learner) -> None:
@@ -105,9 +118,12 @@ CASES: dict[str, tuple[int, tuple[str, ...], tuple[int, ...], Event | None]] = {
     "mean-two": (2, (*CATCH, "--reduction", "mean"), (), None),
     "atari-one": (1, ATARI, (), None),
     "atari-two": (2, ATARI, (), None),
+    "reuse-one": (1, (*CATCH, *REUSE), (), None),
+    "reuse-two": (2, (*CATCH, *REUSE), (), None),
     "asynchronous": (2, (*CATCH, *GROUPS), (), None),
     "interrupted": (2, (*CATCH, *LONG), (1,), signal_self(signal.SIGINT)),
     "long-update": (2, (*CATCH, *LONG, "--micro-batch", "1"), (0, 1), signal_in_a_long_update),
+    "reuse-interrupted": (2, (*CATCH, *REUSE, *LONG), (1,), signal_in_the_second_epoch),
     "games-before": (2, (*CATCH, *LONG, *TESTED), (0,), None),
     "games-between": (2, (*CATCH, *LONG, *TESTED), (0,), None),
     "first-killed": (2, (*CATCH, *LONG), (0,), signal_self(signal.SIGKILL)),

@@ -80,3 +80,18 @@ def test_the_logged_rate_is_steps_by_time(tmp_path, monkeypatch):
     assert train(tmp_path, "run", "--total-steps", 100) == 0
     logs = read_logs(tmp_path / "run" / "logs.csv")
     assert logs["agent_steps_per_second"] == pytest.approx([20 / n for n in range(1, 6)])
+
+
+def test_the_logged_cpu_time_is_this_processs_from_row_to_row(tmp_path, monkeypatch):
+    """By a clock that nothing but updates moves, each a second more than the last."""
+    update, now = Learner.update, 0.0
+
+    def busy(self, rollout):
+        nonlocal now
+        now += self.updates + 1
+        return update(self, rollout)
+
+    monkeypatch.setattr(Learner, "update", busy)
+    monkeypatch.setattr("fastweights.training.loop.process_time", lambda: now)
+    assert train(tmp_path, "run", "--total-steps", 100) == 0
+    assert read_logs(tmp_path / "run" / "logs.csv")["cpu_seconds"] == [1, 2, 3, 4, 5]

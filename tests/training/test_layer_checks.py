@@ -5,7 +5,8 @@ import copy
 import pytest
 import torch
 
-from fastweights.agents.learner import Learner, LearnerConfig
+from fastweights.agents.learner import Learner
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import Network, NetworkConfig
 from fastweights.agents.rollout import Rollout
 from fastweights.training.layer_checks import checked_layers

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fastweights.agents.learner import LearnerConfig
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.cores import CORES
 from fastweights.cores.options import is_named_by_size
 from fastweights.experiments import sequence_options
@@ -12,7 +12,9 @@ from fastweights.host.errors import UserError
 from fastweights.launch.cli.atari_options import parse, peek
 from fastweights.launch.cli.torchbeast_flags import translate
 from fastweights.tasks import CodeExecution
-from fastweights.training.options import PRESETS, RunOptions, check, differences, preset
+from fastweights.training.checks import check
+from fastweights.training.options import RunOptions, differences
+from fastweights.training.presets import PRESETS, preset
 from fastweights.training.schedules.plan import Plan
 
 
@@ -30,7 +32,7 @@ def test_paper_is_the_published_recipe():
     assert (learner.entropy_cost, learner.baseline_cost, learner.discounting) == (0.01, 0.5, 0.99)
     assert (learner.total_steps, learner.reduction) == (200_000_000, "sum")
     assert (learner.rho_clip, learner.c_clip, learner.pg_rho_clip) == (1.0, 1.0, 1.0)
-    assert (options.stem, options.feed_last_action) == ("auto", False)
+    assert (options.stem, options.sees_last_action()) == ("auto", False)
     assert options.core_options() == ()
 
 
@@ -51,11 +53,10 @@ def test_presets_pass_their_own_checks_and_survive_a_checkpoint(name, core):
 
 
 def test_options_newer_than_a_checkpoint_take_their_defaults():
-    flat = preset("quick", "lstm").to_dict()
-    del flat["precision"], flat["micro_batch"]
-    assert RunOptions.from_dict(flat) == replace(
-        preset("quick", "lstm"), learner=LearnerConfig(total_steps=500_000)
-    )
+    options = preset("plain", "lstm")
+    flat = options.to_dict()
+    del flat["precision"], flat["micro_batch"], flat["objective"]
+    assert RunOptions.from_dict(flat) == replace(options, precision="auto", learner=LearnerConfig())
 
 
 @pytest.mark.parametrize(
@@ -98,10 +99,20 @@ def test_a_whole_number_is_a_number_and_a_list_a_tuple():
     assert type(options.learner.learning_rate) is float and options.env_options == ("a=1",)
 
 
+def test_another_objective_or_optimiser_drops_what_the_preset_set_for_its_own():
+    """And no more: what a person types for another one is refused (test_bad_input.py)."""
+    learner = parsed("--preset", "quick", "--objective", "vtrace").learner
+    assert preset("quick", "rdn").learner.normalize_advantages
+    assert (learner.objective, learner.normalize_advantages) == ("vtrace", False)
+    assert (learner.epochs, learner.minibatches, learner.optimizer) == (4, 4, "adam")
+    kept = parsed("--preset", "quick", "--objective", "appo", "--clip-range", "0.2").learner
+    assert (kept.normalize_advantages, kept.clip_range) == (True, 0.2)
+
+
 @pytest.mark.parametrize("name", ["learning_rate", "alpha", "epsilon", "momentum", "rho_clip"])
 def test_a_learner_s_numbers_are_checked_before_it_is_made(name):
     for value in (-1.0, float("nan")):
-        with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} must be"):
+        with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} must (be|lie)"):
             check(RunOptions(learner=LearnerConfig(**{name: value})))
 
 
@@ -109,6 +120,70 @@ def test_single_options_change_a_preset():
     options = parsed("--preset", "published", "--core", "lstm", "--total-steps", "6400")
     assert (options.core, options.bptt, options.learner.total_steps) == ("lstm", "full", 6400)
     assert options.protocol == "published"
+
+
+def test_a_preset_s_environment_options_stay_with_its_environment():
+    assert preset("maze", "rdn").env_options == ("corridor=10",)
+    for given in ([], ["--env", "TMaze"], ["--env", "fastweights/TMaze-v0"]):
+        assert parsed("--preset", "maze", *given).env_options == ("corridor=10",)
+    for other in ("Catch", "Qbert", "CartPole-v1", "NoSuchGame"):
+        assert parsed("--preset", "maze", "--env", other).env_options == ()
+    typed = ("--env-options", "pictures=true")
+    for given in (["--env", "Catch"], ["--env", "TMaze"], []):
+        assert parsed("--preset", "maze", *given, *typed).env_options == ("pictures=true",)
+
+
+def test_a_resumed_run_keeps_its_environment_options():
+    saved = replace(preset("maze", "rdn"), env="Catch", env_options=("pictures=true",))
+    assert parse(["--env", "Catch"], saved).run.env_options == ("pictures=true",)
+
+
+REPEAT = "popgym:popgym-RepeatPreviousEasy-v0"
+
+
+def test_the_last_action_is_seen_where_the_environment_s_baselines_see_it():
+    assert [parsed("--env", env).sees_last_action() for env in ("Pong", "TMaze", REPEAT)] == [
+        *(False, False, True)
+    ]
+    plan = Plan(parsed("--env", REPEAT, "--device", "cpu"))
+    assert (plan.options.feed_last_action, plan.options.sees_last_action()) == (True, True)
+    assert Plan(parsed("--device", "cpu")).options.feed_last_action is False
+    assert RunOptions(env=REPEAT).network((4,), 4).feed_last_action is True
+
+
+@pytest.mark.parametrize(
+    ("given", "fed"),
+    [
+        (["--feed-last-action", "true"], True),
+        (["--feed-last-action", "false"], False),
+        (["--feed_last_action=false"], False),
+        (["--feed-last-action"], True),
+        (["--no-feed-last-action"], False),
+        (["--feed-last-action", "--seed", "3"], True),
+        (["--feed-last-action", "auto"], "auto"),
+    ],
+)
+def test_the_last_action_can_be_asked_for_or_not(given, fed):
+    options = parsed("--env", REPEAT, *given)
+    assert options.feed_last_action == fed
+    assert RunOptions.from_dict(options.to_dict()) == options
+
+
+def test_the_last_action_is_true_false_or_auto():
+    with pytest.raises(UserError, match="'maybe' is none of auto, false, true"):
+        parsed("--feed-last-action", "maybe")
+
+
+@pytest.mark.parametrize("fed", [True, False])
+def test_what_auto_came_to_is_no_change(fed):
+    """Stored runs know it as true or false; those of before the option do not have it at all."""
+    options = RunOptions(env=REPEAT if fed else "Qbert")
+    saved = RunOptions.from_dict(options.to_dict() | {"feed_last_action": fed})
+    assert (saved.feed_last_action, differences(saved, options)) == (fed, [])
+    other = replace(options, feed_last_action=not fed)
+    assert differences(saved, other) == ["feed_last_action"]
+    older = {name: v for name, v in options.to_dict().items() if name != "feed_last_action"}
+    assert differences(RunOptions.from_dict(older), saved) == []
 
 
 def test_torchbeast_flags_keep_their_meaning():

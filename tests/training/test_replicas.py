@@ -22,7 +22,9 @@ pytestmark = pytest.mark.accidents
 HERE = Path(__file__).parent
 LONG_ONES = ("four", "mean-one", "mean-two", "stopped", "other-killed-asynchronous", "ray")
 MINUTE = 60  # seconds that a learner is stopped for
-SOON = dict.fromkeys(("interrupted", "long-update", "games-before", "games-between"), 5)
+SOON = dict.fromkeys(
+    ("interrupted", "long-update", "reuse-interrupted", "games-before", "games-between"), 5
+)
 SOON |= dict.fromkeys(("first-killed", "other-killed", "accident"), 10)
 
 
@@ -67,11 +69,14 @@ def assert_one_run(runs: Runs, one: str, several: str) -> None:
     """The same games with the same actions; losses and weights to the rounding of their sums."""
     logs, theirs = runs.logs(one), runs.logs(several)
     assert logs["step"] == theirs["step"] and len(logs["step"]) >= 4
-    for name in ("games", "lives", "recent_full_game_return", "learning_rate", "policy_lag"):
+    same = ("games", "lives", "recent_full_game_return", "learning_rate", "policy_lag")
+    for name in (*same, "gradient_steps"):
         assert logs[name] == theirs[name], name
     for name in set(logs) - set(WALL_CLOCK):
-        if name.endswith(("_loss", "_norm")):
+        if name.endswith(("_loss", "_norm", "_kl", "_fraction")):
             assert logs[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-4), name
+    # The variance of targets that hardly differ is a small difference of large sums.
+    assert logs["explained_variance"] == pytest.approx(theirs["explained_variance"], rel=1e-2)
     for name, tensor in runs.weights(one, 0).items():
         torch.testing.assert_close(runs.weights(several, 0)[name], tensor, rtol=1e-3, atol=1e-4)
 
@@ -83,7 +88,7 @@ def assert_replicas_are_equal(runs: Runs, case: str) -> None:
             assert torch.equal(tensor, first[name]), (rank, name)
 
 
-@pytest.mark.parametrize("where", ["", "atari-"])
+@pytest.mark.parametrize("where", ["", "atari-", "reuse-"])
 def test_two_learners_make_the_run_of_one(where, runs):
     assert runs.codes(f"{where}two") == [0, 0], runs.said(f"{where}two", 0)
     assert_one_run(runs, f"{where}one", f"{where}two")
@@ -109,7 +114,10 @@ def test_asynchronous_learners_stay_equal_and_count_every_step(runs):
     assert_replicas_are_equal(runs, "asynchronous")
 
 
-@pytest.mark.parametrize("case", ["interrupted", "long-update", "games-between"])
+STOPPED = ["interrupted", "long-update", "reuse-interrupted", "games-between"]
+
+
+@pytest.mark.parametrize("case", STOPPED)
 def test_a_signal_in_an_update_stops_all_before_it_is_made(case, runs):
     assert runs.codes(case) == [130, 130], runs.said(case, 0)
     assert runs.saved_step(case) == max(runs.logs(case)["step"]) == 80

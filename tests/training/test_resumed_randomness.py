@@ -16,6 +16,7 @@ from small_runs import GROUPS, assert_same_run, train
 from fastweights.agents.actor import Actor, Collected
 from fastweights.agents.learner import Learner
 from fastweights.host.progress import Display
+from fastweights.records.checkpoints import load
 from fastweights.training.environments import make_environments
 from fastweights.training.options import RunOptions
 from fastweights.training.seeds import action_seed, environment_seed
@@ -80,6 +81,21 @@ def test_a_resumed_run_has_the_games_and_actions_of_its_step(
     before, after = (collected[number][1].rollout for number in (0, updates))
     assert not torch.equal(before.frame, after.frame)
     assert not torch.equal(before.action, after.action)
+
+
+def test_an_asynchronous_run_s_groups_have_the_actions_of_its_step(
+    collected, tmp_path, monkeypatch
+):
+    cut(tmp_path, "run", monkeypatch, 2, *GROUPS)
+    step = load(tmp_path / "run" / "model.tar")["step"]
+    begun = {seed for seed, _ in collected}
+    collected.clear()
+    resume(tmp_path / "run")
+    assert step > 0 and len(begun) > 1
+    assert begun == {action_seed(1, 0, group) for group in range(len(begun))}
+    assert {seed for seed, _ in collected} == {
+        action_seed(1, step, group) for group in range(len(begun))
+    }
 
 
 def test_two_runs_resumed_from_one_checkpoint_are_the_same_run(collected, tmp_path, monkeypatch):

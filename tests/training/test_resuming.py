@@ -176,14 +176,15 @@ def test_a_run_whose_every_update_was_refused_has_failed(tmp_path, capsys):
 
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch, capsys):
-    step = Learner._step
+    update = Learner.update
 
-    def spoil(self, is_finite):
-        step(self, is_finite)
+    def spoil(self, rollout):
+        losses = update(self, rollout)
         if self.updates == 4:
             next(self.network.parameters()).data[0] = float("inf")
+        return losses
 
-    monkeypatch.setattr(Learner, "_step", spoil)
+    monkeypatch.setattr(Learner, "update", spoil)
     with pytest.raises(SystemExit, match="2"):
         train(tmp_path, "run", "--total-steps", 200, "--checkpoint-minutes", 1e-6)
     assert "weights that are not finite" in capsys.readouterr().err

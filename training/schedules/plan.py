@@ -26,15 +26,16 @@ class Plan:
     """How and where a run shall be: its `schedule`, and the `actor` and `learner` devices.
 
     Of all environments and of each batch, one of several `replicas` has its share: `streams` and
-    `batch_size`. `options` are those given, with the precision that `auto` came to: whoever acts
-    computes in the learner's. Raises a one-line `ValueError` for a device that is not here, or
-    options that contradict.
+    `batch_size`. `options` are those given, with what `auto` came to for the precision and
+    `feed_last_action`: whoever acts computes in the learner's precision. Raises a one-line
+    `ValueError` for a device that is not here, or options that contradict.
     """
 
     def __init__(self, options: RunOptions, replicas: Replicas | None = None):
         self.replicas = replicas or Replicas()
         self.streams = self.replicas.share(options.num_envs, "--num-envs")
         self.batch_size = len(self.replicas.share(options.batch_size, "--batch-size"))
+        _check_minibatches(options, self.batch_size)
         device = self._device(options.device, "--device")
         self.actor = self._device(options.actor_device, "--actor-device") or device
         self.learner = self._device(options.learner_device, "--learner-device") or device
@@ -43,7 +44,8 @@ class Plan:
             acting = torch.device("cpu")  # like this one, as far as is known here
         _check_cuda_graphs(options, acting)
         precision = choose_precision(options.precision, self.learner, acting)
-        self.options = options = replace(options, precision=precision)
+        feeds = options.sees_last_action()
+        self.options = options = replace(options, precision=precision, feed_last_action=feeds)
         self._ray = None
         if options.engine == "ray":
             from fastweights.training.ray.plan import RayPlan  # Ray is an extra
@@ -154,6 +156,16 @@ def _check_cuda_graphs(options: RunOptions, acting: torch.device) -> None:
         raise ValueError(
             "--cuda-graphs replays what a GPU did, and actions are chosen on cpu: leave it out, "
             f"--no-cuda-graphs, or choose them on a GPU, {how}"
+        )
+
+
+def _check_minibatches(options: RunOptions, share: int) -> None:
+    """Of one of several learners; `training/checks.py` has seen to the whole batch."""
+    minibatches = options.learner.minibatches
+    if share % minibatches:
+        raise ValueError(
+            f"--minibatches {minibatches} does not divide the {share} rollouts that each learner "
+            f"has of a batch: try --minibatches {gcd(share, minibatches)}"
         )
 
 

@@ -231,9 +231,10 @@ def test_who_cannot_be_placed_waits(crew):
     assert (crew.actors, crew.restarts) == (3, 0)
 
 
-def test_one_actor_without_a_lead_is_lockstep_bit_for_bit(address, tmp_path):
+@pytest.mark.parametrize("learner", [(), ("--objective", "ppo", "--epochs", 2, "--minibatches", 2)])
+def test_one_actor_without_a_lead_is_lockstep_bit_for_bit(learner, address, tmp_path):
     """So what travels is what was collected, and what acts is what was published."""
-    options = ("--total-steps", 200, "--num-envs", 8, *RDN)
+    options = ("--total-steps", 200, "--num-envs", 8, *RDN, *learner)
     alone = ("--engine", "ray", "--ray-address", address, "--num-actors", 1, "--queue-size", 0)
     assert train(tmp_path, "lockstep", *options) == 0
     assert train(tmp_path, "ray", *options, *alone) == 0

@@ -1,0 +1,94 @@
+"""The learner's options, each with its unit and source, and which of them belong together."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+import torch
+
+# Options that only some choices read: option -> choice -> what that choice reads.
+READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
+    "objective": {
+        "vtrace": ("rho_clip", "c_clip", "pg_rho_clip"),
+        "ppo": ("clip_range", "gae_lambda", "normalize_advantages"),
+        "appo": ("rho_clip", "c_clip", "clip_range", "normalize_advantages"),
+    },
+    "optimizer": {
+        "rmsprop": ("alpha", "epsilon", "momentum"),
+        "adam": ("adam_beta1", "adam_beta2", "adam_epsilon"),
+    },
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerConfig:
+    """Defaults: Espeholt et al. 2018, appendix G, as used by Irie et al. 2021, appendix C."""
+
+    total_steps: int = 200_000_000  # Agent steps to train for; the learning rate reaches 0 there.
+    # What a batch teaches: vtrace (V-trace actor-critic, as published), ppo (clipped surrogate with
+    # generalised advantages) or appo (clipped surrogate with V-trace targets).
+    objective: Literal["vtrace", "ppo", "appo"] = "vtrace"
+    epochs: int = 1  # Passes over each batch.
+    minibatches: int = 1  # Gradient steps in a pass, each on whole streams of the batch.
+    # Mean KL divergence, in nats, of the learned policy from the acting one that ends the reuse of
+    # a batch; None: no limit.
+    kl_limit: float | None = None
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"  # Method of the gradient steps.
+    learning_rate: float = 6e-4  # The optimiser's, at the start.
+    alpha: float = 0.99  # RMSprop: smoothing of squared gradients, per step.
+    epsilon: float = 0.01  # RMSprop: added to the root of the squared gradients.
+    momentum: float = 0.0  # RMSprop: share of the last step that is repeated.
+    adam_beta1: float = 0.9  # Adam: smoothing of gradients, per step.
+    adam_beta2: float = 0.999  # Adam: smoothing of squared gradients, per step.
+    adam_epsilon: float = 1e-5  # Adam: added to the root of the squared gradients.
+    grad_norm_clipping: float = 40.0  # Largest Euclidean norm of the whole gradient.
+    discounting: float = 0.99  # Of rewards, per agent step.
+    baseline_cost: float = 0.5  # Weight of the value loss.
+    entropy_cost: float = 0.01  # Weight of the policy's entropy, in nats.
+    # To [-1, 1], of what is learned from; what the core is shown always is.
+    reward_clipping: Literal["abs_one", "none"] = "abs_one"
+    reduction: Literal["sum", "mean"] = "sum"  # Of losses, over time and streams.
+    rho_clip: float = 1.0  # V-trace: of importance weights in the value targets' differences.
+    c_clip: float = 1.0  # V-trace: of importance weights carried back in time.
+    pg_rho_clip: float = 1.0  # V-trace: of importance weights in the policy gradient.
+    clip_range: float = 0.1  # PPO, APPO: how far a probability's ratio may move from 1 and count.
+    gae_lambda: float = 0.95  # PPO: weight of longer returns in advantages, per step, in [0, 1].
+    # PPO, APPO: shift and scale the advantages of a batch to mean 0 and standard deviation 1.
+    normalize_advantages: bool = False
+    # Streams a backward pass, the same gradient with less memory; 0: all; None: 4 on a CPU, where
+    # they stay in its caches, and all elsewhere.
+    micro_batch: int | None = None
+
+    def streams_at_once(self, batch: int, device: torch.device) -> int:
+        """How many of `batch` streams go through the network together."""
+        asked = self.micro_batch
+        if asked is None:
+            asked = 4 if device.type == "cpu" else 0
+        return asked or batch
+
+
+def unread(config: LearnerConfig) -> dict[str, tuple[str, str]]:
+    """Options that the chosen objective and optimiser do not read, and that differ from defaults.
+
+    Returns option -> (choice, a value of that choice that reads it).
+    """
+    found = {}
+    for choice, readers in READ_BY.items():
+        own = readers[getattr(config, choice)]
+        for reader, names in readers.items():
+            for name in names:
+                if name not in own and getattr(config, name) != _DEFAULTS[name]:
+                    found.setdefault(name, (choice, reader))
+    return found
+
+
+def without_unread(config: LearnerConfig, known: LearnerConfig) -> LearnerConfig:
+    """`config` with unread options back at their defaults, where they are as in `known`.
+
+    A preset's options of another objective fall away; those that a person typed stay, and are
+    refused by the checks.
+    """
+    given = {name for name in unread(config) if getattr(config, name) == getattr(known, name)}
+    return replace(config, **{name: _DEFAULTS[name] for name in given})
+
+
+_DEFAULTS = {field.name: field.default for field in fields(LearnerConfig)}

@@ -1,0 +1,103 @@
+"""What a batch teaches: how targets are estimated, and what the policy is asked for.
+
+An objective is an entry in `OBJECTIVES`. It says how the targets of values and policy follow from
+the network's judgement of a batch, when they are computed, and how the policy's loss follows from
+them. The learner reduces, weights and descends whatever it is; nothing else knows its name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor
+
+from fastweights.agents.gae import gae
+from fastweights.agents.learner_config import LearnerConfig
+from fastweights.agents.losses import clipped_surrogate_loss, policy_gradient_loss
+from fastweights.agents.vtrace import Targets, vtrace
+
+
+class Judged(NamedTuple):
+    """Transitions as the network judges them now."""
+
+    log_pi: Float[Tensor, "T B"]  # log-probability of the action taken, with gradient
+    log_mu: Float[Tensor, "T B"]  # the same when it was taken
+    value: Float[Tensor, "T B"]  # with gradient
+    bootstrap_value: Float[Tensor, " B"]  # of the row after the last
+    reward: Float[Tensor, "T B"]  # clipped as it is learned from
+    discount: Float[Tensor, "T B"]  # of what follows; 0 at an episode's end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """One way to learn from a batch."""
+
+    targets: Callable[[Judged, LearnerConfig], Targets]
+    policy_loss: Callable[[Judged, Float[Tensor, "T B"], LearnerConfig], Float[Tensor, "T B"]]
+    # True: targets are computed once, by the weights before the batch's first gradient step.
+    # False: each pass computes its own, so that they follow the weights.
+    fixes_targets: bool
+    clips: bool  # whether `clip_range` bounds the policy's ratio
+
+
+def _vtrace_targets(judged: Judged, config: LearnerConfig) -> Targets:
+    return _vtrace(judged, config, config.pg_rho_clip)
+
+
+def _surrogate_vtrace_targets(judged: Judged, config: LearnerConfig) -> Targets:
+    return _vtrace(judged, config, None)
+
+
+def _vtrace(judged: Judged, config: LearnerConfig, pg_rho_clip: float | None) -> Targets:
+    return vtrace(
+        log_rho=judged.log_pi - judged.log_mu,
+        discount=judged.discount,
+        reward=judged.reward,
+        value=judged.value,
+        bootstrap_value=judged.bootstrap_value,
+        rho_clip=config.rho_clip,
+        c_clip=config.c_clip,
+        pg_rho_clip=pg_rho_clip,
+    )
+
+
+def _gae_targets(judged: Judged, config: LearnerConfig) -> Targets:
+    return gae(
+        discount=judged.discount,
+        reward=judged.reward,
+        value=judged.value,
+        bootstrap_value=judged.bootstrap_value,
+        gae_lambda=config.gae_lambda,
+    )
+
+
+def _policy_gradient(
+    judged: Judged, advantages: Float[Tensor, "T B"], config: LearnerConfig
+) -> Float[Tensor, "T B"]:
+    return policy_gradient_loss(judged.log_pi, advantages)
+
+
+def _clipped_surrogate(
+    judged: Judged, advantages: Float[Tensor, "T B"], config: LearnerConfig
+) -> Float[Tensor, "T B"]:
+    return clipped_surrogate_loss(judged.log_pi - judged.log_mu, advantages, config.clip_range)
+
+
+OBJECTIVES: dict[str, Objective] = {
+    # Espeholt et al. 2018.
+    "vtrace": Objective(
+        targets=_vtrace_targets, policy_loss=_policy_gradient, fixes_targets=False, clips=False
+    ),
+    # Schulman et al. 2017.
+    "ppo": Objective(
+        targets=_gae_targets, policy_loss=_clipped_surrogate, fixes_targets=True, clips=True
+    ),
+    # As in RLlib's APPO and Sample Factory (Petrenko et al. 2020).
+    "appo": Objective(
+        targets=_surrogate_vtrace_targets,
+        policy_loss=_clipped_surrogate,
+        fixes_targets=True,
+        clips=True,
+    ),
+}

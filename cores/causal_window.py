@@ -1,0 +1,35 @@
+"""The last inputs of an episode side by side: what a causal convolution multiplies."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from fastweights.kernels.chunks import keep
+
+
+def windows(
+    x: Float[Tensor, "T B D"], history: Float[Tensor, "B M D"], is_first: Bool[Tensor, "T B"]
+) -> tuple[Float[Tensor, "T B N"], Float[Tensor, "B M D"]]:
+    """Puts the M inputs before each row and the row itself into one vector, the oldest first.
+
+    What lies before an episode's first row is zero. `history` holds the M inputs before row 0, the
+    newest last; returned are N = (M + 1) D numbers a row, and the history after the last row.
+    """
+    length, size = len(x), history.shape[1]
+    rows = torch.cat([history.movedim(1, 0), x])
+    episode = is_first.cumsum(0)
+    episode = torch.cat([episode.new_zeros(size, x.shape[1]), episode])
+    taps = []
+    for begin in range(size + 1):
+        same = episode[begin : begin + length] == episode[size:]
+        taps.append(keep(same.unsqueeze(-1), rows[begin : begin + length]))
+    last = keep((episode[length:] == episode[-1:]).unsqueeze(-1), rows[length:])
+    return torch.cat(taps, -1), last.movedim(0, 1)
+
+
+def window(
+    x: Float[Tensor, "B D"], history: Float[Tensor, "B M D"]
+) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B M D"]]:
+    """One row of `windows`."""
+    rows = torch.cat([history, x.unsqueeze(1)], 1)
+    return rows.flatten(1), rows[:, 1:]

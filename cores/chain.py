@@ -1,0 +1,50 @@
+"""Cores one after the other, each reading what the one below it gives."""
+
+from collections.abc import Callable, Sequence
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from fastweights.cores.core import Core
+from fastweights.cores.inputs import check_inputs
+from fastweights.kernels.recurrence import State
+
+
+class Chain(Core):
+    """Abstract: a core of layers. Its state is a tuple with each layer's own."""
+
+    def __init__(self, layers: Sequence[Core]):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.input_size, self.output_size = layers[0].input_size, layers[-1].output_size
+
+    def initial_state(self, batch_size: int) -> tuple:
+        return tuple(layer.initial_state(batch_size) for layer in self.layers)
+
+    def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
+        return self._through(x, state, lambda layer, y, before: layer.step(y, before))
+
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B E"], tuple]:
+        check_inputs(self, x, state, is_first)
+        return self._through(x, state, lambda layer, y, before: layer.unroll(y, before, is_first))
+
+    def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
+        seen = []
+
+        def look(layer: Core, y: Tensor, before: State) -> tuple[Tensor, State]:
+            seen.extend(layer.inspect(y, before))
+            return layer.step(y, before)
+
+        self._through(x, state, look)
+        return seen
+
+    def _through(
+        self, y: Tensor, state: tuple, apply: Callable[..., tuple[Tensor, State]]
+    ) -> tuple[Tensor, tuple]:
+        after = []
+        for layer, before in zip(self.layers, state, strict=True):
+            y, layer_state = apply(layer, y, before)
+            after.append(layer_state)
+        return y, tuple(after)

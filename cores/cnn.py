@@ -1,0 +1,72 @@
+"""Causal convolutional network: the last inputs themselves, and nothing older."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from fastweights.cores.causal_window import window, windows
+from fastweights.cores.chain import Chain
+from fastweights.cores.core import Core
+
+
+@dataclass(frozen=True, kw_only=True)
+class CNNConfig:
+    layers: int = 1
+    """Number of layers."""
+    width: int = 256
+    """Number of units; of a CNN, in each layer."""
+    window: int = 8
+    """Number of inputs that a row is computed from, its own included."""
+
+
+class CNNState(NamedTuple):
+    """The newest input is last; those before the episode are zero."""
+
+    inputs: Float[Tensor, "B M D"]
+
+
+class CNNLayer(Core):
+    """One layer: a convolution over the window that ends with the row, and a ReLU."""
+
+    equation = "y_t = relu(W (x_(t-k+1), .., x_t))"
+    source = "Waibel et al. 1989"
+
+    def __init__(self, input_size: int, config: CNNConfig):
+        super().__init__()
+        self.input_size, self.output_size = input_size, config.width
+        self.before = config.window - 1
+        self.convolution = nn.Linear(config.window * input_size, config.width)
+
+    def initial_state(self, batch_size: int) -> CNNState:
+        zeros = self.convolution.weight.new_zeros
+        return CNNState(zeros(batch_size, self.before, self.input_size))
+
+    def step(
+        self, x: Float[Tensor, "B D"], state: CNNState
+    ) -> tuple[Float[Tensor, "B E"], CNNState]:
+        rows, inputs = window(x, state.inputs)
+        return self.convolution(rows).relu(), CNNState(inputs)
+
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: CNNState, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B E"], CNNState]:
+        rows, inputs = windows(x, state.inputs, is_first)
+        return self.convolution(rows).relu(), CNNState(inputs)
+
+    def inspect(self, x: Float[Tensor, "B D"], state: CNNState) -> list[dict[str, Tensor]]:
+        """The layer's answer `units`, and the window after the step."""
+        units, after = self.step(x, state)
+        return [{"units": units} | after._asdict()]
+
+
+class CNN(Chain):
+    """Layers one after the other; L of them with windows of k reach back L (k - 1) inputs."""
+
+    equation, source = CNNLayer.equation, CNNLayer.source
+
+    def __init__(self, input_size: int, config: CNNConfig | None = None):
+        config = config or CNNConfig()
+        sizes = [input_size, *[config.width] * (config.layers - 1)]
+        super().__init__([CNNLayer(size, config) for size in sizes])

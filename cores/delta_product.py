@@ -1,0 +1,93 @@
+"""DeltaProduct: several delta rules a step, whose matrices multiply; gated and not."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from fastweights.cores.gated_delta_net import fresh_decay, log_decay
+from fastweights.cores.stack import DeltaRuleConfig
+from fastweights.kernels.delta_product import (
+    DeltaRuleState,
+    delta_product,
+    gated_delta_product,
+)
+from fastweights.kernels.delta_product.reference import gated_step, step
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaProductConfig(DeltaRuleConfig):
+    # As published: SiLU and length one for keys and queries, strengths in (0, 2).
+    feature_map: str = "silu_unit"
+    max_write_strength: int = 2
+    steps_per_token: int = 2
+    """Number of delta rules a step (n_h), each with its own key, value and strength."""
+
+    def of_memory(self) -> tuple[Any, ...]:
+        return *super().of_memory(), self.steps_per_token
+
+
+class DeltaProduct(FastWeightCore):
+    """The published rule in this project's residual block, without short convolutions."""
+
+    equation = "W_t: for each of S keys, W += k (beta (v - W^T k))^T;  y_t = W_t^T q_t"
+    source = "Siems et al. 2025"
+    operation, law = staticmethod(delta_product), staticmethod(step)
+    vectors = ("query", "key", "value", "strength")
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        feature_map: str,
+        max_write_strength: int = 2,
+        steps_per_token: int = 2,
+    ):
+        super().__init__(width, heads, feature_map, max_write_strength)
+        parts = self.key(), *written_parts(self, steps_per_token)
+        self.slow_net = SlowNet(width, heads, parts)
+
+    def initial_state(self, batch_size: int) -> DeltaRuleState:
+        return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
+
+
+class GatedDeltaProduct(FastWeightCore):
+    """DeltaProduct on a memory that fades once a step, as Gated DeltaNet's does."""
+
+    equation = "W_t: W *= a_t;  for each of S keys, W += k (beta (v - W^T k))^T;  y_t = W_t^T q_t"
+    source = "Siems et al. 2025"
+    operation, law = staticmethod(gated_delta_product), staticmethod(gated_step)
+    vectors = ("query", "key", "value", "strength", "decay")
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        feature_map: str,
+        max_write_strength: int = 2,
+        steps_per_token: int = 2,
+    ):
+        super().__init__(width, heads, feature_map, max_write_strength)
+        parts = self.key(), *written_parts(self, steps_per_token), SCALAR
+        self.slow_net = SlowNet(width, heads, parts)
+        log_rate, bias = fresh_decay(heads)
+        self.log_rate, self.decay_bias = nn.Parameter(log_rate), nn.Parameter(bias)
+
+    def initial_state(self, batch_size: int) -> DeltaRuleState:
+        return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
+
+    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        *written, fading = self.slow_net(x)
+        return *written, log_decay(fading, self.log_rate, self.decay_bias)
+
+    def programmed(self, x: Float[Tensor, "B D"], state: DeltaRuleState) -> tuple[Tensor, ...]:
+        *written, decay = self.program(x)
+        return *written, decay.exp()
+
+
+def written_parts(memory: FastWeightCore, steps: int) -> tuple[Any, ...]:
+    """Keys, values and strengths of a step's writes."""
+    each = steps, memory.head_size
+    return memory.key(*each), memory.value(*each), memory.strength(steps)

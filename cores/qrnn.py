@@ -1,0 +1,104 @@
+"""Quasi-recurrent network (QRNN): causal convolutions, and a pooling that alone is recurrent."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from fastweights.cores.causal_window import window, windows
+from fastweights.cores.chain import Chain
+from fastweights.cores.core import Core
+from fastweights.cores.stack import chosen
+from fastweights.kernels.elementwise_lstm import (
+    ElementwiseState,
+    ElementwiseWeights,
+    elementwise_lstm,
+)
+from fastweights.kernels.elementwise_lstm.reference import gates, step
+
+POOLING = ("fo", "ifo")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QRNNConfig:
+    layers: int = 1
+    """Number of layers."""
+    width: int = 256
+    """Number of units; of a QRNN, in each layer."""
+    window: int = 2
+    """Number of inputs that a row's gates are computed from, its own included."""
+    pooling: str = "fo"
+    """Gates of the pooling: fo, whose input gate is 1 - forget gate, or ifo, with one of its
+    own."""
+
+
+class QRNNState(NamedTuple):
+    """The newest input is last; those before the episode are zero."""
+
+    inputs: Float[Tensor, "B M D"]
+    cell: Float[Tensor, "B E"]
+
+
+class QRNNLayer(Core):
+    """One layer; its matrix products are over the whole unroll, its pooling is a kernel."""
+
+    equation = "c_t = f_t * c_(t-1) + i_t * z_t;  y_t = o_t * c_t;  z, f, o, i from x_(t-k+1..t)"
+    source = "Bradbury et al. 2017, eqs. 1-5"
+
+    def __init__(self, input_size: int, config: QRNNConfig):
+        super().__init__()
+        self.input_size, self.output_size = input_size, config.width
+        self.before = config.window - 1
+        parts = 3 if chosen("pooling", config.pooling, POOLING) == "fo" else 4
+        self.convolution = nn.Linear(config.window * input_size, parts * config.width)
+        self.register_buffer("unheard", torch.zeros(config.width), persistent=False)
+
+    def initial_state(self, batch_size: int) -> QRNNState:
+        zeros = self.unheard.new_zeros
+        inputs = zeros(batch_size, self.before, self.input_size)
+        return QRNNState(inputs, zeros(batch_size, self.output_size))
+
+    def step(
+        self, x: Float[Tensor, "B D"], state: QRNNState
+    ) -> tuple[Float[Tensor, "B E"], QRNNState]:
+        rows, inputs = window(x, state.inputs)
+        *program, output = self._program(rows)
+        cell, pooled = step(*program, ElementwiseState(state.cell), self._weights())
+        return output * cell, QRNNState(inputs, pooled.cell)
+
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: QRNNState, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B E"], QRNNState]:
+        rows, inputs = windows(x, state.inputs, is_first)
+        *program, output = self._program(rows)
+        before = ElementwiseState(state.cell)
+        cells, pooled = elementwise_lstm(*program, is_first, before, self._weights())
+        return output * cells, QRNNState(inputs, pooled.cell)
+
+    def inspect(self, x: Float[Tensor, "B D"], state: QRNNState) -> list[dict[str, Tensor]]:
+        (after,) = super().inspect(x, state)
+        *program, output = self._program(window(x, state.inputs)[0])
+        values = *gates(*program, ElementwiseState(state.cell), self._weights()), output
+        names = ("candidate", "input_gate", "forget_gate", "output_gate")
+        return [dict(zip(names, values, strict=True)) | after]
+
+    def _program(self, rows: Float[Tensor, "*batch N"]) -> tuple[Tensor, ...]:
+        """What enters the candidate, the input gate and the forget gate; the output gate."""
+        candidate, forget, output, *free = self.convolution(rows).split(self.output_size, -1)
+        return candidate, free[0] if free else -forget, forget, output.sigmoid()
+
+    def _weights(self) -> ElementwiseWeights:
+        return ElementwiseWeights(self.unheard, self.unheard, self.unheard)
+
+
+class QRNN(Chain):
+    """Layers one after the other, each with windows of the one below."""
+
+    equation, source = QRNNLayer.equation, QRNNLayer.source
+
+    def __init__(self, input_size: int, config: QRNNConfig | None = None):
+        config = config or QRNNConfig()
+        sizes = [input_size, *[config.width] * (config.layers - 1)]
+        super().__init__([QRNNLayer(size, config) for size in sizes])

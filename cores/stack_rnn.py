@@ -1,0 +1,100 @@
+"""Stack RNN: an Elman network that pushes to and pops from continuous stacks."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from fastweights.cores.core import Core
+from fastweights.cores.inputs import check_inputs
+from fastweights.kernels.recurrence import loop_over_time
+
+ACTIONS = 3  # push, no-op, pop
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackRNNConfig:
+    width: int = 256
+    """Number of units."""
+    stacks: int = 1
+    """Number of stacks."""
+    stack_width: int = 8
+    """Number of numbers in a place of a stack (8: Delétang et al. 2023)."""
+    stack_depth: int = 64
+    """Number of places in a stack; what is pushed below the last is lost."""
+
+
+class StackRNNState(NamedTuple):
+    """N stacks of M places, the top first."""
+
+    hidden: Float[Tensor, "B E"]
+    stacks: Float[Tensor, "B N M S"]
+
+
+class StackRNN(Core):
+    """The network reads the tops, then chooses for each stack how much to push, keep and pop.
+
+    A stack becomes the mean, weighted by the three probabilities, of what it would be after each.
+    Push values are linear and the controller is a tanh network, as in the benchmark of Delétang et
+    al. up to its ReLU; Joulin & Mikolov have sigmoids for both.
+    """
+
+    equation = "h_t = tanh(W x_t + P tops + U h_(t-1) + b);  S_t = mean of push(v_t), no-op, pop"
+    source = "Joulin & Mikolov 2015; Delétang et al. 2023"
+
+    def __init__(self, input_size: int, config: StackRNNConfig | None = None):
+        super().__init__()
+        config = config or StackRNNConfig()
+        self.input_size, self.output_size = input_size, config.width
+        self.shape = config.stacks, config.stack_depth, config.stack_width
+        tops = config.stacks * config.stack_width
+        self.cell = nn.RNNCell(input_size + tops, config.width)
+        self.actions = nn.Linear(config.width, config.stacks * ACTIONS)
+        self.values = nn.Linear(config.width, tops)
+
+    def initial_state(self, batch_size: int) -> StackRNNState:
+        zeros = self.cell.weight_hh.new_zeros
+        return StackRNNState(zeros(batch_size, self.output_size), zeros(batch_size, *self.shape))
+
+    def step(
+        self, x: Float[Tensor, "B D"], state: StackRNNState
+    ) -> tuple[Float[Tensor, "B E"], StackRNNState]:
+        return self._step(self._from_input(x), state)
+
+    def unroll(
+        self, x: Float[Tensor, "T B D"], state: StackRNNState, is_first: Bool[Tensor, "T B"]
+    ) -> tuple[Float[Tensor, "T B E"], StackRNNState]:
+        check_inputs(self, x, state, is_first)
+        z = self._from_input(x)
+        return loop_over_time(self._step, (z,), is_first, state, empty=z)
+
+    def inspect(self, x: Float[Tensor, "B D"], state: StackRNNState) -> list[dict[str, Tensor]]:
+        (after,) = super().inspect(x, state)
+        return [{"actions": self._actions(after["hidden"])} | after]
+
+    def _from_input(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch E"]:
+        bias = self.cell.bias_ih + self.cell.bias_hh
+        return F.linear(x, self.cell.weight_ih[:, : self.input_size], bias)
+
+    def _step(
+        self, z: Float[Tensor, "B E"], state: StackRNNState
+    ) -> tuple[Float[Tensor, "B E"], StackRNNState]:
+        tops = state.stacks[:, :, 0].flatten(1)
+        z = z + F.linear(tops, self.cell.weight_ih[:, self.input_size :])
+        hidden = (z + F.linear(state.hidden, self.cell.weight_hh)).tanh()
+        return hidden, StackRNNState(hidden, self._moved(state.stacks, hidden))
+
+    def _moved(
+        self, stacks: Float[Tensor, "B N M S"], hidden: Float[Tensor, "B E"]
+    ) -> Float[Tensor, "B N M S"]:
+        """A place takes from the one above, its own and the one below: push, no-op, pop."""
+        value = self.values(hidden).unflatten(-1, (self.shape[0], 1, self.shape[2]))
+        longer = torch.cat([value, stacks, torch.zeros_like(value)], 2)
+        push, keep, pop = self._actions(hidden)[..., None, None].unbind(2)
+        return push * longer[:, :, :-2] + keep * stacks + pop * longer[:, :, 2:]
+
+    def _actions(self, hidden: Float[Tensor, "B E"]) -> Float[Tensor, "B N 3"]:
+        return self.actions(hidden).unflatten(-1, (self.shape[0], ACTIONS)).softmax(-1)

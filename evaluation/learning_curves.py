@@ -1,0 +1,207 @@
+"""Learning curves: of one run, and of several seeds; every picture draws them with this.
+
+Colours are safe for colour-blind readers, and every line has a dash pattern and a marker of its
+own, so that a print in grey can be read.
+"""
+
+import itertools
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
+from fastweights.evaluation.training_returns import FULL_GAME, Unit, recent_means, shortfall
+from fastweights.host.atomic_files import replacing
+from fastweights.host.errors import one_line
+
+Styles = Mapping[str, dict[str, Any]]  # of lines, by label
+
+_DASHES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_GRID = 200  # points
+_REFERENCES = COLOURS[2:]
+_FEW_POINTS = 20  # of a curve, which are drawn as points too
+
+
+class Curve(NamedTuple):
+    """Points [N] of one seed, x increasing."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+class Band(NamedTuple):
+    """Mean, lowest and highest of several seeds [N], where all of them have points."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def band(curves: list[Curve]) -> Band | None:
+    """Of the seeds that have points; None where they have none, or no x in common."""
+    curves = [one for one in curves if len(one.x)]
+    if not curves:
+        return None
+    begin, end = max(one.x[0] for one in curves), min(one.x[-1] for one in curves)
+    if begin > end:
+        return None
+    x = curves[0].x if len(curves) == 1 else np.linspace(begin, end, _GRID)
+    values = np.stack([np.interp(x, one.x, one.y) for one in curves])
+    return Band(x, values.mean(0), values.min(0), values.max(0))
+
+
+def line_styles(labels: Sequence[str]) -> Styles:
+    """A colour, a dash pattern and a marker each; no two of the first 28 share all three."""
+    return {
+        label: {
+            "color": COLOURS[index % len(COLOURS)],
+            "linestyle": _DASHES[index % len(_DASHES)],
+            "marker": _MARKERS[index % len(_MARKERS)],
+        }
+        for index, label in enumerate(dict.fromkeys(labels))
+    }
+
+
+def draw_seeds(
+    axes: Any, curves: list[Curve], style: dict[str, Any], label: str, bands: bool = True
+) -> None:
+    """The mean of several seeds, where all of them have points; thin lines and a band of each seed.
+
+    Without `bands`, the mean alone.
+    """
+    together = band(curves)
+    if bands and len(curves) > 1:
+        for one in curves:
+            axes.plot(*one, color=style["color"], linewidth=0.6, alpha=0.6)
+    if together is None:
+        return
+    if bands and len(curves) > 1:
+        axes.fill_between(*together[:1], *together[2:], color=style["color"], alpha=0.15)
+    draw_line(axes, together[:2], style, label)
+
+
+def draw_line(axes: Any, points: Sequence[np.ndarray], style: dict[str, Any], label: str) -> None:
+    """A line with its name in the legend; of few points or many, some eight have markers."""
+    x, y = points
+    every = max(1, len(x) // 8)
+    axes.plot(x, y, label=literal(label), markevery=every, markersize=5, linewidth=1.6, **style)
+
+
+def learning_curve(
+    logs: Mapping[str, list[Any]],
+    path: Path,
+    *,
+    unit: Unit,
+    num_envs: int,
+    title: str = "Learning curve",
+    frames_per_step: int,
+    references: Mapping[str, float] | None = None,
+) -> None:
+    """Draws returns of one unit over agent steps into the PNG `path`.
+
+    Args:
+        logs: Columns as `read_logs` returns them.
+        path: The PNG to write.
+        unit: What the returns are of, from `measured_unit`.
+        num_envs: Environments that the run trains on; the mean begins with as many games or lives.
+        title: The heading.
+        frames_per_step: Emulator frames an agent step. Above 1 an upper axis shows frames.
+        references: Returns of the same unit to draw as horizontal lines, by name, e.g.
+            `{"random play": 163.9}`.
+
+    Raises:
+        OSError: `path` cannot be written.
+    """
+    figure = draw_learning_curve(logs, unit, num_envs, title, frames_per_step, references or {})
+    save(figure, path)
+
+
+def draw_learning_curve(
+    logs: Mapping[str, list[Any]],
+    unit: Unit,
+    num_envs: int,
+    title: str,
+    frames_per_step: int,
+    references: Mapping[str, float],
+) -> Any:
+    """The Matplotlib figure that `learning_curve` writes."""
+    figure = new_figure(5)
+    axes = figure.add_subplot()
+    if unit is FULL_GAME:
+        _plot_games(axes, logs)
+    _plot_recent(axes, recent_means(logs, unit, num_envs), unit)
+    for (name, value), colour in zip(references.items(), itertools.cycle(_REFERENCES)):
+        label = f"{name} ({value:,.{1 if abs(value) >= 10 else 2}f})"
+        axes.axhline(value, color=colour, linestyle="--", linewidth=1.2, label=label)
+    _label(axes, title, unit, frames_per_step)
+    handles = axes.get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=3, fontsize="small")
+    if said := shortfall(logs, num_envs):
+        figure.supxlabel(textwrap.fill(str(said), 110), fontsize="small")
+    return figure
+
+
+def new_figure(height: float, width: float = 8) -> Any:
+    """A Matplotlib figure, measured in inches, that needs no screen."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Any, path: Path) -> None:
+    """Writes a PNG. Raises `OSError`."""
+    with replacing(Path(path)) as partial:
+        figure.savefig(partial, format="png")
+
+
+def _plot_games(axes: Any, logs: Mapping[str, list[Any]]) -> None:
+    games = [
+        (step, value)
+        for step, values in zip(logs.get("step", ()), logs.get("episode_returns", ()), strict=False)
+        if isinstance(values, tuple)
+        for value in values
+    ]
+    if games:
+        axes.plot(*zip(*games, strict=True), ".", color=BLUE, alpha=0.25, label="one full game")
+
+
+def _plot_recent(axes: Any, points: Sequence[tuple[int, float]], unit: Unit) -> None:
+    """A line; of few points, also the points."""
+    marker = "o" if len(points) <= _FEW_POINTS else None
+    label = f"mean of up to 100 recent {unit.plural}"
+    axes.plot(*zip(*points, strict=True), color=ORANGE, linewidth=2, marker=marker, label=label)
+
+
+def _label(axes: Any, title: str, unit: Unit, frames_per_step: int) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    axes.set_title(textwrap.fill(title, 70))
+    axes.set_xlabel("agent steps")
+    axes.set_ylabel(f"return of a {unit.name} (undiscounted, unclipped)")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+    axes.set_xlim(left=0)
+    axes.grid(alpha=0.3)
+    if frames_per_step > 1:
+        convert = _scaling(frames_per_step), _scaling(1 / frames_per_step)
+        upper = axes.secondary_xaxis("top", functions=convert)
+        upper.set_xlabel(f"emulator frames (agent steps × {frames_per_step})")
+        upper.xaxis.set_major_formatter(EngFormatter(sep=" "))
+
+
+def _scaling(factor: float) -> Callable[[Any], Any]:
+    return lambda values: values * factor
+
+
+def literal(text: str) -> str:
+    """What Matplotlib draws as `text`: dollars make no formula, legends leave nothing out."""
+    lines = (one_line(line).replace("$", r"\$") for line in text.split("\n"))
+    return re.sub("^(?=_|$)", " ", "\n".join(lines))

@@ -1,0 +1,60 @@
+"""The arms of the ablation: the preset `quick`, and what it is with one ingredient taken away."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fastweights.training.options import RunOptions
+from fastweights.training.presets import preset
+
+TOTAL_STEPS = 500_000  # agent steps of each arm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """Options that differ from a preset's, and what they are compared for."""
+
+    reason: str  # one line
+    preset: str = "quick"
+    learner: Mapping[str, Any] = field(default_factory=dict)  # of `LearnerConfig`
+    others: Mapping[str, Any] = field(default_factory=dict)  # of `RunOptions`
+
+    def options(self, core: str) -> RunOptions:
+        """All options of the arm."""
+        options = preset(self.preset, core)
+        learner = replace(options.learner, total_steps=TOTAL_STEPS, **self.learner)
+        return replace(options, learner=learner, **self.others)
+
+
+ARMS: dict[str, Arm] = {
+    "quick": Arm(reason="The recipe as it is: what the others are compared with."),
+    "appo": Arm(
+        reason="V-trace targets in place of generalised advantages, under the same surrogate.",
+        learner={"objective": "appo"},
+    ),
+    "no-reuse": Arm(
+        reason="One gradient step on each batch: what the four passes in minibatches bring.",
+        learner={"epochs": 1, "minibatches": 1},
+    ),
+    "rmsprop": Arm(
+        reason="RMSprop with its published rate, smoothing and epsilon in place of Adam.",
+        learner={"optimizer": "rmsprop", "learning_rate": 6e-4, "alpha": 0.99, "epsilon": 0.01},
+    ),
+    "raw-advantages": Arm(
+        reason="Advantages as they are: what scaling them to standard deviation 1 brings.",
+        learner={"normalize_advantages": False},
+    ),
+    "torch-heads": Arm(
+        reason="Heads drawn as PyTorch draws them: what a nearly uniform first policy brings.",
+        others={"head_init": "torch"},
+    ),
+    "plain-stem": Arm(
+        reason="The same two convolutions without normalisation.",
+        others={"stem": "shallow"},
+    ),
+    "paper": Arm(
+        reason="The published recipe (V-trace, RMSprop, 32 streams of 50 steps) with this stem.",
+        preset="paper",
+        others={"stem": "shallow_norm"},
+    ),
+}

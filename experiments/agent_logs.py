@@ -1,0 +1,82 @@
+"""What a grid of agents keeps of its runs' logs: learning curves, and a copy small enough to store.
+
+Curves and copies begin as the reports' do: where as many games have ended as there are
+environments (`evaluation/training_returns.py`).
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastweights.evaluation.learning_curves import Curve
+from fastweights.evaluation.reports.curves import agent_steps, cpu_minutes, numbers, returns
+from fastweights.evaluation.reports.runs import Run, open_run
+from fastweights.evaluation.training_returns import FULL_GAME
+from fastweights.experiments.pictures import Panel, draw_curves
+from fastweights.experiments.rows import Row
+from fastweights.host.atomic_files import write_bytes
+
+RETURN = "return, mean of the last 100 training games"
+# Of logs.csv, beside agent steps and CPU time: what says how a run went, and why.
+_COPIED = (
+    *("games", FULL_GAME.recent, "recent_game_agent_steps", "approx_kl", "clip_fraction"),
+    *("explained_variance", "entropy_loss", "gradient_norm", "learning_rate"),
+)
+_MOST_ROWS = 200  # copied of a run
+
+
+def curves_of(row: Row, x: Callable[[Run], np.ndarray]) -> list[Curve]:
+    """A learning curve of each finished seed, over agent steps or CPU minutes."""
+    return [returns(open_run(run.path), FULL_GAME, x) for run in row.runs.values()]
+
+
+def draw_learning(rows: Sequence[Row], panel: str, path: Path, title: str) -> None:
+    """Returns over agent steps and over CPU minutes, in a row of panels for each value of `panel`.
+
+    A line has the name of the other labels that rows have differently.
+    """
+    panels: dict[str, list[Row]] = {}
+    for row in rows:
+        panels.setdefault(row.labels[panel], []).append(row)
+    differ = [n for n in rows[0].labels if n != panel and len({r.labels[n] for r in rows}) > 1]
+    drawn = [
+        [
+            Panel({_name(row, differ): curves_of(row, x) for row in found}, label, RETURN, name)
+            for label, x in (("agent steps", agent_steps), ("CPU minutes", cpu_minutes))
+        ]
+        for name, found in panels.items()
+    ]
+    draw_curves(drawn, path, title)
+
+
+def write_logs(rows: Sequence[Row], path: Path) -> None:
+    """A CSV file of all finished runs' logs: up to 200 rows of each, evenly spaced, the last kept.
+
+    `cpu_seconds` are those since the run began.
+    """
+    text = io.StringIO(newline="")
+    labels = [*rows[0].labels, "seed"]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*labels, "step", "cpu_seconds", *_COPIED])
+    for row in rows:
+        for seed, run in row.runs.items():
+            of_run = [*row.labels.values(), seed]
+            writer.writerows([*of_run, *line] for line in _copied(open_run(run.path)))
+    write_bytes(path, text.getvalue().encode())
+
+
+def _copied(run: Run) -> Iterator[list[Any]]:
+    steps = agent_steps(run)
+    columns = [steps, 60 * cpu_minutes(run), *(numbers(run, name) for name in _COPIED)]
+    kept = np.unique(np.linspace(0, len(steps) - 1, _MOST_ROWS).round().astype(int))
+    for index in kept:
+        yield [f"{column[index]:.7g}" if isfinite(column[index]) else "" for column in columns]
+
+
+def _name(row: Row, labels: Sequence[str]) -> str:
+    return " · ".join(str(row.labels[name]) for name in labels or row.labels)

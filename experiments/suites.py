@@ -1,0 +1,140 @@
+"""Grids of agents that answer one question each, declared: `python launch/suite.py NAME`."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from fastweights.cores import CORES
+from fastweights.envs.naming import resolve
+from fastweights.experiments.ablation import ARMS
+from fastweights.experiments.agent_cells import AgentRun
+from fastweights.host.names import unknown
+from fastweights.training.options import RunOptions
+from fastweights.training.presets import preset
+
+
+class Start(NamedTuple):
+    """A run's options, but for its seed, budget and folder, and the preset that they are near."""
+
+    preset: str
+    options: RunOptions
+
+
+class Axis(NamedTuple):
+    """The values of one label that a suite is run for."""
+
+    default: Sequence[str]
+    known: Mapping[str, object] | None = None  # all that there are; None: any that `start` takes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """A grid of `axes` x seeds; a run's result is its return in training, without test games."""
+
+    question: str  # what its table answers: one line
+    axes: Mapping[str, Axis]  # by label; the first one's values have a panel of the picture each
+    start: Callable[..., Start]  # takes one value of each axis, by label
+    seeds: Sequence[int] = (1, 2, 3)
+    digits: int = 1  # of returns, after the point
+    note: str = ""  # below the table, and in --help
+
+    @property
+    def panel(self) -> str:
+        """The label whose values are not comparable: the game."""
+        return next(iter(self.axes))
+
+    def run(self, runs: Path, total_steps: int | None, seed: int, **labels: str) -> AgentRun:
+        """The run of one cell, in the folder `runs`; `total_steps`: None for the suite's own.
+
+        Raises a one-line `ValueError` for unknown values and numbers of no use.
+        """
+        for name, value in labels.items():
+            known = self.axes[name].known
+            if known is not None and value not in known:
+                raise ValueError(unknown(name, value, known))
+        begin, options = self.start(**labels)
+        learner = options.learner
+        if total_steps is not None:
+            learner = replace(learner, total_steps=total_steps)
+        folder = re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join([*labels.values(), f"seed{seed}"]))
+        own = {"seed": seed, "savedir": runs, "xpid": folder, "evaluate_episodes": 0}
+        return AgentRun(replace(options, learner=learner, **own), begin)
+
+
+# What an agent sees of Atari where four pictures in a row would answer most questions.
+VIEWS = {
+    "single": ("frame_stack=1",),
+    "flicker": ("frame_stack=1", "flicker=0.5"),
+}
+
+
+def _ablation(game: str, arm: str, core: str) -> Start:
+    options = replace(ARMS[arm].options(core), env=_existing(game))
+    return Start(ARMS[arm].preset, options)
+
+
+def _memory_on_atari(game: str, view: str, core: str) -> Start:
+    return Start(
+        "afternoon",
+        replace(preset("afternoon", core), env=_existing(game), env_options=VIEWS[view]),
+    )
+
+
+def _popgym(game: str, core: str) -> Start:
+    env = _existing(f"popgym:popgym-{game}-v0")
+    return Start("vectors", replace(preset("vectors", core), env=env))
+
+
+def _existing(env: str) -> str:
+    """Raises a one-line `ValueError` where there is no such environment."""
+    resolve(env)
+    return env
+
+
+def _those_here(*cores: str) -> Axis:
+    return Axis([core for core in cores if core in CORES], CORES)
+
+
+SUITES: dict[str, Suite] = {
+    "ablation": Suite(
+        question="What does each ingredient of the preset `quick` bring?",
+        axes={
+            "game": Axis(("Qbert", "Pong")),
+            "arm": Axis(tuple(ARMS), ARMS),
+            "core": _those_here("rdn"),
+        },
+        start=_ablation,
+        note="\n".join(f"- `{name}`: {arm.reason}" for name, arm in ARMS.items()),
+    ),
+    "flicker": Suite(
+        question="Does a memory win on Atari where single pictures are seen, and half are blank?",
+        axes={
+            "game": Axis(("Pong", "Breakout")),
+            "view": Axis(tuple(VIEWS), VIEWS),
+            "core": _those_here("feedforward", "lstm", "rdn"),
+        },
+        start=_memory_on_atari,
+        note="\n".join(
+            (
+                "- `single`: one picture in place of the last four.",
+                "- `flicker`: the same, and each picture is blank with probability 0.5.",
+            )
+        ),
+    ),
+    "popgym": Suite(
+        question="Which memories learn POPGym's games?",
+        axes={
+            "game": Axis(
+                (
+                    *("RepeatPreviousEasy", "RepeatFirstEasy", "AutoencodeEasy"),
+                    *("CountRecallEasy", "RepeatPreviousMedium"),
+                )
+            ),
+            "core": _those_here("lstm", "gru", "rdn", "delta_net", "delta_rnn", "feedforward"),
+        },
+        start=_popgym,
+        digits=2,
+    ),
+}

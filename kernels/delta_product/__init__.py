@@ -1,0 +1,5 @@
+from fastweights.kernels.delta_product.interleaved import gated_unroll as gated_delta_product
+from fastweights.kernels.delta_product.interleaved import unroll as delta_product
+from fastweights.kernels.delta_rule import DeltaRuleState
+
+__all__ = ["DeltaRuleState", "delta_product", "gated_delta_product"]

@@ -1,0 +1,63 @@
+"""Delta products as a delta rule on S times as many rows, of which every S-th is read.
+
+A step's first row forgets and fades, its last is asked; the rows between have a query of zero,
+whose answer nobody takes. Their reading is done in the pass that writes, so it costs no pass over
+the matrix of its own, and no copy of the query is made where S = 1.
+"""
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
+from fastweights.kernels.gated_delta_rule import gated_delta_rule
+
+
+def unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H S K"],
+    v: Float[Tensor, "T B H S V"],
+    beta: Float[Tensor, "T B H S"],
+    is_first: Bool[Tensor, "T B"],
+    state: DeltaRuleState,
+) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
+    """As a loop of `reference.step`."""
+    steps = k.shape[3]
+    rows = at_last(q, steps), in_a_row(k), in_a_row(v), in_a_row(beta)
+    y, state = delta_rule(*rows, at_first(is_first, steps), state)
+    return y[steps - 1 :: steps], state
+
+
+def gated_unroll(
+    q: Float[Tensor, "T B H K"],
+    k: Float[Tensor, "T B H S K"],
+    v: Float[Tensor, "T B H S V"],
+    beta: Float[Tensor, "T B H S"],
+    log_decay: Float[Tensor, "T B H"],
+    is_first: Bool[Tensor, "T B"],
+    state: DeltaRuleState,
+) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
+    """As a loop of `reference.gated_step`."""
+    steps = k.shape[3]
+    rows = at_last(q, steps), in_a_row(k), in_a_row(v), in_a_row(beta), at_first(log_decay, steps)
+    y, state = gated_delta_rule(*rows, at_first(is_first, steps), state)
+    return y[steps - 1 :: steps], state
+
+
+def in_a_row(parts: Float[Tensor, "T B H S *rest"]) -> Float[Tensor, "TS B H *rest"]:
+    """A step's parts as rows one after the other."""
+    return parts.movedim(3, 1).flatten(0, 1)
+
+
+def at_last(rows: Tensor, steps: int) -> Tensor:
+    """[T, ...] -> [T S, ...]: each row after S - 1 of zeros."""
+    if steps == 1:
+        return rows
+    return F.pad(rows.unsqueeze(1), (0, 0) * (rows.ndim - 1) + (steps - 1, 0)).flatten(0, 1)
+
+
+def at_first(rows: Tensor, steps: int) -> Tensor:
+    """[T, ...] -> [T S, ...]: each row before S - 1 of zeros."""
+    if steps == 1:
+        return rows
+    return F.pad(rows.unsqueeze(1), (0, 0) * (rows.ndim - 1) + (0, steps - 1)).flatten(0, 1)

@@ -1,0 +1,44 @@
+"""Several delta rules a step, one after the other, and one reading after the last.
+
+    W_{t,0} = W_{t-1}, or a_t W_{t-1} where the memory fades
+    W_{t,s} = W_{t,s-1} + k_{t,s} (beta_{t,s} (v_{t,s} - W_{t,s-1}^T k_{t,s}))^T,   s = 1 .. S
+    W_t = W_{t,S},   y_t = W_t^T q_t
+
+A step multiplies W by a product of S matrices I - beta k k^T. With keys of length one and beta in
+(0, 2) two of these can turn a plane by any angle, and S can carry out any permutation of S + 1
+places (a product of S exchanges, each with beta = 2).
+Source: Siems et al. 2025 (DeltaProduct, Gated DeltaProduct).
+"""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from fastweights.kernels.delta_rule.reference import DeltaRuleState
+from fastweights.kernels.fast_weights import delta_write, read
+
+
+def step(
+    q: Float[Tensor, "B H K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    beta: Float[Tensor, "B H S"],
+    state: DeltaRuleState,
+) -> tuple[Float[Tensor, "B H V"], DeltaRuleState]:
+    """One step: S writes in order, then read."""
+    weights = state.fast_weights
+    for s in range(k.shape[2]):
+        weights = delta_write(weights, k[:, :, s], v[:, :, s], beta[:, :, s])
+    return read(weights, q), DeltaRuleState(weights)
+
+
+def gated_step(
+    q: Float[Tensor, "B H K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    beta: Float[Tensor, "B H S"],
+    log_decay: Float[Tensor, "B H"],
+    state: DeltaRuleState,
+) -> tuple[Float[Tensor, "B H V"], DeltaRuleState]:
+    """One step: fade once, then as `step`."""
+    faded = DeltaRuleState(log_decay.exp()[..., None, None] * state.fast_weights)
+    return step(q, k, v, beta, faded)

@@ -1,0 +1,4 @@
+from fastweights.kernels.elman.fused import unroll as elman
+from fastweights.kernels.elman.reference import ElmanState, ElmanWeights
+
+__all__ = ["ElmanState", "ElmanWeights", "elman"]

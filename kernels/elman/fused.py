@@ -1,0 +1,19 @@
+"""The Elman network by PyTorch's own kernel, a call for a stretch in which no stream forgets."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from fastweights.kernels.elman import reference
+from fastweights.kernels.elman.reference import ElmanState, ElmanWeights
+from fastweights.kernels.segments import by_pytorch
+
+
+def unroll(
+    x: Float[Tensor, "T B E"],
+    is_first: Bool[Tensor, "T B"],
+    state: ElmanState,
+    weights: ElmanWeights,
+) -> tuple[Float[Tensor, "T B D"], ElmanState]:
+    """As `reference.unroll`."""
+    return by_pytorch(torch.rnn_tanh, reference.unroll, x, is_first, state, weights)

@@ -1,0 +1,19 @@
+"""The GRU by PyTorch's own kernel, a call for every stretch in which no stream forgets."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from fastweights.kernels.gru import reference
+from fastweights.kernels.gru.reference import GRUState, GRUWeights
+from fastweights.kernels.segments import by_pytorch
+
+
+def unroll(
+    x: Float[Tensor, "T B E"],
+    is_first: Bool[Tensor, "T B"],
+    state: GRUState,
+    weights: GRUWeights,
+) -> tuple[Float[Tensor, "T B D"], GRUState]:
+    """As `reference.unroll`."""
+    return by_pytorch(torch.gru, reference.unroll, x, is_first, state, weights)

@@ -1,0 +1,116 @@
+"""Recurrences by PyTorch's own kernels, which know no forgetting: one call a segment.
+
+On a GPU these are cuDNN's. An unroll is cut at the rows where any stream forgets; to find them the
+host waits for `is_first` once.
+
+TF32, which cuDNN takes unless told otherwise, is off in both passes. That switch is the process's:
+convolutions in other threads lose it for as long.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.backends import cudnn
+
+from fastweights.kernels.machinery.dispatch import requested_backend
+from fastweights.kernels.machinery.signature import may_wait
+from fastweights.kernels.recurrence import State, forget
+
+Rows = Float[Tensor, "T B E"]
+Hidden = Float[Tensor, "T B D"]
+
+
+@dataclass
+class Exactness:
+    """Keeps TF32 off from the first `begin` to the last `end`, whichever threads they are in."""
+
+    depth: int = 0
+    allowed: bool = True
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, *_: object) -> None:
+        with self.lock:
+            if self.depth == 0:
+                self.allowed, cudnn.allow_tf32 = cudnn.allow_tf32, False
+            self.depth += 1
+
+    def end(self, *_: object) -> None:
+        with self.lock:
+            self.depth -= 1
+            if self.depth == 0:
+                cudnn.allow_tf32 = self.allowed
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end()
+
+
+exact = Exactness()
+
+
+def unroll_by_segments(
+    whole: Callable[[Tensor, State], tuple[Tensor, State]],
+    x: Rows,
+    is_first: Bool[Tensor, "T B"],
+    state: State,
+) -> tuple[Hidden, State]:
+    """Applies `whole(x, state) -> (y, state)` to every stretch in which nothing is forgotten."""
+    cuts = is_first[1:].any(1).nonzero().flatten().tolist()
+    parts = []
+    for start, stop in pairwise([0, *(cut + 1 for cut in cuts), len(x)]):
+        y, state = whole(x[start:stop], forget(state, is_first[start]))
+        parts.append(y)
+    return torch.cat(parts), state
+
+
+def one_layer(
+    kernel: Callable[..., tuple[Tensor, ...]],
+    x: Rows,
+    before: Any,
+    weights: Sequence[Tensor],
+    has_biases: bool,
+) -> tuple[Tensor, ...]:
+    """Calls `torch.lstm`, `torch.gru` or `torch.rnn_tanh`; `before` has an axis of one layer."""
+    learning = torch.is_grad_enabled()
+    with exact():
+        y, *state = kernel(x, before, weights, has_biases, 1, 0.0, learning, False, False)
+    if y.grad_fn is not None:  # around cuDNN's backward pass, which is one node of the graph
+        y.grad_fn.register_prehook(exact.begin)
+        y.grad_fn.register_hook(exact.end)
+    return y, *state
+
+
+def by_pytorch(
+    kernel: Callable[..., tuple[Tensor, Tensor]],
+    law: Callable[..., tuple[Tensor, State]],
+    x: Rows,
+    is_first: Bool[Tensor, "T B"],
+    state: State,
+    weights: Sequence[Tensor],
+) -> tuple[Hidden, State]:
+    """As `law`, for a state of one hidden vector, in its dtype, inside autocast too.
+
+    Where the host may not wait, or the backend is `reference`, it is the law.
+    """
+    dtype, device = state[0].dtype, x.device.type
+    x, cast = x.to(dtype), [weight.to(dtype) for weight in weights]
+    with torch.autocast(device, enabled=False):
+        if x.numel() == 0 or not may_wait(x) or requested_backend() == "reference":
+            return law(x, is_first, state, type(weights)(*cast))
+
+        def whole(rows: Tensor, before: State) -> tuple[Tensor, State]:
+            y, hidden = one_layer(kernel, rows, before[0][None], cast, has_biases=True)
+            return y, type(before)(hidden[0])
+
+        return unroll_by_segments(whole, x, is_first, state)

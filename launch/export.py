@@ -1,0 +1,108 @@
+"""Write a trained agent as files that other programs read: ONNX or safetensors.
+
+For example: `python launch/export.py RUN --format onnx`.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+if __name__ == "__main__":  # this checkout's code, whatever is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from fastweights.host.waiting import sleep_while_waiting
+
+    sys.path.pop(0)  # the folders beside the package are not packages
+    sleep_while_waiting()  # torch is not loaded yet
+
+import tyro
+
+from fastweights.evaluation.evaluation_file import evaluations_in
+from fastweights.evaluation.model_card import model_card
+from fastweights.host.commands import typed
+from fastweights.host.errors import expanded, one_line_errors, user_input
+from fastweights.launch.cli.parser import typed_options
+from fastweights.training.agent_export import write_export
+from fastweights.training.onnx_export import Exported, check_packages, write_onnx
+from fastweights.training.saved_agent import SavedAgent, check_game, open_agent
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Write a trained agent as ONNX or safetensors.
+
+    onnx: one file with one step of the agent; the memory's state is an input and an output.
+    safetensors: weights, config.json and a model card, which all commands here can load again.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run folder (its newest checkpoint), checkpoint, exported folder, or TorchBeast's model.tar.
+    """
+    format: Literal["onnx", "safetensors"] = "onnx"
+    """Format of the files: onnx needs the extra `onnx`."""
+    out: Path | None = None
+    """File (onnx) or folder (safetensors) to write (default: agent.onnx or agent)."""
+    env: str | None = None
+    """Game, for files that do not name one and for games in a module of their own."""
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    options = typed_options(ExportOptions, arguments, prog=typed("export"))
+    with user_input():
+        out = _check(options)
+        agent = open_agent(options.run, "cpu", options.env)
+        check_game(agent.options, options.env, agent.path)
+    for warning in agent.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if options.format == "safetensors":
+        export_safetensors(agent, out)
+        return 0
+    with user_input():
+        exported = write_onnx(agent.network, out, _facts(agent))
+    _describe(out, exported)
+    return 0
+
+
+def export_safetensors(agent: SavedAgent, folder: Path) -> None:
+    """Write weights, configuration and a model card into `folder`, and say how to evaluate it."""
+    kept = evaluations_in(agent.run).values()
+    card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
+    write_export(agent.payload, folder, card)
+    print(f"exported: {folder}\nto evaluate:\n  {typed('evaluate')} {folder}")
+
+
+def _check(options: ExportOptions) -> Path:
+    is_onnx = options.format == "onnx"
+    out = expanded(options.out or Path("agent.onnx" if is_onnx else "agent"))
+    if is_onnx:
+        check_packages()
+    if is_onnx and out.is_dir():
+        raise ValueError(f"--out {out} is a folder: name a file, such as {out / 'agent.onnx'}")
+    if not is_onnx and out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file: name a folder")
+    return out
+
+
+def _facts(agent: SavedAgent) -> dict[str, Any]:
+    network = agent.network.config
+    return {
+        "core": network.core,
+        "env": agent.options.env,
+        "agent_steps": agent.step,
+        "frame_shape": list(network.frame_shape),
+        "num_actions": network.num_actions,
+    }
+
+
+def _describe(out: Path, exported: Exported) -> None:
+    print(f"exported: {out}, {out.stat().st_size / 1e6:.1f} MB")
+    print(f"inputs: {', '.join(exported.inputs)}")
+    print(f"outputs: {', '.join(exported.outputs)}")
+    print(f"checked with ONNX Runtime: largest difference {exported.difference:.1e}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Fill one of the declared grids of agents, such as the ablation, and write its table.
+
+For example: `python launch/suite.py ablation`.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+if __name__ == "__main__":  # this checkout's code, whatever is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from fastweights.host.waiting import sleep_while_waiting
+
+    sys.path.pop(0)  # the folders beside the package are not packages
+    sleep_while_waiting()  # torch is not loaded yet
+
+from fastweights.experiments.grid import Grid, cells, rebuild
+from fastweights.experiments.suite_table import write
+from fastweights.experiments.suites import SUITES, Suite
+from fastweights.host.commands import typed
+from fastweights.host.errors import UserError, one_line_errors, user_input
+from fastweights.host.names import unknown
+from fastweights.launch.cli.parser import Parser, count
+
+HELP = """{purpose}
+
+{suites}
+
+For example:
+    {command} ablation
+    {command} ablation --games Qbert --arms quick no-reuse --seeds 1 2
+
+`{command} NAME --help` shows the options of one. docs/experiments.md says what each costs."""
+OF_ONE = """{question}
+
+{note}Each run is a training by `{atari}` on one thread, as many at once as there are
+processors. Finished runs in the folder are kept, and those cut off go on; a run with other options
+than the suite's is refused.
+Writes table.md, .csv, .json and .png (return in training and its 95 % interval over seeds, agent
+steps, CPU minutes), learning_curves.png, results.json (options and revision of every run) and
+logs.csv (200 rows of each run's log)."""
+
+
+def parser() -> argparse.ArgumentParser:
+    command, width = typed("suite"), max(map(len, SUITES))
+    purpose = (__doc__ or "").partition("\n")[0]
+    suites = "\n".join(f"    {name:{width}}  {one.question}" for name, one in SUITES.items())
+    parser = Parser(HELP.format(purpose=purpose, command=command, suites=suites), prog=command)
+    named = parser.add_subparsers(dest="suite", metavar="NAME", required=True)
+    for name, suite in SUITES.items():
+        note = f"{suite.note}\n\n" if suite.note else ""
+        text = OF_ONE.format(question=suite.question, note=note, atari=typed("atari"))
+        _add_options(named.add_parser(name, description=text), name, suite)
+    return parser
+
+
+def _add_options(parser: argparse.ArgumentParser, name: str, suite: Suite) -> None:
+    for axis, (default, _) in suite.axes.items():
+        shown = {"metavar": axis.upper(), "help": f"default: {' '.join(default)}"}
+        parser.add_argument(f"--{axis}s", dest=axis, nargs="+", default=default, **shown)
+    seeds = {"type": count, "default": suite.seeds, "metavar": "SEED"}
+    usual = " ".join(map(str, suite.seeds))
+    parser.add_argument("--seeds", dest="seed", nargs="+", help=f"default: {usual}", **seeds)
+    steps = {"type": count, "metavar": "STEPS", "help": "agent steps of each run: the preset's"}
+    parser.add_argument("--total-steps", **steps)
+    jobs = {"type": count, "default": 0, "help": "runs at once; 0: as many as there are cores"}
+    parser.add_argument("--jobs", **jobs)
+    runs = Path("runs") / name
+    parser.add_argument("--runs", type=Path, default=runs, help=f"folder of the runs: {runs}")
+    parser.add_argument("--out", type=Path, help="folder of what is written: that of the runs")
+
+
+@one_line_errors
+def main(words: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    words = sys.argv[1:] if words is None else words
+    if words and not words[0].startswith("-") and words[0] not in SUITES:
+        raise UserError(unknown("suite", words[0], SUITES))
+    options = parser().parse_args(words)
+    suite = SUITES[options.suite]
+    axes = {name: getattr(options, name) for name in (*suite.axes, "seed")}
+    if twice := [name for name, values in axes.items() if len(set(values)) < len(values)]:
+        raise UserError(f"--{twice[0]}s takes each of its values once")
+    runs, out = options.runs.resolve(), (options.out or options.runs).resolve()
+    with user_input():
+        found = cells(partial(suite.run, runs, options.total_steps), **axes)
+        grid = Grid(options.suite, found, runs)
+    return rebuild(grid, partial(write, suite, grid, out), out, options.jobs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

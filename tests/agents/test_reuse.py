@@ -1,0 +1,265 @@
+"""Batches that are used more than once: losses, steps, limits, and what becomes of accidents."""
+
+import copy
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+import torch
+from test_learner import B, T, network, rollout_of, updated
+from torch import Tensor
+
+from fastweights.agents.gae import gae
+from fastweights.agents.learner import Learner
+from fastweights.agents.learner_config import LearnerConfig
+from fastweights.agents.network import Network
+from fastweights.agents.objectives import OBJECTIVES
+from fastweights.agents.rollout import Rollout
+from fastweights.agents.vtrace import vtrace
+
+SURROGATES = [name for name, objective in OBJECTIVES.items() if objective.clips]
+PPO = {"objective": "ppo", "reduction": "mean", "normalize_advantages": True}
+REUSE = PPO | {"epochs": 3, "minibatches": 3, "optimizer": "adam", "grad_norm_clipping": 0.5}
+
+
+def judged(net: Network, r: Rollout) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Probabilities of the actions taken, now and then; all values; and the policy."""
+    output, _ = net(r.frame, r.reward, r.is_first, r.last_action, r.initial_state)
+    pi, mu = output.policy_logits[:-1].softmax(-1), r.policy_logits.softmax(-1)
+    taken = torch.nn.functional.one_hot(r.action, 3)
+    return (pi * taken).sum(-1), (mu * taken).sum(-1), output.value, pi
+
+
+def literal_targets(objective: str, net: Network, r: Rollout) -> tuple[Tensor, Tensor]:
+    pi, mu, value, _ = judged(net, r)
+    reward, discount = r.reward[1:].clamp(-1, 1), (~r.is_first[1:]).double() * 0.99
+    given = {"reward": reward, "discount": discount, "value": value[:-1].detach()}
+    given["bootstrap_value"] = value[-1].detach()
+    if objective == "ppo":
+        targets = gae(**given, gae_lambda=0.95)
+        return targets.value_targets, targets.advantages
+    targets = vtrace(**given, log_rho=(pi / mu).log()).value_targets
+    following = torch.cat([targets[1:], given["bootstrap_value"][None]])
+    return targets, reward + discount * following - given["value"]
+
+
+def literal_losses(
+    objective: str, net: Network, r: Rollout, normalize: bool, before: Network | None = None
+) -> dict[str, Tensor]:
+    """Means over the batch, with targets of the network `before`."""
+    targets, advantages = literal_targets(objective, before or net, r)
+    if normalize:
+        deviation = ((advantages - advantages.mean()) ** 2).mean().sqrt()
+        advantages = (advantages - advantages.mean()) / deviation
+    pi, mu, value, policy = judged(net, r)
+    gains = torch.stack([pi / mu * advantages, (pi / mu).clamp(0.9, 1.1) * advantages])
+    losses = {
+        "pg_loss": -gains.min(0).values.mean(),
+        "baseline_loss": 0.25 * ((targets - value[:-1]) ** 2).mean(),
+        "entropy_loss": 0.01 * (policy * policy.log()).sum(-1).mean(),
+    }
+    return losses | {"total_loss": sum(losses.values())}
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("objective", SURROGATES)
+@pytest.mark.parametrize("micro_batch", [0, 4])
+def test_surrogates_are_the_formulas(objective, normalize, micro_batch):
+    net = network()
+    rollout = rollout_of(net)
+    expected = literal_losses(objective, net, rollout, normalize)
+    grads = torch.autograd.grad(expected["total_loss"], list(net.parameters()))
+    after, logs = updated(
+        net,
+        rollout,
+        objective=objective,
+        normalize_advantages=normalize,
+        reduction="mean",
+        grad_norm_clipping=1e9,
+        micro_batch=micro_batch,
+    )
+    for name, loss in expected.items():
+        torch.testing.assert_close(logs[name], loss.detach(), atol=1e-7, rtol=0)
+    for parameter, wanted in zip(after.parameters(), grads, strict=True):
+        torch.testing.assert_close(parameter.grad, wanted, atol=1e-7, rtol=1e-6)
+
+
+@pytest.mark.parametrize("objective", SURROGATES)
+def test_targets_stay_those_of_the_weights_before_the_batch(objective):
+    """The second pass over the whole batch has a new policy and old targets."""
+    net = network()
+    rollout, before = rollout_of(net), copy.deepcopy(net)
+    options = {"objective": objective, "reduction": "mean", "learning_rate": 0.02}
+    once, first = updated(net, rollout, **options)
+    _, both = updated(net, rollout, **options, epochs=2)
+    second = literal_losses(objective, once, rollout, False, before)["total_loss"]
+    torch.testing.assert_close(2 * both["total_loss"] - first["total_loss"], second.detach())
+
+
+def test_passes_of_vtrace_take_targets_from_their_own_weights():
+    net = network()
+    rollout = rollout_of(net)
+    once, first = updated(net, rollout, learning_rate=0.02)
+    _, second = updated(once, rollout)
+    _, both = updated(net, rollout, learning_rate=0.02, epochs=2)
+    for name in ("total_loss", "pg_loss", "baseline_loss", "entropy_loss", "gradient_norm"):
+        torch.testing.assert_close(2 * both[name] - first[name], second[name], msg=name)
+
+
+def test_a_minibatch_is_whole_streams_from_their_first_states():
+    """Three minibatches of two streams are three updates on these streams alone."""
+    net, other = network(), network()
+    other.load_state_dict(net.state_dict())
+    rollout = rollout_of(net)
+    learner = Learner(net, LearnerConfig(minibatches=3, reduction="mean"), seed=4)
+    batches = [part.rollout for part in learner._minibatches(learner._prepared(rollout))]
+    logs = learner.update(rollout)
+    assert logs["gradient_steps"] == 3 and learner.updates == 1 and learner.steps == T * B
+    alone = Learner(other, LearnerConfig(reduction="mean"))
+    for part in batches:
+        assert part.action.shape == (T, 2)
+        alone.update(part)
+        alone.steps = 0  # one learning rate for the whole batch
+    for one, two in zip(net.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one, two, atol=1e-12, rtol=0)
+
+
+def test_adam_is_the_formula():
+    net = network()
+    rollout = rollout_of(net)
+    rate, betas, epsilon = 1e-3, (0.8, 0.95), 1e-4
+    names = {"adam_beta1": betas[0], "adam_beta2": betas[1], "adam_epsilon": epsilon}
+    config = LearnerConfig(optimizer="adam", learning_rate=rate, total_steps=10 * T * B, **names)
+    learner = Learner(net, config)
+    means, squares = ([torch.zeros_like(p) for p in net.parameters()] for _ in range(2))
+    for step in range(1, 4):
+        before = [parameter.detach().clone() for parameter in net.parameters()]
+        learner.update(rollout)
+        for i, (old, new) in enumerate(zip(before, net.parameters(), strict=True)):
+            means[i] = betas[0] * means[i] + (1 - betas[0]) * new.grad
+            squares[i] = betas[1] * squares[i] + (1 - betas[1]) * new.grad**2
+            mean, square = means[i] / (1 - betas[0] ** step), squares[i] / (1 - betas[1] ** step)
+            moved = rate * (1 - (step - 1) / 10) * mean / (square.sqrt() + epsilon)
+            torch.testing.assert_close(new.detach(), old - moved, atol=1e-12, rtol=0)
+
+
+def test_what_is_logged_of_the_policy_and_the_values():
+    net = network()
+    rollout = rollout_of(net)
+    pi, mu, value, _ = judged(net, rollout)
+    targets, _ = literal_targets("ppo", net, rollout)
+    _, logs = updated(net, rollout, **PPO)
+    ratio = (pi / mu).detach()
+    torch.testing.assert_close(logs["approx_kl"], (ratio - 1 - ratio.log()).mean())
+    torch.testing.assert_close(logs["clip_fraction"], ((ratio - 1).abs() > 0.1).double().mean())
+    error = (targets - value[:-1]).detach()
+    explained = 1 - error.var(correction=0) / targets.var(correction=0)
+    torch.testing.assert_close(logs["explained_variance"], explained)
+    assert "clip_fraction" not in updated(net, rollout)[1]  # nothing is clipped by a range there
+
+
+def test_a_batch_is_left_where_the_policy_has_moved_too_far():
+    net = network()
+    rollout = rollout_of(net)
+    logits = net(*rollout[:4], rollout.initial_state)[0].policy_logits[:-1].detach()
+    fresh = rollout._replace(policy_logits=logits)  # as acted by these weights
+    options = REUSE | {"learning_rate": 0.01}
+    _, free = updated(net, fresh, **options)
+    assert free["gradient_steps"] == 9 and free["approx_kl"] > 1e-3
+    limited, logs = updated(net, fresh, **options, kl_limit=1e-3)
+    assert 1 <= logs["gradient_steps"] < 9 and logs["approx_kl"] <= 1e-3
+    shorter = Learner(copy.deepcopy(net), LearnerConfig(**options))
+    parts = shorter._minibatches(shorter._prepared(fresh))
+    for minibatch in islice(parts, int(logs["gradient_steps"])):
+        shorter._gradient(minibatch)
+        torch.nn.utils.clip_grad_norm_(shorter.network.parameters(), 0.5)
+        shorter.optimizer.step()
+    assert all(map(torch.equal, shorter.network.parameters(), limited.parameters()))
+
+
+class Stop(Exception):
+    """What a stage raises."""
+
+
+@pytest.mark.parametrize("at", [1, 4, 9])
+@pytest.mark.parametrize("where", ["gradient", "exchange"])
+def test_a_batch_cut_short_leaves_no_trace(where, at):
+    net = network()
+    rollout = rollout_of(net)
+    learner = Learner(net, LearnerConfig(**REUSE))
+    learner.update(rollout)
+    before = copy.deepcopy((net.state_dict(), learner.state_dict()))
+    after = copy.deepcopy(net)
+    entered = []
+
+    def stage(name):
+        entered.append(name)
+        if entered.count(where) == at and name == where:
+            raise Stop
+        return nullcontext()
+
+    learner.stage = stage
+    with pytest.raises(Stop):
+        learner.update(rollout)
+    assert all(torch.equal(w, before[0][name]) for name, w in net.state_dict().items())
+    torch.testing.assert_close(learner.state_dict(), before[1], atol=0, rtol=0)
+    learner.stage = nullcontext
+    learner.update(rollout)
+    fresh = Learner(after, LearnerConfig(**REUSE))
+    fresh.load_state_dict(before[1])
+    fresh.update(rollout)
+    assert all(map(torch.equal, net.parameters(), after.parameters()))
+
+
+def test_what_is_not_finite_ends_a_batch_and_keeps_the_steps_before_it():
+    net = network()
+    rollout = rollout_of(net)
+    learner = Learner(net, LearnerConfig(minibatches=3, reward_clipping="none"))
+    first = next(learner._minibatches(learner._prepared(rollout))).rollout
+    spoilt = rollout.reward.clone()
+    others = [b for b in range(B) if not (spoilt[:, [b]] == first.reward).all(0).any()]
+    assert len(others) == 4
+    spoilt[3, others[0]] = float("nan")
+    logs = learner.update(rollout._replace(reward=spoilt))
+    assert 1 < logs["gradient_steps"] <= 3 and not logs["total_loss"].isfinite()
+    assert (learner.updates, learner.refused, learner.steps) == (1, 1, T * B)
+    assert all(weight.isfinite().all() for weight in net.state_dict().values())
+
+
+@pytest.mark.parametrize("core", ["feedforward", "lstm", "rdn"])
+def test_a_restored_learner_goes_on_bit_for_bit(core):
+    net = network(core)
+    rollout, config = rollout_of(net), LearnerConfig(**REUSE, total_steps=10 * T * B)
+    learner = Learner(net, config, seed=3)
+    learner.update(rollout)
+    saved = copy.deepcopy((net.state_dict(), learner.state_dict()))
+    learner.update(rollout)
+    other = network(core)
+    other.load_state_dict(saved[0])
+    restored = Learner(other, config, seed=3)
+    restored.load_state_dict(saved[1])
+    restored.update(rollout)
+    assert all(map(torch.equal, net.parameters(), other.parameters()))
+
+
+def test_streams_that_cannot_be_shared_out_are_refused():
+    net = network("feedforward")
+    learner = Learner(net, LearnerConfig(minibatches=4))
+    with pytest.raises(ValueError, match="6 streams cannot be shared out over 4 minibatches"):
+        learner.update(rollout_of(net))
+
+
+def test_a_unit_of_values_scales_head_and_loss_and_not_the_policy():
+    net = network("feedforward")
+    rollout = rollout_of(net)
+    scaled = copy.deepcopy(net)
+    scaled.config = replace(net.config, value_scale=4.0)
+    with torch.no_grad():
+        scaled.value.weight.div_(4), scaled.value.bias.div_(4)
+    one, logs = updated(net, rollout, **PPO)
+    two, logs_scaled = updated(scaled, rollout, **PPO)
+    torch.testing.assert_close(logs["pg_loss"], logs_scaled["pg_loss"])
+    torch.testing.assert_close(logs["baseline_loss"], 16 * logs_scaled["baseline_loss"])
+    torch.testing.assert_close(logs["explained_variance"], logs_scaled["explained_variance"])
+    assert one.value.weight.grad.norm() > 0 and two.value.weight.grad.norm() > 0

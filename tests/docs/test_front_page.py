@@ -1,0 +1,36 @@
+"""The README: short, its tree as the folders describe themselves, its links and commands real."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "README.md").read_text()
+MOST_WORDS = 1_200
+ROOMS = sorted(path.name for path in (ROOT / "fastweights").iterdir() if path.is_symlink())
+TREE = dict(re.findall(r"^(\w+)/ +(.+)$", PAGE.partition("## The tree")[2], re.MULTILINE))
+
+
+def test_it_is_short():
+    assert len(PAGE.split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_tree_says_what_the_folder_says(room):
+    purpose = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text()))
+    first = re.split(r"\.(?: |$)", purpose.splitlines()[0])[0]
+    assert TREE[room].casefold() == first.casefold()
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", PAGE) + re.findall(r'src="([^"]+)"', PAGE)
+    assert len(links) > 10
+    assert not [link for link in links if not (ROOT / link).exists()]
+
+
+def test_commands_exist():
+    commands = set(re.findall(r"launch/(\w+)\.py", PAGE))
+    assert len(commands) >= 5
+    assert not [name for name in commands if not (ROOT / "launch" / f"{name}.py").exists()]

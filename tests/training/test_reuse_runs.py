@@ -1,0 +1,62 @@
+"""Whole runs that use each batch several times: replayed, resumed, asynchronous, logged."""
+
+import pytest
+from small_runs import GROUPS, StoppingDisplay, logged, train, weights
+
+from fastweights.launch import atari, replay
+from fastweights.records.log_table import read_logs
+
+REUSE = ("--objective", "ppo", "--epochs", 2, "--minibatches", 2, "--optimizer", "adam")
+REUSE = (*REUSE, "--normalize-advantages", "--reduction", "mean", "--total-steps", 400)
+COLUMNS = ("approx_kl", "clip_fraction", "explained_variance", "gradient_steps")
+
+
+def test_its_first_updates_are_the_same_again_bit_for_bit(tmp_path, capsys):
+    assert train(tmp_path, "reuse", "--core", "rdn", *REUSE) == 0
+    assert replay.main([str(tmp_path / "reuse")]) == 0
+    assert "identical: 10 updates, 200 agent steps" in capsys.readouterr().out
+
+
+def test_the_log_says_how_far_the_policy_moved(tmp_path):
+    assert train(tmp_path, "reuse", *REUSE) == 0
+    logs = read_logs(tmp_path / "reuse")
+    assert logs["updates"] == list(range(1, 21)) and logs["policy_lag"] == [0] * 20
+    assert logs["gradient_steps"] == [4] * 20
+    for name in COLUMNS:
+        assert all(isinstance(value, int | float) for value in logs[name]), name
+    assert all(0 <= kl < 0.1 for kl in logs["approx_kl"]) and max(logs["approx_kl"]) > 0
+    assert all(0 <= share <= 1 for share in logs["clip_fraction"])
+
+
+@pytest.mark.parametrize("objective", ["vtrace", "ppo", "appo"])
+def test_asynchronous_runs_reuse_batches_too(objective, tmp_path):
+    options = [*REUSE, *GROUPS, "--objective", objective]
+    if objective == "vtrace":
+        options.remove("--normalize-advantages")
+    assert train(tmp_path, "reuse", *options) == 0
+    logs = read_logs(tmp_path / "reuse")
+    assert logs["gradient_steps"] == [4] * 20 and logs["step"][-1] == 400
+
+
+def test_a_resumed_run_keeps_adams_state_and_the_schedule(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(atari, "Display", StoppingDisplay)
+        assert train(tmp_path, "reuse", *REUSE) == 130
+    before = weights(tmp_path / "reuse")
+    assert atari.main(["--resume", str(tmp_path / "reuse")]) == 0
+    logs = logged(tmp_path / "reuse")
+    assert logs["updates"] == list(range(1, 21))
+    rates = [6e-4 * (1 - step / 400) for step in logs["step"]]
+    assert logs["learning_rate"] == pytest.approx(rates)
+    after = weights(tmp_path / "reuse")
+    assert any((after[name] != weight).any() for name, weight in before.items())
+
+
+def test_another_objective_is_refused_on_resuming(tmp_path, monkeypatch, capsys):
+    with monkeypatch.context() as patched:
+        patched.setattr(atari, "Display", StoppingDisplay)
+        assert train(tmp_path, "reuse", *REUSE) == 130
+    with pytest.raises(SystemExit, match="2"):
+        atari.main(["--resume", str(tmp_path / "reuse"), "--objective", "appo"])
+    said = capsys.readouterr().err
+    assert "--objective appo (was ppo)" in said and said.count("\n") == 1

@@ -1,0 +1,147 @@
+"""Numbers in a run's options that cannot work, alone or together, each in one line."""
+
+import math
+from dataclasses import asdict
+
+from fastweights.agents.learner_config import unread
+from fastweights.cores import core_kind
+from fastweights.kernels import check_backend
+from fastweights.training.options import RunOptions
+
+_LEAST = {
+    "num_envs": 1,
+    "batch_size": 1,
+    "unroll_length": 1,
+    "total_steps": 1,
+    "bptt": 1,
+    "epochs": 1,
+    "minibatches": 1,
+    "env_groups": 1,
+    "max_refused_updates": 1,
+    "queue_size": 0,
+    "micro_batch": 0,
+    "evaluate_episodes": 0,
+    "evaluate_every": 0,
+    "evaluate_max_frames": 1,
+}
+
+
+def check(options: RunOptions) -> None:
+    """Raises a one-line `ValueError` for numbers that cannot work, alone or together."""
+    core_kind(options.core)
+    check_backend(options.kernels)
+    _check_counts(options)
+    _check_batches(options)
+    _check_ranges(options)
+    _check_reuse(options)
+    _check_run(options)
+
+
+def _check_counts(options: RunOptions) -> None:
+    given = options.to_dict()
+    for name, least in _LEAST.items():
+        value = given[name]
+        if isinstance(value, int) and value < least:
+            raise ValueError(f"{_flag(name)} must be at least {least}, not {value}")
+
+
+def _check_batches(options: RunOptions) -> None:
+    if options.engine == "ray":
+        _check_ray(options)
+    total_steps = options.learner.total_steps
+    if total_steps < options.batch_size * options.unroll_length:
+        raise ValueError(
+            f"--total-steps {total_steps} is less than one update: --batch-size "
+            f"{options.batch_size} x --unroll-length {options.unroll_length} agent steps"
+        )
+
+
+def _check_run(options: RunOptions) -> None:
+    """What does not change what is computed, and the seed."""
+    if options.evaluate_every and not options.evaluate_episodes:
+        raise ValueError("--evaluate-every needs --evaluate-episodes: how many games each time")
+    if options.xpid is not None and not options.xpid.strip():
+        raise ValueError("--xpid needs a name, not an empty one")
+    if options.auto_resume and options.xpid is None:
+        raise ValueError("--auto-resume needs --xpid: the name of the run to go on with")
+    if not options.checkpoint_minutes > 0:
+        raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
+    if not 0 <= options.seed < 2**31:
+        raise ValueError(f"--seed must lie in [0, 2^31), not {options.seed}")
+
+
+# Where an option's value must lie; an end is allowed where its bracket is square. None: no limit.
+_SHARE, _NOT_NEGATIVE, _POSITIVE = "[0, 1]", "[0, inf)", "(0, inf)"
+_RANGES = {
+    **dict.fromkeys(("alpha", "momentum", "gae_lambda", "discounting"), _SHARE),
+    **dict.fromkeys(("learning_rate", "epsilon", "adam_epsilon"), _NOT_NEGATIVE),
+    **dict.fromkeys(("adam_beta1", "adam_beta2"), "[0, 1)"),
+    **dict.fromkeys(("rho_clip", "c_clip", "pg_rho_clip"), "[0, inf]"),
+    **dict.fromkeys(("value_scale", "kl_limit"), _POSITIVE),
+    "grad_norm_clipping": "(0, inf]",
+    "clip_range": "(0, 1)",
+}
+
+
+def _check_ranges(options: RunOptions) -> None:
+    for name, value in (asdict(options.learner) | {"value_scale": options.value_scale}).items():
+        flag, allowed = _flag(name), _RANGES.get(name, "(-inf, inf)")
+        if not isinstance(value, float):
+            continue
+        if math.isnan(value) or (math.isinf(value) and not allowed.endswith("inf]")):
+            raise ValueError(f"{flag} must be a number, not {value}")
+        if not _is_in(value, allowed):
+            raise ValueError(f"{flag} must {_described(allowed)}, not {value}")
+
+
+def _ends(allowed: str) -> tuple[float, float]:
+    least, most = allowed[1:-1].split(", ")
+    return float(least), float(most)
+
+
+def _is_in(value: float, allowed: str) -> bool:
+    least, most = _ends(allowed)
+    above = value >= least if allowed[0] == "[" else value > least
+    return above and (value <= most if allowed[-1] == "]" else value < most)
+
+
+def _described(allowed: str) -> str:
+    least, most = _ends(allowed)
+    if math.isfinite(most):
+        return f"lie in {allowed}"
+    side = "at least" if allowed[0] == "[" else "above"
+    return f"be {side} {least:g}" + (" (inf: no limit)" if allowed[-1] == "]" else "")
+
+
+def _check_reuse(options: RunOptions) -> None:
+    """Batches can be shared out over minibatches, and no option belongs to another choice."""
+    minibatches, batch = options.learner.minibatches, options.batch_size
+    if batch % minibatches:
+        raise ValueError(
+            f"--minibatches {minibatches} does not divide --batch-size {batch}: every minibatch "
+            f"has as many whole rollouts; try --minibatches {math.gcd(batch, minibatches)}"
+        )
+    for name, (choice, reader) in unread(options.learner).items():
+        flag, chosen = _flag(name), getattr(options.learner, choice)
+        raise ValueError(
+            f"{flag} belongs to --{choice} {reader}, and the {choice} is {chosen}: leave {flag} "
+            f"out, or --{choice} {reader}"
+        )
+
+
+def _check_ray(options: RunOptions) -> None:
+    if options.num_actors is not None and options.num_actors < 1:
+        raise ValueError(f"--num-actors must be at least 1, not {options.num_actors}")
+    if options.num_actors and options.num_envs % options.num_actors:
+        raise ValueError(
+            f"--num-envs {options.num_envs} is not a multiple of --num-actors "
+            f"{options.num_actors}: every actor plays as many"
+        )
+    for name in ("actor_cpus", "actor_gpus"):
+        if not 0 <= getattr(options, name) < math.inf:
+            flag, value = _flag(name), getattr(options, name)
+            raise ValueError(f"{flag} must be at least 0 and finite, not {value}")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

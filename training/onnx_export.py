@@ -1,0 +1,187 @@
+"""An agent as one ONNX file: a single step, with the core's state as inputs and outputs.
+
+    policy_logits, value, next_*  =  agent(frame, reward, is_first, last_action, state_*)
+
+The batch axis B of every input is dynamic. A state of zeros is fresh; `is_first[b]` makes the agent
+forget stream b before it reads the row. The file needs no code of this project to run.
+"""
+
+import io
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fastweights.agents.network import Network
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.errors import one_line
+from fastweights.kernels import backend
+from fastweights.kernels.recurrence import State, map_state
+
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+ROW = ("frame", "reward", "is_first", "last_action")
+CLOSE = 1e-3  # largest difference to PyTorch, relative to the largest output
+
+
+class Exported(NamedTuple):
+    """What was written, and how far ONNX Runtime's results are from PyTorch's."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    difference: float  # largest absolute difference over the checked outputs
+
+
+class _Step(nn.Module):
+    """`Network.step` with the state's tensors as further arguments."""
+
+    def __init__(self, network: Network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        row, leaves = tensors[: len(ROW)], iter(tensors[len(ROW) :])
+        form = self.network.initial_state(1)
+        output, state = self.network.step(*row, map_state(lambda _: next(leaves), form))
+        return *output, *(leaf for _, leaf in named_tensors(state))
+
+
+def named_tensors(state: State, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of a state with its path, such as `1_fast_weights` in the second layer."""
+    names = getattr(state, "_fields", range(len(state)))
+    for part, inner in zip(names, state, strict=True):
+        path = f"{name}_{part}" if name else str(part)
+        if isinstance(inner, Tensor):
+            yield path, inner
+        else:
+            yield from named_tensors(inner, path)
+
+
+def write_onnx(network: Network, path: Path, facts: dict[str, Any]) -> Exported:
+    """Write one step of `network` as an ONNX file, and check it with ONNX Runtime.
+
+    Args:
+        network: on the CPU; its weights are stored in float32, its convolutions compute in it.
+        path: the file to write; its folder is made where it is missing.
+        facts: stored in the file's metadata, as JSON under the name `fastweights`.
+
+    Raises:
+        ValueError: a package is missing, the core has no ONNX form, or ONNX Runtime computes
+            something else than PyTorch. Nothing is written then.
+        OSError: the file cannot be written.
+    """
+    check_packages()
+    names = tuple(name for name, _ in named_tensors(network.initial_state(1)))
+    inputs = (*ROW, *(f"state_{name}" for name in names))
+    outputs = ("policy_logits", "value", *(f"next_{name}" for name in names))
+    step = _Step(network.eval())
+    with _in_float32(network), backend("reference"), torch.no_grad():
+        program = _traced(step, _example(network, 2), inputs, outputs)
+        model = program.model_proto
+        entry = model.metadata_props.add()
+        entry.key, entry.value = "fastweights", json.dumps(facts)
+        content = model.SerializeToString()
+        difference = _difference(content, step, _example(network, 3), inputs)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, content)
+    return Exported(inputs, outputs, difference)
+
+
+def check_packages(is_there: Callable[[str], object] = find_spec) -> None:
+    """Raise a `ValueError` that names the packages that an export needs and that are missing."""
+    if missing := [name for name in PACKAGES if not is_there(name)]:
+        raise ValueError(
+            f"an ONNX file needs {', '.join(missing)}: pip install -e '.[onnx]' in the checkout"
+        )
+
+
+@contextmanager
+def _in_float32(network: Network) -> Iterator[None]:
+    """Convolutions in bfloat16 are a matter of speed on some processors; ONNX gets float32."""
+    before = getattr(network.stem, "in_bfloat16", False)
+    if before:
+        network.stem.in_bfloat16 = False
+    try:
+        yield
+    finally:
+        if before:
+            network.stem.in_bfloat16 = True
+
+
+def _example(network: Network, batch: int) -> tuple[Tensor, ...]:
+    """A row and a state with numbers in them, one stream of which begins anew."""
+    draw = torch.Generator().manual_seed(batch)
+    shape = (batch, *network.config.frame_shape)
+    if len(shape) == 4:
+        frame = torch.randint(256, shape, generator=draw, dtype=torch.uint8)
+    else:
+        frame = torch.randn(shape, generator=draw)
+    leaves = (leaf for _, leaf in named_tensors(network.initial_state(batch)))
+    return (
+        frame,
+        torch.randn(batch, generator=draw),
+        torch.arange(batch) == 0,
+        torch.arange(batch) % network.config.num_actions,
+        *(leaf + 0.1 * torch.rand(leaf.shape, generator=draw) for leaf in leaves),
+    )
+
+
+def _traced(
+    step: _Step, example: tuple[Tensor, ...], inputs: tuple[str, ...], outputs: tuple[str, ...]
+) -> Any:
+    batch = {0: torch.export.Dim("batch")}
+    shapes = (tuple(batch for _ in example),)  # of `*tensors`, which is one argument
+    how = {"input_names": inputs, "output_names": outputs, "dynamic_shapes": shapes}
+    core = step.network.config.core
+    try:
+        with _quietly():
+            return torch.onnx.export(step, example, dynamo=True, verbose=False, **how)
+    except Exception as error:  # whatever a core of one's own makes the tracer raise
+        reason = one_line(str(error).partition("## Exception summary")[2] or str(error))
+        raise ValueError(
+            f"the core {core!r} cannot be written as ONNX: PyTorch's exporter cannot trace its "
+            f"step ({reason[:200].strip()}); --format safetensors writes any core"
+        ) from error
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the exporter's own progress and advice."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
+
+
+def _difference(
+    content: bytes, step: _Step, example: tuple[Tensor, ...], inputs: tuple[str, ...]
+) -> float:
+    """The largest difference between PyTorch's outputs and ONNX Runtime's, in another batch."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    given = {name: tensor.numpy() for name, tensor in zip(inputs, example, strict=True)}
+    used = {one.name for one in session.get_inputs()}
+    theirs = session.run(None, {name: given[name] for name in inputs if name in used})
+    largest = 0.0
+    for ours, other in zip(step(*example), theirs, strict=True):
+        expected = ours.numpy()
+        apart = float(np.abs(expected - other).max(initial=0))
+        if not apart <= CLOSE * max(1.0, float(np.abs(expected).max(initial=0))):
+            raise ValueError(
+                f"ONNX Runtime and PyTorch differ by {apart:.2g} for the core "
+                f"{step.network.config.core!r}: the file was not written"
+            )
+        largest = max(largest, apart)
+    return largest

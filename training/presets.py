@@ -1,0 +1,135 @@
+"""Named sets of options: published recipes, and recipes for minutes and hours on a laptop."""
+
+from dataclasses import replace
+
+from fastweights.agents.learner_config import LearnerConfig
+from fastweights.cores import CORES
+from fastweights.cores.options import of_core, preset_of_core
+from fastweights.host.names import unknown
+from fastweights.training.options import RunOptions
+
+
+def paper(core: str) -> RunOptions:
+    """The published recipe with gradients through the whole unroll (the default)."""
+    return RunOptions(core=core)
+
+
+def published(core: str) -> RunOptions:
+    """The recipe as its code trained: fast-weight cores get gradients through one step only."""
+    bptt = 1 if core in CORES and CORES[core].has_fast_weights else "full"
+    return RunOptions(core=core, bptt=bptt, protocol="published")
+
+
+# What keeps a core from learning, in presets that do not claim to be the published recipe.
+NOT_AS_PUBLISHED = {"input_map": "identity"}
+
+
+# The clipped surrogate with sample reuse: what learns in minutes and hours on two cores.
+REUSE = LearnerConfig(
+    objective="ppo",
+    epochs=4,
+    minibatches=4,
+    optimizer="adam",
+    learning_rate=5e-4,
+    entropy_cost=0.003,
+    grad_norm_clipping=0.5,
+    reduction="mean",
+    normalize_advantages=True,
+    micro_batch=0,
+)
+
+
+def quick(core: str) -> RunOptions:
+    """Minutes on two cores: small normalised stem, each batch used four times, a film at last."""
+    return replace(
+        paper(core),
+        stem="shallow_norm",
+        head_init="orthogonal",
+        num_envs=16,
+        batch_size=16,
+        unroll_length=64,
+        learner=replace(REUSE, total_steps=450_000),
+        checkpoint_minutes=1.0,
+        evaluate_episodes=32,
+        **of_core(core, NOT_AS_PUBLISHED),
+    )
+
+
+def afternoon(core: str) -> RunOptions:
+    """An hour or two on one or two cores: `quick` for 2.5 million agent steps."""
+    options = quick(core)
+    return replace(
+        options,
+        learner=replace(options.learner, total_steps=2_500_000),
+        checkpoint_minutes=10.0,
+    )
+
+
+def plain(core: str) -> RunOptions:
+    """The paper's recipe without anything that makes it fast: what speed is measured against."""
+    return replace(
+        paper(core),
+        precision="float32",
+        channels_last=False,
+        kernels="reference",
+        tune_memory=False,
+        learner=LearnerConfig(micro_batch=0),
+    )
+
+
+# The same for networks without pictures.
+SMALL_REUSE = replace(REUSE, learning_rate=1e-3, clip_range=0.2)
+
+
+def maze(core: str) -> RunOptions:
+    """Half a minute: a T-maze with a corridor of 10, which only a memory can win."""
+    lstm = {"width": 64, "forget_bias": 4.0}
+    small = {"width": 32, "heads": 2, "layers": 1, "feedforward": 32, **NOT_AS_PUBLISHED}
+    return RunOptions(
+        env="TMaze",
+        env_options=("corridor=10",),
+        core=core,
+        head_init="orthogonal",
+        num_envs=48,
+        batch_size=48,
+        unroll_length=44,
+        learner=replace(SMALL_REUSE, total_steps=300_000, entropy_cost=0.01),
+        num_threads=1,  # for networks this small, more cost more than they bring
+        evaluate_episodes=200,
+        **preset_of_core(core, lstm if core == "lstm" else small),
+    )
+
+
+def vectors(core: str) -> RunOptions:
+    """Minutes of one core for small games without pictures, such as POPGym's."""
+    blocks = {"width": 64, "heads": 4, "layers": 2, "feedforward": 128, **NOT_AS_PUBLISHED}
+    has_blocks = "heads" in CORES[core].options() if core in CORES else True
+    return RunOptions(
+        env="popgym:popgym-RepeatPreviousEasy-v0",
+        core=core,
+        head_init="orthogonal",
+        num_envs=64,
+        batch_size=64,
+        unroll_length=64,
+        learner=replace(SMALL_REUSE, total_steps=1_500_000, minibatches=8, entropy_cost=0.0),
+        num_threads=1,  # for networks this small, more cost more than they bring
+        **preset_of_core(core, blocks if has_blocks else {"width": 128}),
+    )
+
+
+PRESETS = {
+    "paper": paper,
+    "published": published,
+    "quick": quick,
+    "afternoon": afternoon,
+    "plain": plain,
+    "maze": maze,
+    "vectors": vectors,
+}
+
+
+def preset(name: str, core: str) -> RunOptions:
+    """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
+    if name not in PRESETS:
+        raise ValueError(unknown("preset", name, PRESETS))
+    return PRESETS[name](core)
