@@ -24,6 +24,7 @@ _DASHES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _GRID = 200  # points
 _REFERENCES = COLOURS[2:]
+_FAR = 2.0  # games this many times beyond the range of 99 % would squash all others
 _FEW_POINTS = 20  # of a curve, which are drawn as points too
 
 
@@ -170,8 +171,17 @@ def _plot_games(axes: Any, logs: Mapping[str, list[Any]]) -> None:
         if isinstance(values, tuple)
         for value in values
     ]
-    if games:
-        axes.plot(*zip(*games, strict=True), ".", color=BLUE, alpha=0.25, label="one full game")
+    if not games:
+        return
+    steps, values = np.array(games, float).T
+    low, high = values.min(), np.percentile(values, 99)
+    near = values <= high + _FAR * (high - low)
+    style = {"color": BLUE, "alpha": 0.25, "linestyle": ""}
+    axes.plot(steps[near], values[near], marker=".", label="one full game", **style)
+    if not near.all():
+        top = np.full((~near).sum(), values[near].max() + 0.05 * (high - low))
+        label = f"{len(top)} above the axis, at most {values.max():,.0f}"
+        axes.plot(steps[~near], top, marker="^", label=label, **style)
 
 
 def _plot_recent(axes: Any, points: Sequence[tuple[int, float]], unit: Unit) -> None:

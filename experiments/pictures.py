@@ -35,7 +35,7 @@ def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str
         axes.set_title("\n".join(filter(None, (*above, name))), fontsize="medium")
         _draw_points(axes, [rows[place] for place in places])
         axes.set_yticks(range(len(places)), [names[place] for place in places], fontsize="small")
-        axes.invert_yaxis()
+        axes.set_ylim(len(places) - 0.5, -0.5)  # the first above; rows without a value too
         axes.grid(axis="x", alpha=0.3)
         above = []
     every[-1].set_xlabel(unit)

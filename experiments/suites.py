@@ -93,17 +93,13 @@ def _existing(env: str) -> str:
     return env
 
 
-def _those_here(*cores: str) -> Axis:
-    return Axis([core for core in cores if core in CORES], CORES)
-
-
 SUITES: dict[str, Suite] = {
     "ablation": Suite(
         question="What does each ingredient of the preset `quick` bring?",
         axes={
             "game": Axis(("Qbert", "Pong")),
             "arm": Axis(tuple(ARMS), ARMS),
-            "core": _those_here("rdn"),
+            "core": Axis(("rdn",), CORES),
         },
         start=_ablation,
         note="\n".join(f"- `{name}`: {arm.reason}" for name, arm in ARMS.items()),
@@ -113,7 +109,7 @@ SUITES: dict[str, Suite] = {
         axes={
             "game": Axis(("Pong", "Breakout")),
             "view": Axis(tuple(VIEWS), VIEWS),
-            "core": _those_here("feedforward", "lstm", "rdn"),
+            "core": Axis(("feedforward", "lstm", "rdn"), CORES),
         },
         start=_memory_on_atari,
         note="\n".join(
@@ -132,7 +128,7 @@ SUITES: dict[str, Suite] = {
                     *("CountRecallEasy", "RepeatPreviousMedium"),
                 )
             ),
-            "core": _those_here("lstm", "gru", "rdn", "delta_net", "delta_rnn", "feedforward"),
+            "core": Axis(("lstm", "gru", "rdn", "delta_net", "delta_rnn", "feedforward"), CORES),
         },
         start=_popgym,
         digits=2,

@@ -12,7 +12,7 @@ from fastweights.experiments.sequence_options import PUBLISHED_MAPS, check_seed
 from fastweights.host.devices import PRECISIONS
 from fastweights.host.names import unknown
 from fastweights.host.typed_fields import typed
-from fastweights.kernels.machinery.dispatch import check_backend
+from fastweights.kernels import check_backend
 from fastweights.tasks.language_model import python_docs
 from fastweights.tasks.language_model.corpus import CutOptions
 from fastweights.tasks.language_model.model import (
@@ -32,6 +32,9 @@ class LanguageOptions(CoreSizes):
 
     core: str = "rdn"
     """Memory; the command `atari` shows them all with --list-cores."""
+    core_output_scale: str | None = None
+    """Factor of a memory's output in residual blocks: one, or head_size for 1 / sqrt(size of a
+    head), as in the published language models."""
     data: str | None = None
     """The text: a folder, file or archive (docs/language_models.md lists the forms), or python-docs
     for the documentation inside Python's own library."""

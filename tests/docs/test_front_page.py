@@ -1,4 +1,4 @@
-"""The README: short, its tree as the folders describe themselves, its links and commands real."""
+"""The README: its tree as the folders describe themselves, its links and commands real."""
 
 import ast
 import re
@@ -8,13 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text()
-MOST_WORDS = 1_200
 ROOMS = sorted(path.name for path in (ROOT / "fastweights").iterdir() if path.is_symlink())
 TREE = dict(re.findall(r"^(\w+)/ +(.+)$", PAGE.partition("## The tree")[2], re.MULTILINE))
-
-
-def test_it_is_short():
-    assert len(PAGE.split()) <= MOST_WORDS
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -32,5 +27,5 @@ def test_links_lead_somewhere():
 
 def test_commands_exist():
     commands = set(re.findall(r"launch/(\w+)\.py", PAGE))
-    assert len(commands) >= 5
+    assert "atari" in commands
     assert not [name for name in commands if not (ROOT / "launch" / f"{name}.py").exists()]

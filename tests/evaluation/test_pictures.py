@@ -86,6 +86,21 @@ def test_a_learning_curve_has_one_unit_and_its_axis_names_it(tmp_path):
     assert max(mean.get_ydata()) == 49 * 4.0  # a single game
 
 
+def test_a_lucky_game_does_not_squash_all_others(tmp_path):
+    columns = logs(tmp_path)
+    last = max(i for i, values in enumerate(columns["episode_returns"]) if values)
+    columns["episode_returns"][last] = (50_000.0,)
+    axes = drawn(columns).axes[0]
+    assert axes.get_ylim()[1] < 1_000
+    (above,) = (one for one in axes.lines if "above the axis" in one.get_label())
+    assert above.get_label() == "1 above the axis, at most 50,000"
+    assert list(above.get_xdata()) == [columns["step"][last]]
+    assert axes.get_ylim()[0] < above.get_ydata()[0] < axes.get_ylim()[1]
+    games = sum(len(v) for v in columns["episode_returns"] if isinstance(v, tuple))
+    (near,) = (one for one in axes.lines if one.get_label() == "one full game")
+    assert len(near.get_xdata()) == games - 1
+
+
 def test_a_mean_begins_with_as_many_games_as_there_are_environments(tmp_path):
     columns = logs(tmp_path)
     (line,) = (one for one in drawn(columns, 32).axes[0].lines if "mean" in one.get_label())
