@@ -36,8 +36,8 @@ class BlocksConfig:
     feedforward: int = 512
     """Number of hidden units of each block's feed-forward network."""
     norm: str = "pre"
-    """LayerNorm before each branch of a residual block, or after the branch is added: pre, post;
-    legacy_pre adds a memory to its normalised input."""
+    """LayerNorm before each branch of a residual block or after it: pre, post, or the published
+    legacy_pre."""
     # The published language models have head_size, the other published models one.
     output_scale: str = "one"
     """Factor of a memory's output: one, or head_size (1 / sqrt of it)."""

@@ -58,7 +58,8 @@ def write(path: Path, split: str, generator: np.random.Generator) -> None:
             inside = inside[inside <= written + len(numbers)] - written
             for piece in np.split(text, inside)[:-1]:
                 file.write(f" {' '.join(piece)} \n \n")
-            file.write(" ".join(text[inside[-1] if len(inside) else 0 :]) + " ")
+            rest = text[inside[-1] if len(inside) else 0 :]
+            file.write("".join(f"{word} " for word in rest))
             written += len(numbers)
         file.write("\n" * (LINES[split] - 2 * full))
 
