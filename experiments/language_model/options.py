@@ -48,6 +48,9 @@ class LanguageOptions(CoreSizes):
     """First words of the adaptive softmax's clusters; those beyond the vocabulary are left out."""
     dropout: float = 0.1
     """Share left out of words' vectors and of the core's output, and in its blocks, in training."""
+    initial_std: float = 0.02
+    """Standard deviation of the first weights of linear maps and the embedding, as published; 0:
+    linear maps begin as PyTorch's."""
     trainer: tyro.conf.OmitArgPrefixes[LanguageTrainerConfig] = field(
         default_factory=LanguageTrainerConfig
     )
@@ -96,6 +99,7 @@ class LanguageOptions(CoreSizes):
             cutoffs=self.cutoffs,
             dropout=self.dropout,
             span=self.trainer.span,
+            initial_std=self.initial_std,
         )
 
     def build(self, types: int) -> LanguageModel:
@@ -147,6 +151,8 @@ def check(options: LanguageOptions) -> None:
         if getattr(options, name) < 1:
             flag = f"--{name.replace('_', '-')}"
             raise ValueError(f"{flag} must be at least 1, not {getattr(options, name)}")
+    if not 0 <= options.initial_std < 1:
+        raise ValueError(f"--initial-std must lie in [0, 1), not {options.initial_std}")
     if options.sample_length < 0:
         raise ValueError(f"--sample-length must be at least 0, not {options.sample_length}")
     if not 1 <= options.stride <= options.trainer.span:
@@ -217,12 +223,14 @@ def small(core: str) -> LanguageOptions:
         data=python_docs.NAME,
         cut=CutOptions(vocabulary="bytes"),
         dropout=0.0,
+        # The published beginnings cost a third of a bit a byte at the 200th update.
+        initial_std=0.0,
         positions="sinusoidal" if core in UNORDERED else "none",
         trainer=trainer,
         evaluate_every=1_000,
         stride=32,
         sample_length=300,
-        **preset_of_core(core, sizes | _published(core)),
+        **preset_of_core(core, sizes | _published(core) | {"output_scale": "one"}),
     )
 
 

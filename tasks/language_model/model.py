@@ -7,6 +7,7 @@ Source: Irie et al. 2021, appendix A.1, after Transformer-XL (Dai et al. 2019).
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from fastweights.tasks.language_model.adaptive_softmax import AdaptiveSoftmax
 
 PUBLISHED_CUTOFFS = (20_000, 40_000, 200_000)
 POSITIONS = ("sinusoidal", "none")
+EMBEDDING_STD = 0.02  # as published, where linear maps begin as PyTorch's
 WIDTH_WITHOUT_CORE = 128  # of words' vectors, for a core that has no width of its own
 
 
@@ -35,6 +37,7 @@ class LanguageModelConfig:
     cutoffs: tuple[int, ...] = PUBLISHED_CUTOFFS
     dropout: float = 0.0  # of what the core reads and of its output
     span: int = 256  # attention's window, where the core's options do not say
+    initial_std: float = 0.02  # of linear maps' weights and the embedding; 0: PyTorch's maps
 
 
 class ModelState(NamedTuple):
@@ -47,8 +50,8 @@ class ModelState(NamedTuple):
 class LanguageModel(nn.Module):
     """A core between the words and their probabilities; a zero state is a fresh one.
 
-    Weights of linear maps and of the embedding begin N(0, 0.02), biases at 0, as published; what
-    else a core has begins as the core says.
+    Weights of linear maps and of the embedding begin N(0, `initial_std`), biases at 0; what else a
+    core has begins as the core says.
     """
 
     def __init__(self, types: int, config: LanguageModelConfig):
@@ -57,6 +60,8 @@ class LanguageModel(nn.Module):
             raise ValueError(unknown("--positions", config.positions, POSITIONS))
         if not 0 <= config.dropout < 1:
             raise ValueError(f"--dropout must lie in [0, 1), not {config.dropout}")
+        if not 0 <= config.initial_std < 1:
+            raise ValueError(f"--initial-std must lie in [0, 1), not {config.initial_std}")
         if not 1 <= config.span <= LARGEST["window"]:
             raise ValueError(f"--span must lie in 1 to {LARGEST['window']:,}, not {config.span}")
         self.config = config
@@ -65,7 +70,7 @@ class LanguageModel(nn.Module):
         self.core = build_core(config.core, width, **options)
         self.softmax = AdaptiveSoftmax(types, width, config.cutoffs)
         self.dropout = nn.Dropout(config.dropout)
-        self.apply(_begin)
+        self.apply(partial(_begin, config.initial_std))
 
     @property
     def width(self) -> int:
@@ -114,12 +119,12 @@ def _core_options(config: LanguageModelConfig) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def _begin(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, std=0.02)
+def _begin(std: float, module: nn.Module) -> None:
+    if isinstance(module, nn.Linear) and std:
+        nn.init.normal_(module.weight, std=std)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, AdaptiveSoftmax):
-        nn.init.normal_(module.weight, std=0.02)
+        nn.init.normal_(module.weight, std=std or EMBEDDING_STD)
         if module.tails:
-            nn.init.normal_(module.cluster_weight, std=0.02)
+            nn.init.normal_(module.cluster_weight, std=std or EMBEDDING_STD)

@@ -111,11 +111,23 @@ def test_positions_are_added_to_scaled_vectors():
     torch.testing.assert_close(tiny("feedforward", "none")(tokens)[0][:, 0], x)
 
 
+def test_weights_begin_as_published_or_as_pytorchs():
+    sizes = (("layers", 1), ("width", 64), ("heads", 4), ("feedforward", 256))
+    for std, expected in ((0.02, 0.02), (0.0, 64**-0.5 / 3**0.5)):
+        config = LanguageModelConfig(core="lt", core_options=sizes, initial_std=std)
+        model = LanguageModel(500, config)
+        wide = model.core.blocks[0].feedforward[1]
+        assert wide.weight.std().item() == pytest.approx(expected, rel=0.05)
+        assert bool(wide.bias.any()) == (std == 0)
+        assert model.softmax.weight.std().item() == pytest.approx(0.02, rel=0.05)
+
+
 def test_bad_models_are_one_line():
     for wrong, said in (
         ({"positions": "rotary"}, "unknown --positions 'rotary'; known: sinusoidal, none"),
         ({"dropout": 1.0}, r"--dropout must lie in \[0, 1\)"),
         ({"span": 0}, "--span must lie in 1 to"),
+        ({"initial_std": -0.1}, r"--initial-std must lie in \[0, 1\)"),
         ({"core": "rdm"}, "unknown core 'rdm'; known: feedforward"),
     ):
         with pytest.raises(ValueError, match=said):
