@@ -42,7 +42,6 @@ from fastweights.host.errors import one_line_errors
 from fastweights.kernels.recurrence import State
 from fastweights.launch.cli.parser import Parser
 from fastweights.tasks import TASKS
-from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import Batch, Sequences, draw
 from fastweights.tasks.train import Trainer
 
@@ -81,7 +80,7 @@ def contenders(
             torch.manual_seed(0)
             model = chosen.build().to(options.device)
             if backend == LEFT_OUT:
-                _leave_recurrences_out(model)
+                leave_recurrences_out(model)
             if backend == OWN:
                 model.core = TorchsOwn(model.core, OWN_NETWORKS[core]).to(options.device)
             trainer = Trainer(model, sequences, sequences, None, chosen.trainer, seed=0)
@@ -107,7 +106,8 @@ class TorchsOwn(nn.Module):
         return self.network(x)[0], state
 
 
-def _leave_recurrences_out(model: SequenceModel) -> None:
+def leave_recurrences_out(model: nn.Module) -> None:
+    """Has every memory answer with one of its inputs, which keeps their cost and gradients."""
     for memory in model.modules():
         if isinstance(memory, FastWeightCore):
             memory.unroll = partial(_unroll_nothing, memory)

@@ -17,7 +17,11 @@ from fastweights.cores import CORES, core_kind
 
 _PREFIX = "core_"
 _SIZES = {"layers", "width", "heads", "feedforward"}
-_OF_THE_NETWORK = {"embed", "dropout"}  # decided by the command that builds a network, not flags
+_OF_THE_NETWORK = {
+    "embed",
+    "dropout",
+    "output_scale",
+}  # decided by the command that builds a network, not flags
 
 
 def field_docs(config: type) -> dict[str, str]:

@@ -2,10 +2,12 @@
 
     pre-norm:   x = x + project(memory(LayerNorm(x)));  x = x + feedforward(LayerNorm(x))
     post-norm:  x = LayerNorm(x + project(memory(x)));  x = LayerNorm(x + feedforward(x))
+    legacy_pre: n = LayerNorm(x);  x = n + project(memory(n));  x = x + feedforward(LayerNorm(x))
 
 Residual blocks without positions or a final LayerNorm. Dropout, where asked for, is of both
 branches and of the hidden units.
-Source: Irie et al. 2021, section 4.4 and appendices B.2 and C; post-norm: Vaswani et al. 2017.
+Source: Irie et al. 2021, section 4.4 and appendices B.2 and C; post-norm: Vaswani et al. 2017;
+legacy_pre: the published code of RDN's and Delta RNN's language models, where the paper has pre.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +36,11 @@ class BlocksConfig:
     feedforward: int = 512
     """Number of hidden units of each block's feed-forward network."""
     norm: str = "pre"
-    """LayerNorm before each branch of a residual block, or after the branch is added: pre, post."""
+    """LayerNorm before each branch of a residual block or after it: pre, post, or the published
+    legacy_pre."""
+    # The published language models have head_size, the other published models one.
+    output_scale: str = "one"
+    """Factor of a memory's output: one, or head_size (1 / sqrt of it)."""
     embed: str = "linear"
     """Map from the input to the model width: linear, or none where the input has that width."""
     dropout: float = 0.0
@@ -101,27 +107,32 @@ class FastRecurrentConfig(VersionedConfig):
 class Block(Core):
     """One residual block around a memory."""
 
-    def __init__(self, memory: Core, feedforward: int, norm: str, dropout: float):
+    def __init__(self, memory: Core, config: BlocksConfig):
         super().__init__()
-        self.is_pre_norm = chosen("norm", norm, ("pre", "post")) == "pre"
-        width = self.input_size = self.output_size = memory.output_size
+        norm = chosen("norm", config.norm, ("pre", "post", "legacy_pre"))
+        self.is_pre_norm, self.adds_to_normalised = norm != "post", norm == "legacy_pre"
+        scale = chosen("output_scale", config.output_scale, ("one", "head_size"))
+        self.scale = 1.0 if scale == "one" else (config.width // config.heads) ** -0.5
+        width, feedforward = config.width, config.feedforward
+        self.input_size = self.output_size = width
         self.memory = memory
         self.memory_norm = nn.LayerNorm(width)
         self.project = nn.Linear(width, width, bias=False)
         self.feedforward = nn.Sequential(
             nn.LayerNorm(width),
             nn.Linear(width, feedforward),
-            nn.Sequential(nn.ReLU(), nn.Dropout(dropout)),
+            nn.Sequential(nn.ReLU(), nn.Dropout(config.dropout)),
             nn.Linear(feedforward, width),
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, batch_size: int) -> State:
         return self.memory.initial_state(batch_size)
 
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:
-        y, state = self.memory.step(self._read(x), state)
-        return self._add(x, y), state
+        read = self._read(x)
+        y, state = self.memory.step(read, state)
+        return self._add(x, read, y), state
 
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
         return self.memory.inspect(self._read(x), state)
@@ -129,14 +140,17 @@ class Block(Core):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B D"], State]:
-        y, state = self.memory.unroll(self._read(x), state, is_first)
-        return self._add(x, y), state
+        read = self._read(x)
+        y, state = self.memory.unroll(read, state, is_first)
+        return self._add(x, read, y), state
 
     def _read(self, x: Tensor) -> Tensor:
         return self.memory_norm(x) if self.is_pre_norm else x
 
-    def _add(self, x: Tensor, remembered: Tensor) -> Tensor:
-        x = x + self.dropout(self.project(remembered))
+    def _add(self, x: Tensor, read: Tensor, remembered: Tensor) -> Tensor:
+        x = read if self.adds_to_normalised else x
+        projected = self.project(remembered)
+        x = x + self.dropout(projected if self.scale == 1 else self.scale * projected)
         if self.is_pre_norm:
             return x + self.dropout(self.feedforward(x))
         x, norm, network = self.memory_norm(x), self.feedforward[0], self.feedforward[1:]
@@ -156,8 +170,7 @@ class Stack(Core):
         self.input_size, self.output_size = input_size, config.width
         self.embed = embed(input_size, config)
         self.blocks = nn.ModuleList(
-            Block(memory(*config.of_memory()), config.feedforward, config.norm, config.dropout)
-            for _ in range(config.layers)
+            Block(memory(*config.of_memory()), config) for _ in range(config.layers)
         )
 
     def initial_state(self, batch_size: int) -> tuple:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fastweights.evaluation.published_scores import read_rows
 
-_SCORES = Path(__file__).parent / "scores"
+SCORES = Path(__file__).parent / "scores"
 _FILES = ("algorithmic_2021.csv", "formal_languages_2023.csv")
 
 
@@ -36,7 +36,7 @@ def algorithmic() -> list[AlgorithmicScore]:
     return [
         AlgorithmicScore(**{name: numbers.get(name, str)(text) for name, text in row.items()})
         for name in _FILES
-        for row in read_rows(_SCORES / name)
+        for row in read_rows(SCORES / name)
     ]
 
 

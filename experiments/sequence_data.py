@@ -1,7 +1,6 @@
 """A task's sequences in a folder: drawn once, kept, and never drawn twice at the same time."""
 
 import re
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ from torch import Tensor
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.token_files import read_splits
 from fastweights.host.errors import UserError, describe_os_error, expanded
-from fastweights.host.folder_lock import FolderLock
+from fastweights.host.folder_lock import wait_for
 from fastweights.records.checkpoints import CheckpointError, load, save
 from fastweights.tasks import UNASKED, Task
 from fastweights.tasks.sequences import Sequences, draw
 
 FILE = "sequences.pt"
-_POLL = 0.2  # seconds
 
 
 def sequences(options: SequenceOptions) -> dict[str, Sequences]:
@@ -37,7 +35,7 @@ def sequences(options: SequenceOptions) -> dict[str, Sequences]:
     if not path.exists():  # else it is whole, and may be somebody else's
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = _wait_for(folder)
+            lock = wait_for(folder)
         except OSError as error:
             flag = "--data" if options.data else "--savedir"
             raise UserError(
@@ -128,11 +126,3 @@ def _below(numbers: Tensor, count: int) -> bool:
 def _described(what: dict[str, Any]) -> str:
     pairs = {**what["settings"]["task"], **what["settings"]["draw"]}
     return f"{what['task']} with " + ", ".join(f"{name} {value}" for name, value in pairs.items())
-
-
-def _wait_for(folder: Path) -> FolderLock:
-    while True:
-        try:
-            return FolderLock(folder)
-        except BlockingIOError:
-            time.sleep(_POLL)

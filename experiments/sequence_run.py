@@ -122,7 +122,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
         scalars.close()
     measured = _measure(trainer, options, splits, checkpoints)
     write_lengths(measured, folder.path)
-    result = measured | {"parameters": parameters, "seconds": _seconds(folder.path)}
+    result = measured | {"parameters": parameters, "seconds": seconds_of(folder.path)}
     write_bytes(folder.path / RESULT, (json.dumps(result, indent=1) + "\n").encode())
     folder.finish()
     _say(options.task, result)
@@ -175,7 +175,7 @@ def _train(
         with stages("save"):
             checkpoints.save(_packed(trainer, options) | {"git": git}, trainer.updates, score)
 
-    rows = _timed(trainer.rows())
+    rows = timed(trainer.rows())
     if options.profile:
         rows = profiled(rows, (stages,), folder.path)
     with stop, display, closing(rows):
@@ -202,7 +202,8 @@ def _train(
                 raise
 
 
-def _timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows, each with how many positions it learned from in a second."""
     start = time.monotonic()
     for row in rows:
         now = time.monotonic()
@@ -210,7 +211,7 @@ def _timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         start = time.monotonic()
 
 
-def _seconds(path: Path) -> float:
+def seconds_of(path: Path) -> float:
     """What the updates and the held-out split took, by the log: over all of a run's parts."""
     logs = read_logs(path)
     rates = zip(logs["positions"], logs["positions_per_second"], strict=True)

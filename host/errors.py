@@ -99,7 +99,7 @@ def _out_of_memory(error: Exception) -> str:
     size = f" for {asked[1]} more" if asked else ""
     return (
         f"there is no memory{size}: choose a smaller core (--core-width), fewer environments "
-        "(--num-envs) or smaller batches (--batch-size, --unroll-length)"
+        "(--num-envs) or smaller batches (--batch-size, --unroll-length, --micro-columns)"
     )
 
 

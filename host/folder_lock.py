@@ -3,10 +3,12 @@
 import errno
 import os
 import socket
+import time
 from pathlib import Path
 
 from fastweights.host.errors import UserError
 
+_POLL = 0.2  # seconds
 # What file systems without locks answer.
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
@@ -47,6 +49,15 @@ class FolderLock:
     def release(self) -> None:
         """Let go; a second call does nothing."""
         self._lock.release()
+
+
+def wait_for(folder: Path) -> FolderLock:
+    """A lock on `folder`, once whoever holds it lets go."""
+    while True:
+        try:
+            return FolderLock(folder)
+        except BlockingIOError:
+            time.sleep(_POLL)
 
 
 def _write_holder(descriptor: int) -> None:

@@ -34,6 +34,9 @@ SHOWN = {
     "entropy_loss": "entropy",
     "approx_kl": "KL",
     "policy_lag": "lag",
+    "perplexity": "perplexity",
+    "positions_per_second": "tokens/s",
+    "valid_perplexity": "held-out perplexity",
     "valid_sequence_accuracy": "held-out sequences",
     "valid_answer_accuracy": "answers",
 }

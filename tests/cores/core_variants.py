@@ -23,5 +23,6 @@ VARIANTS = {
     **{f"delta_lstm, version {v}": ("delta_lstm", {"version": v}) for v in "ABC"},
     "mlstm, exponential": ("mlstm", {"forget_gate": "exponential"}),
     "delta_net, post-norm": ("delta_net", {"norm": "post"}),
+    "rdn, as in language models": ("rdn", {"norm": "legacy_pre", "output_scale": "head_size"}),
     **{f"{core}, strengths to two": (core, REVERSING) for core in DELTA_RULES},
 }

@@ -236,10 +236,11 @@ def test_unknown_feature_map_lists_the_known(core, option):
 @pytest.mark.parametrize(
     ("core", "option", "known"),
     [
-        ("transformer", "norm", "pre, post"),
+        ("transformer", "norm", "pre, post, legacy_pre"),
         ("transformer", "positions", "sinusoidal, none"),
         ("transformer", "embed", "linear, none"),
-        ("rdn", "norm", "pre, post"),
+        ("rdn", "norm", "pre, post, legacy_pre"),
+        ("rdn", "output_scale", "one, head_size"),
         ("delta_mlp", "version", "A, B"),
         ("mlstm", "forget_gate", "sigmoid, exponential"),
         ("qrnn", "pooling", "fo, ifo"),

@@ -45,6 +45,20 @@ def test_post_norm_normalises_after_each_branch():
     torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("norm", ["pre", "legacy_pre"])
+@pytest.mark.parametrize(("output_scale", "factor"), [("one", 1.0), ("head_size", 0.5)])
+def test_what_a_memory_is_added_to_and_by_how_much(norm, output_scale, factor):
+    """legacy_pre adds it to the normalised input; head_size scales it by 1 / sqrt(4)."""
+    sizes = {"layers": 1, "width": 8, "heads": 2, "feedforward": 7, "embed": "none"}
+    core = build_core("rdn", 8, **sizes, norm=norm, output_scale=output_scale).double()
+    block, x = core.blocks[0], torch.randn(T, B, 8, dtype=torch.float64)
+    y, _ = core(x)
+    normalised = block.memory_norm(x)
+    remembered, _ = block.memory(normalised)
+    middle = (x if norm == "pre" else normalised) + factor * block.project(remembered)
+    torch.testing.assert_close(y, middle + block.feedforward(middle), atol=1e-12, rtol=0)
+
+
 def test_a_highway_gates_its_candidate_and_a_map_of_its_input():
     core, x = build_core("feedforward_gated", 5, width=6).double(), torch.randn(T, B, 5).double()
     y, _ = core.unroll(x, core.initial_state(B), torch.zeros(T, B, dtype=torch.bool))

@@ -275,7 +275,7 @@ def test_sequences_of_somebody_else_can_be_read(finished, tmp_path, monkeypatch)
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     (drawn,) = (finished.parent / "data").iterdir()
-    monkeypatch.setattr("fastweights.experiments.sequence_data.FolderLock", refused)
+    monkeypatch.setattr("fastweights.host.folder_lock.FolderLock", refused)
     assert train(tmp_path, "b", "--data", drawn, "--epochs", "1") == 0
 
 

@@ -20,6 +20,7 @@ from fastweights.launch import (
     suite,
     t_maze,
     watch,
+    wikitext103,
 )
 from fastweights.tasks import ListOps
 
@@ -55,16 +56,8 @@ def test_another_programs_script_in_a_folder_named_launch_is_no_command(tmp_path
 @pytest.mark.parametrize(
     "command",
     [
-        atari,
-        code_execution,
-        evaluate,
-        formal_language,
-        list_ops,
-        replay,
-        report,
-        suite,
-        t_maze,
-        watch,
+        *(atari, code_execution, evaluate, formal_language, list_ops),
+        *(replay, report, suite, t_maze, watch, wikitext103),
     ],
 )
 def test_help_names_the_command_in_both_ways_of_starting_it(command, monkeypatch, capsys):

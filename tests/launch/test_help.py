@@ -19,6 +19,7 @@ from fastweights.launch import (
     report,
     suite,
     t_maze,
+    wikitext103,
 )
 from fastweights.launch import watch as watch_command
 from fastweights.launch.cli.atari_options import CommandLine
@@ -28,6 +29,7 @@ from fastweights.training.presets import PRESETS, preset
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
     *(atari, code_execution, evaluate, list_ops, replay, report, suite, t_maze),
+    wikitext103,
     watch_command,
 ]
 SCREENS = 2 * 45  # lines, of 80 columns
@@ -54,7 +56,7 @@ def _terminal(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["launch/atari.py"])
 
 
-@pytest.mark.parametrize("command", [atari, code_execution, list_ops])
+@pytest.mark.parametrize("command", [atari, code_execution, list_ops, wikitext103])
 @pytest.mark.parametrize("core", CORES)
 def test_help_fits_two_screens(command, core, capsys):
     text = printed(command, capsys, "--core", core, "--help")

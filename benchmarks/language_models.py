@@ -1,0 +1,158 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""How fast language models train: tokens/s of each beside the softmax Transformer, in one run.
+
+    python benchmarks/language_models.py                              the `small` preset, minutes
+    python benchmarks/language_models.py --preset paper --device cuda --json paper.json
+    python benchmarks/language_models.py --preset paper --columns 2 --layers 4   on a CPU
+
+One update of each model after the other, round by round, on the same tokens; figures are medians
+and ratios medians of the rounds' own. The Transformer's attention is PyTorch's fused one. `memory`
+is the recurrence's part of an update: what is saved where it is left out, its inputs and their
+gradients still computed. Text is random words of the preset's vocabulary: what a token costs does
+not depend on it, but for the softmax's tails, whose words are as rare here as in WikiText-103.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).parents[1])
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.json_file import write_json
+from benchmarks.sequences import COMPARED_WITH, LEFT_OUT, PUBLISHED, leave_recurrences_out
+from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
+from fastweights.cores import CORES
+from fastweights.cores.options import of_core
+from fastweights.experiments.language_model.options import PRESETS, LanguageOptions, preset
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.errors import one_line_errors
+from fastweights.launch.cli.parser import Parser, count
+from fastweights.tasks.language_model.trainer import LanguageTrainer
+
+TYPES = {"paper": 267_735, "small": 256}
+WHOLE = "whole"
+
+
+def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
+    """A model's options: the preset's, with what the command line says otherwise."""
+    found = preset(options.preset, core)
+    asked = {name: getattr(options, name) for name in ("columns", "span")}
+    trainer = replace(found.trainer, **{name: n for name, n in asked.items() if n})
+    layers = of_core(core, {"layers": options.layers}) if options.layers else {}
+    return replace(found, trainer=trainer, **layers)
+
+
+def words(types: int, count: int) -> np.ndarray:
+    """Random words, each as often as its rank says."""
+    share = 1 / (np.arange(types) + 2.7)
+    drawn = np.random.default_rng(1).random(count)
+    return np.searchsorted(np.cumsum(share / share.sum()), drawn).clip(max=types - 1)
+
+
+def contenders(
+    options: argparse.Namespace,
+) -> tuple[dict[tuple[str, str], Run], list[dict[str, Any]]]:
+    """An update of every model, whole and without its recurrence, and what the models are."""
+    runs: dict[tuple[str, str], Run] = {}
+    models, types = [], TYPES[options.preset]
+    for core in options.cores:
+        of_core = chosen(options, core)
+        trainer = of_core.trainer
+        ids = words(types, trainer.columns * (trainer.span + 1)).astype(np.int32)
+        for kind in (WHOLE, LEFT_OUT) if CORES[core].has_fast_weights else (WHOLE,):
+            torch.manual_seed(0)
+            model = of_core.build(types).to(options.device)
+            if kind == LEFT_OUT:
+                leave_recurrences_out(model)
+            runs[core, kind] = LanguageTrainer(model, ids, trainer, seed=0).update
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        models.append({"core": core, "parameters": parameters})
+    return runs, models
+
+
+def rows(
+    models: Sequence[Mapping[str, Any]],
+    samples: Mapping[tuple[str, str], list[float]],
+    tokens: int,
+) -> list[dict[str, Any]]:
+    """One row a model; samples are seconds an update."""
+    beside, found = samples.get((COMPARED_WITH, WHOLE)), []
+    for model in models:
+        core = model["core"]
+        whole, least = samples[core, WHOLE], samples.get((core, LEFT_OUT))
+        published = PUBLISHED.get(core)
+        found.append(
+            {
+                **model,
+                "tokens_per_second": tokens / statistics.median(whole),
+                "memory_share": 1 - median_ratio(least, whole) if least else None,
+                "times_transformer": median_ratio(beside, whole) if beside else None,
+                "published_times_transformer": published
+                and round(published / PUBLISHED[COMPARED_WITH], 2),
+                "seconds": {kind: s for (name, kind), s in samples.items() if name == core},
+            }
+        )
+    return found
+
+
+def table(found: Sequence[Mapping[str, Any]], machine: Mapping[str, Any], what: str) -> Table:
+    """For the terminal."""
+    said = ", ".join(f"{name} {value}" for name, value in machine.items() if value)
+    shown = Table(title=what, caption=said)
+    columns = {
+        "core": "{}",
+        "parameters": "{:,}",
+        "tokens_per_second": "{:,.0f}",
+        "memory_share": "{:.0%}",
+        "times_transformer": "{:.2f}",
+        "published_times_transformer": "{:.2f}",
+    }
+    for name in columns:
+        shown.add_column(name.replace("_", " "), justify="left" if name == "core" else "right")
+    for row in found:
+        shown.add_row(
+            *("" if row[name] is None else form.format(row[name]) for name, form in columns.items())
+        )
+    return shown
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = Parser(__doc__)
+    parser.add_argument("--preset", choices=list(PRESETS), default="small", help="default small")
+    default = [*PUBLISHED, "delta_mlp", "delta_delta", "lstm"]
+    named = {"metavar": "CORE", "help": f"default: {' '.join(default)}"}
+    parser.add_argument("--cores", nargs="+", choices=list(CORES), default=default, **named)
+    for name, of in (("columns", "batch"), ("span", "update"), ("layers", "stack")):
+        text = f"of a {of}: the preset's"
+        parser.add_argument(f"--{name}", type=count, default=0, metavar="N", help=text)
+    add_options(parser, "updates of each", "in all", 120.0)
+    return parser
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    options = parser().parse_args(arguments)
+    machine = use_options(options)
+    tune_allocator()  # as every training run does
+    trainer = chosen(options, options.cores[0]).trainer
+    tokens = trainer.columns * trainer.span
+    runs, models = contenders(options)
+    samples = take_turns(runs, options.rounds, options.seconds, options.device)
+    found = rows(models, samples, tokens)
+    what = f"{options.preset} preset, {trainer.columns} columns, spans of {trainer.span}"
+    Console(width=120).print(table(found, machine, what))
+    write_json(options.json, {"machine": machine, "what": what, "rows": found})
+
+
+if __name__ == "__main__":
+    main()

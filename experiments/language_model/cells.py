@@ -1,0 +1,61 @@
+"""A grid's runs of the language models' command."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fastweights.experiments.grid import Run, as_flags, read_result
+from fastweights.experiments.language_model.options import (
+    COMMAND,
+    LanguageOptions,
+    differences,
+    flat,
+)
+from fastweights.experiments.language_model.run import RESULT
+from fastweights.host.commands import process
+from fastweights.records.run_folder import read_meta
+from fastweights.tasks.language_model.evaluation import Measure
+
+
+@dataclass(frozen=True)
+class LanguageRun(Run):
+    """The training of one language model; `options` have its folder and name."""
+
+    options: LanguageOptions
+
+    @property
+    def path(self) -> Path:
+        return self.options.savedir / str(self.options.xpid)
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / RESULT).exists()
+
+    def start(self) -> list[str]:
+        plain = flat(replace(self.options, num_threads=1))
+        del plain["task_name"]
+        return [*process(COMMAND), *as_flags(plain)]
+
+    def go_on(self) -> list[str]:
+        own = {name: getattr(self.options, name) for name in ("data", "cache", "device")}
+        where = {name: value for name, value in own.items() if value is not None}
+        return [*process(COMMAND), *as_flags({"resume": self.path, "num_threads": 1} | where)]
+
+    def differences(self, stored: dict[str, Any]) -> list[str]:
+        return differences(LanguageOptions.from_dict(stored), self.options)
+
+    def result(self) -> dict[str, Any]:
+        """What the run measured, the commit that it began at, its seed and its options."""
+        meta = read_meta(self.path)
+        commit, own = (meta.get("git") or {}).get("commit"), meta["args"]
+        measured = read_result(self.path / RESULT, _measured)
+        options = {n: own[n] for n in own if n not in ("savedir", "data", "cache")}
+        return measured | {"commit": commit, "seed": own["seed"], "options": options}
+
+
+def _measured(result: dict[str, Any]) -> dict[str, Any]:
+    """The result, of which every measure is a number."""
+    for split in ("valid", "test"):
+        for value in Measure(**result[split]):
+            float(value)
+    return result

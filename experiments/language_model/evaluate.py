@@ -1,0 +1,184 @@
+"""Evaluations of a trained model, kept beside it: windows, full context, loss by position."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fastweights.experiments.language_model.saved import SavedModel
+from fastweights.experiments.language_model.text import check_fits, text_of
+from fastweights.host.atomic_files import replacing, write_bytes
+from fastweights.host.errors import UserError, user_input
+from fastweights.host.progress import Display
+from fastweights.tasks.language_model.corpus import Corpus
+from fastweights.tasks.language_model.evaluation import (
+    Measure,
+    buckets,
+    by_position,
+    carried,
+    measure,
+    sliding,
+)
+
+FOLDER = "evaluations"
+Tick = Callable[[int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What to measure."""
+
+    protocol: Literal["auto", "sliding", "full-context", "both"] = "auto"
+    """sliding (windows with a fresh state each), full-context (the state is carried through the
+    text), both, or auto: as the run was trained."""
+    split: Literal["valid", "test", "both"] = "both"
+    """The split to measure."""
+    window: int | None = None
+    """sliding: tokens in a window (default: the run's span)."""
+    stride: int = 1
+    """sliding: tokens between windows; 1 as published, which costs as many times one pass as the
+    window has tokens."""
+    at_once: int = 32
+    """sliding: windows computed at once; changes nothing but speed."""
+    columns: int = 1
+    """full-context: pieces of the text side by side, each begun with a fresh state; 1 as published.
+    """
+    by_position: bool = False
+    """Also measure the loss by position in the context, and draw it."""
+    context: int = 2048
+    """by-position: tokens read from a fresh state."""
+    data: str | None = None
+    """Another text of the same vocabulary (default: the run's)."""
+    cache: Path | None = None
+    """Folder that keeps the text's token numbers (default: the run's)."""
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return ("valid", "test") if self.split == "both" else (self.split,)
+
+    def check(self) -> None:
+        """Raises a one-line `ValueError` for numbers that cannot work."""
+        for name in ("stride", "at_once", "columns", "context"):
+            if getattr(self, name) < 1:
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag} must be at least 1, not {getattr(self, name)}")
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"--window must be at least 1, not {self.window}")
+
+    def check_text(self, text: Corpus, window: int) -> None:
+        """Raises a one-line `ValueError` where the text or the window is too short."""
+        if self.stride > window:
+            raise ValueError(f"--stride must lie in [1, {window}], the window, not {self.stride}")
+        predictions = min(len(text.splits[split].ids) - 1 for split in self.splits)
+        if self.by_position and self.context > predictions:
+            raise ValueError(
+                f"--context {self.context:,} is more than the {predictions:,} predictions"
+            )
+
+    def protocols(self, full_context: bool) -> tuple[str, ...]:
+        """For a run that was trained with or without full context."""
+        if self.protocol == "both":
+            return ("sliding", "full-context")
+        automatic = "full-context" if full_context else "sliding"
+        return (automatic if self.protocol == "auto" else self.protocol,)
+
+
+def evaluate_model(saved: SavedModel, asked: Evaluation) -> int:
+    """Measures, prints, and keeps the results in `evaluations` beside the weights.
+
+    Returns the exit code. Raises a one-line `UserError` for what cannot be measured.
+    """
+    options = saved.options
+    changes = {"data": asked.data or options.data, "cache": asked.cache or options.cache}
+    text = text_of(replace(options, **changes))
+    check_fits(text, saved.vocabulary, saved.folder)
+    window = asked.window or options.trainer.span
+    with user_input():
+        asked.check_text(text, window)
+    if window > options.trainer.span and saved.model.config.positions != "none":
+        print(f"note: the model has learned positions up to {options.trainer.span} only")
+    for protocol in asked.protocols(options.trainer.full_context):
+        for split in asked.splits:
+            how, total = _total(saved, text, split, protocol, window, asked)
+            found = measure(total, text.splits[split])
+            print(said(split, how, text.vocabulary.kind, found))
+            content = {"split": split, "protocol": how, **found._asdict()}
+            _keep(saved, text, f"{split}_{how}", content)
+    if asked.by_position:
+        _by_position(saved, text, window, asked)
+    return 0
+
+
+def said(split: str, how: str, unit: str, found: Measure) -> str:
+    """A line about a measurement."""
+    return (
+        f"{split}, {how}: perplexity {found.perplexity:.2f} of {unit}, "
+        f"{found.word_perplexity:.2f} of words, {found.bits_per_byte:.4f} bits a byte "
+        f"({found.predictions:,} predictions)"
+    )
+
+
+def _total(
+    saved: SavedModel, text: Corpus, split: str, protocol: str, window: int, asked: Evaluation
+) -> tuple[str, float]:
+    """How it was measured, in words, and the sum of losses."""
+    ids = text.splits[split].ids
+    with _progress(len(ids) - 1) as tick:
+        if protocol == "sliding":
+            how = f"windows of {window}, stride {asked.stride}"
+            return how, sliding(saved.model, ids, window, asked.stride, asked.at_once, tick)
+        columns = "one column" if asked.columns == 1 else f"{asked.columns} columns"
+        return f"full context, {columns}", carried(saved.model, ids, window, asked.columns, tick)
+
+
+def _by_position(saved: SavedModel, text: Corpus, span: int, asked: Evaluation) -> None:
+    from fastweights.experiments.language_model.pictures import draw_by_position
+
+    curves = {}
+    for split in asked.splits:
+        ids = text.splits[split].ids
+        with _progress(len(ids) - 1) as tick:
+            losses = by_position(saved.model, ids, asked.context, span, asked.at_once, tick)
+        curves[split] = list(buckets(losses))
+        for first, last, loss in curves[split]:
+            print(f"{split}, tokens {first} to {last}: perplexity {np.exp(loss):.2f}")
+    name = f"by_position_{asked.context}"
+    path = _keep(saved, text, name, {"buckets": curves, "trained_span": saved.options.trainer.span})
+    picture = path.with_suffix(".png")
+    title = f"{saved.options.core}, {saved.step:,} updates"
+    with replacing(picture) as partial:
+        draw_by_position(curves, saved.options.trainer.span, title, partial)
+    print(f"picture: {picture}")
+
+
+def _keep(saved: SavedModel, text: Corpus, name: str, content: dict[str, Any]) -> Path:
+    facts = {"update": saved.step, "text": text.digest, "unit": text.vocabulary.kind}
+    name = name.replace(", ", "_").replace(" ", "-")
+    path = saved.folder / FOLDER / f"update_{saved.step:09d}_{name}.json"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_bytes(path, (json.dumps(facts | content, indent=1) + "\n").encode())
+    except OSError as error:
+        raise UserError(f"cannot keep {path} ({error.strerror}): free the disk") from error
+    return path
+
+
+class _progress:  # noqa: N801 (a context, used as a function)
+    """A display of how many of `total` predictions were made."""
+
+    def __init__(self, total: int) -> None:
+        self._display, self._done = Display(total, unit="tokens measured"), 0
+
+    def __enter__(self) -> Tick:
+        self._display.__enter__()
+        return self._tick
+
+    def __exit__(self, *error: Any) -> None:
+        self._display.__exit__(*error)
+
+    def _tick(self, count: int) -> None:
+        self._done += count
+        self._display.update(self._done, {})

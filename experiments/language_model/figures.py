@@ -1,0 +1,73 @@
+"""The rows of the language models' tables, and the options of the runs behind each of them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+from fastweights.cores import CORES
+from fastweights.cores.options import is_named_by_size
+from fastweights.evaluation.published_scores import read_rows
+from fastweights.experiments.language_model.options import (
+    DELTA_MLP_LAYERS,
+    LanguageOptions,
+    preset,
+    with_core,
+)
+from fastweights.experiments.published import SCORES
+from fastweights.host.names import unknown
+
+EVERYTHING = "all"  # in a table's place: every memory of the project
+SPANS, FULL = "spans", "full context"
+# Which memories `all` also trains with their state carried on. The small preset gives them no
+# positions in either case, so the difference is the context's alone.
+CARRIED = ("lstm", "delta_net", "delta_rnn", "rdn")
+
+
+class Figure(NamedTuple):
+    """A row of a table: a model, and how it reads the text."""
+
+    row: str
+    core: str
+    context: str
+    version: str = ""
+    published: Mapping[str, float] | None = None  # perplexities by split, and parameters
+
+    def options(self, preset_name: str, changes: Mapping[str, Any]) -> LanguageOptions:
+        """Its runs' options, the seed and the folder left to others."""
+        options = preset(preset_name, self.core)
+        if self.version:
+            options = with_core(options, {"version": self.version})
+        if self.core == "delta_mlp" and preset_name == "paper":
+            options = with_core(options, {"layers": DELTA_MLP_LAYERS[self.version or "B"]})
+        trainer = replace(options.trainer, full_context=self.context == FULL)
+        changes = {name: value for name, value in changes.items() if value is not None}
+        return replace(options, trainer=trainer, **changes)
+
+    @property
+    def name(self) -> str:
+        """For a run folder."""
+        return f"{self.core}{self.version}{'-full-context' if self.context == FULL else ''}"
+
+
+@cache
+def published() -> dict[str, list[Figure]]:
+    """Irie et al. 2021, Tables 1 and 4, in their order."""
+    tables: dict[str, list[Figure]] = {}
+    for row in read_rows(SCORES / "language_2021.csv"):
+        scores = {name: float(row[name]) for name in ("valid", "test", "parameters")}
+        context = FULL if row["full_context"] == "yes" else SPANS
+        figure = Figure(row["row"], row["core"], context, row["version"], scores)
+        tables.setdefault(row["table"], []).append(figure)
+    return tables
+
+
+def figures(table: str) -> list[Figure]:
+    """The rows of a table. Raises a one-line `ValueError` for a table there is not."""
+    tables = published()
+    if table == EVERYTHING:
+        every = [Figure(name, name, SPANS) for name in CORES if not is_named_by_size(name)]
+        return every + [Figure(name, name, FULL) for name in CARRIED]
+    if table not in tables:
+        raise ValueError(unknown("--table", table, [*tables, EVERYTHING]))
+    return tables[table]

@@ -1,0 +1,92 @@
+"""What a run measures of its model: during training quickly, at its end as its options say."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fastweights.experiments.language_model.options import LanguageOptions
+from fastweights.experiments.language_model.setting import Setting
+from fastweights.host.progress import Display
+from fastweights.tasks.language_model.evaluation import Measure, carried, measure, sliding
+from fastweights.tasks.language_model.generation import Sampling, generate
+from fastweights.tasks.language_model.model import LanguageModel
+
+HELD_OUT_COLUMNS = 32  # side by side in training's own measurements, not in results
+SPLITS = ("valid", "test")
+
+
+def measured(
+    model: LanguageModel, setting: Setting, split: str, tick: Callable[[int], None]
+) -> Measure:
+    """A split as the run's options say: in full context, or by windows of the span."""
+    options, part = setting.options, setting.text.splits[split]
+    span = options.trainer.span
+    with setting.precision():
+        if options.trainer.full_context:
+            total = carried(model, part.ids, span, 1, tick)
+        else:
+            total = sliding(model, part.ids, span, options.stride, options.at_once, tick)
+    return measure(total, part)
+
+
+def evaluation_name(options: LanguageOptions) -> str:
+    """How `measured` measures."""
+    if options.trainer.full_context:
+        return "full context, one column"
+    return f"windows of {options.trainer.span}, stride {options.stride}"
+
+
+def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
+    """A quick look at the validation split: windows side by side, or columns in full context."""
+    part, span = setting.text.splits["valid"], setting.options.trainer.span
+    with setting.precision():
+        if setting.options.trainer.full_context:
+            columns = min(HELD_OUT_COLUMNS, len(part.ids) - 1)
+            total = carried(model, part.ids, span, columns)
+        else:
+            total = sliding(model, part.ids, span, span, setting.options.at_once)
+    found = measure(total, part)
+    names = ("loss", "perplexity", "bits_per_byte")
+    return {f"valid_{name}": getattr(found, name) for name in names}
+
+
+def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
+    """`measured` of validation and test split, with a display of progress."""
+    sizes = {split: len(setting.text.splits[split].ids) - 1 for split in SPLITS}
+    with Display(sum(sizes.values()), unit="tokens measured") as display:
+        done = 0
+
+        def tick(count: int) -> None:
+            nonlocal done
+            done += count
+            display.update(done, {})
+
+        found = {split: measured(model, setting, split, tick)._asdict() for split in sizes}
+    how = {"evaluation": evaluation_name(setting.options), "unit": setting.text.vocabulary.kind}
+    return found | how
+
+
+def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> str:
+    """Appends a sample of the model's text to the file at `path`; returns it."""
+    options, vocabulary = setting.options, setting.text.vocabulary
+    generator = torch.Generator().manual_seed(options.seed + update)
+    with setting.precision():
+        tokens = generate(model, vocabulary.prompt("\n"), Sampling(), generator)
+        text = vocabulary.text(islice(tokens, options.sample_length))
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"--- update {update:,}\n{text}\n")
+    return text
+
+
+def said(result: dict[str, Any]) -> Iterator[str]:
+    """Lines about a result."""
+    for split in ("valid", "test"):
+        one = Measure(**result[split])
+        yield (
+            f"{split}: perplexity {one.perplexity:.2f} of {result['unit']}, "
+            f"{one.word_perplexity:.2f} of words, {one.bits_per_byte:.4f} bits a byte "
+            f"({one.predictions:,} predictions, {result['evaluation']})"
+        )

@@ -1,0 +1,96 @@
+"""A trained language model from a run folder, one of its checkpoints, or an export."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fastweights.experiments.language_model.export import is_export, read_export
+from fastweights.experiments.language_model.options import LanguageOptions
+from fastweights.experiments.language_model.text import read_vocabulary
+from fastweights.host.commands import typed
+from fastweights.host.errors import UserError, expanded
+from fastweights.records.checkpoint_folder import CheckpointFolder
+from fastweights.records.checkpoints import CheckpointError, fitting, load
+from fastweights.records.run_folder import read_meta, runs_near
+from fastweights.tasks.language_model.model import LanguageModel
+from fastweights.tasks.language_model.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedModel:
+    """A trained model, what it was trained as, and where it lies."""
+
+    folder: Path
+    step: int  # updates
+    options: LanguageOptions
+    vocabulary: Vocabulary
+    model: LanguageModel
+    payload: dict[str, Any]
+
+
+def open_model(path: Path, device: torch.device) -> SavedModel:
+    """The best weights of a run, those of a checkpoint, or an export's.
+
+    Raises a one-line `UserError`, and `CheckpointError` for a damaged file.
+    """
+    path = expanded(path)
+    if not path.exists():
+        raise UserError(f"{path}: there is no such run; {runs_near(path)}")
+    folder = path if path.is_dir() else _run_of(path)
+    if path.is_dir() and is_export(path):
+        payload = read_export(path)
+    elif path.is_dir():
+        saved_options(path)  # before anything else: another task's run is said to be one
+        payload = _best(path)
+    else:
+        payload = load(path)
+    vocabulary = read_vocabulary(folder)
+    with fitting(path):
+        options = LanguageOptions.from_dict(payload["flags"])
+        model = options.build(vocabulary.size)
+        weights = payload["model_state_dict"]
+        if weights["softmax.bias"].shape != model.softmax.bias.shape:
+            raise CheckpointError(
+                f"{path} predicts {len(weights['softmax.bias']):,} types and {folder}'s vocabulary "
+                f"has {vocabulary.size:,}: put the run's own vocabulary.json back"
+            )
+        model.load_state_dict(weights)
+        step = payload["step"]
+    return SavedModel(
+        folder=folder,
+        step=step,
+        options=options,
+        vocabulary=vocabulary,
+        model=model.to(device).eval(),
+        payload=payload,
+    )
+
+
+def saved_options(path: Path) -> LanguageOptions:
+    """The options of the run at `path`; where files go is the command line's to say.
+
+    Raises `UserError` where it is another task's, or none.
+    """
+    path = expanded(path)
+    plain = read_meta(path).get("args", {})
+    try:
+        return replace(LanguageOptions.from_dict(plain), savedir=path.resolve().parent)
+    except ValueError as error:
+        other = plain.get("task_name")
+        whose = f"a run of {other}: use {typed(other)}" if isinstance(other, str) else "another run"
+        raise UserError(f"{path} is {whose} ({error})") from error
+
+
+def _run_of(checkpoint: Path) -> Path:
+    """The run folder that a checkpoint lies in, or in the `checkpoints` of."""
+    folder = checkpoint.resolve().parent
+    return folder.parent if folder.name == "checkpoints" else folder
+
+
+def _best(run: Path) -> dict[str, Any]:
+    checkpoints = CheckpointFolder(run, milestones=())
+    if checkpoints.best_path.exists():
+        return load(checkpoints.best_path)
+    return checkpoints.latest().payload

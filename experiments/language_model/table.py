@@ -1,0 +1,194 @@
+"""Tables of language models: every figure's runs side by side, ours beside the paper's."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fastweights.evaluation.published_scores import PublishedScore
+from fastweights.experiments.grid import Cell, Grid, rebuild
+from fastweights.experiments.language_model.cells import LanguageRun
+from fastweights.experiments.language_model.figures import Figure, figures
+from fastweights.experiments.language_model.ngram import FEWEST, smoothed_ngrams
+from fastweights.experiments.language_model.options import LanguageOptions
+from fastweights.experiments.language_model.text import text_of
+from fastweights.experiments.rows import Row, rows_of
+from fastweights.experiments.sequence_options import check_seed
+from fastweights.experiments.table import Table, label, write_json
+from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.names import did_you_mean
+from fastweights.tasks.language_model.corpus import Corpus
+
+OF_CELLS = ("data", "cache", "device", "kernels", "precision")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageTableOptions:
+    """Which runs a table has, and where they lie."""
+
+    seeds: tuple[int, ...] = (1, 2, 3)
+    """--table: seeds of each cell."""
+    only: tuple[str, ...] = ()
+    """--table: only these cores."""
+    jobs: int = 0
+    """--table: runs at once, one thread each; 0: as many as there are cores."""
+    updates_at_most: int | None = None
+    """--table: fewer updates than the preset has, for a first look."""
+    runs: Path = Path("runs/tables")
+    """--table: folder of the runs."""
+    out: Path | None = None
+    """--table: folder of language_table_NUMBER.md, .csv, .json and .png (default: in --runs, by the
+    preset)."""
+
+
+def make_table(
+    table: str, preset_name: str, asked: LanguageTableOptions, changes: Mapping[str, Any]
+) -> int:
+    """Runs what is missing and writes the table; returns the command's exit code.
+
+    `changes`: what all runs have besides the preset, by `OF_CELLS`. Failed runs are gaps.
+    """
+    folder = expanded(asked.runs).resolve() / f"language-{preset_name}{_shortened(asked)}"
+    with user_input():
+        wanted = _wanted(figures(table), asked)
+        options = [_options(figure, preset_name, asked, changes) for figure in wanted]
+    text = text_of(options[0])  # before hours of training, or there is none
+    # Seeds outside: an early stop leaves whole tables of fewer seeds.
+    cells = [
+        Cell({**_labels(figure), "seed": seed}, _run(own, figure, seed, folder))
+        for seed in asked.seeds
+        for figure, own in zip(wanted, options, strict=True)
+    ]
+    grid = Grid(f"Language models, table {table}, preset {preset_name}", cells, folder)
+    out = expanded(asked.out or folder).resolve()
+    path = out / f"language_table_{table}{_shortened(asked)}".replace("-", "_")
+    write = partial(_write, grid, wanted, text, path, preset_name == "paper")
+    return rebuild(grid, write, out, asked.jobs)
+
+
+def _shortened(asked: LanguageTableOptions) -> str:
+    return f"-{asked.updates_at_most}-updates" if asked.updates_at_most else ""
+
+
+def _options(
+    figure: Figure, preset_name: str, asked: LanguageTableOptions, changes: Mapping[str, Any]
+) -> LanguageOptions:
+    options = figure.options(preset_name, changes)
+    most = asked.updates_at_most
+    if most is None or most >= options.trainer.updates:
+        return options
+    trainer = replace(options.trainer, updates=most, warm_up=min(options.trainer.warm_up, most))
+    return replace(options, trainer=trainer)
+
+
+def _run(options: LanguageOptions, figure: Figure, seed: int, folder: Path) -> LanguageRun:
+    cache = options.cache or folder / "texts"
+    named = {"savedir": folder, "xpid": f"{figure.name}-seed{seed}", "cache": cache}
+    return LanguageRun(replace(options, seed=seed, **named))
+
+
+def _labels(figure: Figure) -> dict[str, Any]:
+    return {"model": figure.row, "core": figure.core, "context": figure.context}
+
+
+def _wanted(everything: Sequence[Figure], asked: LanguageTableOptions) -> list[Figure]:
+    if not asked.seeds or len(set(asked.seeds)) < len(asked.seeds):
+        raise ValueError("--seeds needs at least one, and each of them once")
+    for seed in asked.seeds:
+        check_seed("--seeds", seed)
+    if asked.updates_at_most is not None and asked.updates_at_most < 1:
+        raise ValueError(f"--updates-at-most must be at least 1, not {asked.updates_at_most}")
+    cores = dict.fromkeys(figure.core for figure in everything)
+    if unknown := sorted(set(asked.only) - set(cores)):
+        hint = did_you_mean(unknown[0], cores)
+        raise UserError(f"--only {' '.join(unknown)}: this table has {', '.join(cores)}{hint}")
+    return [figure for figure in everything if figure.core in (asked.only or cores)]
+
+
+def _write(
+    grid: Grid,
+    of_rows: Sequence[Figure],
+    text: Corpus,
+    path: Path,
+    is_the_papers: bool,
+    failures: Mapping[str, str],
+) -> None:
+    """`is_the_papers`: whether figures are perplexities of words, as the paper's are."""
+    measure, digits = ("perplexity", 1) if is_the_papers else ("bits_per_byte", 3)
+    value = partial(_measure, "test", measure)
+    found = zip(rows_of(grid.cells, failures, value), of_rows, strict=True)
+    rows = [_beside_the_papers(row, figure, is_the_papers) for row, figure in found]
+    unit = "perplexity" if is_the_papers else "bits a byte"
+    of_split = {split: partial(_measure, split, measure) for split in ("valid", "test")}
+    columns: dict[str, Callable[[Row], str]] = {
+        "model": label("model"),
+        "core": label("core", code=True),
+        "context": label("context"),
+        "parameters": _parameters,
+        f"valid, {unit}": partial(_spread, of_split["valid"], digits),
+        f"test, {unit}": partial(_spread, of_split["test"], digits),
+        "test, each seed": partial(_each_seed, digits),
+        "tokens/s": _speed,
+    }
+    if any(figure.published for figure in of_rows):
+        columns["paper, valid / test"] = _paper
+    ngrams = smoothed_ngrams(text) if len(text.splits["train"].ids) <= FEWEST else []
+    note = "\n".join([_note(rows, text), *(each.said() for each in ngrams)])
+    Table(columns=columns, unit=unit, title=grid.title, note=note).write(rows, path)
+    results = [{**c.labels, **c.run.result()} for c in grid.cells if c.run and c.run.finished]
+    extra = {"text": text.digest, "ngrams": [each._asdict() for each in ngrams], "runs": results}
+    write_json(path.with_name(f"{path.name}_results.json"), extra)
+
+
+def _measure(split: str, measure: str, result: Mapping[str, Any]) -> float:
+    return float(result[split][measure])
+
+
+def _beside_the_papers(row: Row, figure: Figure, same_unit: bool) -> Row:
+    details: dict[str, Any] = {"paper": dict(figure.published) if figure.published else None}
+    if not (figure.published and same_unit):
+        return replace(row, details=details)
+    published = PublishedScore(figure.published["test"], 0.0)
+    return replace(row, details=details, published=published)
+
+
+def _parameters(row: Row) -> str:
+    sizes = {run.result()["parameters"] for run in row.runs.values()}
+    return ", ".join(f"{size / 1e6:.3f} M" for size in sorted(sizes))
+
+
+def _spread(value: Callable[[dict[str, Any]], float], digits: int, row: Row) -> str:
+    values = [value(run.result()) for run in row.runs.values()]
+    if not values:
+        return "failed" * bool(row.failed)
+    mean = fmean(values)
+    std = fmean((one - mean) ** 2 for one in values) ** 0.5
+    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if len(values) > 1 else "")
+
+
+def _each_seed(digits: int, row: Row) -> str:
+    shown = {seed: f"{value:.{digits}f}" for seed, value in row.values.items()}
+    shown |= dict.fromkeys(row.failed, "failed")
+    return ", ".join(shown[seed] for seed in row.seeds if seed in shown)
+
+
+def _speed(row: Row) -> str:
+    speeds = [run.result()["tokens_per_second"] for run in row.runs.values()]
+    return f"{fmean(speeds):,.0f}" if speeds and all(speeds) else ""
+
+
+def _paper(row: Row) -> str:
+    paper = row.details.get("paper")
+    return f"{paper['valid']} / {paper['test']} ({paper['parameters']} M)" if paper else ""
+
+
+def _note(rows: Sequence[Row], text: Corpus) -> str:
+    seeds = ", ".join(map(str, rows[0].seeds))
+    how = sorted({run.result()["evaluation"] for row in rows for run in row.runs.values()})
+    return (
+        f"Text: {text.form}; {text.digest}. ± is the population standard deviation over seeds "
+        f"({seeds}). Measured by {' or '.join(how) or 'no run yet'}; the paper's perplexities are "
+        "of WikiText-103's words."
+    )

@@ -1,0 +1,84 @@
+"""A run's text: found, made into numbers, and what there is to say about it."""
+
+from pathlib import Path
+
+from rich.progress import Progress
+
+from fastweights.experiments.language_model.options import LanguageOptions
+from fastweights.host.errors import UserError, expanded
+from fastweights.host.json_files import read_object
+from fastweights.tasks.language_model import python_docs
+from fastweights.tasks.language_model.corpus import Corpus, corpus
+from fastweights.tasks.language_model.published import comparison
+from fastweights.tasks.language_model.source import SPLITS, Source, find_source
+from fastweights.tasks.language_model.vocabulary import Vocabulary, from_plain
+
+VOCABULARY = "vocabulary.json"  # of a run and of an export
+GETTING_IT = (
+    'where there is a network, python -c "from datasets import load_dataset; '
+    "load_dataset('Salesforce/wikitext', 'wikitext-103-v1').save_to_disk('wikitext-103')\" "
+    "(pip install datasets) fetches WikiText-103 for --data wikitext-103"
+)
+
+
+def text_of(options: LanguageOptions) -> Corpus:
+    """The text that `options` ask for, as numbers. Raises a one-line `UserError`."""
+    source = _source(options)
+    folder = expanded(options.cache or options.savedir / "texts")
+    with Progress(transient=True) as progress:
+        bar = progress.add_task("reading", total=None)
+
+        def tick(what: str, lines: int) -> None:
+            progress.update(bar, description=f"{what}: {lines:,} lines")
+
+        return corpus(source, options.cut, folder, tick)
+
+
+def described(text: Corpus) -> list[str]:
+    """Lines that say what the text is, and how its counts compare with published ones."""
+    lines = [f"text: {text.place} ({text.form}), {text.digest}"]
+    name = text.published_name
+    if name is None:
+        sizes = ", ".join(f"{split} {len(text.splits[split].ids):,}" for split in SPLITS)
+        unit = text.vocabulary.kind
+        return [*lines, f"{unit}: {sizes}; {text.vocabulary.size:,} types; no published counts"]
+    compared, same = comparison(name, text.counts)
+    if not same:
+        compared.append(
+            f"warning: the counts are not those of {name} as published, so perplexities do not "
+            "compare with the paper's"
+        )
+    return lines + compared
+
+
+def read_vocabulary(folder: Path) -> Vocabulary:
+    """The vocabulary that a run or an export keeps. Raises a one-line `UserError`."""
+    path = folder / VOCABULARY
+    try:
+        return from_plain(read_object(path))
+    except FileNotFoundError as error:
+        raise UserError(f"{folder} has no {VOCABULARY}: it is no language model's") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}): copy it from the run's text") from error
+
+
+def check_fits(text: Corpus, vocabulary: Vocabulary, folder: Path) -> None:
+    """Raises a one-line `UserError` where a text's numbers mean other tokens than the model's."""
+    if text.vocabulary.plain() != vocabulary.plain():
+        raise UserError(
+            f"--data {text.place} has another vocabulary ({text.vocabulary.size:,} "
+            f"{text.vocabulary.kind}) than the model in {folder} ({vocabulary.size:,} "
+            f"{vocabulary.kind}): name the text that it was trained on"
+        )
+
+
+def _source(options: LanguageOptions) -> Source:
+    if options.data is None:
+        raise UserError(
+            "there is no text: name one with --data (a folder, file or archive; "
+            f"docs/language_models.md lists the forms), or --preset small, which needs none; "
+            f"{GETTING_IT}"
+        )
+    if options.data == python_docs.NAME:
+        return python_docs.python_docs(options.held_out)
+    return find_source(Path(options.data), options.held_out)

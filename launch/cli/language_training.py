@@ -1,0 +1,166 @@
+"""The command line that trains a language model, or rebuilds a table of the paper."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from fastweights.cores import CORES
+from fastweights.cores.options import core_defaults
+from fastweights.experiments.language_model.options import (
+    COMMAND,
+    PRESETS,
+    LanguageOptions,
+    check,
+    flat,
+    preset,
+    resumed,
+)
+from fastweights.experiments.language_model.run import RESULT, run
+from fastweights.experiments.language_model.saved import saved_options
+from fastweights.experiments.language_model.table import (
+    OF_CELLS,
+    LanguageTableOptions,
+    make_table,
+)
+from fastweights.host.commands import typed
+from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.help_screen import Layout
+from fastweights.kernels import BACKENDS
+from fastweights.launch.cli.parser import typed_options
+from fastweights.tasks.language_model import python_docs
+from fastweights.tasks.language_model.corpus import CutOptions
+from fastweights.tasks.language_model.trainer import LanguageTrainerConfig
+from fastweights.tasks.language_model.vocabulary import KINDS
+
+# What `--help` describes; the chosen core's options follow.
+FIRST = (
+    *("data", "core", "preset", "full_context", "vocabulary", "updates", "seed", "resume", "table"),
+)
+# By the folder that uses them; an option that is not here is about the run.
+GROUPS = {
+    "Memory (cores/)": ("core", "core_*", "kernels"),
+    "Model (tasks/)": ("positions", "cutoffs", "dropout", "initial_std"),
+    "Text (tasks/)": ("data", "held_out", "cache", *(one.name for one in fields(CutOptions))),
+    "Trainer (tasks/)": (
+        *(one.name for one in fields(LanguageTrainerConfig)),
+        *("precision", "evaluate_every", "stride", "at_once", "sample_length"),
+    ),
+    "Tables (experiments/)": ("table", *(one.name for one in fields(LanguageTableOptions))),
+    "Run folder (records/)": ("resume", "xpid", "savedir", "checkpoint_minutes"),
+    "Run": ("preset", "seed"),
+}
+HELP = """Train a memory as a language model, or rebuild a table of the paper.
+
+For example:
+    {command} --preset small --core rdn     minutes; needs no data
+    {command} --data wikitext-103 --core delta_rnn --full-context
+    {command} --preset small --data my_texts --core lstm
+    {command} --resume runs/latest
+    {command} --table 1 --preset small      all models, three seeds
+    {command} evaluate runs/latest --protocol both --by-position
+    {command} generate runs/latest --prompt "The memory" --length 500
+    {command} export runs/latest FOLDER
+
+Options start from a preset and are changed one by one; docs/language_models.md has more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageCommand:
+    """Train a memory as a language model, or rebuild a table of the paper."""
+
+    preset: str = "paper"
+    """paper (as published, for a GPU) or small (minutes a model on one core)."""
+    resume: Path | None = None
+    """A run folder to go on with; its options are kept."""
+    table: str | None = None
+    """A table to rebuild: 1 or 4 of the paper, or all (every memory of the project, and an n-gram
+    model): every model and seed that is not there yet, then the table."""
+    of_table: tyro.conf.OmitArgPrefixes[LanguageTableOptions]
+    run: Annotated[LanguageOptions, tyro.conf.arg(name="")]
+
+
+def train(arguments: Sequence[str]) -> int:
+    """Parses the words and trains, or makes a table; returns the exit code."""
+    with user_input():
+        known = _peek(arguments)
+        if known.resume and known.preset:
+            raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
+        name = known.preset or "paper"
+        saved = saved_options(known.resume) if known.resume else None
+        command = typed(COMMAND)
+        defaults = saved or preset(name, known.core or "rdn")
+        asked = typed_options(
+            LanguageCommand,
+            arguments,
+            _layout(defaults.core),
+            default=LanguageCommand(run=defaults, of_table=LanguageTableOptions()),
+            prog=command,
+            description=HELP.format(command=command),
+        )
+        check(asked.run)
+        options = replace(asked.run, data=_resolved(asked.run.data))
+        if asked.table is not None:
+            default = preset(name, "rdn")
+            if refused := _refused(asked, known, default):
+                raise ValueError(
+                    f"{', '.join(refused)} cannot go with --table, whose runs have the preset's "
+                    f"options; they take {', '.join(f'--{n}' for n in OF_CELLS)}, and --only, "
+                    "--seeds and --runs say which and where"
+                )
+    if asked.table is not None:
+        changes = {name: getattr(options, name) for name in OF_CELLS}
+        return make_table(asked.table, name, asked.of_table, changes)
+    _check_no_table(asked.of_table)
+    if saved:
+        with user_input():
+            options = resumed(replace(saved, data=_resolved(saved.data)), options)
+        if (expanded(asked.resume) / RESULT).exists():
+            raise UserError(f"{asked.resume} has finished: its result is in {RESULT}; start anew")
+    return run(options, asked.resume)
+
+
+def _layout(core: str) -> Layout:
+    own = core_defaults(core) if core in CORES else {}
+    values = {"core": CORES, "preset": PRESETS, "kernels": BACKENDS, "vocabulary": KINDS}
+    return Layout(described=(*FIRST, *own), groups=GROUPS, values=values, defaults=own)
+
+
+def _peek(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options that decide what the others' defaults are."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    early.add_argument("--preset")
+    early.add_argument("--core")
+    early.add_argument("--resume", type=Path)
+    try:
+        return early.parse_known_args(arguments)[0]
+    except argparse.ArgumentError:  # a flag without its value: tyro says it better
+        return early.parse_args([])
+
+
+def _resolved(data: str | None) -> str | None:
+    """A run may be resumed from another folder than the one it was started in."""
+    if data is None or data == python_docs.NAME:
+        return data
+    return str(expanded(data).resolve())
+
+
+def _refused(
+    asked: LanguageCommand, known: argparse.Namespace, default: LanguageOptions
+) -> list[str]:
+    """The flags that a table's cells do not take."""
+    if known.core or known.resume:
+        return ["--core"] if known.core else ["--resume"]
+    given, usual = flat(asked.run), flat(default)
+    names = [name for name in given if given[name] != usual[name] and name not in OF_CELLS]
+    return [f"--{name.replace('_', '-')}" for name in names]
+
+
+def _check_no_table(of_table: LanguageTableOptions) -> None:
+    given = [f.name for f in fields(of_table) if getattr(of_table, f.name) != f.default]
+    if given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"{flags} chooses what --table runs: add --table, or leave it out")

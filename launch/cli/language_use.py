@@ -1,0 +1,142 @@
+"""The command lines that use a trained language model: evaluate, generate, export."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+
+from fastweights.experiments.language_model.evaluate import Evaluation, evaluate_model
+from fastweights.experiments.language_model.export import write_export
+from fastweights.experiments.language_model.options import COMMAND
+from fastweights.experiments.language_model.run import RESULT
+from fastweights.experiments.language_model.saved import SavedModel, open_model
+from fastweights.host.commands import typed
+from fastweights.host.devices import choose_device, compute_exactly, use_threads
+from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.json_files import read_object
+from fastweights.launch.cli.parser import typed_options
+from fastweights.tasks.language_model.generation import Sampling, generate
+from fastweights.tasks.language_model.vocabulary import Vocabulary
+
+RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Where a model computes."""
+
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    num_threads: int = 0
+    """CPU threads; 0: all cores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(Evaluation, Where):
+    """Measure a language model on held-out text: sliding windows, full context, by position.
+
+    Writes RUN/evaluations/*.json and, with --by-position, a picture.
+    """
+
+    run: RunPath
+    """A run folder (its best weights), a checkpoint, or an exported folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions(Sampling, Where):
+    """Let a language model write; its memory stays of one size, however long the text."""
+
+    run: RunPath
+    """A run folder (its best weights), a checkpoint, or an exported folder."""
+    prompt: str = ""
+    """Text to go on from; empty: the beginning of a line."""
+    length: int = 200
+    """Tokens to write; 0: until Ctrl-C."""
+    seed: int = 1
+    """Of the drawing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Write a language model as safetensors, with its vocabulary, options and a model card."""
+
+    run: RunPath
+    """A run folder (its best weights) or a checkpoint."""
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+    """Where to write."""
+
+
+def evaluate(arguments: Sequence[str]) -> int:
+    """`wikitext103 evaluate RUN`."""
+    prog = f"{typed(COMMAND)} evaluate"
+    options = typed_options(EvaluateOptions, arguments, prog=prog)
+    with user_input():
+        options.check()
+        saved = _open(options.run, options)
+    return evaluate_model(saved, options)
+
+
+def write(arguments: Sequence[str]) -> int:
+    """`wikitext103 generate RUN --prompt TEXT`: text on standard output, as it is made."""
+    options = typed_options(WriteOptions, arguments, prog=f"{typed(COMMAND)} generate")
+    with user_input():
+        options.check()
+        if options.length < 0:
+            raise ValueError(f"--length must be at least 0, not {options.length}")
+        saved = _open(options.run, options)
+        prompt = _prompt(saved.vocabulary, options.prompt)
+    reader = saved.vocabulary.reader()
+    generator = torch.Generator().manual_seed(options.seed)
+    tokens = generate(saved.model, prompt, options, generator)
+    if options.prompt:
+        _write("".join(map(reader.read, prompt)))
+    for token in islice(tokens, options.length or None):
+        _write(reader.read(token))
+    _write("\n")
+    return 0
+
+
+def export(arguments: Sequence[str]) -> int:
+    """`wikitext103 export RUN FOLDER`."""
+    options = typed_options(ExportOptions, arguments, prog=f"{typed(COMMAND)} export")
+    folder = expanded(options.folder)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file: name a folder")
+    saved = open_model(options.run, torch.device("cpu"))
+    write_export(saved.payload, saved.vocabulary, folder, _results(saved))
+    command = typed(COMMAND)
+    print(f"exported: {folder}\nto let it write:\n  {command} generate {folder} --prompt ...")
+    return 0
+
+
+def _open(run: Path, where: Where) -> SavedModel:
+    use_threads(where.num_threads)
+    compute_exactly()
+    return open_model(run, choose_device(where.device))
+
+
+def _prompt(vocabulary: Vocabulary, text: str) -> list[int]:
+    tokens = vocabulary.prompt(text) or vocabulary.prompt("\n")
+    unknown = getattr(vocabulary, "unknown", None)
+    if unknown is not None and (count := tokens.count(unknown)):
+        print(f"note: {count} words of the prompt are not in the vocabulary", file=sys.stderr)
+    if None in tokens:
+        raise ValueError("--prompt has words that are not in the vocabulary, which has no <unk>")
+    return tokens
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _results(saved: SavedModel) -> dict:
+    try:
+        return read_object(saved.folder / RESULT)
+    except (OSError, ValueError):
+        return {}

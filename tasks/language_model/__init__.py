@@ -1,0 +1,1 @@
+"""Language models: texts of any form, vocabularies, models, their training and evaluation."""

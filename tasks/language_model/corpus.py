@@ -1,0 +1,240 @@
+"""A text as numbers: int32 files that are mapped into memory, made once and kept.
+
+    FOLDER/<digest of the text and of how it is cut>/
+        train.int32, valid.int32, test.int32    little-endian token numbers, one after the other
+        vocabulary.json                         as `Vocabulary.plain`
+        meta.json                               counts and digests; written last
+
+A folder without `meta.json` is unfinished and one whose files have other digests is damaged: both
+are made again. Of two processes, one makes the folder and the other waits. Memory holds the
+vocabulary and a million tokens, however long the text is.
+"""
+
+import codecs
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastweights.host.atomic_files import remove_partials, replacing, write_bytes
+from fastweights.host.errors import UserError, describe_os_error
+from fastweights.host.folder_lock import wait_for
+from fastweights.host.json_files import read_object
+from fastweights.host.names import unknown
+from fastweights.tasks.language_model.published import Counts, recognised
+from fastweights.tasks.language_model.source import SPLITS, Source
+from fastweights.tasks.language_model.vocabulary import (
+    KINDS,
+    UNKNOWN,
+    Bytes,
+    Vocabulary,
+    Words,
+    from_plain,
+)
+
+VERSION = 1
+RARE = 3  # words that are rarer became `<unk>` when WikiText was made
+TOKEN = np.dtype("<i4")
+_BUFFERED = 2**20  # tokens
+
+Tick = Callable[[str, int], None]  # what is being done, and with how many lines so far
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutOptions:
+    """How a text becomes tokens."""
+
+    vocabulary: str = "words"
+    """Tokens: words (as published) or bytes."""
+    encoding: str = "utf-8"
+    """Encoding of the text's files."""
+    min_count: int | None = None
+    """Occurrences below which a word becomes <unk> (default: 1 where the text has <unk>, else 3).
+    """
+
+    def check(self) -> None:
+        """Raises a one-line `ValueError` for what cannot be."""
+        if self.vocabulary not in KINDS:
+            raise ValueError(unknown("--vocabulary", self.vocabulary, KINDS))
+        try:
+            codecs.lookup(self.encoding)
+        except (LookupError, ValueError) as error:
+            raise ValueError(
+                f"--encoding {self.encoding!r} is unknown: name one of Python's, such as utf-8, "
+                "latin-1 or utf-16"
+            ) from error
+        if self.min_count is not None and self.min_count < 1:
+            raise ValueError(f"--min-count must be at least 1, not {self.min_count}")
+
+
+class Split(NamedTuple):
+    """The tokens of a split, and how much text they are."""
+
+    ids: np.ndarray  # int32 [N]
+    lines: int
+    words: int  # separated by spaces, and the ends of lines
+    length: int  # bytes in UTF-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """A text as numbers."""
+
+    place: str
+    form: str
+    digest: str
+    vocabulary: Vocabulary
+    splits: Mapping[str, Split]
+
+    @property
+    def counts(self) -> Counts:
+        sizes = [len(self.splits[split].ids) for split in SPLITS]
+        return Counts(*sizes, self.vocabulary.size)
+
+    @property
+    def published_name(self) -> str | None:
+        """Which published text this is; None for any other, and for bytes."""
+        if self.vocabulary.kind != Words.kind:
+            return None
+        return recognised(self.place, self.form, self.counts)
+
+
+def corpus(
+    source: Source, options: CutOptions, folder: Path, tick: Tick = lambda *_: None
+) -> Corpus:
+    """The text as numbers: from its folder in `folder`, or made and kept there.
+
+    Raises `UserError`: the text cannot be read, or not be kept.
+    """
+    called = recognised(source.place, source.form, Counts(0, 0, 0, 0))  # decides the vocabulary
+    name = hashlib.blake2b(digest_size=12)
+    name.update(f"{VERSION} {source.digest()} {called} {options}".encode())
+    kept = folder / f"{options.vocabulary}-{name.hexdigest()}"
+    found = _read(kept)
+    if found is None:
+        try:
+            kept.mkdir(parents=True, exist_ok=True)
+            lock = wait_for(kept)
+            try:
+                found = _read(kept)  # another process may just have made it
+                if found is None:
+                    remove_partials(kept)
+                    _make(source, options, kept, tick)
+                    found = _read(kept)
+            finally:
+                lock.release()
+        except OSError as error:
+            raise UserError(
+                f"cannot keep token numbers in {kept} ({describe_os_error(error)}): free the disk, "
+                "or name another --cache"
+            ) from error
+    if found is None:
+        raise UserError(f"{kept} does not keep what is written to it: name another --cache")
+    vocabulary, splits = found
+    return Corpus(
+        place=source.place,
+        form=source.form,
+        digest=name.hexdigest(),
+        vocabulary=vocabulary,
+        splits=splits,
+    )
+
+
+def _make(source: Source, options: CutOptions, kept: Path, tick: Tick) -> None:
+    (kept / "meta.json").unlink(missing_ok=True)
+    vocabulary = _vocabulary(source, options, tick)
+    meta: dict[str, Any] = {"version": VERSION, "place": source.place, "form": source.form}
+    for split in SPLITS:
+        lines = source.splits[split](options.encoding, vocabulary.newline)
+        with replacing(kept / f"{split}.int32") as partial:
+            meta[split] = _write_split(lines, vocabulary, partial, split, tick)
+        if meta[split]["tokens"] < 2:
+            raise UserError(f"--data {source.place} has no text to speak of in its split {split}")
+    text = json.dumps(vocabulary.plain(), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    write_bytes(kept / "vocabulary.json", text)
+    meta["vocabulary"] = hashlib.blake2b(text).hexdigest()
+    write_bytes(kept / "meta.json", (json.dumps(meta, indent=1) + "\n").encode())
+
+
+def _vocabulary(source: Source, options: CutOptions, tick: Tick) -> Vocabulary:
+    if options.vocabulary == Bytes.kind:
+        return Bytes()
+    counts = {split: Counter[str]() for split in SPLITS}
+    lines = {
+        split: _count(counts[split], source.splits[split](options.encoding, Words.newline), tick)
+        for split in SPLITS
+    }
+    found = Counts(*(counts[split].total() + lines[split] for split in SPLITS), types=0)
+    learned = counts["train"]
+    if recognised(source.place, source.form, found) == "WikiText-2":
+        for split in ("valid", "test"):  # whose published vocabulary is of all three
+            learned.update(counts[split])
+    return Words.of(learned, options.min_count or (1 if UNKNOWN in learned else RARE))
+
+
+def _count(counts: Counter[str], lines: Iterator[str], tick: Tick) -> int:
+    """Counts words; returns how many lines they are on."""
+    number = 0
+    for number, line in enumerate(lines, 1):
+        counts.update(line.split())
+        if number % 10_000 == 0:
+            tick("counting words", number)
+    return number
+
+
+def _write_split(
+    lines: Iterator[str], vocabulary: Vocabulary, path: Path, split: str, tick: Tick
+) -> dict[str, Any]:
+    """Writes a split's tokens; returns its part of `meta.json`."""
+    sums, digest, buffer = {"tokens": 0, "lines": 0, "words": 0, "length": 0}, hashlib.blake2b(), []
+    held = 0
+    with path.open("wb") as file:
+
+        def flush() -> None:
+            content = np.concatenate(buffer).astype(TOKEN).tobytes() if buffer else b""
+            file.write(content)
+            digest.update(content)
+            buffer.clear()
+
+        for number, text in enumerate(lines, 1):
+            tokens, words, length = vocabulary.line(text)
+            buffer.append(np.asarray(tokens, TOKEN))
+            held += len(tokens)
+            sums["tokens"] += len(tokens)
+            sums["words"] += words
+            sums["length"] += length
+            if held > _BUFFERED:
+                flush()
+                held = 0
+            if number % 10_000 == 0:
+                tick(f"numbering {split}", number)
+            sums["lines"] = number
+        flush()
+    return sums | {"digest": digest.hexdigest()}
+
+
+def _read(kept: Path) -> tuple[Vocabulary, dict[str, Split]] | None:
+    """What is kept; None where it is missing, unfinished or damaged."""
+    try:
+        meta = read_object(kept / "meta.json")
+        text = (kept / "vocabulary.json").read_bytes()
+        if hashlib.blake2b(text).hexdigest() != meta["vocabulary"]:
+            return None
+        vocabulary = from_plain(json.loads(text))
+        splits = {split: _read_split(kept / f"{split}.int32", meta[split]) for split in SPLITS}
+    except (FileNotFoundError, LookupError, TypeError, ValueError):
+        return None
+    return vocabulary, splits
+
+
+def _read_split(path: Path, facts: dict[str, Any]) -> Split:
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "blake2b").hexdigest() != facts["digest"]:
+            raise ValueError("damaged")
+    ids = np.memmap(path, TOKEN, "r", shape=(facts["tokens"],))
+    return Split(ids, facts["lines"], facts["words"], facts["length"])

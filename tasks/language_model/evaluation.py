@@ -1,0 +1,173 @@
+"""How well a model predicts a text: by sliding windows, in full context, by position.
+
+Of N tokens, N - 1 are predicted: all but the first. Losses are sums over predictions, in nats.
+Source: Irie et al. 2021, appendix A.1 (windows of 256, stride 1; full context: one column).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64, Int64
+from torch import Tensor
+
+from fastweights.tasks.language_model.corpus import Split
+from fastweights.tasks.language_model.model import LanguageModel, ModelState
+
+Tick = Callable[[int], None]  # with how many predictions were added
+
+
+class Measure(NamedTuple):
+    """A split's mean loss, in several units."""
+
+    loss: float  # nats a token
+    predictions: int
+    perplexity: float  # of a token
+    word_perplexity: float  # of a word, ends of lines counted as words
+    bits_per_byte: float  # of the text in UTF-8
+
+
+def measure(total: float, split: Split) -> Measure:
+    """In all units, from the sum over the N - 1 predictions of a split."""
+    tokens = len(split.ids)
+    loss = total / (tokens - 1)
+    of_word = loss * tokens / split.words
+    return Measure(
+        loss=loss,
+        predictions=tokens - 1,
+        perplexity=_exp(loss),
+        word_perplexity=_exp(of_word),
+        bits_per_byte=loss * tokens / split.length / math.log(2),
+    )
+
+
+def _exp(nats: float) -> float:
+    return math.exp(nats) if nats < 700 else math.inf
+
+
+def sliding(
+    model: LanguageModel,
+    ids: np.ndarray,
+    window: int,
+    stride: int,
+    at_once: int,
+    tick: Tick = lambda count: None,
+) -> float:
+    """The loss by windows of `window` tokens, each begun with a fresh state.
+
+    The first window predicts from all its positions; each later one begins `stride` tokens after
+    the one before and predicts from its last `stride` positions only. `at_once`: windows in a
+    batch, which changes nothing but speed. Raises a one-line `ValueError` for other numbers.
+    """
+    if not 1 <= stride <= window:
+        raise ValueError(f"--stride must lie in [1, {window}], the window, not {stride}")
+    predictions = len(ids) - 1
+    count = 1 + max(0, -(-(predictions - window) // stride))
+    total = 0.0
+    for first in range(0, count, at_once):
+        numbers = np.arange(first, min(first + at_once, count))
+        reached = numbers * stride + np.arange(window)[:, None]
+        begin = np.where(numbers == 0, 0, window - stride)
+        scored = (np.arange(window)[:, None] >= begin) & (reached < predictions)
+        total += _score(model, ids, reached, scored, None)[0]
+        tick(int(scored.sum()))
+    return total
+
+
+def carried(
+    model: LanguageModel,
+    ids: np.ndarray,
+    span: int,
+    columns: int,
+    tick: Tick = lambda count: None,
+) -> float:
+    """The loss with the state carried through the text.
+
+    With one column, as published, all that came before is in the state. With several, the text is
+    cut into as many pieces side by side, each begun with a fresh state. `span`: tokens at once,
+    which changes nothing but speed, except for attention, whose window is its own.
+    """
+    predictions, total, state = len(ids) - 1, 0.0, None
+    length = -(-predictions // columns)
+    starts = length * np.arange(columns)
+    for offset in range(0, length, span):
+        steps = np.arange(offset, min(offset + span, length))[:, None]
+        reached = starts + steps
+        scored = reached < predictions
+        loss, state = _score(model, ids, reached, scored, state)
+        total += loss
+        tick(int(scored.sum()))
+    return total
+
+
+def by_position(
+    model: LanguageModel,
+    ids: np.ndarray,
+    length: int,
+    span: int,
+    at_once: int,
+    tick: Tick = lambda count: None,
+) -> Float64[np.ndarray, " length"]:
+    """The mean loss of the prediction after 1, 2, ... `length` tokens from a fresh state.
+
+    Over pieces of the text without overlap; what is left over at its end is left out. Raises a
+    one-line `ValueError` where the text is too short for one piece.
+    """
+    pieces = (len(ids) - 1) // length
+    if not pieces:
+        raise ValueError(f"--context {length:,} is more than the {len(ids) - 1:,} predictions")
+    sums = np.zeros(length)
+    for first in range(0, pieces, at_once):
+        starts = length * np.arange(first, min(first + at_once, pieces))
+        state = None
+        for offset in range(0, length, span):
+            steps = np.arange(offset, min(offset + span, length))[:, None]
+            losses, state = _losses(model, ids, starts + steps, None, state)
+            sums[steps[:, 0]] += losses.view(len(steps), -1).sum(1).cpu().numpy()
+            tick(losses.numel())
+    return sums / pieces
+
+
+def buckets(losses: Float64[np.ndarray, " length"]) -> Iterator[tuple[int, int, float]]:
+    """Mean losses of positions 1, 2, 3-4, 5-8, ...: first and last position, loss."""
+    first = 0
+    while first < len(losses):
+        last = min(max(first + 1, 2 * first), len(losses))
+        yield first + 1, last, float(losses[first:last].mean())
+        first = last
+
+
+def _score(
+    model: LanguageModel,
+    ids: np.ndarray,
+    reached: Int64[np.ndarray, "T B"],
+    scored: Bool[np.ndarray, "T B"],
+    state: ModelState | None,
+) -> tuple[float, ModelState]:
+    losses, state = _losses(model, ids, reached, scored, state)
+    return losses.sum().item(), state
+
+
+@torch.no_grad()
+def _losses(
+    model: LanguageModel,
+    ids: np.ndarray,
+    reached: Int64[np.ndarray, "T B"],
+    scored: Bool[np.ndarray, "T B"] | None,
+    state: ModelState | None,
+) -> tuple[Float64[Tensor, " scored"], ModelState]:
+    """The losses of the tokens after `reached` where they are scored, and the state after."""
+    device, was_training = model.softmax.weight.device, model.training
+    model.eval()
+    reached = np.minimum(reached, len(ids) - 2)  # beyond the end nothing is scored
+    tokens = torch.from_numpy(ids[reached].astype(np.int64)).to(device)
+    targets = torch.from_numpy(ids[reached + 1].astype(np.int64)).to(device)
+    hidden, state = model(tokens, state)
+    if scored is not None:
+        chosen = torch.from_numpy(scored).to(device)
+        hidden, targets = hidden[chosen], targets[chosen]
+    losses = model.softmax(hidden.flatten(0, -2), targets.flatten()).double()
+    model.train(was_training)
+    return losses, state

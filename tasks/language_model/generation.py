@@ -1,0 +1,68 @@
+"""Text from a model, token by token, with a state of constant size."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fastweights.tasks.language_model.model import LanguageModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is drawn."""
+
+    temperature: float = 1.0
+    """Divisor of log-probabilities: below 1 is more likely text; 0 takes the most probable token.
+    """
+    top_k: int = 0
+    """Draw from so many of the most probable tokens; 0: from all."""
+    top_p: float = 1.0
+    """Draw from the fewest tokens that have this probability together."""
+
+    def check(self) -> None:
+        """Raises a one-line `ValueError` for numbers that cannot work."""
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"--temperature must be at least 0, not {self.temperature}")
+        if self.top_k < 0:
+            raise ValueError(f"--top-k must be at least 0, not {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"--top-p must lie in (0, 1], not {self.top_p}")
+
+
+@torch.no_grad()
+def generate(
+    model: LanguageModel, prompt: Sequence[int], sampling: Sampling, generator: torch.Generator
+) -> Iterator[int]:
+    """Tokens that follow the prompt, without end; `generator` is on the CPU.
+
+    The prompt has at least one token.
+    """
+    device = model.softmax.weight.device
+    tokens, state = torch.tensor(prompt, device=device)[:, None], None
+    model.eval()
+    while True:
+        hidden, state = model(tokens, state)
+        log_probabilities = model.softmax.log_probabilities(hidden[-1]).float().cpu()[0]
+        token = draw(log_probabilities, sampling, generator)
+        yield token
+        tokens = torch.tensor([[token]], device=device)
+
+
+def draw(
+    log_probabilities: Float[Tensor, " types"], sampling: Sampling, generator: torch.Generator
+) -> int:
+    """One token."""
+    if sampling.temperature == 0:
+        return int(log_probabilities.argmax())
+    scaled = log_probabilities / sampling.temperature
+    if 0 < sampling.top_k < len(scaled):
+        least = scaled.topk(sampling.top_k).values[-1]
+        scaled = scaled.masked_fill(scaled < least, -torch.inf)
+    if sampling.top_p < 1:
+        ordered, order = scaled.softmax(-1).sort(descending=True)
+        before = ordered.cumsum(-1) - ordered  # the most probable token always stays
+        scaled = scaled.index_fill(0, order[before >= sampling.top_p], -torch.inf)
+    return int(torch.multinomial(scaled.softmax(-1), 1, generator=generator))

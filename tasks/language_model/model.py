@@ -1,0 +1,130 @@
+"""Embedding, positions, core, adaptive softmax: one memory reads a text and predicts each token.
+
+    x_t = sqrt(D) E[token_t] + position_t;  h_t = core(x_t);  p(token_(t+1)) = softmax(E h_t + b)
+
+The state is the core's and the number of tokens read, so a text may come in pieces of any length.
+Source: Irie et al. 2021, appendix A.1, after Transformer-XL (Dai et al. 2019).
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from fastweights.cores import LARGEST, build_core, core_config, core_kind
+from fastweights.cores.transformer import sinusoids
+from fastweights.host.names import unknown
+from fastweights.kernels.recurrence import State, map_state
+from fastweights.tasks.language_model.adaptive_softmax import AdaptiveSoftmax
+
+PUBLISHED_CUTOFFS = (20_000, 40_000, 200_000)
+POSITIONS = ("sinusoidal", "none")
+EMBEDDING_STD = 0.02  # as published, where linear maps begin as PyTorch's
+WIDTH_WITHOUT_CORE = 128  # of words' vectors, for a core that has no width of its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelConfig:
+    """What a language model is built from, beside its number of types."""
+
+    core: str
+    core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
+    positions: str = "sinusoidal"
+    cutoffs: tuple[int, ...] = PUBLISHED_CUTOFFS
+    dropout: float = 0.0  # of what the core reads and of its output
+    span: int = 256  # attention's window, where the core's options do not say
+    initial_std: float = 0.02  # of linear maps' weights and the embedding; 0: PyTorch's maps
+
+
+class ModelState(NamedTuple):
+    """What is remembered of the text so far; of a fixed size."""
+
+    core: State
+    position: Float[Tensor, "B 1"]
+
+
+class LanguageModel(nn.Module):
+    """A core between the words and their probabilities; a zero state is a fresh one.
+
+    Weights of linear maps and of the embedding begin N(0, `initial_std`), biases at 0; what else a
+    core has begins as the core says.
+    """
+
+    def __init__(self, types: int, config: LanguageModelConfig):
+        super().__init__()
+        if config.positions not in POSITIONS:
+            raise ValueError(unknown("--positions", config.positions, POSITIONS))
+        if not 0 <= config.dropout < 1:
+            raise ValueError(f"--dropout must lie in [0, 1), not {config.dropout}")
+        if not 0 <= config.initial_std < 1:
+            raise ValueError(f"--initial-std must lie in [0, 1), not {config.initial_std}")
+        if not 1 <= config.span <= LARGEST["window"]:
+            raise ValueError(f"--span must lie in 1 to {LARGEST['window']:,}, not {config.span}")
+        self.config = config
+        options = _core_options(config)
+        width = getattr(core_config(config.core, **options), "width", WIDTH_WITHOUT_CORE)
+        self.core = build_core(config.core, width, **options)
+        self.softmax = AdaptiveSoftmax(types, width, config.cutoffs)
+        self.dropout = nn.Dropout(config.dropout)
+        self.apply(partial(_begin, config.initial_std))
+
+    @property
+    def width(self) -> int:
+        """Size of a word's vector, and of the core's output."""
+        return self.core.output_size
+
+    def initial_state(self, batch_size: int) -> ModelState:
+        """A fresh state."""
+        position = self.softmax.bias.new_zeros(batch_size, 1)
+        return ModelState(self.core.initial_state(batch_size), position)
+
+    def forward(
+        self, tokens: Int[Tensor, "T B"], state: ModelState | None = None
+    ) -> tuple[Float[Tensor, "T B D"], ModelState]:
+        """Hidden vectors, from which `softmax` predicts each next token, and the state after."""
+        state = self.initial_state(tokens.shape[1]) if state is None else state
+        x = F.embedding(tokens, self.softmax.weight) * self.width**0.5
+        if self.config.positions == "sinusoidal":
+            steps = torch.arange(len(tokens), device=tokens.device, dtype=state.position.dtype)
+            x = x + sinusoids(steps[:, None] + state.position.t(), self.width).to(x.dtype)
+        y, core = self.core(self.dropout(x), state.core)
+        return self.dropout(y), ModelState(core, state.position + len(tokens))
+
+    def loss(
+        self, tokens: Int[Tensor, "T B"], targets: Int[Tensor, "T B"], state: ModelState | None
+    ) -> tuple[Float[Tensor, "T B"], ModelState]:
+        """Minus the targets' log-probabilities in nats, and the state after."""
+        hidden, state = self(tokens, state)
+        return self.softmax(hidden.flatten(0, 1), targets.flatten()).view_as(targets), state
+
+
+def detached(state: ModelState) -> ModelState:
+    """The same numbers, through which no gradient reaches what came before."""
+    return map_state(Tensor.detach, state)
+
+
+def _core_options(config: LanguageModelConfig) -> dict[str, Any]:
+    """The core's options: residual blocks take words' vectors as they are; positions are ours."""
+    options, known = dict(config.core_options), core_kind(config.core).options()
+    if "embed" in known:
+        options["embed"] = "none"
+    if "positions" in known:  # attention; the window of convolutions is another matter
+        options["positions"] = "none"
+        options.setdefault("window", config.span)
+    return options
+
+
+@torch.no_grad()
+def _begin(std: float, module: nn.Module) -> None:
+    if isinstance(module, nn.Linear) and std:
+        nn.init.normal_(module.weight, std=std)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, AdaptiveSoftmax):
+        nn.init.normal_(module.weight, std=std or EMBEDDING_STD)
+        if module.tails:
+            nn.init.normal_(module.cluster_weight, std=std or EMBEDDING_STD)

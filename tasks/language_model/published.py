@@ -1,0 +1,50 @@
+"""The published counts of WikiText, and what to say where a text has others.
+
+Sources: Merity et al. 2016, Table 1 (words); every line, blank ones included, adds one `<eos>`.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Counts(NamedTuple):
+    """Tokens of each split, and types."""
+
+    train: int
+    valid: int
+    test: int
+    types: int
+
+
+PUBLISHED = {
+    "WikiText-103": Counts(103_227_021, 217_646, 245_569, 267_735),
+    "WikiText-2": Counts(2_088_628, 217_646, 245_569, 33_278),
+}
+_BETWEEN = 20_000_000  # tokens to learn from: fewer are WikiText-2's
+
+
+def recognised(place: str, form: str, found: Counts) -> str | None:
+    """Which published text this is, by what it is called or by its held-out splits; or None."""
+    named = place.lower().replace("_", "-")
+    for name in PUBLISHED:
+        if f"{name.lower()}-" in f"{named}-" or f"{name.lower()}/" in named:
+            return name
+    is_wikitext = form.startswith("WikiText") or (found.valid, found.test) == (217_646, 245_569)
+    if is_wikitext:
+        return "WikiText-103" if found.train > _BETWEEN else "WikiText-2"
+    return None
+
+
+def comparison(name: str, found: Counts) -> tuple[list[str], bool]:
+    """A line for each count, found beside expected, and whether all are as published."""
+    expected, lines = PUBLISHED[name], []
+    for what, ours, theirs in zip(Counts._fields, found, expected, strict=True):
+        unit = "types" if what == "types" else f"{what} tokens"
+        verdict = "as expected" if ours == theirs else f"expected {theirs:,}: NOT as published"
+        lines.append(f"{name} {unit}: found {ours:,}, {verdict}")
+    return lines, found == expected
+
+
+def plain(found: Counts) -> Mapping[str, int]:
+    """By name."""
+    return found._asdict()

@@ -1,0 +1,49 @@
+"""English that every machine has: the documentation inside Python's own library.
+
+The language reference (`pydoc_data.topics`, which `help()` shows) and the docstrings of the
+standard library's modules, tests left out. Another release of Python has slightly other text;
+results name the release and the text's digest.
+"""
+
+import ast
+import hashlib
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from pydoc_data.topics import topics
+
+from fastweights.tasks.language_model.parts import of_bytes
+from fastweights.tasks.language_model.source import Source, cut
+
+NAME = "python-docs"  # in place of a path
+HELD_OUT = 0.05
+_LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
+_SHORTEST = 200  # characters of a document
+
+
+def python_docs(held_out: float = HELD_OUT, library: Path | None = None) -> Source:
+    """The text, its documents in an order that their names' digests decide; takes seconds.
+
+    `library`: the folder whose docstrings are taken; None is the standard library's.
+    """
+    documents = {f"topic {name}": text for name, text in topics.items()}
+    documents |= dict(_docstrings(library or Path(sysconfig.get_paths()["stdlib"])))
+    named = sorted(documents, key=lambda name: hashlib.blake2b(name.encode()).digest())
+    text = "\n".join(f"{documents[name].strip()}\n" for name in named)
+    return cut(NAME, "Python's documentation", [of_bytes(NAME, text.encode())], held_out)
+
+
+def _docstrings(library: Path) -> Iterator[tuple[str, str]]:
+    """The name and all docstrings of each module that has enough of them."""
+    for path in sorted(library.rglob("*.py")):
+        if _LEFT_OUT & set(path.parts):
+            continue
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError, OSError):
+            continue  # a template, or not to be read
+        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
+        text = "\n\n".join(doc for doc in found if doc)
+        if len(text) >= _SHORTEST:
+            yield f"module {path.relative_to(library)}", text

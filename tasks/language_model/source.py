@@ -1,0 +1,230 @@
+"""A text with its three splits, in whatever form somebody has it.
+
+wiki.{train,valid,test}.tokens or .raw, {train,valid,test}.txt     in a folder, a zip or a tar
+{train,validation,test}-*.parquet                                  the `datasets` hub's folders
+dataset_dict.json, {train,validation,test}/*.arrow                 its `save_to_disk`
+anything else                                                      held-out shares are cut off
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastweights.host.errors import UserError, expanded
+from fastweights.tasks.language_model.parts import Part, Rows, Stream, members, of_file, readable
+
+SPLITS = ("train", "valid", "test")
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+TEXTS = (".txt", ".md", ".rst", ".tex", ".py", ".tokens", ".raw", ".text")
+# By what the files are called, the form; `valid` is also called `validation`.
+PLAIN = {
+    r"wiki\.(train|valid|test)\.tokens": "WikiText's tokens",
+    r"wiki\.(train|valid|test)\.raw": "WikiText's raw text",
+    r"(train|valid|test)\.txt": "Transformer-XL's names",
+}
+TABLES = {
+    r"(train|validation|test)-\d+-of-\d+\.parquet": "Parquet",
+    r"(?:[\w-]+-)?(train|validation|test)(?:-\d+-of-\d+)?\.(?:parquet|arrow)": "a table a split",
+}
+
+Lines = Callable[[str, str | None], Iterator[str]]  # of an encoding and a newline, as `Part.lines`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A text: where it is, what it consists of, and the lines of each split."""
+
+    place: str
+    form: str
+    files: Sequence[tuple[str, Part]]  # with what distinguishes them, beside their content
+    splits: Mapping[str, Lines]
+
+    def digest(self) -> str:
+        """Of the form and the content, wherever it lies and whatever its files' dates."""
+        found = hashlib.blake2b(self.form.encode(), digest_size=16)
+        for role, part in self.files:
+            found.update(f"\0{role}\0{part.size}\0".encode())
+            for chunk in part.chunks():
+                found.update(chunk)
+        return found.hexdigest()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(part.size for _, part in self.files)
+
+
+def find_source(path: Path, held_out: float = 0.05) -> Source:
+    """The text at `path`; of a text without splits, two shares `held_out` are cut off its end.
+
+    Raises `UserError` where there is none, or a split of it is missing.
+    """
+    path = expanded(path)
+    if not path.exists():
+        raise UserError(f"--data {path}: there is no such file or folder")
+    with readable(str(path)):
+        if path.is_file():
+            return _in_archive(path, held_out) if _is_archive(path) else _cut_file(path, held_out)
+        return _in_folder(path, held_out)
+
+
+def cut(place: str, form: str, parts: Sequence[Part], held_out: float) -> Source:
+    """One text of several parts, of whose end two shares are held out: for `valid` and `test`."""
+    if not 0 < held_out < 0.5:
+        raise UserError(f"--held-out must lie in (0, 0.5), not {held_out}")
+    total = sum(part.size for part in parts)
+    if not total:
+        raise UserError(f"--data {place} is empty")
+    ends = (1 - 2 * held_out, 1 - held_out, 1.0)
+    shares = zip(SPLITS, (0.0, *ends), ends, strict=False)
+    splits = {
+        split: _portion(parts, round(begin * total), round(end * total) if end < 1 else None)
+        for split, begin, end in shares
+    }
+    form = f"{form}; the last {held_out:.3g} for test, {held_out:.3g} before that for validation"
+    files = [(f"part {number}", part) for number, part in enumerate(parts)]
+    return Source(place=place, form=form, files=files, splits=splits)
+
+
+def _portion(parts: Sequence[Part], begin: int, end: int | None) -> Lines:
+    """The lines that start in [begin, end) bytes of the decoded text."""
+
+    def lines(encoding: str, newline: str | None) -> Iterator[str]:
+        start = 0
+        for part in parts:
+            for line in part.lines(encoding, newline):
+                if end is not None and start >= end:
+                    return
+                if start >= begin:
+                    yield line
+                start += len(line) if line.isascii() else len(line.encode("utf-8", "replace"))
+
+    return lines
+
+
+def _is_archive(path: Path) -> bool:
+    return path.name.lower().endswith(ARCHIVES)
+
+
+def _in_archive(path: Path, held_out: float) -> Source:
+    found = members(path)
+    if source := _by_name(str(path), found, PLAIN):
+        return source
+    texts = [part for part in found if _is_text(part.name)]
+    if not texts:
+        raise UserError(f"--data {path} has no text in it; {_expected()}")
+    return cut(str(path), "texts in an archive", _shuffled(texts, path), held_out)
+
+
+def _in_folder(path: Path, held_out: float) -> Source:
+    """The splits in `path`, else those in its one folder that has some, else any text in it."""
+    if source := _splits_in(path):
+        return source
+    inner = [folder for folder in sorted(path.iterdir()) if folder.is_dir()]
+    found = {folder: source for folder in inner if (source := _splits_in(folder))}
+    if len(found) > 1:
+        names = ", ".join(str(folder) for folder in found)
+        raise UserError(f"--data {path} has several data sets: name one of {names}")
+    if found:
+        return next(iter(found.values()))
+    archives = [file for file in sorted(path.iterdir()) if file.is_file() and _is_archive(file)]
+    if len(archives) == 1:
+        return _in_archive(archives[0], held_out)
+    texts = [of_file(file) for file in sorted(path.rglob("*")) if _is_text(file.name)]
+    texts = [part for part in texts if part.size]
+    if not texts:
+        raise UserError(f"--data {path} has no text in it; {_expected()}")
+    return cut(str(path), "a folder of texts", _shuffled(texts, path), held_out)
+
+
+def _splits_in(folder: Path) -> Source | None:
+    files = [of_file(file) for file in sorted(folder.iterdir()) if file.is_file()]
+    if source := _by_name(str(folder), files, PLAIN):
+        return source
+    if (folder / "dataset_dict.json").exists():
+        return _saved_to_disk(folder)
+    tables = [Rows(Path(part.name)) for part in files]
+    return _by_name(str(folder), tables, TABLES)
+
+
+def _saved_to_disk(folder: Path) -> Source:
+    parts = {
+        split: [Rows(file) for file in sorted((folder / name).glob("*.arrow"))]
+        for split, name in zip(SPLITS, ("train", "validation", "test"), strict=True)
+    }
+    return _of_splits(str(folder), "save_to_disk", parts)
+
+
+def _by_name(place: str, found: Sequence[Part], forms: Mapping[str, str]) -> Source | None:
+    """The splits among files, by the first of `forms` whose names any of them has.
+
+    In an archive the files may lie in folders; the most shallow come first.
+    """
+    for pattern, form in forms.items():
+        splits: dict[str, list[Part]] = {split: [] for split in SPLITS}
+        depth: dict[str, int] = {}
+        for part in sorted(found, key=lambda part: (part.name.count("/"), part.name)):
+            match = re.fullmatch(pattern, part.name.rpartition("/")[2])
+            if match and _is_own(part.name):
+                split = "valid" if match[1] == "validation" else match[1]
+                level = depth.setdefault(split, part.name.count("/"))
+                if level == part.name.count("/"):
+                    splits[split].append(part)
+        if any(splits.values()):
+            return _of_splits(place, form, splits)
+    return None
+
+
+def _of_splits(place: str, form: str, parts: Mapping[str, Sequence[Part]]) -> Source:
+    missing = [split for split in SPLITS if not parts[split]]
+    if missing:
+        there = ", ".join(split for split in SPLITS if parts[split])
+        raise UserError(
+            f"--data {place} ({form}) has no split {' and '.join(missing)}, only {there or 'none'}"
+        )
+    if empty := [part.name for split in SPLITS for part in parts[split] if not part.size]:
+        raise UserError(f"{empty[0]} is empty: fetch it again")
+    files = [(split, part) for split in SPLITS for part in parts[split]]
+    splits = {split: _all_lines(parts[split]) for split in SPLITS}
+    return Source(place=place, form=form, files=files, splits=splits)
+
+
+def _all_lines(parts: Sequence[Part]) -> Lines:
+    def lines(encoding: str, newline: str | None) -> Iterator[str]:
+        for part in parts:
+            yield from part.lines(encoding, newline)
+
+    return lines
+
+
+def _cut_file(path: Path, held_out: float) -> Source:
+    if path.suffix in (".parquet", ".arrow"):
+        raise UserError(f"--data {path} is one table: name the folder that has all splits")
+    return cut(str(path), "one file", [of_file(path)], held_out)
+
+
+def _shuffled(parts: Sequence[Stream], root: Path) -> list[Part]:
+    """In an order that the names decide, so that what is held out is of every kind."""
+
+    def key(part: Part) -> bytes:
+        return hashlib.blake2b(part.name.removeprefix(str(root)).encode()).digest()
+
+    return sorted(parts, key=key)
+
+
+def _is_text(name: str) -> bool:
+    return name.lower().endswith(TEXTS) and _is_own(name)
+
+
+def _is_own(name: str) -> bool:
+    """Not what macOS adds to archives, nor a hidden file."""
+    return "__MACOSX" not in name and not name.rpartition("/")[2].startswith(".")
+
+
+def _expected() -> str:
+    return (
+        "expected are wiki.{train,valid,test}.tokens, {train,valid,test}.txt, "
+        "train-*.parquet and its kin, or text files"
+    )

@@ -1,0 +1,245 @@
+"""Training a language model: columns of the text side by side, a span of each in an update.
+
+The text is cut into as many columns as there are in a batch; an update reads the next span of each
+and predicts every next token. With full context the state goes on from span to span, without
+gradient, and is fresh where an epoch begins; else every span begins fresh.
+Source: Irie et al. 2021, appendix A.1; the schedule and the columns are Transformer-XL's.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fastweights.kernels.recurrence import map_state
+from fastweights.tasks.language_model.model import LanguageModel, ModelState, detached
+
+LARGEST_BATCH = 2**20  # columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageTrainerConfig:
+    """How a language model learns; defaults are the published ones."""
+
+    updates: int = 500_000
+    """Updates in all; the learning rate falls to 0 over them, as a cosine."""
+    learning_rate: float = 2.5e-4
+    """Adam's, at its highest."""
+    warm_up: int = 2_000
+    """Updates over which the learning rate rises from 0."""
+    clip: float = 0.25
+    """Largest norm of the gradient; 0: any."""
+    columns: int = 96
+    """Columns that the text is cut into: the batch size, over all learners."""
+    micro_columns: int = 0
+    """Columns at once; gradients of several such are added up before an update. 0: all."""
+    span: int = 256
+    """Tokens of each column in an update: gradients reach back at most this far."""
+    full_context: bool = False
+    """Carry fast weights and recurrent state on from span to span."""
+
+    def check(self) -> None:
+        """Raises a one-line `ValueError` for numbers that cannot work."""
+        for name in ("updates", "columns", "span"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("warm_up", "micro_columns"):
+            if getattr(self, name) < 0:
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag} must be at least 0, not {getattr(self, name)}")
+        if self.columns > LARGEST_BATCH:
+            raise ValueError(f"--columns must be at most {LARGEST_BATCH}")
+        if not 0 < self.learning_rate < float("inf"):
+            raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
+        if not self.clip >= 0:
+            raise ValueError(f"--clip must be at least 0, not {self.clip}")
+
+    def rate(self, update: int) -> float:
+        """The learning rate of an update, counted from 1."""
+        if update <= self.warm_up:
+            return self.learning_rate * update / self.warm_up
+        return self.learning_rate * (1 + math.cos(math.pi * update / self.updates)) / 2
+
+
+class Columns:
+    """A text's tokens in columns of equal length, of which a learner reads its share.
+
+    What is left over at the text's end is not read. Raises a one-line `ValueError` where the text
+    is too short.
+    """
+
+    def __init__(self, ids: np.ndarray, columns: int, share: range | None = None):
+        length = len(ids) // columns
+        if length < 2:
+            raise ValueError(
+                f"--columns {columns} is too many for {len(ids):,} tokens: at most {len(ids) // 2}"
+            )
+        share = range(columns) if share is None else share
+        self.ids = ids[: columns * length].reshape(columns, length)[share.start : share.stop]
+        self.length = length - 1  # predictions in a column
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def piece(self, offset: int, span: int) -> tuple[Tensor, Tensor]:
+        """Tokens and the tokens that follow them, each [span, columns]; fewer at the end."""
+        end = min(offset + span, self.length)
+        piece = torch.from_numpy(self.ids[:, offset : end + 1].astype(np.int64)).t()
+        return piece[:-1], piece[1:]
+
+
+class Together(NamedTuple):
+    """What several learners do together; alone, nothing."""
+
+    share: range | None = None  # of the columns
+    rank: int = 0
+    sum: Callable[[Sequence[Tensor]], None] = lambda tensors: None  # in place, over all learners
+
+
+class LanguageTrainer:
+    """A model in training; whatever it needs to go on is in `state_dict`.
+
+    Dropout's random numbers are decided by the seed, the update and the learner's rank alone.
+    `precision()` is entered around the model's computations. `stage(name)` is entered around
+    transfer, gradient, exchange and optimise.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        ids: np.ndarray,
+        config: LanguageTrainerConfig,
+        seed: int,
+        together: Together | None = None,
+        precision: Callable[[], AbstractContextManager[object]] = nullcontext,
+        stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    ):
+        config.check()
+        self.model, self.config, self._seed = model, config, seed
+        self._together = together or Together()
+        self._columns = Columns(ids, config.columns, self._together.share)
+        self._precision, self._stage = precision, stage
+        self._optimiser = torch.optim.Adam(
+            model.parameters(), lr=config.learning_rate, betas=(0.9, 0.999), fused=True
+        )
+        self.updates = self.epoch = self.offset = 0
+        self._states: list[ModelState | None] = [None] * len(self._parts())
+
+    @property
+    def finished(self) -> bool:
+        return self.updates >= self.config.updates
+
+    @property
+    def updates_an_epoch(self) -> int:
+        return -(-self._columns.length // self.config.span)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One update after the other, to the end of training; yields each one's row."""
+        while not self.finished:
+            yield self.update()
+
+    def update(self) -> dict[str, Any]:
+        """One step of Adam on the next span of every column."""
+        config, device = self.config, self.model.softmax.weight.device
+        with self._stage("transfer"):
+            tokens, targets = self._columns.piece(self.offset, config.span)
+            tokens, targets = tokens.to(device), targets.to(device)
+        count = len(tokens) * config.columns
+        with self._stage("gradient"):
+            self._seed_dropout()
+            self.model.train()
+            self._optimiser.zero_grad(set_to_none=False)
+            loss = self._add_gradients(tokens, targets, count)
+        with self._stage("exchange"):
+            gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+            self._together.sum([*gradients, loss])
+        with self._stage("optimise"):
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip or float("inf"))
+            rate = self._optimiser.param_groups[0]["lr"] = config.rate(self.updates + 1)
+            self._optimiser.step()
+            row = {"epoch": self.epoch, "total_loss": loss.item(), "gradient_norm": norm.item()}
+        self._advance(len(tokens))
+        row["perplexity"] = math.exp(min(row["total_loss"], 700))
+        return {"step": self.updates, **row, "learning_rate": rate, "positions": count}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values and tensors, the same in every learner; called by all of them."""
+        counters = {name: getattr(self, name) for name in _COUNTERS}
+        return {
+            "optimiser": self._optimiser.state_dict(),
+            "counters": counters,
+            "state": self._states_of_all(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes up what `state_dict` returned; the model's weights are loaded apart."""
+        self._optimiser.load_state_dict(state["optimiser"])
+        for name in _COUNTERS:
+            setattr(self, name, state["counters"][name])
+        share = self._together.share or range(self.config.columns)
+        own = [tensor[share.start : share.stop] for tensor in state["state"]]
+        for number, part in enumerate(self._parts()):
+            rows = iter([tensor[part.start : part.stop] for tensor in own])
+            self._states[number] = self._filled(part, rows) if own else None
+
+    def _parts(self) -> list[range]:
+        """The columns that are computed at once."""
+        most = self.config.micro_columns or len(self._columns)
+        return [
+            range(start, min(start + most, len(self._columns)))
+            for start in range(0, len(self._columns), most)
+        ]
+
+    def _add_gradients(self, tokens: Tensor, targets: Tensor, count: int) -> Tensor:
+        """Adds the gradients of all parts; returns this learner's part of the mean loss."""
+        total = torch.zeros((), device=tokens.device)
+        for number, part in enumerate(self._parts()):
+            of_part = slice(part.start, part.stop)
+            with self._precision():
+                losses, state = self.model.loss(
+                    tokens[:, of_part], targets[:, of_part], self._states[number]
+                )
+                loss = losses.sum() / count
+            loss.backward()
+            total += loss.detach()
+            self._states[number] = detached(state) if self.config.full_context else None
+        return total
+
+    def _advance(self, read: int) -> None:
+        self.updates, self.offset = self.updates + 1, self.offset + read
+        if self.offset >= self._columns.length:
+            self.epoch, self.offset = self.epoch + 1, 0
+            self._states = [None] * len(self._states)
+
+    def _seed_dropout(self) -> None:
+        words = np.random.SeedSequence([self._seed, self.updates, self._together.rank])
+        torch.manual_seed(int(words.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
+    def _states_of_all(self) -> list[Tensor]:
+        """Every tensor of the state with the columns of all learners; none where it is fresh."""
+        if any(state is None for state in self._states):
+            return []
+        of_parts: list[list[Tensor]] = [[] for _ in self._states]
+        for state, found in zip(self._states, of_parts, strict=True):
+            map_state(lambda tensor, found=found: found.append(tensor) or tensor, state)
+        share = self._together.share or range(self.config.columns)
+        whole = []
+        for parts in zip(*of_parts, strict=True):
+            own = torch.cat(parts)
+            tensor = own.new_zeros(self.config.columns, *own.shape[1:])
+            tensor[share.start : share.stop] = own
+            whole.append(tensor)
+        self._together.sum(whole)
+        return whole
+
+    def _filled(self, part: range, tensors: Iterator[Tensor]) -> ModelState:
+        fresh = self.model.initial_state(len(part))
+        return map_state(lambda tensor: next(tensors).to(tensor), fresh)
+
+
+_COUNTERS = ("updates", "epoch", "offset")

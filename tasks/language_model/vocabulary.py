@@ -1,0 +1,171 @@
+"""What a text is cut into: words as in the published models, or bytes.
+
+Words are those of Transformer-XL's lineage: `line.split()`, capitals kept, `<eos>` after every
+line, blank ones included; `<eos>` is number 0, the others follow by descending count, those of
+equal count in the order of their first occurrence. A word outside the vocabulary is `<unk>`.
+"""
+
+import codecs
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+EOS, UNKNOWN = "<eos>", "<unk>"
+KINDS = ("words", "bytes")
+
+
+class Line(NamedTuple):
+    """A line as tokens, and how much text it is."""
+
+    tokens: Sequence[int]
+    words: int  # and the end of the line
+    length: int  # bytes in UTF-8
+
+
+class Vocabulary(ABC):
+    """Numbers for the tokens of a text."""
+
+    kind: str
+    newline: str | None  # how lines end, as for `open`
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of types."""
+
+    @abstractmethod
+    def line(self, text: str) -> Line:
+        """A line, with its end, as numbers."""
+
+    @abstractmethod
+    def prompt(self, text: str) -> list[int]:
+        """Text that need not end with a line, as numbers. Raises a one-line `ValueError`."""
+
+    @abstractmethod
+    def reader(self) -> "Reader":
+        """What turns numbers into text, one by one."""
+
+    @abstractmethod
+    def plain(self) -> dict[str, Any]:
+        """As JSON; `from_plain` reads it."""
+
+    def text(self, tokens: Iterable[int]) -> str:
+        """Numbers as text."""
+        reader = self.reader()
+        return "".join(map(reader.read, tokens))
+
+
+class Reader(ABC):
+    """Turns numbers into text, one by one."""
+
+    @abstractmethod
+    def read(self, token: int) -> str:
+        """What the next token adds; nothing while a character is not whole."""
+
+
+class Words(Vocabulary):
+    """Words and `<eos>`."""
+
+    kind, newline = "words", None
+
+    def __init__(self, types: Sequence[str]) -> None:
+        self.types = list(types)
+        self.numbers = {word: number for number, word in enumerate(self.types)}
+        if len(self.numbers) < len(self.types) or self.numbers.get(EOS) != 0:
+            raise ValueError(f"a vocabulary of words begins with {EOS} and has each word once")
+        self.unknown = self.numbers.get(UNKNOWN)
+
+    @classmethod
+    def of(cls, counts: Counter[str], min_count: int) -> "Words":
+        """The vocabulary of a text by its words' counts; rarer words than `min_count` are unknown.
+
+        `<unk>` has the place of its count: the text's own, and that of the words it stands for.
+        """
+        kept = {word: n for word, n in counts.items() if n >= min_count and word != UNKNOWN}
+        unknown = counts[UNKNOWN] + sum(n for n in counts.values() if n < min_count)
+        # The sort is stable: words of equal count stay in the order of their first occurrence.
+        in_order = counts if UNKNOWN in counts else [*counts, UNKNOWN]
+        number = {**kept, UNKNOWN: unknown}
+        types = [word for word in in_order if word in number and word != EOS]
+        return cls([EOS, *sorted(types, key=number.__getitem__, reverse=True)])
+
+    @property
+    def size(self) -> int:
+        return len(self.types)
+
+    def line(self, text: str) -> Line:
+        words = text.split()
+        get, unknown = self.numbers.get, self.unknown
+        tokens = [get(word, unknown) for word in words]
+        tokens.append(0)
+        return Line(tokens, len(tokens), len(text) if text.isascii() else len(text.encode()))
+
+    def prompt(self, text: str) -> list[int]:
+        lines = text.split("\n")
+        tokens = [number for line in lines[:-1] for number in self.line(line).tokens]
+        return tokens + list(self.line(lines[-1]).tokens[:-1])
+
+    def reader(self) -> Reader:
+        return _WordReader(self.types)
+
+    def plain(self) -> dict[str, Any]:
+        return {"kind": self.kind, "types": self.types}
+
+
+class Bytes(Vocabulary):
+    """The bytes of the text in UTF-8, ends of lines as they are."""
+
+    kind, newline = "bytes", "\n"
+
+    @property
+    def size(self) -> int:
+        return 256
+
+    def line(self, text: str) -> Line:
+        content = text.encode()
+        return Line(np.frombuffer(content, np.uint8), len(text.split()) + 1, len(content))
+
+    def prompt(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def reader(self) -> Reader:
+        return _ByteReader()
+
+    def plain(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+
+class _WordReader(Reader):
+    def __init__(self, types: Sequence[str]) -> None:
+        self._types, self._begins_line = types, True
+
+    def read(self, token: int) -> str:
+        if token == 0:
+            self._begins_line = True
+            return "\n"
+        space = "" if self._begins_line else " "
+        self._begins_line = False
+        return space + self._types[token]
+
+
+class _ByteReader(Reader):
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def read(self, token: int) -> str:
+        return self._decoder.decode(bytes([token]))
+
+
+def from_plain(plain: dict[str, Any]) -> Vocabulary:
+    """The inverse of `Vocabulary.plain`. Raises a one-line `ValueError`."""
+    if plain.get("kind") == Bytes.kind:
+        return Bytes()
+    types = plain.get("types")
+    if plain.get("kind") != Words.kind or not isinstance(types, list):
+        raise ValueError("it is no vocabulary")
+    if not all(isinstance(word, str) for word in types):
+        raise ValueError("a vocabulary of words has a type that is no text")
+    return Words(types)
