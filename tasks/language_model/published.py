@@ -3,7 +3,6 @@
 Sources: Merity et al. 2016, Table 1 (words); every line, blank ones included, adds one `<eos>`.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -43,8 +42,3 @@ def comparison(name: str, found: Counts) -> tuple[list[str], bool]:
         verdict = "as expected" if ours == theirs else f"expected {theirs:,}: NOT as published"
         lines.append(f"{name} {unit}: found {ours:,}, {verdict}")
     return lines, found == expected
-
-
-def plain(found: Counts) -> Mapping[str, int]:
-    """By name."""
-    return found._asdict()
