@@ -17,11 +17,8 @@ from fastweights.cores import CORES, core_kind
 
 _PREFIX = "core_"
 _SIZES = {"layers", "width", "heads", "feedforward"}
-_OF_THE_NETWORK = {
-    "embed",
-    "dropout",
-    "output_scale",
-}  # decided by the command that builds a network, not flags
+# Decided by the command that builds a network: no flags.
+_OF_THE_NETWORK = {"embed", "dropout", "output_scale"}
 
 
 def field_docs(config: type) -> dict[str, str]:

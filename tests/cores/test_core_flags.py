@@ -48,7 +48,7 @@ def test_every_option_has_its_help_and_is_a_flag(name):
     docs = field_docs(config)
     for option in CORES[name].options():
         assert docs[option][-1] == "." and docs[option][0].isupper()
-        assert option in FLAGS or option in ("embed", "dropout")
+        assert option in FLAGS or option in ("embed", "dropout", "output_scale")
 
 
 def test_a_new_core_brings_its_flags(tmp_path):
