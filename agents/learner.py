@@ -74,9 +74,10 @@ class Learner:
 
         B is this learner's share of the batch. Logged values are means over the gradient steps, and
         over all learners: losses as they enter the total (reduced, weighted by their costs);
-        `gradient_norm` before clipping; `approx_kl` of the learned policy from the acting one, in
-        nats; `clip_fraction` of ratios beyond the clip range; `explained_variance` of the value
-        targets, by the first pass; and `gradient_steps`, how many there were.
+        `gradient_norm` before clipping; `entropy` of the policy in nats; `approx_kl` between the
+        acting and the learned policy, in nats; `clip_fraction` of ratios beyond the clip range;
+        `explained_variance` of the value targets, by the first pass; and `gradient_steps`, how many
+        there were.
 
         A loss or gradient that is not finite changes no weight: the rest of the batch is left out,
         and the batch counted as refused. What a stage raises leaves weights, optimiser and counters
@@ -164,10 +165,12 @@ class Learner:
         policy = objective.policy_loss(judged, targets.advantages, config).sum()
         values = baseline_loss(judged.value / unit, targets.value_targets / unit).sum()
         baseline = config.baseline_cost * values
-        entropy = config.entropy_cost * entropy_loss(logits).sum()
+        negative_entropy = entropy_loss(logits).sum()
+        entropy = config.entropy_cost * negative_entropy
         losses = (policy + baseline + entropy, policy, baseline, entropy)
         reduced = {name: loss * scale for name, loss in zip(LOSSES, losses, strict=True)}
-        return reduced | self._moments(judged, targets)
+        moments = {"entropy": -negative_entropy.detach()} | self._moments(judged, targets)
+        return reduced | moments
 
     @torch.no_grad()
     def _moments(self, judged: Judged, targets: Targets) -> dict[str, Tensor]:
@@ -249,9 +252,11 @@ class Learner:
         variance = total["target_squared"] - total["target"].square() / total["count"]
         residual = total["error_squared"] - total["error"].square() / total["count"]
         logs = {name: mean(name) for name in (*LOSSES, "gradient_norm")}
-        logs["approx_kl"] = mean("kl") / total["count"] * len(first)
+        steps = total["count"] / len(first)  # of a minibatch
+        logs["entropy"] = mean("entropy") / steps
+        logs["approx_kl"] = mean("kl") / steps
         if self.objective.clips:
-            logs["clip_fraction"] = mean("clipped") / total["count"] * len(first)
+            logs["clip_fraction"] = mean("clipped") / steps
         logs["explained_variance"] = 1 - residual / variance
         return logs | {"gradient_steps": torch.tensor(float(len(taken)))}
 

@@ -93,7 +93,8 @@ OBJECTIVES: dict[str, Objective] = {
     "ppo": Objective(
         targets=_gae_targets, policy_loss=_clipped_surrogate, fixes_targets=True, clips=True
     ),
-    # As in RLlib's APPO and Sample Factory (Petrenko et al. 2020).
+    # After RLlib's APPO and Sample Factory (Petrenko et al. 2020), with targets that stay fixed and
+    # without a second importance weight in the advantages.
     "appo": Objective(
         targets=_surrogate_vtrace_targets,
         policy_loss=_clipped_surrogate,

@@ -34,6 +34,7 @@ TAGS = {
     "baseline_loss": "loss/baseline",
     "entropy_loss": "loss/entropy",
     "policy_lag": "policy/lag_updates",
+    "entropy": "policy/entropy_nats",
     "approx_kl": "policy/approx_kl_nats",
     "clip_fraction": "policy/clip_fraction",
     "explained_variance": "value/explained_variance",

@@ -121,6 +121,11 @@ def _check_reuse(options: RunOptions) -> None:
             f"--minibatches {minibatches} does not divide --batch-size {batch}: every minibatch "
             f"has as many whole rollouts; try --minibatches {math.gcd(batch, minibatches)}"
         )
+    if options.learner.kl_limit is not None and options.learner.epochs * minibatches == 1:
+        raise ValueError(
+            "--kl-limit ends the reuse of a batch, and each is used once: add --epochs or "
+            "--minibatches, or leave it out"
+        )
     for name, (choice, reader) in unread(options.learner).items():
         flag, chosen = _flag(name), getattr(options.learner, choice)
         raise ValueError(

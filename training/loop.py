@@ -122,8 +122,10 @@ class Training:
             yield experience
 
     def _learn(self, batch: Batch) -> dict[str, Any]:
-        """One update, and its row. What asks the other learners comes before the weights move:
-        where one has gone, either nothing was learned or there is a row of it.
+        """One update, and its row.
+
+        Where another learner has gone, either nothing was learned, since the update puts the
+        weights back, or there is a row of it.
         """
         waiting, lag = self.source.waiting, self.learner.updates - batch.version
         reports = [*self._reports, (_LAG, lag, 0, 0)]
@@ -184,13 +186,13 @@ class Training:
         if not torch.isfinite(norm):
             raise WeightsLost(
                 f"the update at {self.steps:,} agent steps left weights that are not finite; "
-                f"checkpoints hold those of before. {self._remedy('a larger --epsilon')}"
+                f"checkpoints hold those of before. {self._remedy(f'a larger {self._epsilon()}')}"
             )
         limit = self.options.max_refused_updates
         if self.learner.refused_in_a_row >= limit:
             raise Diverged(
                 f"{limit} batches in a row gave a loss or gradient that is not finite, and were "
-                "refused; the weights are those before them. "
+                "refused; the weights are those before the first step that was not finite. "
                 f"{self._remedy('--precision float32')}"
             )
 
@@ -205,6 +207,10 @@ class Training:
                 "(--reward-clipping, --baseline-cost, --entropy-cost)"
                 + (f"; and {grows}" if grows else "")
             )
+
+    def _epsilon(self) -> str:
+        """The flag of what the optimiser adds to the root of the squared gradients."""
+        return "--adam-epsilon" if self.options.learner.optimizer == "adam" else "--epsilon"
 
     def _remedy(self, otherwise: str) -> str:
         """What to try first: a state that grows without bound is not the step size's fault."""

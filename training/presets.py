@@ -56,7 +56,7 @@ def quick(core: str) -> RunOptions:
 
 
 def afternoon(core: str) -> RunOptions:
-    """An hour or two on one or two cores: `quick` for 2.5 million agent steps."""
+    """An hour or two on one or two cores: `quick` for longer, with more exploration."""
     options = quick(core)
     return replace(
         options,

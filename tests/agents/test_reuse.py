@@ -3,7 +3,6 @@
 import copy
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import islice
 
 import pytest
 import torch
@@ -144,12 +143,15 @@ def test_adam_is_the_formula():
             torch.testing.assert_close(new.detach(), old - moved, atol=1e-12, rtol=0)
 
 
-def test_what_is_logged_of_the_policy_and_the_values():
+@pytest.mark.parametrize("reuse", [{}, {"epochs": 2, "minibatches": 3, "learning_rate": 0.0}])
+def test_what_is_logged_of_the_policy_and_the_values(reuse):
     net = network()
     rollout = rollout_of(net)
-    pi, mu, value, _ = judged(net, rollout)
+    pi, mu, value, policy = judged(net, rollout)
     targets, _ = literal_targets("ppo", net, rollout)
-    _, logs = updated(net, rollout, **PPO)
+    _, logs = updated(net, rollout, **PPO, **reuse)
+    entropy = -(policy * policy.log()).sum(-1).mean().detach()
+    torch.testing.assert_close(logs["entropy"], entropy)
     ratio = (pi / mu).detach()
     torch.testing.assert_close(logs["approx_kl"], (ratio - 1 - ratio.log()).mean())
     torch.testing.assert_close(logs["clip_fraction"], ((ratio - 1).abs() > 0.1).double().mean())
@@ -160,22 +162,27 @@ def test_what_is_logged_of_the_policy_and_the_values():
 
 
 def test_a_batch_is_left_where_the_policy_has_moved_too_far():
+    """Before the first step beyond the limit, and not earlier."""
+    torch.manual_seed(1)
     net = network()
     rollout = rollout_of(net)
     logits = net(*rollout[:4], rollout.initial_state)[0].policy_logits[:-1].detach()
     fresh = rollout._replace(policy_logits=logits)  # as acted by these weights
-    options = REUSE | {"learning_rate": 0.01}
-    _, free = updated(net, fresh, **options)
-    assert free["gradient_steps"] == 9 and free["approx_kl"] > 1e-3
-    limited, logs = updated(net, fresh, **options, kl_limit=1e-3)
-    assert 1 <= logs["gradient_steps"] < 9 and logs["approx_kl"] <= 1e-3
-    shorter = Learner(copy.deepcopy(net), LearnerConfig(**options))
-    parts = shorter._minibatches(shorter._prepared(fresh))
-    for minibatch in islice(parts, int(logs["gradient_steps"])):
-        shorter._gradient(minibatch)
-        torch.nn.utils.clip_grad_norm_(shorter.network.parameters(), 0.5)
-        shorter.optimizer.step()
-    assert all(map(torch.equal, shorter.network.parameters(), limited.parameters()))
+    gently = {"learning_rate": 0.01, "adam_beta1": 0.0, "adam_epsilon": 1.0}  # farther each step
+    options = REUSE | gently
+    free = Learner(copy.deepcopy(net), LearnerConfig(**options))
+    moved, weights = [], []
+    for minibatch in free._minibatches(free._prepared(fresh)):
+        sums = free._gradient(minibatch)
+        moved.append(float(sums["kl"] / sums["count"]))
+        weights.append([parameter.detach().clone() for parameter in free.network.parameters()])
+        torch.nn.utils.clip_grad_norm_(free.network.parameters(), 0.5)
+        free.optimizer.step()
+    limit = 1.001 * max(moved[:4])
+    stops = next(step for step, kl in enumerate(moved) if kl > limit)
+    limited, logs = updated(net, fresh, **options, kl_limit=limit)
+    assert len(moved) == 9 and 4 <= stops == logs["gradient_steps"]
+    assert all(map(torch.equal, weights[stops], limited.parameters()))
 
 
 class Stop(Exception):

@@ -4,6 +4,7 @@ import pytest
 from small_runs import GROUPS, StoppingDisplay, logged, train, weights
 
 from fastweights.launch import atari, replay
+from fastweights.records.checkpoints import load
 from fastweights.records.log_table import read_logs
 
 REUSE = ("--objective", "ppo", "--epochs", 2, "--minibatches", 2, "--optimizer", "adam")
@@ -50,6 +51,8 @@ def test_a_resumed_run_keeps_adams_state_and_the_schedule(tmp_path, monkeypatch)
     assert logs["learning_rate"] == pytest.approx(rates)
     after = weights(tmp_path / "reuse")
     assert any((after[name] != weight).any() for name, weight in before.items())
+    states = load(tmp_path / "reuse" / "model.tar")["optimizer_state_dict"]["state"]
+    assert {int(state["step"]) for state in states.values()} == {20 * 4}
 
 
 def test_another_objective_is_refused_on_resuming(tmp_path, monkeypatch, capsys):
