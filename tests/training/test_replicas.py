@@ -75,8 +75,9 @@ def assert_one_run(runs: Runs, one: str, several: str) -> None:
     for name in set(logs) - set(WALL_CLOCK):
         if name.endswith(("_loss", "_norm", "_kl", "_fraction")):
             assert logs[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-4), name
-    # The variance of targets that hardly differ is a small difference of large sums.
-    assert logs["explained_variance"] == pytest.approx(theirs["explained_variance"], rel=1e-2)
+    # A share: 1 minus a ratio of variances, which are small differences of large sums.
+    explained, same = logs["explained_variance"], theirs["explained_variance"]
+    assert explained == pytest.approx(same, rel=1e-2, abs=1e-4)
     for name, tensor in runs.weights(one, 0).items():
         torch.testing.assert_close(runs.weights(several, 0)[name], tensor, rtol=1e-3, atol=1e-4)
 
