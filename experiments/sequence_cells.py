@@ -16,6 +16,8 @@ from fastweights.host.commands import process
 from fastweights.records.run_folder import read_meta
 from fastweights.tasks.train import Result
 
+_FOLDERS = ("savedir", "data", "cache")
+
 
 @dataclass(frozen=True)
 class SequenceRun(Run):
@@ -46,11 +48,9 @@ class SequenceRun(Run):
         return differences(SequenceOptions.from_dict(stored), self._with_window())
 
     def result(self) -> dict[str, Any]:
-        """What the run measured, the commit that it began at, its seed and its options."""
-        meta = read_meta(self.path)
-        commit, own = (meta.get("git") or {}).get("commit"), meta["args"]
-        measured = read_result(self.path / RESULT, partial(_measured, self.options.task.splits[1:]))
-        return measured | {"commit": commit, "seed": own["seed"], "options": without_folders(own)}
+        """See `recorded`."""
+        splits = self.options.task.splits[1:]
+        return recorded(self.path, read_result(self.path / RESULT, partial(_measured, splits)))
 
     def _with_window(self) -> SequenceOptions:
         """The options as a run keeps them: attention reaches over the longest sequence drawn."""
@@ -68,9 +68,16 @@ def flags(options: SequenceOptions) -> list[str]:
     return as_flags(which | plain)
 
 
+def recorded(path: Path, measured: dict[str, Any]) -> dict[str, Any]:
+    """What the run at `path` measured, the commit that it began at, its seed and its options."""
+    meta = read_meta(path)
+    commit, own = (meta.get("git") or {}).get("commit"), meta["args"]
+    return measured | {"commit": commit, "seed": own["seed"], "options": without_folders(own)}
+
+
 def without_folders(plain: dict[str, Any]) -> dict[str, Any]:
     """A run's plain options without what is somebody's own."""
-    return {name: plain[name] for name in plain if name not in ("savedir", "data")}
+    return {name: plain[name] for name in plain if name not in _FOLDERS}
 
 
 def _measured(splits: Sequence[str], result: dict[str, Any]) -> dict[str, Any]:

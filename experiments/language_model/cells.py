@@ -12,8 +12,8 @@ from fastweights.experiments.language_model.options import (
     flat,
 )
 from fastweights.experiments.language_model.run import RESULT
+from fastweights.experiments.sequence_cells import recorded
 from fastweights.host.commands import process
-from fastweights.records.run_folder import read_meta
 from fastweights.tasks.language_model.evaluation import Measure
 
 
@@ -45,12 +45,8 @@ class LanguageRun(Run):
         return differences(LanguageOptions.from_dict(stored), self.options)
 
     def result(self) -> dict[str, Any]:
-        """What the run measured, the commit that it began at, its seed and its options."""
-        meta = read_meta(self.path)
-        commit, own = (meta.get("git") or {}).get("commit"), meta["args"]
-        measured = read_result(self.path / RESULT, _measured)
-        options = {n: own[n] for n in own if n not in ("savedir", "data", "cache")}
-        return measured | {"commit": commit, "seed": own["seed"], "options": options}
+        """See `recorded`."""
+        return recorded(self.path, read_result(self.path / RESULT, _measured))
 
 
 def _measured(result: dict[str, Any]) -> dict[str, Any]:
