@@ -13,7 +13,7 @@ _SHOWN_SYMBOLS = 80  # more do not fit below an axis
 
 
 def draw_lengths(points: np.ndarray, path: Path) -> None:
-    """A point a length: its length, and the share of its sequences that are all right."""
+    """Draw a point for each length: the share of its sequences that are all right."""
     figure = new_figure(3)
     labels = {"xlabel": "length", "ylabel": "sequences right, of 1"}
     axes = figure.add_subplot(xscale="log", ylim=(-0.05, 1.05), **labels)
@@ -23,7 +23,7 @@ def draw_lengths(points: np.ndarray, path: Path) -> None:
 
 
 def draw_trace(found: Trace, title: str, path: Path) -> None:
-    """The machine, the number that follows it, and the write strengths, over the string."""
+    """Draw the machine, the number that follows it, and the write strengths, over the string."""
     count = 3 if found.strengths else 2
     figure, places = new_figure(1.6 * count + 1), np.arange(1, len(found.symbols) + 1)
     figure.suptitle(title, fontsize="medium")

@@ -18,9 +18,9 @@ from fastweights.experiments.rows import Row
 
 
 def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str = "") -> None:
-    """A line a row: each seed, their mean with its 95 % interval, and the published mean ± std.
+    """Draw a line for each row: seeds, mean with 95 % interval, and the published mean ± std.
 
-    `panel`: the label whose values have a panel each, with an axis of its own.
+    `panel`: the label whose values each have a panel with its own axis.
     """
     names, shared = _names(rows, panel)
     panels: dict[str, list[int]] = {}
@@ -35,7 +35,7 @@ def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str
         axes.set_title("\n".join(filter(None, (*above, name))), fontsize="medium")
         _draw_points(axes, [rows[place] for place in places])
         axes.set_yticks(range(len(places)), [names[place] for place in places], fontsize="small")
-        axes.set_ylim(len(places) - 0.5, -0.5)  # the first above; rows without a value too
+        axes.set_ylim(len(places) - 0.5, -0.5)  # the first on top; also rows without a value
         axes.grid(axis="x", alpha=0.3)
         above = []
     every[-1].set_xlabel(unit)
@@ -64,13 +64,13 @@ def _labelled(axes: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _names(rows: Sequence[Row], panel: str) -> tuple[list[str], str]:
-    """Each row's labels that others have differently, and the labels that all rows share.
+    """Return each row's differing labels, and the labels that all rows share.
 
-    Without the label `panel`, which stands above.
+    The label `panel` is left out: it is the panel's title.
     """
     labels = [{n: str(value) for n, value in row.labels.items() if n != panel} for row in rows]
     differ = [name for name in labels[0] if len({one[name] for one in labels}) > 1]
-    differ = differ or list(labels[0])  # of a single row
+    differ = differ or list(labels[0])  # a single row
     shared = [text for name, text in labels[0].items() if name not in differ]
     names = [_wrapped([one[name] for name in differ], 40) for one in labels]
     return names, _wrapped(shared, 80)
@@ -81,7 +81,7 @@ def _wrapped(texts: Sequence[str], width: int) -> str:
 
 
 class Panel(NamedTuple):
-    """Learning curves of several seeds by name, and what the axes show."""
+    """Learning curves of several seeds by name, and the labels of the axes."""
 
     curves: Mapping[str, list[Curve]]
     x: str
@@ -90,10 +90,10 @@ class Panel(NamedTuple):
 
 
 def draw_curves(panels: Sequence[Sequence[Panel]], path: Path, title: str) -> None:
-    """A line for each name: the mean over its seeds, where all of them have points.
+    """Draw a line for each name: the mean over its seeds, where all of them have points.
 
-    A name has the same line in all `panels`, which are given row by row. Seeds and their band are
-    drawn where there are few enough names that bands do not hide each other.
+    A name has the same line style in all `panels`, which are given row by row. Seeds and their band
+    are drawn only for few names, so that bands do not hide each other.
     """
     across = len(panels[0])
     figure = new_figure(1 + 4 * len(panels), 3 + 5 * across)

@@ -15,9 +15,9 @@ Bucket = tuple[int, int, float]  # first and last position, mean loss in nats
 def draw_by_position(
     curves: Mapping[str, Sequence[Bucket]], span: int, title: str, path: Path
 ) -> None:
-    """A line a name: the perplexity of the next token after so many tokens of context.
+    """Draw the perplexity of the next token over the tokens read, a line for each name.
 
-    Positions are buckets that double; `span` marks how far gradients reached in training.
+    Positions are buckets that double; `span` marks the reach of gradients in training.
     """
     figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
