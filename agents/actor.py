@@ -1,4 +1,4 @@
-"""The actor: a network playing a batch of environments, one step or one rollout at a time."""
+"""The actor: a network that plays a batch of environments, by single steps or whole rollouts."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +17,7 @@ from fastweights.kernels.recurrence import State
 
 @runtime_checkable
 class Row(Protocol):
-    """What an environment shows after each action; reward answers that action."""
+    """The observation after each action; the reward answers that action."""
 
     frame: np.ndarray
     reward: np.ndarray
@@ -33,14 +33,14 @@ class Environments(Protocol):
     num_envs: int
 
     def reset(self) -> Row:
-        """Start every stream afresh and return the first row."""
+        """Restart every stream and return the first row."""
 
     def step(self, action: np.ndarray) -> Row:
         """Act in every environment and return the next row."""
 
 
 class Collected(NamedTuple):
-    """A rollout and the records of what ended while it was collected."""
+    """A rollout, and the records of episodes and lives that ended in it."""
 
     rollout: Rollout
     episodes: list[Any]
@@ -48,7 +48,7 @@ class Collected(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What the actor thought of the current row."""
+    """The actor's decision on the current row."""
 
     action: Int[Tensor, " B"]
     policy_logits: Float[Tensor, "B A"]
@@ -56,12 +56,19 @@ class Decision(NamedTuple):
 
 
 class Actor:
-    """Plays; between two calls it stands before the row it has not yet acted on.
+    """The state of acting: between two calls, the current row has not been acted on yet.
 
-    `generator` draws the actions (None draws from torch's global one); `greedy` takes the most
-    probable action instead. `streams` are this actor's among `of` that draw from equal generators:
-    together such actors act as one with all environments would. `graphed`, on a GPU: see
-    `GraphedStep`. `stage(name)` is entered around emulation, transfer and inference.
+    Args:
+        network: the network.
+        environments: the environments.
+        device: device of the network.
+        generator: generator of the actions; None for torch's global one.
+        greedy: take the most probable action instead of sampling.
+        streams: this actor's streams among `of` streams. Actors with equal generators together
+            act as one actor with all environments would.
+        of: number of streams of all actors.
+        graphed: record the step as a CUDA graph on a GPU; see `GraphedStep`.
+        stage: `stage(name)` is entered around emulation, transfer and inference.
     """
 
     def __init__(
@@ -87,12 +94,12 @@ class Actor:
         self.state: State = network.initial_state(environments.num_envs)
 
     def seen(self) -> tuple[Any, ...]:
-        """What the network gets at the current row: its arguments, with a time axis of one."""
+        """Return the network's arguments at the current row, with a time axis of one."""
         return *(t[None] for t in (*self._sent, self.last_action)), self.state
 
     @torch.no_grad()
     def step(self) -> Decision:
-        """Acts on the current row, moves the environments and the state one step on."""
+        """Act on the current row, and step the environments and the state."""
         with self.stage("inference"):
             output, self.state = self._act(*self.seen())
             logits = output.policy_logits[0]
@@ -105,7 +112,7 @@ class Actor:
         return Decision(self.last_action, logits, output.value[0])
 
     def collect(self, length: int) -> Collected:
-        """Plays `length` steps; the returned tensors are fresh and on the actor's device."""
+        """Play `length` steps; the returned tensors are new and on the actor's device."""
         initial_state, episodes, lives = self.state, [], []
         seen, decisions = [self.seen()[:4]], []
         for _ in range(length):
@@ -134,15 +141,15 @@ class Actor:
     def _choose(self, logits: Float[Tensor, "B A"]) -> Int[Tensor, " B"]:
         if self.greedy:
             return logits.argmax(-1)
-        # The first of A exponential clocks to ring, each with its action's probability for a rate:
-        # what torch.multinomial does, here with the clocks of all streams.
+        # Choose the smallest of A exponential times whose rates are the actions' probabilities, as
+        # torch.multinomial does, but with draws for all streams.
         clocks = logits.new_empty(self.of, logits.shape[1]).exponential_(generator=self.generator)
         own = clocks[self.streams.start : self.streams.stop]
         return (logits.softmax(-1) / own).argmax(-1)
 
 
 def _send(array: np.ndarray, device: torch.device) -> Tensor:
-    """To the device; to a GPU through pinned memory, without waiting for the copy's end."""
+    """Copy to the device; to a GPU through pinned memory, without waiting for the copy."""
     tensor = torch.as_tensor(array)
     if device.type == "cuda":  # torch keeps the pinned copy until the stream has read it
         return tensor.pin_memory().to(device, non_blocking=True)
