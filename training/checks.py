@@ -1,4 +1,4 @@
-"""Numbers in a run's options that cannot work, alone or together, each in one line."""
+"""Checks of a run's options, alone and together, with one line for each error."""
 
 import math
 from dataclasses import asdict
@@ -27,7 +27,7 @@ _LEAST = {
 
 
 def check(options: RunOptions) -> None:
-    """Raises a one-line `ValueError` for numbers that cannot work, alone or together."""
+    """Raise a one-line `ValueError` for values that are not allowed, alone or together."""
     core_kind(options.core)
     check_backend(options.kernels)
     _check_counts(options)
@@ -57,7 +57,7 @@ def _check_batches(options: RunOptions) -> None:
 
 
 def _check_run(options: RunOptions) -> None:
-    """What does not change what is computed, and the seed."""
+    """Check options that do not change what is computed, and the seed."""
     if options.evaluate_every and not options.evaluate_episodes:
         raise ValueError("--evaluate-every needs --evaluate-episodes: how many games each time")
     if options.xpid is not None and not options.xpid.strip():
@@ -70,7 +70,7 @@ def _check_run(options: RunOptions) -> None:
         raise ValueError(f"--seed must lie in [0, 2^31), not {options.seed}")
 
 
-# Where an option's value must lie; an end is allowed where its bracket is square. None: no limit.
+# Range of an option's value; a square bracket includes the end.
 _SHARE, _NOT_NEGATIVE, _POSITIVE = "[0, 1]", "[0, inf)", "(0, inf)"
 _RANGES = {
     **dict.fromkeys(("alpha", "momentum", "gae_lambda", "discounting"), _SHARE),
@@ -114,7 +114,7 @@ def _described(allowed: str) -> str:
 
 
 def _check_reuse(options: RunOptions) -> None:
-    """Batches can be shared out over minibatches, and no option belongs to another choice."""
+    """Check that minibatches divide the batch, and that no option belongs to another choice."""
     minibatches, batch = options.learner.minibatches, options.batch_size
     if batch % minibatches:
         raise ValueError(
@@ -123,7 +123,7 @@ def _check_reuse(options: RunOptions) -> None:
         )
     if options.learner.kl_limit is not None and options.learner.epochs * minibatches == 1:
         raise ValueError(
-            "--kl-limit ends the reuse of a batch, and each is used once: add --epochs or "
+            "--kl-limit ends the reuse of a batch, but each is used once: add --epochs or "
             "--minibatches, or leave it out"
         )
     for name, (choice, reader) in unread(options.learner).items():

@@ -182,13 +182,13 @@ def wrong_shape(content: dict) -> None:
         (lambda content: content["optimizer_state_dict"]["state"].update({0: []}), "'values'"),
         (
             lambda content: content["optimizer_state_dict"]["state"][0].update(square_avg=None),
-            "optimiser's state is no tensors and numbers",
+            "optimiser's state is not made of tensors and numbers",
         ),
         (
             lambda content: content["optimizer_state_dict"]["param_groups"][0].update(eps="x"),
-            "optimiser is set otherwise",
+            "optimiser has other settings",
         ),
-        (lambda content: content["scheduler_state_dict"].update(steps="20"), "are no counts"),
+        (lambda content: content["scheduler_state_dict"].update(steps="20"), "are not counts"),
         (lambda content: content["stats"]["metrics"].update(games=[["a", 1, 1]]), "'a'"),
         (lambda content: content["stats"].update(metrics=None), "subscriptable"),
         (lambda content: content["rng"].update(torch=torch.zeros(3)), "RNG state"),
