@@ -26,9 +26,9 @@ def make_clip(
     ending: ClipFormat = "mp4",
     device: torch.device | str = "cpu",
 ) -> Path | None:
-    """Film the plan's first game into RUN/clips/, `seconds` of play at the game's own speed.
+    """Film the plan's first game into RUN/clips/: `seconds` of play at the game's own speed.
 
-    None, and a line on stderr, where nothing can be seen.
+    Returns None, after a line on stderr, if the environment draws no pictures.
     """
     environments = _visible_environment(agent, plan)
     if environments is None:
@@ -51,7 +51,7 @@ def make_clip(
 
 
 def _visible_environment(agent: SavedAgent, plan: GamePlan) -> Environments | None:
-    """One environment that has shown that it can be drawn; some of Gymnasium's need pygame."""
+    """Return one environment after a trial drawing; some of Gymnasium's need pygame."""
     try:
         environments = environments_of(agent.options, plan, 1, plan.seed, render=True)
         environments.reset()

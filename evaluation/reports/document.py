@@ -1,4 +1,4 @@
-"""What a report says, once: blocks that become HTML or Markdown."""
+"""The content of a report: blocks that become HTML or Markdown."""
 
 import os
 from collections.abc import Sequence
@@ -17,6 +17,8 @@ _PAGE = Path(__file__).with_name("page.html")
 
 @dataclass(frozen=True)
 class Heading:
+    """A heading."""
+
     text: str
     kind: ClassVar[str] = "heading"
 
@@ -30,6 +32,8 @@ class Heading:
 
 @dataclass(frozen=True)
 class Text:
+    """A paragraph."""
+
     text: str
     kind: ClassVar[str] = "text"
 
@@ -39,7 +43,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """The first column names the rows."""
+    """A table; the first column names the rows."""
 
     caption: str
     head: Sequence[str]
@@ -53,7 +57,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """`name` is an id and a file name; `alt` says in words what is to be seen."""
+    """A figure; `name` is an id and a file name, `alt` describes the content in words."""
 
     name: str
     drawing: bytes  # SVG
@@ -62,7 +66,7 @@ class Figure:
     kind: ClassVar[str] = "figure"
 
     def for_page(self) -> str:
-        """The drawing as a part of an HTML page."""
+        """Return the drawing as a part of an HTML page."""
         return for_page(self.drawing, self.name, one_line(self.title), one_line(self.alt))
 
     def markdown(self) -> str:
@@ -71,7 +75,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Links:
-    """(words, path relative to the page) each."""
+    """A list of links: (words, path relative to the page)."""
 
     links: Sequence[tuple[str, str]]
     kind: ClassVar[str] = "links"
@@ -84,8 +88,8 @@ Block = Heading | Text | Table | Figure | Links
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
-    """One page with everything in it: it loads nothing."""
-    from jinja2 import Environment  # some milliseconds, so only where a page is made
+    """Return one page that contains everything and loads nothing."""
+    from jinja2 import Environment  # the import takes some milliseconds
 
     environment = Environment(
         autoescape=True,
@@ -100,12 +104,12 @@ def to_html(title: str, blocks: Sequence[Block]) -> str:
 
 
 def to_markdown(title: str, blocks: Sequence[Block]) -> str:
-    """The same; figures are files in the folder `FIGURES` beside it."""
+    """Return the report in Markdown; figures are files in the folder `FIGURES` beside it."""
     return "\n\n".join([f"# {_marked(title)}", *(block.markdown() for block in blocks)]) + "\n"
 
 
 def _on_one_line(value: Any) -> Any:
-    """What the page prints; a drawing stays as it is."""
+    """Return a value as the page prints it; a drawing is unchanged."""
     return one_line(value) if type(value) is str else value
 
 

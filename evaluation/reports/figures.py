@@ -31,13 +31,13 @@ from fastweights.evaluation.training_returns import Unit
 from fastweights.host.errors import one_line
 
 _WIDTH = 10.0  # inches, 992 pixels on the page
-_BAR, _ALL_BARS = 0.36, 10.4  # inches; at most 1,200 pixels in all
+_BAR, _ALL_BARS = 0.36, 10.4  # inches; together at most 1,200 pixels
 _TIMES = ((1, "hours"), (60, "minutes"), (3600, "seconds"))
 _LINEAR = 100  # percent, beyond which the axis is logarithmic
 
 
 def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figure | None:
-    """One game: mean over seeds, seeds as thin lines and a band; None where there is no point."""
+    """Draw one game: mean over seeds, seeds as thin lines and a band; None without points."""
     curves = {
         name: {g.label: [returns(run, unit, x) for run in g.runs] for g in groups}
         for name, x in AXES.items()
@@ -63,7 +63,7 @@ def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figu
     return _with_legend(figure)
 
 
-# Labels of the x and y axes, and what is drawn: a column of the logs over an x axis.
+# Labels of the x and y axes; the logs' column and the x axis.
 Panels = Mapping[tuple[str, str], tuple[str, Callable[[Run], np.ndarray]]]
 _THROUGHPUT: Panels = {
     ("hours", "agent steps a second"): ("agent_steps_per_second", hours),
@@ -77,7 +77,7 @@ _LEARNER: Panels = {
 
 
 def throughput(runs: Sequence[Run], styles: Styles) -> Figure | None:
-    """Agent steps a second over time, and policy lag over agent steps; None without either.
+    """Draw agent steps a second over time, and policy lag over agent steps; None without either.
 
     A lag of 0 in all runs, as in lockstep, is in the table and has no panel.
     """
@@ -89,16 +89,16 @@ def throughput(runs: Sequence[Run], styles: Styles) -> Figure | None:
 
 
 def learner(runs: Sequence[Run], styles: Styles) -> Figure | None:
-    """How far the policy moved and how well values fit, over agent steps; None where not logged."""
+    """Draw the policy's movement and the values' fit over agent steps; None if not logged."""
     curves = _curves(runs, _LEARNER)
     for labels, found in curves.items():
-        if labels[1].startswith("explained"):  # the first updates' would squash all others
+        if labels[1].startswith("explained"):  # values of the first updates are far below
             curves[labels] = {n: c._replace(y=c.y.clip(-1, 1)) for n, c in found.items()}
     return _drawn(curves, styles)
 
 
 def _curves(runs: Sequence[Run], panels: Panels) -> dict[tuple[str, str], dict[str, Curve]]:
-    """By panel and run; panels without points are left out."""
+    """Return curves by panel and run; panels without points are left out."""
     curves = {
         labels: {run.name: found for run in runs if len((found := curve(run, column, x)).x)}
         for labels, (column, x) in panels.items()
@@ -111,7 +111,7 @@ def _drawn(
     styles: Styles,
     bottom: float | None = None,
 ) -> Figure | None:
-    """A panel beside the other; None where there is none."""
+    """Draw panels side by side; None without a panel."""
     if not curves:
         return None
     figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
@@ -133,7 +133,7 @@ def _drawn(
 
 
 def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
-    """A bar a game with its interval, the best on top; percent, logarithmic beyond 100 %."""
+    """Draw a bar a game with its interval, the best on top; percent, logarithmic beyond 100 %."""
     games = sorted(found, key=lambda game: float(found[game].value))
     values, lows, highs = np.array([found[game] for game in games], float).T
     height = min(_BAR, _ALL_BARS / len(games))
@@ -160,7 +160,7 @@ def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
 
 
 def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
-    """Share of runs above each of `levels` (human-normalised), with its interval as a band."""
+    """Draw the share of runs above each of `levels` (human-normalised), with intervals as bands."""
     figure = Figure(figsize=(_WIDTH, 3.8), layout="constrained")
     axes, styles = figure.add_subplot(), line_styles(list(found))
     for name, profile in found.items():
@@ -175,9 +175,9 @@ def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
 
 
 def svg(figure: Figure) -> bytes:
-    """The drawing as a file's content."""
+    """Return the drawing as the content of a file."""
     buffer = io.BytesIO()
-    # Text as text, to be read out and searched; ids that are the same at every run.
+    # Keep text as text, for screen readers and search; ids are the same in every run.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fastweights"}):
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
     return buffer.getvalue()
@@ -192,7 +192,7 @@ def _points(curves: list) -> int:
 
 
 def _readable_time(axes: Any) -> None:
-    """Ticks of an axis of hours in minutes or seconds where it is short."""
+    """Label an axis of hours in minutes or seconds if it is short."""
     longest = axes.get_xlim()[1]
     factor, name = next((unit for unit in _TIMES if longest * unit[0] >= 1), _TIMES[-1])
     step = MaxNLocator(4).tick_values(0, longest * factor)
@@ -206,7 +206,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _with_legend(figure: Figure) -> Figure:
-    """`figure` with one legend below all axes, in as many columns as fit, and higher by as much."""
+    """Return `figure` with one legend below all axes, and made taller for it."""
     found: dict[str, Any] = {}
     for axes in figure.axes:
         handles, labels = axes.get_legend_handles_labels()

@@ -1,4 +1,4 @@
-"""The sections of a report, each a list of blocks; an empty list where there is nothing to say."""
+"""The sections of a report, each a list of blocks; empty if there is nothing to report."""
 
 import os
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ from fastweights.host.commands import typed
 
 
 def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Path) -> list[Block]:
-    """The whole report; `pairs` of cores to compare (none: the paper's, where both have runs).
+    """Return the whole report; `pairs` of cores to compare (none: the paper's with runs).
 
     Links are relative to `folder`.
     """
@@ -63,6 +63,7 @@ def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Pat
 
 
 def overview(runs: Sequence[Run]) -> list[Block]:
+    """Return the table of all runs."""
     head = [
         "run",
         "game",
@@ -96,6 +97,7 @@ def overview(runs: Sequence[Run]) -> list[Block]:
 
 
 def learning(groups: Sequence[Group]) -> list[Block]:
+    """Return the learning curves, by game."""
     styles = figures.line_styles([group.label for group in groups])
     blocks: list[Block] = [Heading("Learning curves")]
     for index, game in enumerate(dict.fromkeys(group.game for group in groups)):
@@ -118,7 +120,7 @@ def learning(groups: Sequence[Group]) -> list[Block]:
 
 
 def _how_it_learned(runs: Sequence[Run]) -> list[Block]:
-    """What tells why a run stands still; runs of earlier revisions did not log it."""
+    """Return diagnostics of the learner; runs of earlier revisions did not log them."""
     drawing = figures.learner(runs, figures.line_styles([run.name for run in runs]))
     if drawing is None:
         return []
@@ -131,7 +133,7 @@ def _how_it_learned(runs: Sequence[Run]) -> list[Block]:
 
 
 def _shortfalls(groups: Sequence[Group], unit: Unit) -> list[Text]:
-    """What short runs could not measure, alike cases together."""
+    """Return notes about short runs, one for equal cases."""
     cases: dict[str, list[str]] = {}
     for run in (run for group in groups for run in group.runs):
         if said := shortfall(run.logs, run.num_envs, unit):
@@ -140,6 +142,7 @@ def _shortfalls(groups: Sequence[Group], unit: Unit) -> list[Text]:
 
 
 def score_tables(found: Sequence[Score]) -> list[Block]:
+    """Return the tables of test scores."""
     blocks: list[Block] = [Heading("Test scores")]
     if not found:
         return [*blocks, Text(f"No test episodes yet: {typed('evaluate')} RUN plays them.")]
@@ -162,7 +165,7 @@ def score_tables(found: Sequence[Score]) -> list[Block]:
 
 
 def _score_table(env: str, rule: Rule, scores: Sequence[Score]) -> Table:
-    """Columns in which no row has anything are left out."""
+    """Return a table without columns that are empty in every row."""
     caption = (
         f"{env}: {rule}, {games_played(scores)}. Means ± standard deviations over what the table "
         "names."
@@ -187,6 +190,7 @@ def _score_table(env: str, rule: Rule, scores: Sequence[Score]) -> Table:
 
 
 def configurations(runs: Sequence[Run]) -> list[Block]:
+    """Return the tables of options."""
     names = differing(runs)
     shared = {n: v for n, v in sorted(runs[0].computed().items()) if n not in names}
     blocks: list[Block] = [Heading("Options")]
@@ -199,6 +203,7 @@ def configurations(runs: Sequence[Run]) -> list[Block]:
 
 
 def speed(runs: Sequence[Run]) -> list[Block]:
+    """Return throughput and policy lag."""
     head = [
         "run",
         "agent steps/s",
@@ -239,6 +244,7 @@ def _hours(run: Run) -> str:
 
 
 def links(runs: Sequence[Run], folder: Path) -> list[Block]:
+    """Return links to clips and test episodes."""
     files = [
         (f"{run.name}: {path.relative_to(run.path)}", os.path.relpath(path, folder))
         for run in runs
@@ -273,7 +279,7 @@ def _last(run: Run, column: str) -> float | None:
 
 
 def _end(group: Group, unit: Unit) -> str:
-    """The last means in training: over seeds, and from the lowest to the highest."""
+    """Return the last training means: over seeds, and from the lowest to the highest."""
     drawn = (returns(run, unit, agent_steps).y for run in group.runs)
     ends = [values[-1] for values in drawn if len(values)]
     if not ends:
