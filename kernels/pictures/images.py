@@ -70,8 +70,8 @@ def as_numbers(x: Shaped[Tensor, "N C Y X"], weight: Tensor) -> Picture:
         dtype = torch.get_autocast_dtype(kind)
     last = weight.is_contiguous(memory_format=torch.channels_last)
     layout = torch.channels_last if last else torch.contiguous_format
-    # Single bytes are put in order twice as fast as numbers, and PyTorch converts what lies in order
-    # with vector instructions.
+    # Bytes are put in order twice as fast as numbers, and PyTorch converts what lies in order with
+    # vector instructions.
     return x.contiguous(memory_format=layout).to(dtype)
 
 
