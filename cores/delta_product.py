@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from fastweights.cores.gated_delta_net import fresh_decay, log_decay
+from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.delta_product import (
     DeltaRuleState,
@@ -55,6 +56,9 @@ class DeltaProduct(FastWeightCore):
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
 
+KIND = stacked(DeltaProduct, "Feedforward/Delta product fast Linear Net", DeltaProductConfig())
+
+
 class GatedDeltaProduct(FastWeightCore):
     """DeltaProduct on a memory that fades once a step, as Gated DeltaNet's does."""
 
@@ -87,6 +91,11 @@ class GatedDeltaProduct(FastWeightCore):
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaRuleState) -> tuple[Tensor, ...]:
         *written, decay = self.program(x)
         return *written, decay.exp()
+
+
+GATED = stacked(
+    GatedDeltaProduct, "Feedforward/Gated delta product fast Linear Net", DeltaProductConfig()
+)
 
 
 def written_parts(memory: FastWeightCore, steps: int) -> tuple[Any, ...]:

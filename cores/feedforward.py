@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 
 
 class NoState(NamedTuple):
@@ -40,3 +41,6 @@ class Feedforward(Core):
     ) -> tuple[Float[Tensor, "T B D"], NoState]:
         check_inputs(self, x, state, is_first)
         return x, state
+
+
+KIND = alone(Feedforward, "Feedforward", FeedforwardConfig())

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
+from fastweights.cores.kind import stacked
 from fastweights.cores.stack import StackConfig, chosen
 from fastweights.kernels.linear_attention import (
     LinearAttentionState,
@@ -84,3 +85,10 @@ class LinearTransformer(FastWeightCore):
     def initial_state(self, batch_size: int) -> LinearAttentionState | NormalisedState:
         weights = self.zeros(batch_size, self.heads, self.head_size, self.head_size)
         return NORMALISERS[self.normaliser].fresh(weights)
+
+
+KIND = stacked(
+    LinearTransformer,
+    "Feedforward/Sum fast Linear Net",
+    LinearTransformerConfig(feature_map="elu_sum"),
+)
