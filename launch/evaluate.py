@@ -26,12 +26,12 @@ from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.games import longest_test
 from fastweights.evaluation.play import GamePlan, check, check_plays, keep, play, progress_bar
 from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.printed_tables import comparison_table, evaluation_table
 from fastweights.evaluation.score_summary import remarks
 from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, compute_exactly, use_threads
 from fastweights.host.errors import UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
-from fastweights.launch.cli.tables import comparison_table, evaluation_table
 from fastweights.launch.export import export_safetensors
 from fastweights.records.run_folder import runs_near
 from fastweights.training.saved_agent import SavedAgent, check_game, open_agent

@@ -19,10 +19,10 @@ from fastweights.host.devices import PRECISIONS
 from fastweights.host.help_screen import Layout
 from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import typed_options
-from fastweights.launch.cli.unused_options import check_engine
 from fastweights.training.checks import check
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
+from fastweights.training.unused_options import check_engine
 
 # What `--help` describes; the chosen core's own options follow.
 FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
