@@ -20,15 +20,8 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
 import tyro
 from rich.console import Console
 
-from fastweights.evaluation.films.film import (
-    episode,
-    film,
-    path_of,
-    pictures_a_second,
-    show,
-    title,
-    visible,
-)
+from fastweights.evaluation.clips import clip_path, steps_a_second, visible
+from fastweights.evaluation.films.film import episode, film, show, title
 from fastweights.evaluation.games import check_actions
 from fastweights.evaluation.pictures import write_clip
 from fastweights.evaluation.play import GamePlan
@@ -92,14 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_actions(agent.network, environments)
     for warning in agent.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    fps = pictures_a_second(environments)
+    fps = steps_a_second(environments)
     played = episode(agent, environments, options.action_mode, options.seed, device)
     pictures = film(agent, environments, played, _limit(options, fps))
     if options.live:
         show(pictures, title(agent), fps)
     else:
         out = expanded(options.out) if options.out else None
-        path = out or path_of(agent, options.game, options.action_mode)
+        path = out or clip_path(agent, options.game, options.action_mode, "_memory.mp4")
         Console().print(f"film: {write_clip(pictures, path, fps)}", soft_wrap=True)
     environments.close()
     return 0

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import chain, islice
-from pathlib import Path
 
-import gymnasium
 import numpy as np
 import torch
 from rich.console import Console
@@ -14,21 +12,8 @@ from fastweights.envs.interface import Environments
 from fastweights.evaluation.films.moments import Moment, moments
 from fastweights.evaluation.films.screen import Screen
 from fastweights.evaluation.films.window import Window
-from fastweights.evaluation.play import GamePlan, environments_of
 from fastweights.evaluation.player import ActionMode, Player
-from fastweights.host.errors import UserError
 from fastweights.training.saved_agent import SavedAgent
-
-
-def visible(agent: SavedAgent, plan: GamePlan) -> Environments:
-    """The plan's first game, which can be drawn. Raises `UserError` where it cannot."""
-    try:
-        environments = environments_of(agent.options, plan, 1, plan.seed, render=True)
-        environments.reset()
-        environments.render()
-    except gymnasium.error.Error as error:
-        raise UserError(f"{agent.options.env} cannot be drawn: {error}") from error
-    return environments
 
 
 def episode(
@@ -69,20 +54,7 @@ def show(pictures: Iterator[np.ndarray], title: str, fps: float) -> None:
                 return
 
 
-def pictures_a_second(environments: Environments) -> float:
-    """The game's own speed; 8 where a step is not several emulator frames."""
-    return 60 / environments.frames_per_step if environments.frames_per_step > 1 else 8
-
-
 def title(agent: SavedAgent) -> str:
     """What stands above a film."""
     options = agent.options
     return f"{options.core} on {options.env}, seed {options.seed}, {agent.step:,} agent steps"
-
-
-def path_of(agent: SavedAgent, plan: GamePlan, action_mode: ActionMode) -> Path:
-    """The file of a film in the run's folder `clips`, which is made where it is missing."""
-    game = f"{plan.protocol}_{action_mode}_seed{plan.seed}"
-    path = agent.run / "clips" / f"step_{agent.step:012d}_{game}_memory.mp4"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path

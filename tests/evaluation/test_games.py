@@ -14,7 +14,7 @@ from fastweights import envs
 from fastweights.agents.network import Network, NetworkConfig, NetworkOutput
 from fastweights.envs.interface import TimeStep
 from fastweights.envs.naming import resolve
-from fastweights.evaluation.films.film import visible
+from fastweights.evaluation.clips import visible
 from fastweights.evaluation.games import (
     check_actions,
     film,
