@@ -39,7 +39,7 @@ GAME = f"{MODULE}:Game-v0"
 def half_trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastweights.launch.atari.Display", StoppingDisplay)
+        patch.setattr("fastweights.experiments.agent_run.Display", StoppingDisplay)
         assert train(folder, "half", "--total-steps", 400) == 130
     return folder / "half"
 

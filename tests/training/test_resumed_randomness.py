@@ -38,7 +38,7 @@ def cut(folder, xpid, monkeypatch, after: int, *options) -> None:
                 signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.launch.atari.Display", Stopping)
+        patch.setattr("fastweights.experiments.agent_run.Display", Stopping)
         assert train(folder, xpid, *FIVE_UPDATES, *options) == 130
 
 
