@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from fastweights.cores.causal_window import window, windows
 from fastweights.cores.chain import Chain
 from fastweights.cores.core import Core
+from fastweights.cores.kind import alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,3 +76,6 @@ class CNN(Chain):
         config = config or CNNConfig()
         sizes = [input_size, *[config.width] * (config.layers - 1)]
         super().__init__([CNNLayer(size, config) for size in sizes])
+
+
+KIND = alone(CNN, "Causal CNN", CNNConfig())

@@ -6,6 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.delta_delta_rule import DeltaDeltaState, delta_delta_rule
 from fastweights.kernels.delta_delta_rule.reference import program, step
 from fastweights.kernels.fast_weights import read
@@ -46,3 +48,6 @@ class DeltaDelta(FastWeightCore):
     def constants(self) -> dict[str, Any]:
         """Return the names of the maps for the inner rule's keys and strengths."""
         return {"feature_map": self.feature_map_name, "strength_map": self.strength_map}
+
+
+KIND = stacked(DeltaDelta, "Feedforward/Delta fast Delta Net", DeltaRuleConfig())

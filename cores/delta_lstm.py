@@ -6,7 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
-from fastweights.cores.stack import chosen
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import FastRecurrentConfig, chosen
 from fastweights.kernels.delta_lstm import DeltaLSTMState, delta_lstm
 from fastweights.kernels.delta_lstm.reference import step
 
@@ -63,3 +64,6 @@ class DeltaLSTM(FastWeightCore):
     def constants(self) -> dict[str, Any]:
         """Return the version."""
         return {"version": self.version}
+
+
+KIND = stacked(DeltaLSTM, "Feedforward/Delta fast LSTM", FastRecurrentConfig(version="D"))

@@ -4,7 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
-from fastweights.cores.stack import chosen
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import VersionedConfig, chosen
 from fastweights.kernels.delta_mlp import DeltaMLPState, delta_mlp
 from fastweights.kernels.delta_mlp.layered import side_by_side
 from fastweights.kernels.delta_mlp.reference import queries, step
@@ -61,3 +62,6 @@ class DeltaMLP(FastWeightCore):
         q, *written = self.program(x)
         _, after = self.step(x, state)
         return *written, *queries(q, after)
+
+
+KIND = stacked(DeltaMLP, "Feedforward/Delta fast MLP", VersionedConfig())

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from fastweights.cores.gated_delta_net import fresh_decay, log_decay
+from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.delta_product import (
     DeltaRuleState,
@@ -57,6 +58,9 @@ class DeltaProduct(FastWeightCore):
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
 
+KIND = stacked(DeltaProduct, "Feedforward/Delta product fast Linear Net", DeltaProductConfig())
+
+
 class GatedDeltaProduct(FastWeightCore):
     """DeltaProduct with a decay of the fast weights, once a step, as in Gated DeltaNet."""
 
@@ -92,6 +96,11 @@ class GatedDeltaProduct(FastWeightCore):
         """Return the same as `program`, but the decay itself."""
         *written, decay = self.program(x)
         return *written, decay.exp()
+
+
+GATED = stacked(
+    GatedDeltaProduct, "Feedforward/Gated delta product fast Linear Net", DeltaProductConfig()
+)
 
 
 def written_parts(memory: FastWeightCore, steps: int) -> tuple[Any, ...]:

@@ -6,7 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
-from fastweights.cores.stack import chosen
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import FastRecurrentConfig, chosen
 from fastweights.kernels.delta_rnn import DeltaRNNState, delta_rnn
 from fastweights.kernels.delta_rnn.reference import step
 
@@ -58,3 +59,6 @@ class DeltaRNN(FastWeightCore):
     def constants(self) -> dict[str, Any]:
         """Return the version."""
         return {"version": self.version}
+
+
+KIND = stacked(DeltaRNN, "Feedforward/Delta fast RNN", FastRecurrentConfig())

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.kernels.elementwise_lstm import (
     ElementwiseState,
     ElementwiseWeights,
@@ -83,3 +84,6 @@ class ELSTM(Core):
 
     def _output_gate(self, x: Tensor, cell: Tensor) -> Float[Tensor, "*batch E"]:
         return self.output_gate(torch.cat([x, cell], -1)).sigmoid()
+
+
+KIND = alone(ELSTM, "LSTM, element-wise", ELSTMConfig())

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.kernels.elman import ElmanState, ElmanWeights, elman
 from fastweights.kernels.elman.reference import step
 
@@ -51,3 +52,6 @@ class Elman(Core):
     def _weights(self) -> ElmanWeights:
         cell = self.cell
         return ElmanWeights(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+
+
+KIND = alone(Elman, "Elman network", ElmanConfig())

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 
 
 class NoState(NamedTuple):
@@ -43,3 +44,6 @@ class Feedforward(Core):
         """Return x [T, B, D] and the state unchanged, after a check of the arguments."""
         check_inputs(self, x, state, is_first)
         return x, state
+
+
+KIND = alone(Feedforward, "Feedforward", FeedforwardConfig())

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from fastweights.cores.core import Core
 from fastweights.cores.feedforward import NoState
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,3 +53,6 @@ class FeedforwardGated(Core):
     def _layer(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch E"]:
         transform, carry, candidate, carried = self.maps(x).chunk(4, -1)
         return carry.sigmoid() * carried + transform.sigmoid() * candidate.tanh()
+
+
+KIND = alone(FeedforwardGated, "Feedforward, highway-gated", GatedConfig(), features=320)

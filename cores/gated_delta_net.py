@@ -6,6 +6,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
 from fastweights.kernels.gated_delta_rule.reference import step
 
@@ -43,6 +45,13 @@ class GatedDeltaNet(FastWeightCore):
         """Return the same as `program`, but the decay itself."""
         *written, decay = self.program(x)
         return *written, decay.exp()
+
+
+KIND = stacked(
+    GatedDeltaNet,
+    "Feedforward/Gated delta fast Linear Net",
+    DeltaRuleConfig(feature_map="elu_sum"),
+)
 
 
 def fresh_decay(heads: int) -> tuple[Float[Tensor, " H"], Float[Tensor, " H"]]:

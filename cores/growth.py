@@ -14,6 +14,8 @@ import logging
 from functools import cache
 from typing import Any
 
+from fastweights.host.flags import flag
+
 log = logging.getLogger("fastweights")
 
 BOUNDED = ("softmax", "elu_sum", "unit", "silu_unit")  # feature maps whose keys have |k| <= 1
@@ -29,8 +31,8 @@ def unbounded_maps(config: Any) -> dict[str, str]:
 
 def remedy(maps: dict[str, str]) -> str:
     """Return the warning: `the keys of --core-feature-map elu let ...: softmax and ...`."""
-    flags = " and ".join(f"--core-{n.replace('_', '-')} {chosen}" for n, chosen in maps.items())
-    return f"the keys of {flags} let the state grow without bound: {REMEDY}"
+    named = " and ".join(f"{flag(f'core_{name}')} {chosen}" for name, chosen in maps.items())
+    return f"the keys of {named} let the state grow without bound: {REMEDY}"
 
 
 @cache

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.kernels.gru import GRUState, GRUWeights, gru
 from fastweights.kernels.gru.reference import gates, step
 
@@ -58,3 +59,6 @@ class GRU(Core):
     def _weights(self) -> GRUWeights:
         cell = self.cell
         return GRUWeights(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+
+
+KIND = alone(GRU, "GRU", GRUConfig())

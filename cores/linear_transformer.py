@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
+from fastweights.cores.kind import stacked
 from fastweights.cores.stack import StackConfig, chosen
 from fastweights.kernels.linear_attention import (
     LinearAttentionState,
@@ -88,3 +89,10 @@ class LinearTransformer(FastWeightCore):
         """Return zeros: W [B, H, D, D], D the head's size; with key_sum, also z [B, H, D]."""
         weights = self.zeros(batch_size, self.heads, self.head_size, self.head_size)
         return NORMALISERS[self.normaliser].fresh(weights)
+
+
+KIND = stacked(
+    LinearTransformer,
+    "Feedforward/Sum fast Linear Net",
+    LinearTransformerConfig(feature_map="elu_sum"),
+)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.kernels.lstm import LSTMState, lstm
 from fastweights.kernels.lstm.reference import gates
 from fastweights.kernels.lstm.reference import step as lstm_step
@@ -66,3 +67,6 @@ class LSTM(Core):
 
     def _from_input(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch gates"]:
         return F.linear(x, self.cell.weight_ih, self.cell.bias_ih + self.cell.bias_hh)
+
+
+KIND = alone(LSTM, "LSTM", LSTMConfig())

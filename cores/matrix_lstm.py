@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from fastweights.cores.kind import stacked
 from fastweights.cores.stack import BlocksConfig, chosen
 from fastweights.kernels.mlstm import MLSTMState, mlstm
 from fastweights.kernels.mlstm.reference import step
@@ -69,3 +70,6 @@ class MatrixLSTM(FastWeightCore):
         log_forget = self.log_forget(forget + self.forget_bias)
         k = k / self.head_size**0.5
         return q, k, v, log_input + self.input_bias, log_forget, output
+
+
+KIND = stacked(MatrixLSTM, "Feedforward/Gated sum fast Linear Net", MatrixLSTMConfig())

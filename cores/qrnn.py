@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fastweights.cores.causal_window import window, windows
 from fastweights.cores.chain import Chain
 from fastweights.cores.core import Core
+from fastweights.cores.kind import alone
 from fastweights.cores.stack import chosen
 from fastweights.kernels.elementwise_lstm import (
     ElementwiseState,
@@ -107,3 +108,6 @@ class QRNN(Chain):
         config = config or QRNNConfig()
         sizes = [input_size, *[config.width] * (config.layers - 1)]
         super().__init__([QRNNLayer(size, config) for size in sizes])
+
+
+KIND = alone(QRNN, "Quasi-RNN", QRNNConfig())

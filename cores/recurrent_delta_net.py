@@ -1,5 +1,6 @@
 """Recurrent Delta Net (RDN): a DeltaNet whose slow net also reads its own last output."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -7,6 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.recurrent_delta_rule import (
     RecurrentDeltaRuleState,
     RecurrentWeights,
@@ -52,3 +55,7 @@ class RecurrentDeltaNet(FastWeightCore):
         )
         maps = {"feature_map": self.feature_map_name, "strength_map": self.strength_map}
         return {"recurrent": recurrent, **maps}
+
+
+KIND = stacked(RecurrentDeltaNet, "Recurrent/Delta fast Linear Net", DeltaRuleConfig())
+LARGE = replace(KIND, config=DeltaRuleConfig(layers=4, width=256, heads=8))

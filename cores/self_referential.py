@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import FastWeightCore
+from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels import feature_maps
 from fastweights.kernels.self_referential import SelfReferentialState, self_referential
@@ -69,3 +70,8 @@ class SelfReferential(FastWeightCore):
         """Return the trainable weights, and the names of the maps of keys and strengths."""
         maps = {"feature_map": self.feature_map_name, "strength_map": self.strength_map}
         return {"initial_weights": self.initial_weights, **maps}
+
+
+KIND = stacked(
+    SelfReferential, "Self-referential/Delta fast Linear Net", SelfReferentialConfig(heads=8)
+)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.kernels.recurrence import loop_over_time
 
 ACTIONS = 3  # push, no-op, pop
@@ -104,3 +105,6 @@ class StackRNN(Core):
 
     def _actions(self, hidden: Float[Tensor, "B E"]) -> Float[Tensor, "B N 3"]:
         return self.actions(hidden).unflatten(-1, (self.shape[0], ACTIONS)).softmax(-1)
+
+
+KIND = alone(StackRNN, "Elman network with stacks", StackRNNConfig())

@@ -11,6 +11,7 @@ from torch import Tensor
 from fastweights.cores.attention import Attention
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.cores.stack import BlocksConfig, Stack, chosen, embed
 from fastweights.kernels.attention import Window
 from fastweights.kernels.attention.fused import positions
@@ -86,6 +87,9 @@ class Transformer(Core):
         if self.positions == "none":
             return x
         return x + sinusoids(position, self.output_size)
+
+
+KIND = alone(Transformer, "Softmax attention", TransformerConfig())
 
 
 def sinusoids(position: Float[Tensor, "*batch"], width: int) -> Float[Tensor, "*batch D"]:

@@ -4,6 +4,8 @@ A step costs two additions and one `any`. Python loops only over environments wh
 ended.
 """
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -27,6 +29,24 @@ class Accounting:
         self._life_began = np.zeros(self._num_envs, np.int64)
         self._past_lives: list[list[Life]] = [[] for _ in range(self._num_envs)]
         self._games_ended = [0] * self._num_envs
+
+    def snapshot(self) -> dict[str, Any]:
+        """What `restore` takes to go on counting here: arrays and lists of numbers."""
+        return {
+            "life_return": self._life_return.copy(),
+            "life_steps": self._life_steps.copy(),
+            "life_began": self._life_began.copy(),
+            "past_lives": [[tuple(life) for life in lives] for lives in self._past_lives],
+            "games_ended": self._games_ended.copy(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Takes up what `snapshot` returned."""
+        self._life_return[:] = snapshot["life_return"]
+        self._life_steps[:] = snapshot["life_steps"]
+        self._life_began[:] = snapshot["life_began"]
+        self._past_lives = [[Life(*life) for life in lives] for lives in snapshot["past_lives"]]
+        self._games_ended = list(snapshot["games_ended"])
 
     def record(
         self,

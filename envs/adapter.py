@@ -13,7 +13,13 @@ from fastweights.envs.accounting import Accounting
 from fastweights.envs.actions import action_format
 from fastweights.envs.checked import check_batch_of, check_parts, checked
 from fastweights.envs.constructors import check_can_draw, check_kinds, constructor, expected
-from fastweights.envs.interface import TimeStep, check_action, check_batch, check_finite
+from fastweights.envs.interface import (
+    Restorable,
+    TimeStep,
+    check_action,
+    check_batch,
+    check_finite,
+)
 from fastweights.envs.observations import frame_format
 from fastweights.host.names import did_you_mean
 
@@ -73,6 +79,19 @@ class GymnasiumEnvironments:
         over = terminated | truncated
         episodes, lives = self._accounting.record(reward, over, over, self._clock)
         return TimeStep(frame, single, over, episodes, lives)
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """See `Restorable.snapshot`: None unless the vector environment is `Restorable`."""
+        if not isinstance(self._vector_env, Restorable):
+            return None
+        game, accounting = self._vector_env.snapshot(), self._accounting.snapshot()
+        return {"game": game, "accounting": accounting, "clock": self._clock.copy()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """See `Restorable.restore`."""
+        self._vector_env.restore(snapshot["game"])
+        self._accounting.restore(snapshot["accounting"])
+        self._clock[:] = snapshot["clock"]
 
     def _frame(self, observation: Any) -> np.ndarray:
         with np.errstate(over="ignore"):  # overflow gives infinity, which _check reports

@@ -8,7 +8,7 @@ Units. An *agent step* is one decision; an *emulator frame* is one picture of th
 an emulator, one agent step is one frame.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -86,6 +86,29 @@ class Environments(Protocol):
 
     def close(self) -> None:
         """Free threads and windows. The last `TimeStep` stays valid."""
+        ...
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """Environments that can be put back where they were, so that a resumed run is the whole run.
+
+    A Gymnasium `VectorEnv` with these two methods is one too. ale-py's has no such methods.
+    """
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Where every stream stands: arrays, numbers, words, and lists or dicts of them.
+
+        The values are the caller's to keep. None where the wrapped game cannot be put back.
+        """
+        ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Goes back to what `snapshot` returned, the next random draws included.
+
+        Raises:
+            KeyError, TypeError, ValueError: `snapshot` is of other environments.
+        """
         ...
 
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -107,6 +108,26 @@ class VectorGame(VectorEnv, ABC):
             self._begin(over)
             observation = self._observe()
         return observation, reward, terminated, truncated, info
+
+    def snapshot(self) -> dict[str, Any]:
+        """See `Restorable.snapshot`: every array of the game, and its generators."""
+        generators = [generator.bit_generator.state for generator in self._generators]
+        return {"arrays": {k: v.copy() for k, v in self._arrays().items()}, "draws": generators}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """See `Restorable.restore`."""
+        arrays, generators = self._arrays(), [np.random.default_rng() for _ in range(self.num_envs)]
+        for name, array in arrays.items():
+            if snapshot["arrays"][name].shape != array.shape:
+                raise ValueError(f"another number of games: {name} is of another shape")
+        for generator, state in zip(generators, snapshot["draws"], strict=True):
+            generator.bit_generator.state = state
+        for name, array in arrays.items():
+            array[...] = snapshot["arrays"][name]
+        self._generators = generators
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {name: held for name, held in vars(self).items() if isinstance(held, np.ndarray)}
 
     def render(self) -> UInt8[np.ndarray, "B H W 3"] | None:
         """Return pictures of all games; None without a `render_mode`."""

@@ -23,6 +23,7 @@ from fastweights.evaluation.games import (
     score_modulus,
 )
 from fastweights.evaluation.player import ActionMode
+from fastweights.host.flags import check_at_least
 from fastweights.host.progress import Display
 from fastweights.host.provenance import git_revision
 from fastweights.training.environments import make_environments, trained_rules
@@ -64,11 +65,8 @@ class GamePlan:
 
 def check(plan: GamePlan) -> None:
     """Raise a one-line `ValueError` for a value that is not allowed."""
-    least = {"episodes": 1, "repeats": 1, "num_envs": 0, "max_frames": 0}
-    for name, value in least.items():
-        given = getattr(plan, name)
-        if given is not None and given < value:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least {value}, not {given}")
+    check_at_least(plan, 1, "episodes", "repeats")
+    check_at_least(plan, 0, "num_envs", "max_frames")
     if not 0 <= plan.seed <= 2**31 - 1 - plan.games:
         raise ValueError(f"--seed must lie in [0, {2**31 - 1 - plan.games}], not {plan.seed}")
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from fastweights.experiments.jobs import STOPPED, Job, SideBySide, names, report
 from fastweights.host.devices import processors
 from fastweights.host.errors import UserError, describe_os_error
+from fastweights.host.flags import flag
 from fastweights.host.folder_lock import FolderLock
 from fastweights.host.json_files import read_object
 from fastweights.host.stopping import Interrupted
@@ -159,11 +160,11 @@ def rebuild(
     """
     if at_once < 0:
         raise UserError(f"--jobs must be at least 0, not {at_once}")
-    for flag, folder in (("--runs", grid.folder), ("--out", out)):
+    for named, folder in (("--runs", grid.folder), ("--out", out)):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"{flag} cannot be made: {describe_os_error(error)}") from error
+            raise UserError(f"{named} cannot be made: {describe_os_error(error)}") from error
     try:
         failures = grid.fill(at_once or processors())
     except Interrupted as interrupted:
@@ -189,11 +190,10 @@ def read_result(path: Path, of: Callable[[dict[str, Any]], Any]) -> Any:
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    flag = name.replace("_", "-")
     if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
+        return [flag(name) if value else flag(f"no_{name}")]
     values = value if isinstance(value, list | tuple) else [value]
-    return [f"--{flag}", *map(str, values)]
+    return [flag(name), *map(str, values)]
 
 
 @contextmanager

@@ -1,25 +1,41 @@
-"""Pictures of a run on a formal language: accuracy over lengths, and a trace through a string."""
+"""A picture of a trace through a string of a formal language."""
 
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from fastweights.evaluation.learning_curves import new_figure, save
 from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
-from fastweights.experiments.language_trace import Trace
+from fastweights.experiments.language_trace import Trace, trace, write_csv
+from fastweights.experiments.sequence_run import trained
+from fastweights.host.errors import user_input
 
 _IN_LEGEND = 9
 _SHOWN_SYMBOLS = 80  # more do not fit below an axis
 
 
-def draw_lengths(points: np.ndarray, path: Path) -> None:
-    """Draw a point for each length: the share of its sequences that are all right."""
-    figure = new_figure(3)
-    labels = {"xlabel": "length", "ylabel": "sequences right, of 1"}
-    axes = figure.add_subplot(xscale="log", ylim=(-0.05, 1.05), **labels)
-    axes.plot(*points.T, ".", color=BLUE)
-    axes.grid(alpha=0.3)
-    save(figure, path)
+def show_trace(path: Path, command: str, text: str) -> int:
+    """Trace the model of the run at `path` through `text`; write trace.csv and trace.png.
+
+    `command`: the command that trains on the language. Prints a line, and returns the exit code.
+    Raises `UserError` if there is no such run.
+    """
+    model, options = trained(path, command)
+    with user_input():
+        found = trace(model, options, text)
+    write_csv(found, path / "trace.csv")
+    draw_trace(found, f"{options.core} on {options.task.title}", path / "trace.png")
+    Console().print(
+        f"{found.component} follows the machine: {100 * found.explained:.1f} % of its variance "
+        f"lies between the machine's states\nwrong answers: {len(found.wrong)} of "
+        f"{sum(one is not None for one in found.expected)}\n{path / 'trace.png'}\n"
+        f"{path / 'trace.csv'}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
 
 
 def draw_trace(found: Trace, title: str, path: Path) -> None:

@@ -1,10 +1,12 @@
-"""Pictures of a grid: its table as points with intervals, and learning curves over seeds."""
+"""Pictures of runs: a table as points with intervals, curves over seeds, accuracy over lengths."""
 
 import itertools
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from fastweights.evaluation.learning_curves import (
     Curve,
@@ -109,4 +111,14 @@ def draw_curves(panels: Sequence[Sequence[Panel]], path: Path, title: str) -> No
     handles = {name: handle for axes in every.flat for name, handle in _labelled(axes)}
     if handles:
         figure.legend(handles.values(), handles, loc="outside right upper", fontsize="small")
+    save(figure, path)
+
+
+def draw_lengths(points: np.ndarray, path: Path) -> None:
+    """A point a length: its length, and the share of its sequences that are all right."""
+    figure = new_figure(3)
+    labels = {"xlabel": "length", "ylabel": "sequences right, of 1"}
+    axes = figure.add_subplot(xscale="log", ylim=(-0.05, 1.05), **labels)
+    axes.plot(*points.T, ".", color=BLUE)
+    axes.grid(alpha=0.3)
     save(figure, path)

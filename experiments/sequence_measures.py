@@ -53,9 +53,7 @@ def write_lengths(measured: dict[str, Any], folder: Path) -> None:
     rows = [{name: row[name] for name in _COLUMNS} for row in rows]
     if not measured["lengths"]:
         return
-    from fastweights.experiments.language_pictures import (
-        draw_lengths,  # Matplotlib takes a second to import
-    )
+    from fastweights.experiments.pictures import draw_lengths  # Matplotlib takes a second to import
 
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, rows[0], lineterminator="\n")

@@ -9,7 +9,8 @@ import tyro
 
 from fastweights.cores import core_kind
 from fastweights.cores.options import CoreSizes, of_core
-from fastweights.host.typed_fields import typed
+from fastweights.host.flags import check_at_least, contradictions
+from fastweights.host.typed_fields import typed_whole
 from fastweights.kernels import check_backend
 from fastweights.tasks import TASKS, Task
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
@@ -118,15 +119,7 @@ class SequenceOptions(CoreSizes, Generic[Question]):
         name = plain.get("task_name") if isinstance(plain, dict) else None
         if not isinstance(name, str) or name not in TASKS:
             raise ValueError(f"task_name must be one of {', '.join(TASKS)}")
-        parts = {"task": TASKS[name], "trainer": TrainerConfig}
-        own = typed(cls, {n: value for n, value in plain.items() if n not in parts})
-        try:
-            nested = {
-                n: kind(**typed(kind, plain[n], f"{n}.")) for n, kind in parts.items() if n in plain
-            }
-            return cls(**own | nested)
-        except TypeError as error:
-            raise ValueError(f"these options do not belong to this version: {error}") from error
+        return typed_whole(cls, plain, {"task": TASKS[name], "trainer": TrainerConfig})
 
 
 # Options that a resumed run may change: where and how it runs, not what it learns.
@@ -141,10 +134,7 @@ def check(options: SequenceOptions) -> None:
     options.trainer.check()
     core_kind(options.core)
     check_backend(options.kernels)
-    for name in ("train_size", "valid_size", "test_size", "length_size"):
-        if getattr(options, name) < 1:
-            flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag} must be at least 1, not {getattr(options, name)}")
+    check_at_least(options, 1, "train_size", "valid_size", "test_size", "length_size")
     if options.test_lengths and not options.task.has_lengths:
         raise ValueError(f"--test-lengths: the lengths of {options.task.name} cannot be chosen")
     for length in options.test_lengths:
@@ -168,12 +158,7 @@ def check_seed(flag: str, seed: int) -> None:
 
 def differences(saved: SequenceOptions, asked: SequenceOptions) -> list[str]:
     """Return changes by `asked` that a resumed run may not make: `--core lstm (was rdn)`."""
-    old = flat(saved)
-    return [
-        f"--{name.replace('_', '-')} {value} (was {old.get(name)})"
-        for name, value in changes(saved, asked).items()
-        if name not in CHANGEABLE_ON_RESUME
-    ]
+    return contradictions(flat(saved), flat(asked), CHANGEABLE_ON_RESUME)
 
 
 def changes(before: SequenceOptions, after: SequenceOptions) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 _SHOWN = 60  # characters shown of a wrong value
 _REFUSED = object()
+Whole = TypeVar("Whole")
 
 
 def typed(kind: type, plain: Mapping[str, Any], where: str = "") -> dict[str, Any]:
@@ -28,6 +29,23 @@ def typed(kind: type, plain: Mapping[str, Any], where: str = "") -> dict[str, An
         for name, value in plain.items()
         if name in hints
     }
+
+
+def typed_whole(kind: type[Whole], plain: Mapping[str, Any], parts: Mapping[str, type]) -> Whole:
+    """A `kind` from plain values, of which those named in `parts` are dataclasses of these types.
+
+    Raises a one-line `ValueError` for values of another type and for missing or unknown parts.
+    """
+    own = typed(kind, {name: value for name, value in plain.items() if name not in parts})
+    try:
+        nested = {
+            name: part(**typed(part, plain[name], f"{name}."))
+            for name, part in parts.items()
+            if name in plain
+        }
+        return kind(**own | nested)
+    except TypeError as error:
+        raise ValueError(f"these options do not belong to this version: {error}") from error
 
 
 @cache

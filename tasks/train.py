@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from fastweights.host.flags import check_at_least
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import Batch, Sequences, shuffled_batches, sorted_batches
 from fastweights.tasks.task import UNASKED
@@ -48,18 +49,12 @@ class TrainerConfig:
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
-        for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} must be at least 1, not {getattr(self, name)}")
+        check_at_least(self, 1, "batch_size", "epochs")
         if self.batch_size > LARGEST_BATCH:
             raise ValueError(f"--batch-size must be at most {LARGEST_BATCH}")
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
-        for name in ("clip", "evaluate_every", "patience", "solved_for"):
-            if not getattr(self, name) >= 0:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} must be at least 0, not {getattr(self, name)}")
+        check_at_least(self, 0, "clip", "evaluate_every", "patience", "solved_for")
 
 
 class Result(NamedTuple):

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 from fastweights.agents.learner_config import unread
 from fastweights.cores import core_kind
+from fastweights.host.flags import flag
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
@@ -42,7 +43,7 @@ def _check_counts(options: RunOptions) -> None:
     for name, least in _LEAST.items():
         value = given[name]
         if isinstance(value, int) and value < least:
-            raise ValueError(f"{_flag(name)} must be at least {least}, not {value}")
+            raise ValueError(f"{flag(name)} must be at least {least}, not {value}")
 
 
 def _check_batches(options: RunOptions) -> None:
@@ -85,13 +86,13 @@ _RANGES = {
 
 def _check_ranges(options: RunOptions) -> None:
     for name, value in (asdict(options.learner) | {"value_scale": options.value_scale}).items():
-        flag, allowed = _flag(name), _RANGES.get(name, "(-inf, inf)")
+        allowed = _RANGES.get(name, "(-inf, inf)")
         if not isinstance(value, float):
             continue
         if math.isnan(value) or (math.isinf(value) and not allowed.endswith("inf]")):
-            raise ValueError(f"{flag} must be a number, not {value}")
+            raise ValueError(f"{flag(name)} must be a number, not {value}")
         if not _is_in(value, allowed):
-            raise ValueError(f"{flag} must {_described(allowed)}, not {value}")
+            raise ValueError(f"{flag(name)} must {_described(allowed)}, not {value}")
 
 
 def _ends(allowed: str) -> tuple[float, float]:
@@ -127,9 +128,9 @@ def _check_reuse(options: RunOptions) -> None:
             "--minibatches, or leave it out"
         )
     for name, (choice, reader) in unread(options.learner).items():
-        flag, chosen = _flag(name), getattr(options.learner, choice)
+        given, chosen = flag(name), getattr(options.learner, choice)
         raise ValueError(
-            f"{flag} belongs to --{choice} {reader}, and the {choice} is {chosen}: leave {flag} "
+            f"{given} belongs to --{choice} {reader}, and the {choice} is {chosen}: leave {given} "
             f"out, or --{choice} {reader}"
         )
 
@@ -144,9 +145,5 @@ def _check_ray(options: RunOptions) -> None:
         )
     for name in ("actor_cpus", "actor_gpus"):
         if not 0 <= getattr(options, name) < math.inf:
-            flag, value = _flag(name), getattr(options, name)
-            raise ValueError(f"{flag} must be at least 0 and finite, not {value}")
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+            value = getattr(options, name)
+            raise ValueError(f"{flag(name)} must be at least 0 and finite, not {value}")

@@ -230,15 +230,20 @@ class Training:
 
     def checkpoint(self) -> dict[str, Any]:
         """Return the payload that `restore` takes."""
-        return pack(self.options, self.learner, {"metrics": self.metrics.state_dict()})
+        payload = pack(self.options, self.learner, {"metrics": self.metrics.state_dict()})
+        # With several learners, the first writes the file, and knows only its own games.
+        games = self.source.snapshot() if self.replicas.count == 1 else None
+        return payload if games is None else payload | {"games": games}
 
     def restore(self, payload: dict[str, Any]) -> None:
-        """Restore counters, optimiser, schedule, windows and torch's random numbers.
+        """Restore counters, optimiser, schedule, windows, torch's random numbers, and the games.
 
         Missing or wrong parts raise the errors of dicts, torch and `float`.
         """
         unpack(payload, self.learner)
         self.metrics.load_state_dict(payload["stats"]["metrics"])
+        if "games" in payload and self.replicas.count == 1:
+            self.source.restore(payload["games"])
 
 
 class _Meeting:

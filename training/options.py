@@ -10,6 +10,7 @@ from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import NetworkConfig
 from fastweights.cores.options import CoreSizes
 from fastweights.envs.naming import shows_last_action
+from fastweights.host.flags import contradictions
 from fastweights.host.typed_fields import typed
 from fastweights.host.whole_numbers import whole_number
 
@@ -223,11 +224,7 @@ def differences(saved: RunOptions, asked: RunOptions) -> list[str]:
 
 def changes(saved: RunOptions, asked: RunOptions) -> list[str]:
     """Return `differences` as flags: "--core rdn (was lstm)"."""
-    old, new = _decided(saved), _decided(asked)
-    return [
-        f"--{name.replace('_', '-')} {new[name]} (was {old[name]})"
-        for name in differences(saved, asked)
-    ]
+    return contradictions(_decided(saved), _decided(asked), CHANGEABLE_ON_RESUME)
 
 
 def _decided(options: RunOptions) -> dict[str, Any]:

@@ -10,8 +10,8 @@ def environment_seed(seed: int, step: int, first: int = 0, incarnation: int = 0)
     """Return the seed of the environment `first` of the run with `seed`; later ones add one each.
 
     Runs with seeds 1 and 2 share no environment seeds. A run resumed at agent step `step` plays new
-    games, because emulators cannot be restored. The replacement of a dead actor also plays new
-    games.
+    games unless its environments are `Restorable`, which emulators are not. The replacement of a
+    dead actor also plays new games.
     """
     if incarnation:
         return _draw(_OF_ENVIRONMENTS, seed, step, incarnation, first)

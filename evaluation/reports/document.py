@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from fastweights.evaluation.markdown_table import markdown_table
 from fastweights.evaluation.reports.svg import for_page
+from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import one_line
 
 FIGURES = "report_figures"  # the folder beside the Markdown
@@ -85,6 +86,18 @@ class Links:
 
 
 Block = Heading | Text | Table | Figure | Links
+
+
+def write(title: str, blocks: Sequence[Block], folder: Path) -> list[Path]:
+    """Writes report.html, report.md and its figures; returns the two pages."""
+    (folder / FIGURES).mkdir(parents=True, exist_ok=True)
+    for block in blocks:
+        if isinstance(block, Figure):
+            write_bytes(folder / FIGURES / f"{block.name}.svg", block.drawing)
+    markdown, html = folder / "report.md", folder / "report.html"
+    write_bytes(markdown, to_markdown(title, blocks).encode())
+    write_bytes(html, to_html(title, blocks).encode())
+    return [html, markdown]
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:

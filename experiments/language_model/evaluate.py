@@ -12,6 +12,7 @@ from fastweights.experiments.language_model.saved import SavedModel
 from fastweights.experiments.language_model.text import check_fits, text_of
 from fastweights.host.atomic_files import replacing, write_bytes
 from fastweights.host.errors import UserError, user_input
+from fastweights.host.flags import check_at_least
 from fastweights.host.progress import Display
 from fastweights.tasks.language_model.corpus import Corpus
 from fastweights.tasks.language_model.evaluation import (
@@ -62,12 +63,7 @@ class Evaluation:
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
-        for name in ("stride", "at_once", "columns", "context"):
-            if getattr(self, name) < 1:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} must be at least 1, not {getattr(self, name)}")
-        if self.window is not None and self.window < 1:
-            raise ValueError(f"--window must be at least 1, not {self.window}")
+        check_at_least(self, 1, "stride", "at_once", "columns", "context", "window")
 
     def check_text(self, text: Corpus, window: int) -> None:
         """Raise a one-line `ValueError` if the text or the window is too short."""

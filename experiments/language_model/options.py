@@ -10,8 +10,9 @@ from fastweights.cores import core_kind
 from fastweights.cores.options import CoreSizes, of_core, preset_of_core
 from fastweights.experiments.sequence_options import PUBLISHED_MAPS, check_seed
 from fastweights.host.devices import PRECISIONS
+from fastweights.host.flags import check_at_least, check_kept, contradictions
 from fastweights.host.names import unknown
-from fastweights.host.typed_fields import typed
+from fastweights.host.typed_fields import typed_whole
 from fastweights.kernels import check_backend
 from fastweights.tasks.language_model import python_docs
 from fastweights.tasks.language_model.corpus import CutOptions
@@ -117,16 +118,7 @@ class LanguageOptions(CoreSizes):
         """Return the options that `to_dict` described; raise a one-line `ValueError` for others."""
         if not isinstance(plain, dict) or plain.get("task_name") != COMMAND:
             raise ValueError("these are not the options of a language model")
-        own = typed(cls, {name: value for name, value in plain.items() if name not in _PARTS})
-        try:
-            nested = {
-                name: kind(**typed(kind, plain[name], f"{name}."))
-                for name, kind in _PARTS.items()
-                if name in plain
-            }
-            return cls(**own | nested)
-        except TypeError as error:
-            raise ValueError(f"these options do not belong to this version: {error}") from error
+        return typed_whole(cls, plain, _PARTS)
 
 
 _PARTS = {"cut": CutOptions, "trainer": LanguageTrainerConfig}
@@ -147,14 +139,10 @@ def check(options: LanguageOptions) -> None:
     for name, known in (("positions", ("auto", *POSITIONS)), ("precision", PRECISIONS)):
         if getattr(options, name) not in known:
             raise ValueError(unknown(f"--{name}", getattr(options, name), known))
-    for name in ("evaluate_every", "at_once"):
-        if getattr(options, name) < 1:
-            flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag} must be at least 1, not {getattr(options, name)}")
+    check_at_least(options, 1, "evaluate_every", "at_once")
     if not 0 <= options.initial_std < 1:
         raise ValueError(f"--initial-std must lie in [0, 1), not {options.initial_std}")
-    if options.sample_length < 0:
-        raise ValueError(f"--sample-length must be at least 0, not {options.sample_length}")
+    check_at_least(options, 0, "sample_length")
     if not 1 <= options.stride <= options.trainer.span:
         span = options.trainer.span
         raise ValueError(f"--stride must lie in [1, {span}], the span, not {options.stride}")
@@ -173,21 +161,12 @@ def flat(options: LanguageOptions) -> dict[str, Any]:
 
 def differences(saved: LanguageOptions, asked: LanguageOptions) -> list[str]:
     """Return changes by `asked` that a resumed run may not make: `--core lstm (was rdn)`."""
-    old, new = flat(saved), flat(asked)
-    return [
-        f"--{name.replace('_', '-')} {value} (was {old.get(name)})"
-        for name, value in new.items()
-        if name not in CHANGEABLE_ON_RESUME and (name not in old or old[name] != value)
-    ]
+    return contradictions(flat(saved), flat(asked), CHANGEABLE_ON_RESUME)
 
 
 def resumed(saved: LanguageOptions, asked: LanguageOptions) -> LanguageOptions:
     """Return the options of a resumed run; raise a one-line `ValueError` for a contradiction."""
-    if changed := differences(saved, asked):
-        raise ValueError(
-            "a resumed run keeps what it computes, so these contradict --resume: "
-            f"{', '.join(changed)}; leave them out, or start a new run"
-        )
+    check_kept(differences(saved, asked))
     return replace(asked, savedir=saved.savedir)
 
 

@@ -69,7 +69,10 @@ def as_numbers(x: Shaped[Tensor, "N C Y X"], weight: Tensor) -> Picture:
     if autocast and dtype is not torch.float64:  # autocast does not change float64
         dtype = torch.get_autocast_dtype(kind)
     last = weight.is_contiguous(memory_format=torch.channels_last)
-    return x.to(dtype, memory_format=torch.channels_last if last else torch.contiguous_format)
+    layout = torch.channels_last if last else torch.contiguous_format
+    # Bytes are put in order twice as fast as numbers, and PyTorch converts what lies in order with
+    # vector instructions.
+    return x.contiguous(memory_format=layout).to(dtype)
 
 
 def empty_pictures(

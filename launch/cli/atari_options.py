@@ -18,11 +18,11 @@ from fastweights.host.commands import typed
 from fastweights.host.devices import PRECISIONS
 from fastweights.host.help_screen import Layout
 from fastweights.kernels import BACKENDS
-from fastweights.launch.cli.parser import typed_options
-from fastweights.launch.cli.unused_options import check_engine
+from fastweights.launch.cli.parser import early_options, typed_options
 from fastweights.training.checks import check
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
+from fastweights.training.unused_options import check_engine
 
 # What `--help` describes; the chosen core's own options follow.
 FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
@@ -135,18 +135,16 @@ def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
 
 def peek(arguments: Sequence[str]) -> argparse.Namespace:
     """The options that decide what the others' defaults are: preset, core, what to resume."""
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    early.add_argument("--preset", default=None)
-    early.add_argument("--core", default="rdn")
-    early.add_argument("--resume", type=Path, default=None)
-    early.add_argument("--auto-resume", "--auto_resume", action="store_true")
-    early.add_argument("--savedir", type=Path, default=RunOptions.savedir)
-    early.add_argument("--xpid", default=None)
-    early.add_argument("--env", default=None)
-    try:
-        return early.parse_known_args(arguments)[0]
-    except argparse.ArgumentError:  # a flag without its value: tyro says it better
-        return early.parse_args([])
+    return early_options(
+        arguments,
+        preset={},
+        core={"default": "rdn"},
+        resume={"type": Path},
+        auto_resume={"action": "store_true"},
+        savedir={"type": Path, "default": RunOptions.savedir},
+        xpid={},
+        env={},
+    )
 
 
 def _layout(core: str) -> Layout:

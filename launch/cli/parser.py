@@ -5,14 +5,16 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from fastweights.host.errors import UserError
+from fastweights.host.flags import flag, flags
 from fastweights.host.help_screen import FULL, Layout, asked_for, screen
 from fastweights.host.names import did_you_mean
 from fastweights.host.whole_numbers import whole_number
@@ -29,8 +31,8 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(FULL, action="help", help=argparse.SUPPRESS)  # as other commands have it
 
     def error(self, message: str) -> NoReturn:
-        _, _, flags = message.partition("unrecognized arguments: ")
-        hint = did_you_mean(flags.partition(" ")[0], self._option_string_actions)
+        _, _, unknown = message.partition("unrecognized arguments: ")
+        hint = did_you_mean(unknown.partition(" ")[0], self._option_string_actions)
         raise UserError(f"{message.removeprefix('argument ')}{hint} (--help says more)")
 
 
@@ -54,6 +56,29 @@ def typed_options(
         raise SystemExit(0)
     with _one_line():
         return tyro.cli(kind, args=words, registry=_REGISTRY, **of_tyro)
+
+
+def early_options(arguments: Sequence[str], **options: Mapping[str, Any]) -> argparse.Namespace:
+    """Options that decide what the others' defaults are, read before those.
+
+    `options`: for each name what `add_argument` takes. What is not given is None; so is everything
+    where a flag lacks its value, which `typed_options` says better.
+    """
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name, about in options.items():
+        spellings = dict.fromkeys((flag(name), f"--{name}"))
+        early.add_argument(*spellings, **about)
+    try:
+        return early.parse_known_args(arguments)[0]
+    except argparse.ArgumentError:
+        return early.parse_args([])
+
+
+def check_unchanged(options: Any, by: str) -> None:
+    """Raises `UserError` where a field differs from its default: it is for the flag `by` alone."""
+    given = [f.name for f in fields(options) if getattr(options, f.name) != f.default]
+    if given:
+        raise UserError(f"{flags(given)} chooses what {by} runs: add {by}, or leave it out")
 
 
 def _print(text: str) -> None:
@@ -142,15 +167,15 @@ def in_one_line(box: str) -> str:
     if choice := _INVALID_CHOICE.fullmatch(message):
         return _invalid_choice(**choice.groupdict())
     below = others[0] if others else []
-    flags = [line for line in below if line.startswith("--")]
-    if flags and any(line.startswith("Perhaps you meant") for line in below):
-        return f"{message}: did you mean {' or '.join(flags[:3])}?"
+    shown = [line for line in below if line.startswith("--")]
+    if shown and any(line.startswith("Perhaps you meant") for line in below):
+        return f"{message}: did you mean {' or '.join(shown[:3])}?"
     # "Error parsing --num-envs: ..." is followed by "--num-envs INT" and its help.
-    flag, colon, reason = message.removeprefix("Error parsing ").partition(": ")
-    if not (flags and flags[0].startswith(flag)):
+    named, colon, reason = message.removeprefix("Error parsing ").partition(": ")
+    if not (shown and shown[0].startswith(named)):
         return message
     *_, reason = re.split(r" - <class '\w+'>: ", reason)  # what is optional could be None as well
-    return f"{flags[0].replace('{None}|', '')}{colon}{reason}"
+    return f"{shown[0].replace('{None}|', '')}{colon}{reason}"
 
 
 def _invalid_choice(value: str, flag: str, known: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fastweights.host.commands import typed
 from fastweights.host.errors import expanded
+from fastweights.host.flags import check_kept
 from fastweights.records.checkpoint_folder import holds_checkpoints
 from fastweights.records.run_folder import runs_near
 from fastweights.training.options import RunOptions, changes
@@ -53,11 +54,7 @@ def has_finished(saved: SavedAgent) -> bool:
 
 def check_same(saved: SavedAgent, asked: RunOptions) -> None:
     """Raise `ValueError`, one line, where `asked` contradicts the run."""
-    if changed := changes(saved.options, asked):
-        raise ValueError(
-            "a resumed run keeps what it computes, so these contradict --resume: "
-            f"{', '.join(changed)}; leave them out, or start a new run"
-        )
+    check_kept(changes(saved.options, asked))
 
 
 def check_unfinished(saved: SavedAgent) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fastweights.host.flags import check_at_least
 from fastweights.kernels.recurrence import map_state
 from fastweights.tasks.language_model.model import LanguageModel, ModelState, detached
 
@@ -45,19 +46,12 @@ class LanguageTrainerConfig:
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
-        for name in ("updates", "columns", "span"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warm_up", "micro_columns"):
-            if getattr(self, name) < 0:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} must be at least 0, not {getattr(self, name)}")
+        check_at_least(self, 1, "updates", "columns", "span")
+        check_at_least(self, 0, "warm_up", "micro_columns", "clip")
         if self.columns > LARGEST_BATCH:
             raise ValueError(f"--columns must be at most {LARGEST_BATCH}")
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
-        if not self.clip >= 0:
-            raise ValueError(f"--clip must be at least 0, not {self.clip}")
 
     def rate(self, update: int) -> float:
         """Return the learning rate of an update, counted from 1."""

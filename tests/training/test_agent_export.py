@@ -9,8 +9,8 @@ from rich.console import Console
 
 from fastweights.evaluation.evaluation_file import evaluations_in
 from fastweights.evaluation.model_card import model_card
+from fastweights.evaluation.printed_tables import comparison_table
 from fastweights.launch import atari, evaluate
-from fastweights.launch.cli.tables import comparison_table
 from fastweights.records.checkpoints import CheckpointError
 from fastweights.training.agent_export import write_export
 from fastweights.training.saved_agent import open_agent

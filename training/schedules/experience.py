@@ -1,7 +1,7 @@
 """Rollouts of any origin, and their division into batches of one size."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from fastweights.agents.actor import Collected
 from fastweights.agents.rollout import Rollout
@@ -43,6 +43,14 @@ class Source(Protocol):
 
     def columns(self) -> dict[str, float]:
         """Return further columns of the log's next row."""
+        ...
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """What `restore` needs for the next rollout to be this run's, or None: new games then."""
+        ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Goes on where `snapshot` was taken, if this source can; before its first rollout."""
         ...
 
 

@@ -5,7 +5,7 @@ the same machine gives bit-identical logs.
 """
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 import torch
 
@@ -48,6 +48,7 @@ class Lockstep:
     ):
         self.threads = (stages,)
         self._environments, self._length, self._version = environments, length, 0
+        self._unused = 0  # rollouts collected and not yet learned from completely
         self._actor = Actor(
             network,
             environments,
@@ -68,6 +69,7 @@ class Lockstep:
     def rollouts(self) -> Iterator[Experience]:
         """Collect and yield rollouts without end; see `Source.rollouts`."""
         while True:
+            self._unused = 1
             yield Experience(self._actor.collect(self._length), self._version)
 
     def publish(self, version: int) -> None:
@@ -75,8 +77,17 @@ class Lockstep:
         self._version = version
 
     def release(self, count: int) -> None:
-        """Do nothing: there is no queue."""
+        """Count the rollouts that were learned from; there is no queue."""
+        self._unused -= count
 
     def columns(self) -> dict[str, float]:
         """Return no columns; see `Source.columns`."""
         return {}
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Return the games; None while a part of a rollout is still to be learned from."""
+        return None if self._unused else self._actor.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Restore the games; raises as `Actor.restore` does. See `Source.restore`."""
+        self._actor.restore(snapshot)

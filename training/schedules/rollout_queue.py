@@ -8,6 +8,7 @@ dropped. Every wait of the asynchronous schedule is in this file and ends when t
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from fastweights.host.stages import Stages
 from fastweights.training.schedules.experience import Experience
@@ -117,3 +118,9 @@ class QueuedSource:
     def release(self, count: int) -> None:
         """Allow `count` more rollouts to begin."""
         self.queue.release(count)
+
+    def snapshot(self) -> None:
+        """None: its actors are ahead of the learner, and wherever they are."""
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Plays new games."""

@@ -1,5 +1,6 @@
 """Options that only some ways to run have a use for, and what is said of those given to others."""
 
+from fastweights.host.flags import flag
 from fastweights.training.options import RunOptions
 from fastweights.training.schedules.plan import Schedule
 
@@ -28,16 +29,16 @@ def check_engine(asked: RunOptions, before: RunOptions) -> None:
     other = "local" if asked.engine == "ray" else "ray"
     for name in _given(asked, before):
         if not set(schedules) & set(USED_BY[name]):
-            flag = _flag(name)
+            given = flag(name)
             raise ValueError(
-                f"{flag} belongs to --engine {other}, and the engine is {asked.engine}: "
-                f"leave {flag} out, or --engine {other}"
+                f"{given} belongs to --engine {other}, and the engine is {asked.engine}: "
+                f"leave {given} out, or --engine {other}"
             )
 
 
 def unused(asked: RunOptions, before: RunOptions, schedule: Schedule) -> list[str]:
     """The flags of options that were given, and that a run in this schedule does not use."""
-    return [_flag(name) for name in _given(asked, before) if schedule not in USED_BY[name]]
+    return [flag(name) for name in _given(asked, before) if schedule not in USED_BY[name]]
 
 
 def _given(asked: RunOptions, before: RunOptions) -> list[str]:
@@ -48,7 +49,3 @@ def _given(asked: RunOptions, before: RunOptions) -> list[str]:
         for name in USED_BY
         if getattr(asked, name) not in (getattr(before, name), getattr(default, name))
     ]
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -13,10 +13,10 @@ from fastweights.evaluation.clips import make_clip
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.evaluation.learning_curves import learning_curve
 from fastweights.evaluation.pictures import still
+from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.training_returns import measured_unit, shortfall
 from fastweights.evaluation.training_tests import ACTION_MODE, games_of, play_and_keep, shown
 from fastweights.host.devices import choose_device
-from fastweights.launch.cli.tables import evaluation_table
 from fastweights.records.log_table import read_logs
 from fastweights.training.options import RunOptions
 from fastweights.training.saved_agent import open_agent

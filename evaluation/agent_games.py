@@ -1,0 +1,64 @@
+"""The test games of one agent: in each way of choosing actions, a table, and a clip."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+
+from fastweights.evaluation.clips import ClipFormat, make_clip
+from fastweights.evaluation.evaluation_file import Evaluation
+from fastweights.evaluation.games import longest_test
+from fastweights.evaluation.play import GamePlan, keep, play, progress_bar
+from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.printed_tables import evaluation_table
+from fastweights.evaluation.score_summary import remarks
+from fastweights.host.errors import UserError
+from fastweights.training.saved_agent import SavedAgent
+
+
+class ClipPlan(NamedTuple):
+    """A clip of the first game: its maximum length in seconds, and its format."""
+
+    seconds: float
+    ending: ClipFormat
+
+
+def play_agent(
+    agent: SavedAgent,
+    plan: GamePlan,
+    modes: Sequence[ActionMode],
+    device: torch.device,
+    played: dict[str, dict[str, Evaluation]],
+    clip: ClipPlan | None = None,
+) -> None:
+    """Plays an agent's games, keeps them beside the run, and prints what they came to.
+
+    Games are noted in `played`, by game and by what to call them, as soon as they have ended.
+    Raises `UserError`, at the end, where they could not be kept.
+    """
+    console, name = Console(), agent.run.resolve().name
+    limit = longest_test(agent.options, plan.protocol, plan.max_frames)
+    evaluations: dict[str, Evaluation] = {}
+    unkept: Exception | None = None
+    for mode in modes:
+        with progress_bar(plan.games, f"{name} ({mode})", limit=limit) as report:
+            evaluation = play(
+                agent.network, agent.options, agent.step, plan, mode, device=device, report=report
+            )
+        evaluations[mode] = evaluation
+        called = f"{name}, {agent.step:,} steps ({evaluation.core}, {mode})"
+        played.setdefault(evaluation.env, {})[called] = evaluation
+        try:
+            path = keep(evaluation, agent.run, agent.options, checkpoint=agent.path.name)
+            console.print(f"episodes: {path}", soft_wrap=True)
+        except (OSError, UserError) as error:  # what was played is shown first
+            unkept = error
+    console.print(evaluation_table(f"{name}, {agent.step:,} agent steps", evaluations))
+    for mode, evaluation in evaluations.items():
+        for line in remarks(evaluation):
+            console.print(f"{mode}: {line}", soft_wrap=True)
+    if unkept:
+        raise UserError(f"the games were not kept: {unkept}") from unkept
+    if clip and (path := make_clip(agent, plan, modes[0], device=device, **clip._asdict())):
+        console.print(f"clip: {path}", soft_wrap=True)

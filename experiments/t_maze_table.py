@@ -1,0 +1,51 @@
+"""The T-maze's grid: every core with several seeds, and the share of test games that it wins."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fastweights.evaluation.reports.curves import agent_steps
+from fastweights.experiments.agent_cells import AgentRun
+from fastweights.experiments.agent_logs import RETURN, curves_of
+from fastweights.experiments.grid import Grid
+from fastweights.experiments.pictures import Panel, draw_curves
+from fastweights.experiments.rows import Row
+from fastweights.experiments.table import Table, label, write_grid
+from fastweights.training.presets import preset
+
+
+def run_of(core: str, seed: int, runs: Path, total_steps: int | None = None) -> AgentRun:
+    """One run of the table, in `runs`. Raises a one-line `ValueError` for numbers of no use."""
+    options = replace(preset("maze", core), seed=seed, savedir=runs, xpid=f"{core}-{seed}")
+    if total_steps is not None:
+        options = replace(options, learner=replace(options.learner, total_steps=total_steps))
+    return AgentRun(options, "maze")
+
+
+def won_share(result: Mapping[str, Any]) -> float:
+    """A game's return is above zero exactly where the agent turned to the side of the cue."""
+    return 100 * fmean(one > 0 for one in result["returns"])
+
+
+def table(seeds: Sequence[int]) -> Table:
+    """The share of test games won: each seed, and the mean of all."""
+    each = {f"seed {seed}": partial(_of_seed, seed) for seed in sorted(seeds)}
+    return Table(columns={"core": label("core", code=True), **each, "mean ± std": _spread})
+
+
+def write(grid: Grid, seeds: Sequence[int], out: Path, failures: Mapping[str, str]) -> None:
+    rows = write_grid(grid, table(seeds), won_share, out, failures)
+    curves = {row.labels["core"]: curves_of(row, agent_steps) for row in rows}
+    title = "T-maze, corridor of 10: 1 is a memory, 0 is chance"
+    draw_curves([[Panel(curves, "agent steps", RETURN)]], out / "learning_curves.png", title)
+
+
+def _of_seed(seed: int, row: Row) -> str:
+    return f"{row.values[seed]:.1f} %" if seed in row.values else ""
+
+
+def _spread(row: Row) -> str:
+    return f"{row.mean:.1f} ± {row.std:.1f} %" if row.values else ""
