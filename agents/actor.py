@@ -134,9 +134,9 @@ class Actor:
         return Collected(rollout, episodes, lives)
 
     def snapshot(self) -> dict[str, Any] | None:
-        """What `restore` needs to act on from here, or None where the environments cannot.
+        """Return what `restore` needs to continue from here; None if the environments cannot.
 
-        Tensors and plain values, whatever the environments return among them.
+        The values are tensors and plain values, and whatever the environments return.
         """
         environments = getattr(self.environments, "snapshot", lambda: None)()
         if environments is None:
@@ -152,7 +152,7 @@ class Actor:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Stands where `snapshot` was taken. Raises what the environments, dicts and torch do."""
+        """Continue where `snapshot` was taken; raises errors of environments, dicts and torch."""
         self.environments.restore(_exchanged(snapshot["environments"], Tensor, Tensor.numpy))
         row = zip(snapshot["row"], self._sent, strict=True)
         self._sent = tuple(part.to(fresh).view_as(fresh) for part, fresh in row)
@@ -177,7 +177,7 @@ class Actor:
 
 
 def _exchanged(value: Any, kind: type, exchange: Callable[[Any], Any]) -> Any:
-    """`value` with whatever is of `kind` in its dicts, lists and tuples exchanged."""
+    """Return `value` with every `kind` in its dicts, lists and tuples exchanged."""
     if isinstance(value, kind):
         return exchange(value)
     if isinstance(value, dict):

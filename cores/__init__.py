@@ -36,18 +36,20 @@ LARGEST = {
 
 
 def core_kind(name: str) -> CoreKind:
-    """Looks a core up; an unknown name raises a `ValueError` that lists the known ones."""
+    """Return the kind of a core; raise a `ValueError` that lists the known for an unknown name."""
     if name not in CORES:
         raise ValueError(unknown("core", name, CORES))
     return CORES[name]
 
 
 def build_core(name: str, input_size: int, **changes: Any) -> Core:
-    """Builds a core from its published defaults and `changes` to its config's fields.
+    """Build a core from its published defaults and `changes` to its config's fields.
 
-    Raises `ValueError` as `core_config` does, for an input size below 1, and for values that do not
-    fit each other (a width that the heads do not divide, an unknown feature map). Says once, on the
-    log `fastweights`, if the settings let the state grow without bound.
+    Warns once, on the log `fastweights`, if the settings let the state grow without bound.
+
+    Raises:
+        ValueError: as in `core_config`; an input size below 1; or values that do not fit each other
+            (a width that the heads do not divide, an unknown feature map).
     """
     if not isinstance(input_size, Integral) or input_size < 1:
         raise ValueError(f"the input size must be a whole number of at least 1, not {input_size!r}")
@@ -58,16 +60,17 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
 
 
 def growth(name: str, **changes: Any) -> str | None:
-    """Which settings let the core's state grow without bound, and the remedy; None if none do."""
+    """Return which settings let the core's state grow without bound, and the remedy; or None."""
     maps = unbounded_maps(core_config(name, **changes)) if core_kind(name).delta_rule else {}
     return remedy(maps) if maps else None
 
 
 def core_config(name: str, **changes: Any) -> Any:
-    """A core's published defaults with `changes`: the dataclass that it is built from.
+    """Return a core's config, a dataclass: its published defaults with `changes`.
 
-    Raises `ValueError` for an unknown core, an option that the core does not have, or a value of
-    another type than the option's, not finite, too small or too large.
+    Raises:
+        ValueError: an unknown core, an option that the core does not have, or a value of another
+            type, not finite, too small or too large.
     """
     kind = core_kind(name)
     for option in changes:

@@ -1,4 +1,4 @@
-"""What the registry knows of a core: how it is built, its defaults, its equation and source."""
+"""The registry's description of a core: constructor, defaults, equation and source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ from fastweights.cores.stack import BlocksConfig, Stack
 
 @dataclass(frozen=True)
 class CoreKind:
-    """How a named core is built, and what it computes."""
+    """Constructor, defaults, equation and source of a named core."""
 
     build: Callable[[int, Any], Core]  # (input size, config) -> core
     config: Any  # the defaults, a frozen dataclass
@@ -22,21 +22,21 @@ class CoreKind:
     equation: str
     source: str
     has_fast_weights: bool
-    delta_rule: bool = False  # multiplies its state at each step, by what its keys say
-    features: int = 256  # of a frame, that the published agent's stem hands to it
+    delta_rule: bool = False  # multiplies its state by a factor that depends on its keys
+    features: int = 256  # features of a frame from the published agent's stem
 
     def options(self) -> list[str]:
-        """The names of the config's fields."""
+        """Return the names of the config's fields."""
         return [field.name for field in fields(self.config)]
 
 
 def alone(core: type[Core], systematic_name: str, config: Any, *, features: int = 256) -> CoreKind:
-    """The kind of a core that is built from an input size and `config` and stands by itself."""
+    """Return the kind of a core that is built from an input size and `config`."""
     facts = systematic_name, core.equation, core.source
     return CoreKind(core, config, *facts, has_fast_weights=False, features=features)
 
 
 def stacked(memory: type[FastWeightCore], systematic_name: str, config: BlocksConfig) -> CoreKind:
-    """The kind of a `Stack` of residual blocks around a fast-weight memory."""
+    """Return the kind of a `Stack` of residual blocks around a fast-weight memory."""
     build, facts = partial(Stack, memory=memory), (systematic_name, memory.equation, memory.source)
     return CoreKind(build, config, *facts, has_fast_weights=True, delta_rule=memory.delta_rule)

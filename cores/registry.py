@@ -1,4 +1,4 @@
-"""Every core by the name that `--core` takes: one line each, in the order of all lists.
+"""All cores by the name that `--core` takes: one line each, in the order of all lists.
 
 `CORES` has the names that are imported here. A core's file says the rest in its `KIND`.
 """

@@ -31,7 +31,7 @@ class Accounting:
         self._games_ended = [0] * self._num_envs
 
     def snapshot(self) -> dict[str, Any]:
-        """What `restore` takes to go on counting here: arrays and lists of numbers."""
+        """Return the counters, which `restore` takes: arrays and lists of numbers."""
         return {
             "life_return": self._life_return.copy(),
             "life_steps": self._life_steps.copy(),
@@ -41,7 +41,7 @@ class Accounting:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Takes up what `snapshot` returned."""
+        """Restore the counters that `snapshot` returned."""
         self._life_return[:] = snapshot["life_return"]
         self._life_steps[:] = snapshot["life_steps"]
         self._life_began[:] = snapshot["life_began"]

@@ -81,14 +81,14 @@ class GymnasiumEnvironments:
         return TimeStep(frame, single, over, episodes, lives)
 
     def snapshot(self) -> dict[str, Any] | None:
-        """See `Restorable.snapshot`: None unless the vector environment is `Restorable`."""
+        """Return the games' states; None unless the vector environment is `Restorable`."""
         if not isinstance(self._vector_env, Restorable):
             return None
         game, accounting = self._vector_env.snapshot(), self._accounting.snapshot()
         return {"game": game, "accounting": accounting, "clock": self._clock.copy()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """See `Restorable.restore`."""
+        """Restore the games' states; see `Restorable.restore`."""
         self._vector_env.restore(snapshot["game"])
         self._accounting.restore(snapshot["accounting"])
         self._clock[:] = snapshot["clock"]

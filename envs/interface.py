@@ -91,20 +91,20 @@ class Environments(Protocol):
 
 @runtime_checkable
 class Restorable(Protocol):
-    """Environments that can be put back where they were, so that a resumed run is the whole run.
+    """Environments whose state can be restored, so that a resumed run equals an uninterrupted one.
 
-    A Gymnasium `VectorEnv` with these two methods is one too. ale-py's has no such methods.
+    A Gymnasium `VectorEnv` with these two methods is restorable, too. ale-py's has no such methods.
     """
 
     def snapshot(self) -> dict[str, Any] | None:
-        """Where every stream stands: arrays, numbers, words, and lists or dicts of them.
+        """Return the state of every stream: arrays, numbers, words, and lists or dicts of them.
 
-        The values are the caller's to keep. None where the wrapped game cannot be put back.
+        The values belong to the caller. None if the wrapped game cannot be restored.
         """
         ...
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Goes back to what `snapshot` returned, the next random draws included.
+        """Restore the state that `snapshot` returned, the next random draws included.
 
         Raises:
             KeyError, TypeError, ValueError: `snapshot` is of other environments.

@@ -110,12 +110,12 @@ class VectorGame(VectorEnv, ABC):
         return observation, reward, terminated, truncated, info
 
     def snapshot(self) -> dict[str, Any]:
-        """See `Restorable.snapshot`: every array of the game, and its generators."""
+        """Return every array of the game, and its generators; see `Restorable.snapshot`."""
         generators = [generator.bit_generator.state for generator in self._generators]
         return {"arrays": {k: v.copy() for k, v in self._arrays().items()}, "draws": generators}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """See `Restorable.restore`."""
+        """Restore the arrays and generators; see `Restorable.restore`."""
         arrays, generators = self._arrays(), [np.random.default_rng() for _ in range(self.num_envs)]
         for name, array in arrays.items():
             if snapshot["arrays"][name].shape != array.shape:

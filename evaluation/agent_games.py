@@ -1,4 +1,4 @@
-"""The test games of one agent: in each way of choosing actions, a table, and a clip."""
+"""Test games of one agent, for each way of choosing actions: a table, and a clip."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -32,10 +32,10 @@ def play_agent(
     played: dict[str, dict[str, Evaluation]],
     clip: ClipPlan | None = None,
 ) -> None:
-    """Plays an agent's games, keeps them beside the run, and prints what they came to.
+    """Play an agent's games, store them beside the run, and print their table.
 
-    Games are noted in `played`, by game and by what to call them, as soon as they have ended.
-    Raises `UserError`, at the end, where they could not be kept.
+    Games are added to `played`, by game and label, as soon as they have ended. Raises `UserError`
+    at the end if they could not be stored.
     """
     console, name = Console(), agent.run.resolve().name
     limit = longest_test(agent.options, plan.protocol, plan.max_frames)
@@ -52,7 +52,7 @@ def play_agent(
         try:
             path = keep(evaluation, agent.run, agent.options, checkpoint=agent.path.name)
             console.print(f"episodes: {path}", soft_wrap=True)
-        except (OSError, UserError) as error:  # what was played is shown first
+        except (OSError, UserError) as error:  # raised after the table is shown
             unkept = error
     console.print(evaluation_table(f"{name}, {agent.step:,} agent steps", evaluations))
     for mode, evaluation in evaluations.items():

@@ -68,12 +68,12 @@ def visible(agent: SavedAgent, plan: GamePlan) -> Environments:
 
 
 def steps_a_second(environments: Environments) -> float:
-    """Agent steps at the game's own speed; 8 where a step is not several emulator frames."""
+    """Return agent steps a second at the game's own speed; 8 if a step is one emulator frame."""
     return 60 / environments.frames_per_step if environments.frames_per_step > 1 else 8
 
 
 def clip_path(agent: SavedAgent, plan: GamePlan, action_mode: ActionMode, ending: str) -> Path:
-    """A file in the run's folder `clips`, which is made where it is missing."""
+    """Return a file in the run's folder `clips`, which is made if missing."""
     game = f"{plan.protocol}_{action_mode}_seed{plan.seed}"
     path = agent.run / "clips" / f"step_{agent.step:012d}_{game}{ending}"
     path.parent.mkdir(parents=True, exist_ok=True)

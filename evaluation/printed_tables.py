@@ -15,7 +15,7 @@ _ATARI_FRAMES, _ATARI_ACTIONS = (4, 84, 84), 18
 
 
 def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
-    """One column an evaluation.
+    """Return a table with a column for each evaluation.
 
     The score, shown where there are repeats, is the mean and standard deviation of the repeats'
     means; returns are the mean and standard deviation over all games or lives.
@@ -50,10 +50,10 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
 
 
 def comparison_table(evaluations: Mapping[str, Evaluation]) -> Table | None:
-    """Agents' scores of one game beside published ones; None where there are none.
+    """Return agents' scores of one game beside published ones; None if there are none.
 
-    `evaluations`: by what to call them, all of the same game. Full games and lives have a column
-    each, because they do not compare.
+    `evaluations`: by label, all of the same game. Full games and lives have separate columns,
+    because they are not comparable.
     """
     env = next(iter(evaluations.values())).env
     reference = random_and_human().get(env)
@@ -81,7 +81,7 @@ def comparison_table(evaluations: Mapping[str, Evaluation]) -> Table | None:
 
 
 def core_table() -> Table:
-    """Every core: parameters of the whole Atari agent with 18 actions, what it is, its source.
+    """Return every core with its description, its source, and the parameters of an Atari agent.
 
     Fast-weight programmers have the paper's systematic names: slow net/update rule, fast net.
     """
@@ -89,7 +89,7 @@ def core_table() -> Table:
     table.add_column("--core", style="bold", no_wrap=True)
     table.add_column("parameters", justify="right", no_wrap=True)
     for column in ("slow net/update rule, fast net", "equation", "source"):
-        table.add_column(column, overflow="fold")  # a name cut short is no name
+        table.add_column(column, overflow="fold")  # do not truncate names
     for name, kind in CORES.items():
         agent = Network(
             NetworkConfig(frame_shape=_ATARI_FRAMES, num_actions=_ATARI_ACTIONS, core=name)

@@ -1,4 +1,4 @@
-"""One run of an agent: train, save, test before, between and after, and say how to go on."""
+"""One run of an agent: train, save, test before, during and after training, print next steps."""
 
 import shlex
 import sys
@@ -31,9 +31,9 @@ from fastweights.training.unused_options import unused
 
 
 def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
-    """Train from scratch, or goes on from `saved`; return the command's exit code.
+    """Train from scratch, or resume from `saved`; return the command's exit code.
 
-    Where torchrun started several processes, this is one learner of theirs.
+    If torchrun started several processes, this is one of their learners.
     """
     if options.tune_memory:
         tune_allocator()
@@ -103,7 +103,7 @@ def _restore(
     saved: SavedAgent | None,
     replicas: Replicas,
 ) -> None:
-    """Have every learner begin with the same: the checkpoint, or the first one's weights."""
+    """Give every learner the same start: the checkpoint, or the first learner's weights."""
     if saved or replicas.count > 1:
         begin = replicas.broadcast(last_save or training.checkpoint())
         with fitting(saved.path) if saved else nullcontext():
@@ -113,7 +113,7 @@ def _restore(
 def _play_before(
     training: Training, network: Network, options: RunOptions, records: Kept, plan: Plan
 ) -> None:
-    """The test games of an untrained network; a run that is stopped meanwhile can be resumed."""
+    """Play the test games of the untrained network; a run stopped meanwhile can be resumed."""
     try:
         before_training(network, options, records.path, plan.learner, training.stop.check)
     except Interrupted as request:
@@ -129,7 +129,7 @@ def _close(options: RunOptions, path: Path, frames_per_step: int) -> None:
 
 
 def _no_test(step: int, check: Callable[[], None]) -> None:
-    """Test games are the first learner's."""
+    """Play no test games: only the first learner plays them."""
 
 
 def _say_what(options: RunOptions, network: Network, plan: Plan, path: Path) -> None:
@@ -159,5 +159,5 @@ def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
 
 
 def _module(options: RunOptions) -> str:
-    """What a command must name beside a run whose game brings a module of its own."""
+    """Return the arguments that commands need for a game with a module of its own."""
     return f" --env {shlex.quote(options.env)}" if ":" in options.env else ""

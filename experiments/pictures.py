@@ -115,7 +115,7 @@ def draw_curves(panels: Sequence[Sequence[Panel]], path: Path, title: str) -> No
 
 
 def draw_lengths(points: np.ndarray, path: Path) -> None:
-    """A point a length: its length, and the share of its sequences that are all right."""
+    """Draw a point for each length: the share of its sequences that are all right."""
     figure = new_figure(3)
     labels = {"xlabel": "length", "ylabel": "sequences right, of 1"}
     axes = figure.add_subplot(xscale="log", ylim=(-0.05, 1.05), **labels)

@@ -18,7 +18,7 @@ from fastweights.training.presets import preset
 
 
 def run_of(core: str, seed: int, runs: Path, total_steps: int | None = None) -> AgentRun:
-    """One run of the table, in `runs`. Raises a one-line `ValueError` for numbers of no use."""
+    """Return one run of the table, in `runs`; raise a one-line `ValueError` for bad numbers."""
     options = replace(preset("maze", core), seed=seed, savedir=runs, xpid=f"{core}-{seed}")
     if total_steps is not None:
         options = replace(options, learner=replace(options.learner, total_steps=total_steps))
@@ -26,12 +26,12 @@ def run_of(core: str, seed: int, runs: Path, total_steps: int | None = None) -> 
 
 
 def won_share(result: Mapping[str, Any]) -> float:
-    """A game's return is above zero exactly where the agent turned to the side of the cue."""
+    """Return the share of games won: a return above zero means a turn to the side of the cue."""
     return 100 * fmean(one > 0 for one in result["returns"])
 
 
 def table(seeds: Sequence[int]) -> Table:
-    """The share of test games won: each seed, and the mean of all."""
+    """Return the table: the share of test games won, by seed, and the mean."""
     each = {f"seed {seed}": partial(_of_seed, seed) for seed in sorted(seeds)}
     return Table(columns={"core": label("core", code=True), **each, "mean ± std": _spread})
 

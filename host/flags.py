@@ -1,21 +1,21 @@
-"""Options by the names that people type, and checks of their numbers that many of them share."""
+"""Names of options as flags, and common checks of their numbers."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 
 def flag(name: str) -> str:
-    """`total_steps` as `--total-steps`."""
+    """Return `total_steps` as `--total-steps`."""
     return f"--{name.replace('_', '-')}"
 
 
 def flags(names: Iterable[str]) -> str:
-    """`--core, --total-steps`."""
+    """Return `--core, --total-steps`."""
     return ", ".join(map(flag, names))
 
 
 def check_at_least(options: Any, least: int, *names: str) -> None:
-    """Raises a one-line `ValueError` for an attribute of `options` below `least`; None passes."""
+    """Raise a one-line `ValueError` for an attribute of `options` below `least`; None passes."""
     for name in names:
         value = getattr(options, name)
         if value is not None and not value >= least:
@@ -25,7 +25,7 @@ def check_at_least(options: Any, least: int, *names: str) -> None:
 def contradictions(
     stored: Mapping[str, Any], asked: Mapping[str, Any], free: Collection[str]
 ) -> list[str]:
-    """The plain options that are asked for and were otherwise: `--core lstm (was rdn)`.
+    """Return plain options that differ from the stored ones: `--core lstm (was rdn)`.
 
     `free`: names of options that may differ.
     """
@@ -37,7 +37,7 @@ def contradictions(
 
 
 def check_kept(contradicting: Collection[str]) -> None:
-    """Raises a one-line `ValueError` where a resumed run is asked to compute something else."""
+    """Raise a one-line `ValueError` if a resumed run is asked to compute something else."""
     if contradicting:
         raise ValueError(
             "a resumed run keeps what it computes, so these contradict --resume: "

@@ -32,9 +32,10 @@ def typed(kind: type, plain: Mapping[str, Any], where: str = "") -> dict[str, An
 
 
 def typed_whole(kind: type[Whole], plain: Mapping[str, Any], parts: Mapping[str, type]) -> Whole:
-    """A `kind` from plain values, of which those named in `parts` are dataclasses of these types.
+    """Return a `kind` from plain values; `parts` are its fields that are dataclasses.
 
-    Raises a one-line `ValueError` for values of another type and for missing or unknown parts.
+    Raises:
+        ValueError: a value of another type, or a missing or unknown part; one line.
     """
     own = typed(kind, {name: value for name, value in plain.items() if name not in parts})
     try:

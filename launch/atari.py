@@ -27,7 +27,7 @@ from fastweights.launch.cli.torchbeast_flags import translate
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     arguments, ignored = translate(sys.argv[1:] if arguments is None else arguments)
     with user_input():
         known = peek(arguments)

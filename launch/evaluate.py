@@ -71,7 +71,7 @@ class EvaluateOptions(GamePlan):
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     options = typed_options(EvaluateOptions, arguments, prog=typed("evaluate"))
     with user_input():
         _check(options)

@@ -53,7 +53,7 @@ class ReplayOptions:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     asked = typed_options(ReplayOptions, arguments, prog=typed("replay"))
     with user_input():
         run = expanded(asked.run)

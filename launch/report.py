@@ -49,7 +49,7 @@ class ReportOptions:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     options = typed_options(ReportOptions, arguments, prog=typed("report"))
     with user_input():
         pairs = [_pair(text) for text in options.compare]

@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 @one_line_errors
 def main(words: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     words = sys.argv[1:] if words is None else words
     if words and not words[0].startswith("-") and words[0] not in SUITES:
         raise UserError(unknown("suite", words[0], SUITES))

@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
 
 @one_line_errors
 def main(words: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     options = parser().parse_args(words)
     axes, (runs, out) = axes_of(options, ["core"]), folders(options)
     with user_input():

@@ -72,7 +72,7 @@ class WatchOptions:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     options = typed_options(WatchOptions, arguments, prog=typed("watch"))
     with user_input():
         use_threads(options.num_threads)
@@ -111,7 +111,7 @@ def check(options: WatchOptions) -> None:
 
 
 def _limit(options: WatchOptions, fps: float) -> int | None:
-    """Pictures at most; None for the whole episode."""
+    """Return the largest number of pictures; None for the whole episode."""
     asked = [options.frames, options.seconds and max(1, round(options.seconds * fps))]
     return min((limit for limit in asked if limit is not None), default=None)
 

@@ -83,7 +83,7 @@ class Kept:
         self._folder.discard()
 
     def finish(self, successful: bool) -> None:
-        """See `Records`."""
+        """Record the end of the run and release its folder."""
         self.metrics.close()
         self._folder.finish(successful)
 
@@ -95,13 +95,13 @@ class NotKept:
         self.metrics = Metrics(lambda row: None)
 
     def last_save(self) -> None:
-        """See `Records`."""
+        """Return None: the first learner loads the checkpoint."""
 
     def save(self, training: Training) -> None:
-        """See `Records`."""
+        """Do nothing: the first learner writes checkpoints."""
 
     def finish(self, successful: bool) -> None:
-        """See `Records`."""
+        """Do nothing: the first learner records the end."""
 
 
 def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunFolder:

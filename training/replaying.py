@@ -1,4 +1,4 @@
-"""Runs the first updates of a stored lockstep run again, and compares their hashes."""
+"""Replay of the first updates of a stored lockstep run, and comparison of their hashes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -19,13 +19,14 @@ from fastweights.training.schedules.experience import Source
 
 
 def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
-    """What the run in folder `run` recorded, and its options, with as many threads as it had.
+    """Return the hashes of the run in folder `run`, and its options with its number of threads.
 
-    Raises `ValueError`, one line, for what cannot be replayed.
+    Raises:
+        ValueError: a run that cannot be replayed; one line.
     """
     plain = read_meta(run).get("args")
     if isinstance(plain, dict) and (task := plain.get("task_name")):
-        raise UserError(f"{run} is a run of {task}, not of an agent: those alone can be replayed")
+        raise UserError(f"{run} is a run of {task}, not of an agent: only agents can be replayed")
     try:
         options = RunOptions.from_dict(plain)
     except (TypeError, ValueError) as error:
@@ -37,24 +38,24 @@ def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
     try:
         threads = int(hashes.conditions["threads"])
     except (KeyError, ValueError) as error:
-        raise UserError(f"the hashes of {run} do not say how many threads it had") from error
+        raise UserError(f"the hashes of {run} lack its number of threads") from error
     graphs = options.cuda_graphs and choose_device(options.device).type == "cuda"
     same = {"num_threads": threads, "schedule": "lockstep", "cuda_graphs": graphs}
     return hashes, replace(options, **same)
 
 
 def first_updates(recorded: Hashes, count: int | None) -> list[Hashed]:
-    """The first `count` of what was recorded, all by default. Raises a one-line `ValueError`."""
+    """Return the first `count` recorded updates, by default all; raise a one-line `ValueError`."""
     known = len(recorded.updates)
     if count is not None and not 1 <= count <= known:
-        raise ValueError(f"--updates must lie in [1, {known}], what was recorded, not {count}")
+        raise ValueError(f"--updates must lie in [1, {known}], as recorded, not {count}")
     return list(recorded.updates[:count])
 
 
 def replayed(
     options: RunOptions, network: Network, source: Source, stages: Stages
 ) -> Iterator[Hashed]:
-    """The run's updates from the first on, without end; leaves no file behind."""
+    """Yield the hashes of the run's updates from the first on; leaves no file behind."""
     found: list[Hashed] = []
     training = Training(
         options,
@@ -70,9 +71,9 @@ def replayed(
 
 
 def verdict(expected: Sequence[Hashed], found: Sequence[Hashed], changes: Sequence[str]) -> str:
-    """A line that says whether the updates are identical, and if not, where they begin to differ.
+    """Return a line: whether the updates are identical, and where they begin to differ.
 
-    `changes`: what differs in the conditions, such as the processor.
+    `changes`: differences in the conditions, such as the processor.
     """
     pairs = list(zip(expected, found, strict=True))
     differing = next(((old, new) for old, new in pairs if old != new), None)

@@ -1,4 +1,4 @@
-"""Options that only some ways to run have a use for, and what is said of those given to others."""
+"""Options that only some schedules or engines use, and messages about their use with others."""
 
 from fastweights.host.flags import flag
 from fastweights.training.options import RunOptions
@@ -6,7 +6,7 @@ from fastweights.training.schedules.plan import Schedule
 
 LOCAL: tuple[Schedule, ...] = ("lockstep", "asynchronous")
 
-# What is not here, every schedule uses.
+# Every schedule uses the options that are not here.
 USED_BY: dict[str, tuple[Schedule, ...]] = {
     "schedule": LOCAL,
     "actor_device": LOCAL,
@@ -22,8 +22,8 @@ USED_BY: dict[str, tuple[Schedule, ...]] = {
 def check_engine(asked: RunOptions, before: RunOptions) -> None:
     """Raise a one-line `ValueError` for an option of the other engine.
 
-    `before`: a preset, or what a resumed run has; that may hold what the engine that it goes on
-    with does not use.
+    `before`: options of a preset or of a resumed run, which may have values that the engine does
+    not use.
     """
     schedules: tuple[Schedule, ...] = ("ray",) if asked.engine == "ray" else LOCAL
     other = "local" if asked.engine == "ray" else "ray"
@@ -37,12 +37,12 @@ def check_engine(asked: RunOptions, before: RunOptions) -> None:
 
 
 def unused(asked: RunOptions, before: RunOptions, schedule: Schedule) -> list[str]:
-    """The flags of options that were given, and that a run in this schedule does not use."""
+    """Return the flags of given options that a run in this schedule does not use."""
     return [flag(name) for name in _given(asked, before) if schedule not in USED_BY[name]]
 
 
 def _given(asked: RunOptions, before: RunOptions) -> list[str]:
-    """Those that are neither as they were nor at their defaults, which do nothing."""
+    """Return options that differ from those before and from their defaults."""
     default = RunOptions()
     return [
         name

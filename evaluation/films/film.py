@@ -23,7 +23,7 @@ def episode(
     seed: int,
     device: torch.device,
 ) -> Iterator[Moment]:
-    """The moments of a game that the agent plays, from the first to the last."""
+    """Yield the moments of a game that the agent plays."""
     player = Player(agent.network, environments, action_mode=action_mode, seed=seed, device=device)
     return moments(player)
 
@@ -31,7 +31,7 @@ def episode(
 def film(
     agent: SavedAgent, environments: Environments, played: Iterator[Moment], limit: int | None
 ) -> Iterator[np.ndarray]:
-    """Every moment drawn, with progress on stderr; `limit`: pictures at most."""
+    """Yield drawn moments, at most `limit`, with progress on stderr."""
     if limit is not None:
         played = islice(played, limit)
     first = next(played)
@@ -46,7 +46,7 @@ def film(
 
 
 def show(pictures: Iterator[np.ndarray], title: str, fps: float) -> None:
-    """Shows pictures in a window until it is closed."""
+    """Show pictures in a window until it is closed."""
     with Window(title, fps) as window:
         for picture in pictures:
             window.show(picture)
@@ -55,6 +55,6 @@ def show(pictures: Iterator[np.ndarray], title: str, fps: float) -> None:
 
 
 def title(agent: SavedAgent) -> str:
-    """What stands above a film."""
+    """Return the heading of a film."""
     options = agent.options
     return f"{options.core} on {options.env}, seed {options.seed}, {agent.step:,} agent steps"

@@ -89,7 +89,7 @@ Block = Heading | Text | Table | Figure | Links
 
 
 def write(title: str, blocks: Sequence[Block], folder: Path) -> list[Path]:
-    """Writes report.html, report.md and its figures; returns the two pages."""
+    """Write report.html, report.md and its figures; return the two pages."""
     (folder / FIGURES).mkdir(parents=True, exist_ok=True)
     for block in blocks:
         if isinstance(block, Figure):

@@ -68,7 +68,7 @@ class CommandLine:
 
 
 def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandLine:
-    """Parse a command line; `saved` are a resumed run's options, which then are the defaults.
+    """Parse a command line; a resumed run's options, `saved`, are the defaults.
 
     Raises `UserError` for unknown flags and malformed values, `ValueError` for an unknown preset,
     core or combination.
@@ -92,7 +92,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
 
 
 def _of_preset(known: argparse.Namespace) -> RunOptions:
-    """A preset's options; those of its environment only where that is played."""
+    """Return a preset's options, without those of its environment if another is played."""
     options = preset(known.preset or "paper", known.core)
     if not options.env_options or known.env is None or _is_same_game(known.env, options.env):
         return options
@@ -100,7 +100,7 @@ def _of_preset(known: argparse.Namespace) -> RunOptions:
 
 
 def _is_same_game(one: str, other: str) -> bool:
-    """In whatever spelling; a name that is none is said later, with all that it could mean."""
+    """Return whether two names mean the same game; unknown names are reported later."""
     try:
         return one == other or resolve(one)[:2] == resolve(other)[:2]
     except ValueError:
@@ -108,7 +108,7 @@ def _is_same_game(one: str, other: str) -> bool:
 
 
 def _with_values(arguments: Sequence[str]) -> list[str]:
-    """`--feed-last-action` and its `--no-` form, which need no value, with the value they mean."""
+    """Give `--feed-last-action` and `--no-feed-last-action`, which need no value, their value."""
     rewritten: list[str] = []
     for argument, following in zip(arguments, [*arguments[1:], "--"], strict=True):
         match argument.replace("_", "-"):
@@ -122,7 +122,7 @@ def _with_values(arguments: Sequence[str]) -> list[str]:
 
 
 def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
-    """There an actor is one environment, and so it is here unless Ray has actors of its own."""
+    """Treat `--num-actors` as `--num-envs`, as TorchBeast does, unless Ray has actors."""
     if run.engine == "ray" or run.num_actors == defaults.num_actors:
         return run
     if run.num_envs not in (defaults.num_envs, run.num_actors):
@@ -134,7 +134,7 @@ def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
 
 
 def peek(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options that decide what the others' defaults are: preset, core, what to resume."""
+    """Return the options that determine the others' defaults: preset, core, the run to resume."""
     return early_options(
         arguments,
         preset={},

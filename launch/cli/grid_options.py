@@ -1,4 +1,4 @@
-"""The options that commands of declared grids share: seeds, budget, runs at once, folders."""
+"""Common options of the commands of declared grids: seeds, budget, runs at once, folders."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from fastweights.launch.cli.parser import count
 
 
 def add_axis(parser: argparse.ArgumentParser, name: str, default: Sequence[str]) -> None:
-    """Adds `--NAMEs`, the values of one axis of the grid; the option is kept as `NAME`."""
+    """Add `--NAMEs`, the values of one axis of the grid; the option is stored as `NAME`."""
     shown = {"metavar": name.upper(), "help": f"default: {' '.join(default)}"}
     parser.add_argument(f"--{name}s", dest=name, nargs="+", default=default, **shown)
 
 
 def add_grid_options(parser: argparse.ArgumentParser, seeds: Sequence[int], runs: Path) -> None:
-    """Adds `--seeds` (kept as `seed`), `--total-steps`, `--jobs`, `--runs` and `--out`."""
+    """Add `--seeds` (stored as `seed`), `--total-steps`, `--jobs`, `--runs` and `--out`."""
     usual = {"type": count, "default": seeds, "metavar": "SEED"}
     text = f"default: {' '.join(map(str, seeds))}"
     parser.add_argument("--seeds", dest="seed", nargs="+", help=text, **usual)
@@ -29,7 +29,7 @@ def add_grid_options(parser: argparse.ArgumentParser, seeds: Sequence[int], runs
 
 
 def axes_of(options: argparse.Namespace, names: Sequence[str]) -> Mapping[str, Sequence[Any]]:
-    """The values of these axes and the seeds. Raises `UserError` where one is given twice."""
+    """Return the values of these axes and the seeds; raise `UserError` for a value given twice."""
     axes = {name: getattr(options, name) for name in (*names, "seed")}
     if twice := [name for name, values in axes.items() if len(set(values)) < len(values)]:
         raise UserError(f"--{twice[0]}s takes each of its values once")
@@ -37,5 +37,5 @@ def axes_of(options: argparse.Namespace, names: Sequence[str]) -> Mapping[str, S
 
 
 def folders(options: argparse.Namespace) -> tuple[Path, Path]:
-    """The folder of the runs, and of what is written."""
+    """Return the folders of the runs and of the output."""
     return options.runs.resolve(), (options.out or options.runs).resolve()

@@ -1,4 +1,4 @@
-"""What the command of formal languages has beside other sequence tasks' commands."""
+"""Options of the command of formal languages, besides those of all sequence tasks."""
 
 from dataclasses import dataclass
 from pathlib import Path

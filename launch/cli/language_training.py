@@ -85,7 +85,7 @@ class LanguageCommand:
 
 
 def train(arguments: Sequence[str]) -> int:
-    """Parses the words and trains, or makes a table; returns the exit code."""
+    """Parse the words and train, or make a table; return the exit code."""
     with user_input():
         known = _peek(arguments)
         if known.resume and known.preset:
@@ -131,12 +131,12 @@ def _layout(core: str) -> Layout:
 
 
 def _peek(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options that decide what the others' defaults are."""
+    """Return the options that determine the others' defaults."""
     return early_options(arguments, preset={}, core={}, resume={"type": Path})
 
 
 def _resolved(data: str | None) -> str | None:
-    """A run may be resumed from another folder than the one it was started in."""
+    """Make paths absolute: a run may be resumed from another folder."""
     if data is None or data == python_docs.NAME:
         return data
     return str(expanded(data).resolve())
@@ -145,7 +145,7 @@ def _resolved(data: str | None) -> str | None:
 def _refused(
     asked: LanguageCommand, known: argparse.Namespace, default: LanguageOptions
 ) -> list[str]:
-    """The flags that a table's cells do not take."""
+    """Return the flags that a table's cells do not take."""
     if known.core or known.resume:
         return ["--core"] if known.core else ["--resume"]
     given, usual = flat(asked.run), flat(default)

@@ -1,4 +1,4 @@
-"""Command lines, of which what cannot be parsed is a `UserError` like any other, in one line."""
+"""Command-line parsers whose errors are one-line `UserError`s."""
 
 import argparse
 import io
@@ -23,7 +23,7 @@ Options = TypeVar("Options")
 
 
 class Parser(argparse.ArgumentParser):
-    """For scripts with a handful of options; `--help` shows the script's own docstring."""
+    """A parser for scripts with a few options; `--help` shows the script's own docstring."""
 
     def __init__(self, description: str | None, prog: str | None = None) -> None:
         layout = argparse.RawDescriptionHelpFormatter
@@ -42,7 +42,7 @@ def typed_options(
     layout: Layout | None = None,
     **of_tyro: Any,
 ) -> Options:
-    """Options that are a dataclass, from their flags.
+    """Parse flags into options that are a dataclass.
 
     Args:
         kind: the dataclass.
@@ -59,10 +59,10 @@ def typed_options(
 
 
 def early_options(arguments: Sequence[str], **options: Mapping[str, Any]) -> argparse.Namespace:
-    """Options that decide what the others' defaults are, read before those.
+    """Parse options that determine the others' defaults.
 
-    `options`: for each name what `add_argument` takes. What is not given is None; so is everything
-    where a flag lacks its value, which `typed_options` says better.
+    `options`: arguments of `add_argument` for each name. An option that is not given is None. If a
+    flag lacks its value, all are None, because `typed_options` has a better message.
     """
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name, about in options.items():
@@ -75,7 +75,7 @@ def early_options(arguments: Sequence[str], **options: Mapping[str, Any]) -> arg
 
 
 def check_unchanged(options: Any, by: str) -> None:
-    """Raises `UserError` where a field differs from its default: it is for the flag `by` alone."""
+    """Raise `UserError` if a field differs from its default: it belongs to the flag `by` only."""
     given = [f.name for f in fields(options) if getattr(options, f.name) != f.default]
     if given:
         raise UserError(f"{flags(given)} chooses what {by} runs: add {by}, or leave it out")
@@ -89,7 +89,7 @@ def _print(text: str) -> None:
 
 
 def count(text: str) -> int:
-    """A whole number for `Parser.add_argument(type=count)`, as dataclasses' options take it."""
+    """Parse a whole number for `Parser.add_argument(type=count)`, as dataclasses' options do."""
     try:
         return whole_number(text)
     except ValueError as error:
@@ -101,7 +101,7 @@ _REGISTRY = ConstructorRegistry()
 
 @_REGISTRY.primitive_rule
 def _whole_numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """tyro takes what `int` takes, which is no `1e6`."""
+    """Let tyro accept whole numbers such as `1e6`, which `int` does not."""
     if type_info.type is not int:
         return None
     return PrimitiveConstructorSpec(
@@ -115,7 +115,7 @@ def _whole_numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | N
 
 @_REGISTRY.primitive_rule
 def _truth_values(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Those among other choices (auto, true, false); options of two values are --x and --no-x."""
+    """Let tyro accept true and false among other choices; plain switches are --x and --no-x."""
     if type_info.type is not bool:
         return None
     return PrimitiveConstructorSpec(
@@ -130,7 +130,7 @@ def _truth_values(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | No
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """tyro says what is wrong in a box of many lines, and exits."""
+    """Turn tyro's errors, boxes of many lines, into one-line errors."""
     said = io.StringIO()
     try:
         with redirect_stderr(said):
@@ -143,7 +143,7 @@ def _one_line() -> Iterator[None]:
 
 
 def in_one_line(box: str) -> str:
-    """What a box of tyro's says: what was wrong, and the flags that it names below.
+    """Return the error in a box of tyro's in one line, with the flags that it names.
 
     ╭─ Unrecognized options ─────────╮
     │ Unrecognized options: --corex  │

@@ -1,4 +1,4 @@
-"""The command line that all sequence tasks share: one model, a paper's table, or the data."""
+"""The common command line of all sequence tasks: one model, a paper's table, or the data."""
 
 import argparse
 import sys
@@ -57,13 +57,13 @@ class SequenceCommand(Generic[Question]):
     run: Annotated[SequenceOptions[Question], tyro.conf.arg(name="")]
 
     def instead(self) -> int | None:
-        """Does what was asked for instead of training; None where nothing was."""
+        """Do what was asked for instead of training and return the exit code; None for training."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """The tasks that one command trains on, and what its `--help` says."""
+    """The tasks that one command trains on, and the text of its `--help`."""
 
     tasks: Mapping[str, type[Task]]
     description: str
@@ -81,7 +81,7 @@ class Family:
         return next(iter(self.tasks.values()))
 
     def task(self, name: str | None) -> type[Task]:
-        """The task of this name, or the first. Raises a `ValueError` for an unknown one."""
+        """Return the task of this name, or the first; raise `ValueError` for an unknown name."""
         if name is not None and name not in self.tasks:
             raise ValueError(unknown("task", name, self.tasks))
         return self.tasks[name] if name else self._first
@@ -92,7 +92,7 @@ class Family:
 
 
 def command(task: type[Task], description: str, example: str) -> Callable[..., int]:
-    """The command of one task: parses words (or this process's), returns the exit code.
+    """Run the command of one task: parse words (or this process's), return the exit code.
 
     Its `--help` begins with `description` and has `example` among others.
     """
@@ -101,7 +101,7 @@ def command(task: type[Task], description: str, example: str) -> Callable[..., i
 
 
 def command_of(family: Family) -> Callable[..., int]:
-    """The command of several tasks, of which `--task` names one."""
+    """Run the command of several tasks; `--task` selects one."""
     return one_line_errors(partial(_command, family))
 
 
@@ -147,7 +147,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
 
 
 def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:
-    """The options that decide what the others' defaults are."""
+    """Return the options that determine the others' defaults."""
     task = {"task": {}} if len(family.tasks) > 1 else {}
     known = early_options(arguments, preset={}, core={}, resume={"type": Path}, **task)
     return argparse.Namespace(**{"task": None} | vars(known))
@@ -156,7 +156,7 @@ def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:
 def _of_cells(
     asked: SequenceCommand, known: argparse.Namespace, default: SequenceOptions
 ) -> dict[str, Any]:
-    """What a table's cells take from the command line. Refuses what they do not."""
+    """Return what a table's cells take from the command line; refuse other options."""
     given = changes(default, replace(asked.run, core=default.core) if known.core else asked.run)
     others = {"core": known.core, "task": known.task, "resume": known.resume}
     others |= {"statistics": asked.statistics, "export": asked.export}

@@ -46,11 +46,11 @@ class Source(Protocol):
         ...
 
     def snapshot(self) -> dict[str, Any] | None:
-        """What `restore` needs for the next rollout to be this run's, or None: new games then."""
+        """Return what `restore` needs to continue the games; None if new games must begin."""
         ...
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Goes on where `snapshot` was taken, if this source can; before its first rollout."""
+        """Continue where `snapshot` was taken, if possible; call it before the first rollout."""
         ...
 
 

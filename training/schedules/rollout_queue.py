@@ -120,7 +120,7 @@ class QueuedSource:
         self.queue.release(count)
 
     def snapshot(self) -> None:
-        """None: its actors are ahead of the learner, and wherever they are."""
+        """Return None: actors are ahead of the learner, at unknown steps."""
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Plays new games."""
+        """Do nothing: new games begin."""
