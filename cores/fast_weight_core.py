@@ -47,7 +47,7 @@ class FastWeightCore(Core):
     operation: Callable[..., tuple[Tensor, Any]]  # the recurrence, unrolled
     law: Callable[..., tuple[Tensor, Any]]  # one step of it
     slow_net: SlowNet  # for `program`
-    delta_rule = True  # writes what is missing, not all of a value: see cores/growth.py
+    delta_rule = True  # writes what is missing, not all of a value: see cores/unbounded.py
     vectors: tuple[str, ...]  # what `programmed` returns, by the names that `inspect` gives
 
     def __init__(self, width: int, heads: int, feature_map_name: str, max_write_strength: int = 1):
