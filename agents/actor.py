@@ -12,7 +12,7 @@ from torch import Tensor
 from fastweights.agents.graphed_step import GraphedStep
 from fastweights.agents.network import Network
 from fastweights.agents.rollout import Rollout
-from fastweights.kernels.recurrence import State
+from fastweights.kernels.recurrence import State, map_state
 
 
 @runtime_checkable
@@ -126,6 +126,34 @@ class Actor:
             )
         return Collected(rollout, episodes, lives)
 
+    def snapshot(self) -> dict[str, Any] | None:
+        """What `restore` needs to act on from here, or None where the environments cannot.
+
+        Tensors and plain values, whatever the environments return among them.
+        """
+        environments = getattr(self.environments, "snapshot", lambda: None)()
+        if environments is None:
+            return None
+        generator, memory = self.generator or torch.default_generator, []
+        map_state(lambda part: memory.append(part) or part, self.state)
+        return {
+            "environments": _exchanged(environments, np.ndarray, torch.as_tensor),
+            "row": list(self._sent),
+            "last_action": self.last_action.clone(),
+            "memory": memory,
+            "generator": generator.get_state(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Stands where `snapshot` was taken. Raises what the environments, dicts and torch do."""
+        self.environments.restore(_exchanged(snapshot["environments"], Tensor, Tensor.numpy))
+        row = zip(snapshot["row"], self._sent, strict=True)
+        self._sent = tuple(part.to(fresh).view_as(fresh) for part, fresh in row)
+        self.last_action = snapshot["last_action"].to(self.last_action).view_as(self.last_action)
+        memory = snapshot["memory"][::-1]
+        self.state = map_state(lambda fresh: memory.pop().to(fresh).view_as(fresh), self.state)
+        (self.generator or torch.default_generator).set_state(snapshot["generator"].cpu())
+
     def _look(self, row: Row) -> None:
         self.row = row
         arrays = (row.frame, row.reward, row.is_first)
@@ -139,6 +167,17 @@ class Actor:
         clocks = logits.new_empty(self.of, logits.shape[1]).exponential_(generator=self.generator)
         own = clocks[self.streams.start : self.streams.stop]
         return (logits.softmax(-1) / own).argmax(-1)
+
+
+def _exchanged(value: Any, kind: type, exchange: Callable[[Any], Any]) -> Any:
+    """`value` with whatever is of `kind` in its dicts, lists and tuples exchanged."""
+    if isinstance(value, kind):
+        return exchange(value)
+    if isinstance(value, dict):
+        return {name: _exchanged(part, kind, exchange) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_exchanged(part, kind, exchange) for part in value)
+    return value
 
 
 def _send(array: np.ndarray, device: torch.device) -> Tensor:

@@ -109,16 +109,22 @@ def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
     return steps / statistics.median(times)
 
 
-def measure_whole(name: str, core: str, env: str, seconds: float, rate: float) -> dict[str, float]:
-    """The rate of a run of about `seconds`, by its log, and the most memory it held."""
+def measure_whole(
+    name: str, core: str, env: str, seconds: float, rate: float, checkout: Path = ROOT
+) -> dict[str, float]:
+    """The rate of a run of about `seconds`, by its log, and the most memory it held.
+
+    `rate`: agent steps/s to expect. `checkout`: whose `launch/atari.py` runs.
+    """
     options = preset(name, core)
     batch = options.batch_size * options.unroll_length
     updates = WARM_UP + max(3, round(seconds * rate / batch))
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            *(sys.executable, str(ROOT / "launch" / "atari.py"), "--preset", name),
+            *(sys.executable, str(checkout / "launch" / "atari.py"), "--preset", name),
             *("--core", core, "--env", env, "--savedir", folder, "--xpid", "run"),
             *("--total-steps", str(updates * batch), "--disable-checkpoint"),
+            *("--evaluate-episodes", "0"),
         ]
         peak = _run(command)
         rate = logged_rate(read_logs(Path(folder) / "run"), WARM_UP)

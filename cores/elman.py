@@ -33,16 +33,19 @@ class Elman(Core):
         self.cell = nn.RNNCell(input_size, config.width)
 
     def initial_state(self, batch_size: int) -> ElmanState:
+        """Return zero hidden units [B, E]."""
         return ElmanState(self.cell.weight_hh.new_zeros(batch_size, self.output_size))
 
     def step(
         self, x: Float[Tensor, "B D"], state: ElmanState
     ) -> tuple[Float[Tensor, "B E"], ElmanState]:
+        """Compute one step of the equation: y [B, E] and the next state."""
         return step(x, state, self._weights())
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: ElmanState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], ElmanState]:
+        """Run the kernel over all steps; see `Core.unroll`."""
         check_inputs(self, x, state, is_first)
         return elman(x, is_first, state, self._weights())
 

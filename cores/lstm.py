@@ -22,8 +22,8 @@ class LSTMConfig:
     width: int = 256  # Espeholt et al. 2018
     """Number of units."""
     forget_bias: float = 0.0
-    """Number added to the forget gates' initial bias (Gers et al. 2000); long memories want 1 or
-    more."""
+    """Number added to the forget gates' initial bias (Gers et al. 2000); use 1 or more for long
+    memories."""
 
 
 class LSTM(Core):
@@ -41,21 +41,25 @@ class LSTM(Core):
             self.cell.bias_ih[config.width : 2 * config.width] += config.forget_bias
 
     def initial_state(self, batch_size: int) -> LSTMState:
+        """Return zero hidden units and zero cells, each [B, E]."""
         zeros = self.cell.weight_hh.new_zeros(batch_size, self.output_size)
         return LSTMState(zeros, zeros)
 
     def step(
         self, x: Float[Tensor, "B D"], state: LSTMState
     ) -> tuple[Float[Tensor, "B E"], LSTMState]:
+        """Compute one step of the equation: y [B, E] and the next state."""
         return lstm_step(self._from_input(x), state, self.cell.weight_hh)
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: LSTMState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], LSTMState]:
+        """Multiply all inputs at once, then run the kernel over all steps; see `Core.unroll`."""
         check_inputs(self, x, state, is_first)
         return lstm(self._from_input(x), is_first, state, self.cell.weight_hh)
 
     def inspect(self, x: Float[Tensor, "B D"], state: LSTMState) -> list[dict[str, Tensor]]:
+        """Return the three gates and `candidate` [B, E], and the state after the step."""
         (after,) = super().inspect(x, state)
         names = ("input_gate", "forget_gate", "candidate", "output_gate")
         values = gates(self._from_input(x), state, self.cell.weight_hh)

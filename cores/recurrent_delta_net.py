@@ -1,4 +1,4 @@
-"""Recurrent Delta Net (RDN): a DeltaNet whose slow net also sees its own last output."""
+"""Recurrent Delta Net (RDN): a DeltaNet whose slow net also reads its own last output."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,6 +36,7 @@ class RecurrentDeltaNet(FastWeightCore):
         self.recurrent_strength = nn.Parameter(torch.randn(heads, size).mul_(std))
 
     def initial_state(self, batch_size: int) -> RecurrentDeltaRuleState:
+        """Return zeros: W [B, H, D, D], last output [B, H, D], D the head's size."""
         return RecurrentDeltaRuleState(
             self.zeros(batch_size, self.heads, self.head_size, self.head_size),
             self.zeros(batch_size, self.heads, self.head_size),
@@ -44,9 +45,11 @@ class RecurrentDeltaNet(FastWeightCore):
     def programmed(
         self, x: Float[Tensor, "B D"], state: RecurrentDeltaRuleState
     ) -> tuple[Tensor, ...]:
+        """Return query, key, value and strength with the recurrent part added and maps applied."""
         return program(*self.program(x), state, **self.constants())
 
     def constants(self) -> dict[str, Any]:
+        """Return the recurrent weights, and the names of the maps that follow them."""
         recurrent = RecurrentWeights(
             self.recurrent_query, self.recurrent_key, self.recurrent_value, self.recurrent_strength
         )

@@ -93,4 +93,7 @@ def _multiplies_bfloat16(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu" or platform.machine().lower() not in ("x86_64", "amd64"):
         return False
+    # PyTorch's own question looks at the processor only; ATEN_CPU_CAPABILITY can hold it to less.
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return False
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()

@@ -218,15 +218,20 @@ class Training:
 
     def checkpoint(self) -> dict[str, Any]:
         """What `restore` takes."""
-        return pack(self.options, self.learner, {"metrics": self.metrics.state_dict()})
+        payload = pack(self.options, self.learner, {"metrics": self.metrics.state_dict()})
+        # Of several learners the first one writes the file, and knows its own games only.
+        games = self.source.snapshot() if self.replicas.count == 1 else None
+        return payload if games is None else payload | {"games": games}
 
     def restore(self, payload: dict[str, Any]) -> None:
-        """Takes up counters, optimiser, schedule, windows and torch's random numbers.
+        """Takes up counters, optimiser, schedule, windows, torch's random numbers, and the games.
 
         What of it is not there or does not fit raises as dicts, torch and `float` do.
         """
         unpack(payload, self.learner)
         self.metrics.load_state_dict(payload["stats"]["metrics"])
+        if "games" in payload and self.replicas.count == 1:
+            self.source.restore(payload["games"])
 
 
 class _Meeting:

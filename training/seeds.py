@@ -10,8 +10,8 @@ def environment_seed(seed: int, step: int, first: int = 0, incarnation: int = 0)
     """Of the environment `first` of the run with `seed`; those after it add one each.
 
     Runs with seeds 1 and 2 have no environment in common. A resumed run, at agent step `step`,
-    plays new games: its emulators cannot be put back where they were. So does whoever takes the
-    place of an actor that has died.
+    plays new games unless its environments are `Restorable`, which emulators are not. So does
+    whoever takes the place of an actor that has died.
     """
     if incarnation:
         return _draw(_OF_ENVIRONMENTS, seed, step, incarnation, first)

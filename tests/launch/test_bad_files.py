@@ -192,6 +192,10 @@ def wrong_shape(content: dict) -> None:
         (lambda content: content["stats"]["metrics"].update(games=[["a", 1, 1]]), "'a'"),
         (lambda content: content["stats"].update(metrics=None), "subscriptable"),
         (lambda content: content["rng"].update(torch=torch.zeros(3)), "RNG state"),
+        (lambda content: content.update(games=None), "subscriptable"),
+        (lambda content: content["games"].pop("last_action"), "'last_action'"),
+        (lambda content: content["games"].update(row=[torch.zeros(1)] * 3), "invalid for input"),
+        (lambda content: content["games"]["environments"]["game"].update(draws=[]), "zip()"),
     ],
 )
 def test_a_run_does_not_go_on_from_what_does_not_fit(run, edit, says, capsys):

@@ -88,7 +88,7 @@ def test_help_is_help(capsys):
         (["--env", "Qbret"], "did you mean Qbert"),
         (["--env", "no_such_module:Game-v0"], "on PYTHONPATH and in the current folder"),
         (["--env", "Pendulum-v1"], "which are continuous: an agent here chooses"),
-        (["--env", "Pong", "--env-options", "flicker=1.5"], "flicker is a probability from 0 to 1"),
+        (["--env", "Pong", "--env-options", "flicker=1.5"], "flicker must be from 0 to 1"),
         (["--env", "Catch", "--env-options", "flicker=0.5"], "Catch does not take the options"),
         (["--feed-last-action", "maybe"], "'maybe' is none of auto, false, true"),
         (["--core", "rnd"], "known: feedforward, feedforward_gated, cnn, elman, gru, lstm"),

@@ -1,7 +1,7 @@
 """From rollouts, wherever they were collected, to batches of one size."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from fastweights.agents import Collected, Rollout
 from fastweights.host.errors import UserError
@@ -42,6 +42,14 @@ class Source(Protocol):
 
     def columns(self) -> dict[str, float]:
         """What else the log's next row shall say."""
+        ...
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """What `restore` needs for the next rollout to be this run's, or None: new games then."""
+        ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Goes on where `snapshot` was taken, if this source can; before its first rollout."""
         ...
 
 

@@ -5,7 +5,7 @@ the same machine gives the same logs, bit for bit.
 """
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 import torch
 
@@ -39,6 +39,7 @@ class Lockstep:
     ):
         self.threads = (stages,)
         self._environments, self._length, self._version = environments, length, 0
+        self._unused = 0  # rollouts collected and not yet learned from completely
         self._actor = Actor(
             network,
             environments,
@@ -59,6 +60,7 @@ class Lockstep:
     def rollouts(self) -> Iterator[Experience]:
         """See `Source.rollouts`."""
         while True:
+            self._unused = 1
             yield Experience(self._actor.collect(self._length), self._version)
 
     def publish(self, version: int) -> None:
@@ -67,7 +69,16 @@ class Lockstep:
 
     def release(self, count: int) -> None:
         """Nobody waits."""
+        self._unused -= count
 
     def columns(self) -> dict[str, float]:
         """See `Source.columns`: none."""
         return {}
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """See `Source.snapshot`: none while a part of a rollout is still to be learned from."""
+        return None if self._unused else self._actor.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """See `Source.restore`. Raises what `Actor.restore` does."""
+        self._actor.restore(snapshot)

@@ -8,6 +8,7 @@ dropped. Every wait in the asynchronous schedule is in here and ends when the qu
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from fastweights.host.stages import Stages
 from fastweights.training.schedules.experience import Experience
@@ -117,3 +118,9 @@ class QueuedSource:
     def release(self, count: int) -> None:
         """Lets `count` more rollouts be begun."""
         self.queue.release(count)
+
+    def snapshot(self) -> None:
+        """None: its actors are ahead of the learner, and wherever they are."""
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Plays new games."""
