@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rich.markup import escape
 from rich.table import Table
 
-from fastweights.agents.network import Network, NetworkConfig, count_parameters
+from fastweights.agents import Network, NetworkConfig, count_parameters
 from fastweights.cores import CORES
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.published_scores import random_and_human, recurrent_fwp

@@ -31,7 +31,7 @@ from fastweights.host.devices import choose_device, compute_exactly, use_threads
 from fastweights.host.errors import one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.export import export_safetensors
-from fastweights.records.run_folder import runs_near
+from fastweights.records import runs_near
 from fastweights.training.saved_agent import check_game, open_agent
 
 

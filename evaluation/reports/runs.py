@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.cores import CORES
-from fastweights.envs.naming import Name, resolve, shows_last_action
-from fastweights.envs.protocols import protocol_named
+from fastweights.envs import Name, protocol_named, resolve, shows_last_action
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.host import commands
 from fastweights.host.errors import UserError, expanded
 from fastweights.host.typed_fields import typed
-from fastweights.records.log_table import read_logs
-from fastweights.records.run_folder import read_meta
+from fastweights.records import read_logs, read_meta
 from fastweights.training.options import CHANGEABLE_ON_RESUME, RunOptions
 
 _IDENTIFY = ("env", "protocol", "core", "seed")

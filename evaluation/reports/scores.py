@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastweights.envs.protocols import HALF_AN_HOUR, PROTOCOLS
+from fastweights.envs import HALF_AN_HOUR, PROTOCOLS
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.games import THE_AGENTS_OWN
 from fastweights.evaluation.published_scores import PublishedScore, random_and_human, recurrent_fwp
