@@ -31,7 +31,7 @@ from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, compute_exactly, use_threads
 from fastweights.host.errors import UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
-from fastweights.launch.cli.tables import comparison_table, evaluation_table
+from fastweights.launch.cli.tables import comparison_tables, evaluation_table
 from fastweights.launch.export import export_safetensors
 from fastweights.records.run_folder import runs_near
 from fastweights.training.saved_agent import SavedAgent, check_game, open_agent
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _evaluate(agent, options, device, played)
     finally:  # what was played is shown, whatever became of the rest
         for evaluations in played.values():
-            if table := comparison_table(evaluations):
+            for table in comparison_tables(evaluations):
                 Console().print(table)
     return 0
 
