@@ -44,6 +44,8 @@ options than the preset's is refused.
 Writes results.json (options and every test episode's return), table.md, .csv, .json and .png (share
 of test games won) and learning_curves.png."""
 
+TITLE = "T-maze, corridor of 10"
+
 
 def parser() -> argparse.ArgumentParser:
     commands = {name: typed(name) for name in ("t_maze", "atari")}
@@ -97,14 +99,15 @@ def won_share(result: Mapping[str, Any]) -> float:
 def table(seeds: Sequence[int]) -> Table:
     """The share of test games won: each seed, and the mean of all."""
     each = {f"seed {seed}": partial(_of_seed, seed) for seed in sorted(seeds)}
-    return Table(columns={"core": label("core", code=True), **each, "mean ± std": _spread})
+    columns = {"core": label("core", code=True), **each, "mean ± std": _spread}
+    return Table(columns=columns, axis="test games won, percent (chance is 50)", title=TITLE)
 
 
 def write(grid: Grid, seeds: Sequence[int], out: Path, failures: Mapping[str, str]) -> None:
     rows = write_grid(grid, table(seeds), won_share, out, failures)
     curves = {row.labels["core"]: curves_of(row, agent_steps) for row in rows}
-    title = "T-maze, corridor of 10: 1 is a memory, 0 is chance"
-    draw_curves([[Panel(curves, "agent steps", RETURN)]], out / "learning_curves.png", title)
+    unit = f"{RETURN}\n(1: all won, 0: chance)"
+    draw_curves([[Panel(curves, "agent steps", unit)]], out / "learning_curves.png", TITLE)
 
 
 def _of_seed(seed: int, row: Row) -> str:

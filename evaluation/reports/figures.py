@@ -10,7 +10,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
@@ -22,6 +21,7 @@ from fastweights.evaluation.learning_curves import (
     draw_seeds,
     line_styles,
     literal,
+    with_legend,
 )
 from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
 from fastweights.evaluation.reports.curves import AXES, agent_steps, curve, hours, returns, smoothed
@@ -51,7 +51,7 @@ def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figu
     for axes, (name, by_label) in zip(panels, curves.items(), strict=True):
         _draw_groups(axes, by_label, styles, name)
     panels[0].set_ylabel(f"return of a {unit.name},\nmean of up to 100 recent ones")
-    return _with_legend(figure)
+    return with_legend(figure)
 
 
 Seeds = Mapping[str, list[Curve]]  # curves of a group's seeds, by what the group is called
@@ -122,7 +122,7 @@ def _drawn(
         _draw_groups(axes, found, styles, x_label)
         axes.set_ylabel(y_label)
         axes.set_ylim(bottom=bottom)
-    return _with_legend(figure)
+    return with_legend(figure)
 
 
 def _draw_groups(axes: Any, groups: Seeds, styles: Styles, x_label: str) -> None:
@@ -178,7 +178,7 @@ def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
     axes.set_ylabel("share of runs above it")
     axes.set_ylim(-0.02, 1.02)
     axes.grid(alpha=0.3)
-    return _with_legend(figure)
+    return with_legend(figure)
 
 
 def svg(figure: Figure) -> bytes:
@@ -211,21 +211,3 @@ def _readable_time(axes: Any) -> None:
 
 def _wrapped(text: str, width: int) -> str:
     return textwrap.fill(one_line(text), width)
-
-
-def _with_legend(figure: Figure) -> Figure:
-    """`figure` with one legend below all axes, in as many columns as fit, and higher by as much."""
-    found: dict[str, Any] = {}
-    for axes in figure.axes:
-        handles, labels = axes.get_legend_handles_labels()
-        found |= {label: h for label, h in zip(labels, handles, strict=True) if label not in found}
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    labels = [textwrap.fill(label, 80, drop_whitespace=False) for label in found]
-    for columns in range(min(4, len(found)), 0, -1):
-        legend = figure.legend(found.values(), labels, loc="outside lower center", ncols=columns)
-        size = legend.get_window_extent(renderer)
-        if columns == 1 or size.width <= 0.95 * figure.bbox.width:
-            figure.set_figheight(figure.get_figheight() + size.height / figure.dpi)
-            break
-        legend.remove()
-    return figure
