@@ -1,10 +1,11 @@
-"""Pictures of a run on a formal language: accuracy over lengths, and a trace through a string."""
+"""A picture of a trace through a string of a formal language."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from fastweights.evaluation.learning_curves import (
     line_styles,
@@ -14,41 +15,35 @@ from fastweights.evaluation.learning_curves import (
     with_legend,
 )
 from fastweights.evaluation.palette import BLUE, ORANGE
-from fastweights.experiments.language_trace import Trace
+from fastweights.experiments.language_trace import Trace, trace, write_csv
+from fastweights.experiments.sequence_run import trained
+from fastweights.host.errors import user_input
 
 _MOST_LINES = 7  # strengths and gates; more are rows of a heat map
 _SHOWN_SYMBOLS = 80  # more do not fit below an axis
-_SPLITS = {
-    "bin0": "Bin0, lengths of training",
-    "bin1": "Bin1, longer strings",
-    "length": "strings drawn of a length",
-}
 
 
-def draw_lengths(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write the figure of `lengths_figure` into the PNG `path`."""
-    save(lengths_figure(rows), path)
+def show_trace(path: Path, command: str, text: str) -> int:
+    """Trace the model of the run at `path` through `text`; write trace.csv and trace.png.
 
-
-def lengths_figure(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """A point a length and split: the share of its sequences that are all right, in percent.
-
-    `rows` have a `split`, a `length` and a `sequence_accuracy`.
+    `command`: the command that trains on the language. Prints a line, and returns the exit code.
+    Raises `UserError` if there is no such run.
     """
-    figure = new_figure(3)
-    axes = figure.add_subplot(xscale="log", ylim=(-5, 105))
-    axes.set(xlabel="length of the sequence, symbols", ylabel="sequences right, percent")
-    splits = dict.fromkeys(row["split"] for row in rows)
-    styles = line_styles(list(splits))
-    for split in splits:
-        of_split = [row for row in rows if row["split"] == split]
-        lengths = [row["length"] for row in of_split]
-        shares = [100 * row["sequence_accuracy"] for row in of_split]
-        look = {"linestyle": "", "markersize": 4, "label": _SPLITS.get(split, split)}
-        axes.plot(lengths, shares, **styles[split] | look)
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.grid(alpha=0.3)
-    return with_legend(figure)
+    model, options = trained(path, command)
+    with user_input():
+        found = trace(model, options, text)
+    write_csv(found, path / "trace.csv")
+    draw_trace(found, f"{options.core} on {options.task.title}", path / "trace.png")
+    Console().print(
+        f"{found.component} follows the machine: {100 * found.explained:.1f} % of its variance "
+        f"lies between the machine's states\nwrong answers: {len(found.wrong)} of "
+        f"{sum(one is not None for one in found.expected)}\n{path / 'trace.png'}\n"
+        f"{path / 'trace.csv'}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
 
 
 def draw_trace(found: Trace, title: str, path: Path) -> None:
@@ -57,7 +52,7 @@ def draw_trace(found: Trace, title: str, path: Path) -> None:
 
 
 def trace_figure(found: Trace, title: str) -> Any:
-    """The machine, the number that follows it, and the write strengths, over the string."""
+    """Return a figure over the string: the machine, the number that follows it, the strengths."""
     from matplotlib.ticker import MaxNLocator
 
     count = 3 if found.strengths else 2
@@ -90,7 +85,7 @@ def trace_figure(found: Trace, title: str) -> Any:
 def _draw_strengths(
     axes: Any, places: np.ndarray, strengths: Mapping[str, Sequence[float]]
 ) -> None:
-    """A line each, which the legend names."""
+    """Draw a line each, which the legend names."""
     styles = line_styles(list(strengths))
     for name, values in strengths.items():
         axes.plot(places, values, label=literal(name), linewidth=1, markersize=3, **styles[name])
@@ -100,7 +95,7 @@ def _draw_strengths(
 def _draw_map(
     figure: Any, axes: Any, strengths: Mapping[str, Sequence[float]], length: int
 ) -> None:
-    """A row each, named by what it is: a legend of so many lines could not be read."""
+    """Draw a row each: a legend of so many lines could not be read."""
     values = np.array(list(strengths.values()))
     low, high = min(0.0, values.min()), max(1.0, values.max())
     extent = (0.5, length + 0.5, len(values) - 0.5, -0.5)

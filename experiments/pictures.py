@@ -1,4 +1,4 @@
-"""Pictures of a grid: its table as points with intervals, and learning curves over seeds."""
+"""Pictures of runs: a table as points with intervals, curves over seeds, accuracy over lengths."""
 
 import itertools
 import textwrap
@@ -25,6 +25,12 @@ _MANY = 10_000  # numbers from which an axis says k and M
 _WORDS = 0.25  # height of a row of panels without curves
 NOTHING = "nothing to draw yet: too few games have ended"
 
+_SPLITS = {
+    "bin0": "Bin0, lengths of training",
+    "bin1": "Bin1, longer strings",
+    "length": "strings drawn of a length",
+}
+
 
 def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str = "") -> None:
     """Write the figure of `rows_figure` into the PNG `path`."""
@@ -32,7 +38,7 @@ def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str
 
 
 def rows_figure(rows: Sequence[Row], unit: str, title: str, panel: str = "") -> Any:
-    """A line a row: each seed, their mean with its 95 % interval, and the published mean ± std.
+    """Return a figure with a line a row: seeds, their mean and 95 % interval, and the paper's.
 
     Where some rows have runs of ours, the others are in the table alone.
 
@@ -76,7 +82,7 @@ def rows_figure(rows: Sequence[Row], unit: str, title: str, panel: str = "") -> 
 
 
 def _words(title: str, words: str) -> Any:
-    """A figure of words, for where there is nothing to draw: axes would be invented."""
+    """Return a figure of words, where there is nothing to draw: axes would be invented."""
     figure = new_figure(1)
     figure.text(
         0.5, 0.5, "\n".join(filter(None, (literal(title), words))), ha="center", va="center"
@@ -105,7 +111,7 @@ def _draw_points(axes: Any, rows: Sequence[Row]) -> None:
 
 
 def _set_range(axes: Any, unit: str) -> None:
-    """All of 0 to 100 percent; of other units a range that lets equal values look equal."""
+    """Show all of 0 to 100 percent; of other units a range that lets equal values look equal."""
     if "percent" in unit:
         axes.set_xlim(*_PERCENT)
         return
@@ -116,20 +122,20 @@ def _set_range(axes: Any, unit: str) -> None:
 
 
 def _names(rows: Sequence[Row], panel: str) -> tuple[list[str], str]:
-    """Each row's labels that others have differently, and the labels that all rows share.
+    """Return each row's differing labels, and the labels that all rows share.
 
-    Without the label `panel`, which stands above.
+    The label `panel` is left out: it is the panel's title.
     """
     labels = [{n: str(value) for n, value in row.labels.items() if n != panel} for row in rows]
     differ = [name for name in labels[0] if len({one[name] for one in labels}) > 1]
-    differ = differ or list(labels[0])  # of a single row
+    differ = differ or list(labels[0])  # a single row
     shared = [text for name, text in labels[0].items() if name not in differ]
     names = [_wrapped(_once([one[name] for name in differ]), _NAME) for one in labels]
     return names, textwrap.fill(" · ".join(shared), _TITLE)
 
 
 def _once(texts: Sequence[str]) -> list[str]:
-    """`texts` without those that repeat another: LSTM and lstm, DeltaNet and delta_net."""
+    """Return `texts` without those that repeat another: LSTM and lstm, DeltaNet and delta_net."""
     plain = ["".join(filter(str.isalnum, text)).casefold() for text in texts]
     return [text for place, text in enumerate(texts) if plain[place] not in plain[:place]]
 
@@ -139,7 +145,7 @@ def _wrapped(texts: Sequence[str], width: int) -> str:
 
 
 class Panel(NamedTuple):
-    """Learning curves of several seeds by name, and what the axes show."""
+    """Learning curves of several seeds by name, and the labels of the axes."""
 
     curves: Mapping[str, list[Curve]]
     x: str
@@ -154,10 +160,10 @@ def draw_curves(panels: Sequence[Sequence[Panel]], path: Path, title: str) -> No
 
 
 def curves_figure(panels: Sequence[Sequence[Panel]], title: str) -> Any:
-    """A line for each name: the mean over its seeds, where all of them have points.
+    """Return a figure with a line for each name: the mean over seeds, where all have points.
 
-    A name has the same line in all `panels`, which are given row by row. Seeds and their band are
-    drawn where there are few enough names that bands do not hide each other.
+    A name has the same line style in all `panels`, which are given row by row. Seeds and their band
+    are drawn only for few names, so that bands do not hide each other.
     """
     across = len(panels[0])
     ratios = [1 if any(map(_has_points, row)) else _WORDS for row in panels]
@@ -186,7 +192,7 @@ def _has_points(panel: Panel) -> bool:
 
 
 def _format_x(axes: Any, lengths: bool) -> None:
-    """From 0 on, or lengths by their logarithm; large numbers as 200 k."""
+    """Begin at 0, or show lengths by their logarithm; write large numbers as 200 k."""
     from matplotlib.ticker import EngFormatter
 
     if lengths:
@@ -196,3 +202,29 @@ def _format_x(axes: Any, lengths: bool) -> None:
     axes.set_xlim(left=0)
     if axes.get_xlim()[1] >= _MANY:
         axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+
+
+def draw_lengths(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write the figure of `lengths_figure` into the PNG `path`."""
+    save(lengths_figure(rows), path)
+
+
+def lengths_figure(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a figure: a point a length and split, the share of its sequences that are right.
+
+    `rows` have a `split`, a `length` and a `sequence_accuracy`.
+    """
+    figure = new_figure(3)
+    axes = figure.add_subplot(xscale="log", ylim=(-5, 105))
+    axes.set(xlabel="length of the sequence, symbols", ylabel="sequences right, percent")
+    splits = dict.fromkeys(row["split"] for row in rows)
+    styles = line_styles(list(splits))
+    for split in splits:
+        of_split = [row for row in rows if row["split"] == split]
+        lengths = [row["length"] for row in of_split]
+        shares = [100 * row["sequence_accuracy"] for row in of_split]
+        look = {"linestyle": "", "markersize": 4, "label": _SPLITS.get(split, split)}
+        axes.plot(lengths, shares, **styles[split] | look)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.grid(alpha=0.3)
+    return with_legend(figure)

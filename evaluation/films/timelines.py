@@ -1,4 +1,4 @@
-"""What happened over the last few hundred agent steps: lines, and the policy as a heat map.
+"""The last few hundred agent steps: lines, and the policy as a heat map.
 
 A blue dotted line marks a memory reset, an orange one a lost life.
 """
@@ -20,7 +20,7 @@ _LINE, _KEY = 16, 92  # pixels: a line of the key, and from one colour to the ne
 
 
 class Timeline(Panel):
-    """Abstract: keeps what `measure` says of each moment and draws it as `chart` does."""
+    """Abstract: a panel that keeps `measure` of each moment and draws it by `chart`."""
 
     def __init__(self, width: int, height: int, measure: Callable[[Moment], Sequence[float]]):
         self.size = (height, width)
@@ -30,6 +30,7 @@ class Timeline(Panel):
         self._events: deque[tuple[bool, bool]] = deque(maxlen=self._steps)
 
     def draw(self, area: np.ndarray, moment: Moment) -> None:
+        """Add the moment's measure and draw the chart."""
         self._values.append(np.asarray(self._measure(moment), np.float32))
         self._events.append((moment.is_first, moment.life_lost))
         chart = area[: self.size[0] - 4, LABEL:]
@@ -40,11 +41,11 @@ class Timeline(Panel):
 
     @abc.abstractmethod
     def chart(self, area: np.ndarray, chart: np.ndarray, values: np.ndarray) -> None:
-        """Draw `values` [n, lines] into `chart`, which lies within `area`."""
+        """Draw `values` [n, lines] into `chart`, a part of `area`."""
 
 
 class Lines(Timeline):
-    """Lines between a lowest and a highest value: those of `limits`, or the most extreme so far.
+    """Lines between a lowest and a highest value: `limits`, or the extremes so far.
 
     With `grows` these are never narrower than the limits. `where` stands before them in words.
     """
@@ -80,7 +81,7 @@ class Lines(Timeline):
 
 
 class Policy(Timeline):
-    """A row an action: white is improbable, dark blue certain; orange is what was done."""
+    """A row for each action: white is improbable, dark blue certain, orange the chosen action."""
 
     def __init__(self, width: int, action_meanings: Sequence[str]):
         self._actions = action_meanings

@@ -31,13 +31,13 @@ from fastweights.evaluation.training_returns import Unit
 from fastweights.host.errors import one_line
 
 _WIDTH = 10.0  # inches, 992 pixels on the page
-_BAR, _ALL_BARS = 0.36, 10.4  # inches; at most 1,200 pixels in all
+_BAR, _ALL_BARS = 0.36, 10.4  # inches; together at most 1,200 pixels
 _TIMES = ((1, "hours"), (60, "minutes"), (3600, "seconds"))
 _LINEAR = 100  # percent, beyond which the axis is logarithmic
 
 
 def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figure | None:
-    """One game: mean over seeds, seeds as thin lines and a band; None where there is no point."""
+    """Draw one game: mean over seeds, seeds as thin lines and a band; None without points."""
     curves = {
         name: {g.label: [returns(run, unit, x) for run in g.runs] for g in groups}
         for name, x in AXES.items()
@@ -55,7 +55,7 @@ def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figu
 
 
 Seeds = Mapping[str, list[Curve]]  # curves of a group's seeds, by what the group is called
-# Labels of the x and y axes, and what is drawn: a column of the logs over an x axis.
+# Labels of the x and y axes; the logs' column and the x axis.
 Panels = Mapping[tuple[str, str], tuple[str, Callable[[Run], np.ndarray]]]
 _THROUGHPUT: Panels = {
     ("hours", "agent steps a second"): ("agent_steps_per_second", hours),
@@ -69,7 +69,7 @@ _LEARNER: Panels = {
 
 
 def throughput(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
-    """Agent steps a second over time, and policy lag over agent steps; None without either.
+    """Draw agent steps a second over time, and policy lag over agent steps; None without either.
 
     `groups`: by what to call them. A lag of 0 in all runs, as in lockstep, has no panel.
     """
@@ -81,7 +81,7 @@ def throughput(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
 
 
 def learner(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
-    """How far the policy moved and how well values fit, over agent steps; None where not logged.
+    """Draw the policy's movement and the values' fit over agent steps; None if not logged.
 
     `groups`: by what to call them.
     """
@@ -89,7 +89,7 @@ def learner(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
 
 
 def _curves(groups: Mapping[str, Group], panels: Panels) -> dict[tuple[str, str], Seeds]:
-    """By panel, of each group its seeds' curves; panels without a curve are left out."""
+    """Return each group's curves by panel; panels without a curve are left out."""
     curves = {
         labels: {name: _of_seeds(group, column, x) for name, group in groups.items()}
         for labels, (column, x) in panels.items()
@@ -101,9 +101,9 @@ def _curves(groups: Mapping[str, Group], panels: Panels) -> dict[tuple[str, str]
 
 
 def _of_seeds(group: Group, column: str, x: Callable[[Run], np.ndarray]) -> list[Curve]:
-    """The curves that have points, smoothed."""
+    """Return the curves that have points, smoothed."""
     curves = [curve(run, column, x) for run in group.runs]
-    if column == "explained_variance":  # the first updates' would squash all others
+    if column == "explained_variance":  # values of the first updates are far below
         curves = [one._replace(y=one.y.clip(-1, 1)) for one in curves]
     return [smoothed(one) for one in curves if len(one.x)]
 
@@ -113,7 +113,7 @@ def _drawn(
     styles: Styles,
     bottom: float | None = None,
 ) -> Figure | None:
-    """A panel beside the other; None where there is none."""
+    """Draw panels side by side; None without a panel."""
     if not curves:
         return None
     figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
@@ -126,7 +126,7 @@ def _drawn(
 
 
 def _draw_groups(axes: Any, groups: Seeds, styles: Styles, x_label: str) -> None:
-    """A line a group, and what the x axis shows."""
+    """Draw a line a group, and label the x axis."""
     for name, seeds in groups.items():
         draw_seeds(axes, seeds, styles[name], name, bands=len(groups) <= len(COLOURS))
     axes.set_xlabel(x_label)
@@ -140,7 +140,7 @@ def _draw_groups(axes: Any, groups: Seeds, styles: Styles, x_label: str) -> None
 
 
 def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
-    """A bar a game with its interval, the best on top; percent, logarithmic beyond 100 %."""
+    """Draw a bar a game with its interval, the best on top; percent, logarithmic beyond 100 %."""
     games = sorted(found, key=lambda game: float(found[game].value))
     values, lows, highs = np.array([found[game] for game in games], float).T
     height = min(_BAR, _ALL_BARS / len(games))
@@ -167,7 +167,7 @@ def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
 
 
 def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
-    """Share of runs above each of `levels` (human-normalised), with its interval as a band."""
+    """Draw the share of runs above each of `levels` (human-normalised), with intervals as bands."""
     figure = Figure(figsize=(_WIDTH, 3.8), layout="constrained")
     axes, styles = figure.add_subplot(), line_styles(list(found))
     for name, profile in found.items():
@@ -182,9 +182,9 @@ def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
 
 
 def svg(figure: Figure) -> bytes:
-    """The drawing as a file's content."""
+    """Return the drawing as the content of a file."""
     buffer = io.BytesIO()
-    # Text as text, to be read out and searched; ids that are the same at every run.
+    # Keep text as text, for screen readers and search; ids are the same in every run.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fastweights"}):
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
     return buffer.getvalue()
@@ -200,7 +200,7 @@ def _is_curve(seeds: Sequence[Curve]) -> bool:
 
 
 def _readable_time(axes: Any) -> None:
-    """Ticks of an axis of hours in minutes or seconds where it is short."""
+    """Label an axis of hours in minutes or seconds if it is short."""
     longest = axes.get_xlim()[1]
     factor, name = next((unit for unit in _TIMES if longest * unit[0] >= 1), _TIMES[-1])
     step = MaxNLocator(4).tick_values(0, longest * factor)

@@ -1,4 +1,4 @@
-"""The sections of a report, each a list of blocks; an empty list where there is nothing to say."""
+"""The sections of a report, each a list of blocks; empty if there is nothing to report."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ _THROUGHPUT = (
 
 
 def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Path) -> list[Block]:
-    """The whole report; `pairs` of cores to compare (none: the paper's, where both have runs).
+    """Return the whole report; `pairs` of cores to compare (none: the paper's with runs).
 
     Links are relative to `folder`.
     """
@@ -74,6 +74,7 @@ def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Pat
 
 
 def overview(runs: Sequence[Run]) -> list[Block]:
+    """Return the table of all runs."""
     head = [
         "run",
         "game",
@@ -107,6 +108,7 @@ def overview(runs: Sequence[Run]) -> list[Block]:
 
 
 def learning(groups: Sequence[Group]) -> list[Block]:
+    """Return the learning curves, by game."""
     styles = figures.line_styles([group.label for group in groups])
     blocks: list[Block] = [Heading("Learning curves")]
     for index, (game, members) in enumerate(_by_game(groups).items()):
@@ -131,7 +133,7 @@ def learning(groups: Sequence[Group]) -> list[Block]:
 def _how_it_learned(
     name: str, game: str, groups: Sequence[Group], styles: figures.Styles
 ) -> list[Block]:
-    """What tells why a run stands still; runs of earlier revisions did not log it."""
+    """Return diagnostics of the learner; runs of earlier revisions did not log them."""
     drawing = figures.learner({group.label: group for group in groups}, styles)
     if drawing is None:
         return []
@@ -139,7 +141,7 @@ def _how_it_learned(
 
 
 def _shortfalls(groups: Sequence[Group], unit: Unit) -> list[Text]:
-    """What short runs could not measure, alike cases together."""
+    """Return notes about short runs, one for equal cases."""
     cases: dict[str, list[str]] = {}
     for run in (run for group in groups for run in group.runs):
         if said := shortfall(run.logs, run.num_envs, unit):
@@ -148,6 +150,7 @@ def _shortfalls(groups: Sequence[Group], unit: Unit) -> list[Text]:
 
 
 def score_tables(found: Sequence[Score]) -> list[Block]:
+    """Return the tables of test scores."""
     blocks: list[Block] = [Heading("Test scores")]
     if not found:
         return [*blocks, Text(f"No test episodes yet: {typed('evaluate')} RUN plays them.")]
@@ -170,7 +173,7 @@ def score_tables(found: Sequence[Score]) -> list[Block]:
 
 
 def _score_tables(env: str, rule: Rule, scores: Sequence[Score]) -> list[Table]:
-    """Full games and lives have a table each, because they do not compare.
+    """Return a table of full games and one of lives, because they do not compare.
 
     In a game of one life a life is the game, so the paper's scores stand beside full games.
     """
@@ -188,7 +191,7 @@ def _score_tables(env: str, rule: Rule, scores: Sequence[Score]) -> list[Table]:
 def _score_table(
     env: str, rule: Rule, scores: Sequence[Score], others: Mapping[str, Sequence[str]]
 ) -> Table:
-    """Returns of the rule's unit, then `others`. Columns without a value are left out."""
+    """Return a table of the rule's unit, then `others`, without columns that have no value."""
     caption = (
         f"{env}: {rule}, {games_played(scores)}. Means ± standard deviations over what the table "
         "names."
@@ -212,7 +215,7 @@ def _normalised_column(scores: Sequence[Score]) -> dict[str, list[str]]:
 
 
 def _papers(env: str, scores: Sequence[Score]) -> dict[str, list[str]]:
-    """Per life, over five repeats of one training seed."""
+    """Return the paper's scores of a life, over five repeats of one training seed."""
     columns = {}
     for steps in PAPER_STEPS:
         published = [paper_score(env, score.group.core, steps) for score in scores]
@@ -222,7 +225,7 @@ def _papers(env: str, scores: Sequence[Score]) -> dict[str, list[str]]:
 
 
 def configurations(groups: Sequence[Group]) -> list[Block]:
-    """Options that differ, a row a group; then those that all runs share and that have a value."""
+    """Return the tables of options: those that differ, a row a group, and those that all share."""
     runs = [group.runs[0] for group in groups]
     names = differing(runs)
     shared = {n: v for n, v in sorted(runs[0].computed().items()) if n not in names}
@@ -243,7 +246,7 @@ def configurations(groups: Sequence[Group]) -> list[Block]:
 
 
 def speed(groups: Sequence[Group]) -> list[Block]:
-    """How fast the runs were and how old the weights that acted."""
+    """Return throughput and policy lag."""
     head = [
         "run",
         "agent steps/s",
@@ -297,6 +300,7 @@ def _hours(run: Run) -> str:
 
 
 def links(runs: Sequence[Run], folder: Path) -> list[Block]:
+    """Return links to clips and test episodes."""
     files = [
         (f"{run.name}: {path.relative_to(run.path)}", os.path.relpath(path, folder))
         for run in runs
@@ -331,7 +335,7 @@ def _last(run: Run, column: str) -> float | None:
 
 
 def _end(group: Group, unit: Unit) -> str:
-    """The last means in training: over seeds, and from the lowest to the highest."""
+    """Return the last training means: over seeds, and from the lowest to the highest."""
     drawn = (returns(run, unit, agent_steps).y for run in group.runs)
     ends = [values[-1] for values in drawn if len(values)]
     if not ends:

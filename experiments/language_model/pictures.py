@@ -28,9 +28,9 @@ def draw_by_position(
 
 
 def position_figure(curves: Mapping[str, Sequence[Bucket]], span: int, title: str) -> Any:
-    """A line a name: the perplexity of the next token after so many tokens of context.
+    """Return a figure of the perplexity of the next token over the tokens read, a line a name.
 
-    Positions are buckets that double; `span` marks how far gradients reached in training.
+    Positions are buckets that double; `span` marks the reach of gradients in training.
     """
     from matplotlib.ticker import NullFormatter
 

@@ -1,4 +1,4 @@
-"""Where a language model's run computes, with whom, on which text."""
+"""The setting of a language model's run: device, precision, learners and text."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +21,7 @@ from fastweights.training.replicas import Replicas
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Where a run computes, with whom, on which text."""
+    """Device, precision, learners and text of a run."""
 
     options: LanguageOptions
     text: Corpus
@@ -31,9 +31,10 @@ class Setting:
 
 
 def setting_of(options: LanguageOptions, replicas: Replicas, text: Corpus) -> Setting:
-    """Chooses device, threads, precision and kernels.
+    """Choose device, threads, precision and kernels.
 
-    Raises a one-line `ValueError` for options that cannot be.
+    Raises:
+        ValueError: options that this machine does not have; one line.
     """
     use_threads(options.num_threads, replicas.local_count)
     compute_exactly()

@@ -12,12 +12,14 @@ from pathlib import Path
 import imageio.v3 as imageio
 import numpy as np
 import pytest
+import torch
 from forks import Program
 
 from fastweights import envs
 from fastweights.agents.network import Network, NetworkConfig
 from fastweights.cores import CORES
-from fastweights.evaluation.films import memory, timelines
+from fastweights.evaluation.clips import visible
+from fastweights.evaluation.films import film, memory, timelines
 from fastweights.evaluation.films.drawing import LINES, _text, diverging, enlarge, sequential
 from fastweights.evaluation.films.memory import Change
 from fastweights.evaluation.films.memory import heads as matrices
@@ -210,8 +212,10 @@ def test_the_game_shown_is_the_one_that_evaluate_counts(trained):
     evaluated = play(agent.network, agent.options, agent.step, plan, "sampled")
     game = evaluated.episodes[1]
     options = watch.WatchOptions(run=trained, action_mode="sampled", seed=41)
-    episode = watch._episode(agent, watch._visible(agent, options), options)
-    shown = list(islice(episode, game.agent_steps))
+    played = film.episode(
+        agent, visible(agent, options.game), "sampled", options.seed, torch.device("cpu")
+    )
+    shown = list(islice(played, game.agent_steps))
     assert sum(moment.reward for moment in shown) == game.episode_return != 0
     assert len({moment.action for moment in shown}) > 1
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from fastweights.experiments.language_model.pictures import position_figure
-from fastweights.experiments.language_pictures import lengths_figure, trace_figure
+from fastweights.experiments.language_pictures import trace_figure
 from fastweights.experiments.language_trace import Trace
+from fastweights.experiments.pictures import lengths_figure
 from tests.evaluation.drawings import words_in
 
 

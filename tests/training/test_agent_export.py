@@ -9,8 +9,8 @@ from rich.console import Console
 
 from fastweights.evaluation.evaluation_file import evaluations_in
 from fastweights.evaluation.model_card import model_card
+from fastweights.evaluation.printed_tables import comparison_tables
 from fastweights.launch import atari, evaluate
-from fastweights.launch.cli.tables import comparison_tables
 from fastweights.records.checkpoints import CheckpointError
 from fastweights.training.agent_export import write_export
 from fastweights.training.saved_agent import open_agent
@@ -89,11 +89,11 @@ def of_content(change):
         ("config.json", lambda path: path.write_text("{"), "Expecting property name"),
         ("config.json", lambda path: path.write_text("[]"), "not an object"),
         ("config.json", lambda path: path.unlink(), "config.json: No such file"),
-        ("config.json", of_content(lambda c: c.update(version=9)), "its format or version"),
+        ("config.json", of_content(lambda c: c.update(version=9)), "another format or version"),
         ("config.json", of_content(lambda c: c["flags"].update(core="vgg")), "core 'vgg'"),
         ("config.json", of_content(lambda c: c["network"].update(num_actions=5)), "policy.weight"),
         ("config.json", of_content(lambda c: c.update(flags=None)), "does not fit this version"),
-        ("config.json", of_content(lambda c: c.update(step="many")), "its step is no count"),
+        ("config.json", of_content(lambda c: c.update(step="many")), "its step is not a count"),
     ],
 )
 def test_a_damaged_export_is_refused(name, spoil, says, exported):

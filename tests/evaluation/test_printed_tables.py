@@ -7,7 +7,7 @@ from rich.console import Console
 
 from fastweights.cores import CORES
 from fastweights.evaluation.evaluation_file import Evaluation, PlayedGame
-from fastweights.launch.cli.tables import comparison_tables, core_table, evaluation_table
+from fastweights.evaluation.printed_tables import comparison_tables, core_table, evaluation_table
 
 
 def test_eighty_columns_cut_no_name_of_a_core():

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from fastweights.agents.network import Network, NetworkConfig, count_parameters
+from fastweights.agents import Network, NetworkConfig, count_parameters
 from fastweights.cores import CORES
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.published_scores import random_and_human, recurrent_fwp
@@ -15,7 +15,7 @@ _ATARI_FRAMES, _ATARI_ACTIONS = (4, 84, 84), 18
 
 
 def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
-    """One column an evaluation.
+    """Return a table with a column for each evaluation.
 
     The score, shown where there are repeats, is the mean and standard deviation of the repeats'
     means; returns are the mean and standard deviation over all games or lives.
@@ -50,9 +50,9 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
 
 
 def comparison_tables(evaluations: Mapping[str, Evaluation]) -> list[Table]:
-    """Agents' scores of one game beside published ones; none where there are none.
+    """Return tables of agents' scores of one game beside published ones; empty if there are none.
 
-    `evaluations`: by what to call them, all of the same game. Full games and lives have a table
+    `evaluations`: by label, all of the same game. Full games and lives have a table
     each, because they do not compare.
     """
     env = next(iter(evaluations.values())).env
@@ -72,7 +72,7 @@ def comparison_tables(evaluations: Mapping[str, Evaluation]) -> list[Table]:
 
 
 def _life_tables(env: str, evaluations: Mapping[str, Evaluation]) -> list[Table]:
-    """Returns of a life beside those of Irie et al. 2021, a column a training length."""
+    """Return a table of returns of a life beside Irie et al. 2021, a column a training length."""
     published = {key[1:]: one for key, one in recurrent_fwp().items() if key[0] == env}
     if not published:
         return []
@@ -90,7 +90,7 @@ def _life_tables(env: str, evaluations: Mapping[str, Evaluation]) -> list[Table]
 
 
 def _plain_table(title: str, columns: Sequence[str]) -> Table:
-    """Columns of numbers behind one of names; a narrow terminal breaks words and cuts none."""
+    """Return a table with columns of numbers; a narrow terminal breaks words and cuts none."""
     table = Table(title=title)
     table.add_column("", overflow="fold")
     for column in columns:
@@ -99,7 +99,7 @@ def _plain_table(title: str, columns: Sequence[str]) -> Table:
 
 
 def core_table() -> Table:
-    """Every core: parameters of the whole Atari agent with 18 actions, what it is, its source.
+    """Return every core with its description, its source, and the parameters of an Atari agent.
 
     Fast-weight programmers have the paper's systematic names: slow net/update rule, fast net.
     """
@@ -107,7 +107,7 @@ def core_table() -> Table:
     table.add_column("--core", style="bold", no_wrap=True)
     table.add_column("parameters", justify="right", no_wrap=True)
     for column in ("slow net/update rule, fast net", "equation", "source"):
-        table.add_column(column, overflow="fold")  # a name cut short is no name
+        table.add_column(column, overflow="fold")  # do not truncate names
     for name, kind in CORES.items():
         agent = Network(
             NetworkConfig(frame_shape=_ATARI_FRAMES, num_actions=_ATARI_ACTIONS, core=name)
