@@ -11,6 +11,7 @@ from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.published_scores import random_and_human, recurrent_fwp
 from fastweights.evaluation.score_summary import Spread, over_episodes, spread
 
+_FULL_WIDTH = 80  # columns of a terminal
 _ATARI_FRAMES, _ATARI_ACTIONS = (4, 84, 84), 18
 
 
@@ -98,20 +99,24 @@ def _plain_table(title: str, columns: Sequence[str]) -> Table:
     return table
 
 
-def core_table() -> Table:
+def core_table(width: int = _FULL_WIDTH) -> Table:
     """Return every core with its description, its source, and the parameters of an Atari agent.
 
-    Fast-weight programmers have the paper's systematic names: slow net/update rule, fast net.
+    Fast-weight programmers have the paper's systematic names: slow net/update rule, fast net. A
+    terminal of less than 80 columns (`width`) has one column for all words.
     """
     table = Table(title=f"Cores (parameters: whole agent, large ResNet, {_ATARI_ACTIONS} actions)")
     table.add_column("--core", style="bold", no_wrap=True)
     table.add_column("parameters", justify="right", no_wrap=True)
-    for column in ("slow net/update rule, fast net", "equation", "source"):
+    is_narrow = width < _FULL_WIDTH
+    words = ("slow net/update rule, fast net", "equation", "source")
+    for column in ["\n".join(words)] if is_narrow else words:
         table.add_column(column, overflow="fold")  # do not truncate names
     for name, kind in CORES.items():
         agent = Network(
             NetworkConfig(frame_shape=_ATARI_FRAMES, num_actions=_ATARI_ACTIONS, core=name)
         )
         millions = f"{count_parameters(agent) / 1e6:.3f} M"
-        table.add_row(name, millions, kind.systematic_name, kind.equation, kind.source)
+        cells = (kind.systematic_name, kind.equation, kind.source)
+        table.add_row(name, millions, *(["\n".join(cells)] if is_narrow else cells))
     return table

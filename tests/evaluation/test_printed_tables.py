@@ -79,3 +79,12 @@ def test_full_games_and_lives_have_a_table_each_and_the_papers_a_row_a_core():
         assert max(map(len, text.splitlines())) <= 60 and "…" not in text
         assert here in text and foreign not in text
     assert comparison_tables({called: _played((1.0,))}) == []
+
+
+def test_a_narrow_terminal_has_words_of_a_readable_width():
+    shown = io.StringIO()
+    Console(width=60, file=shown).print(core_table(60))
+    lines = shown.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60 and "…" not in shown.getvalue()
+    assert len(lines) < 9 * len(CORES)
+    assert "Irie et al. 2021" in shown.getvalue()
