@@ -3,7 +3,7 @@
 import argparse
 import math
 
-from fastweights.envs.naming import resolve
+from fastweights.envs import resolve
 from fastweights.host.errors import UserError, user_input
 from fastweights.host.flags import flag
 

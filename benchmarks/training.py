@@ -40,15 +40,13 @@ from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
-from fastweights.agents.actor import Actor
-from fastweights.agents.learner import Learner
-from fastweights.agents.network import Network
+from fastweights.agents import Actor, Learner, Network
 from fastweights.cores import CORES
-from fastweights.envs.interface import Environments
+from fastweights.envs import Environments
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.errors import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
-from fastweights.records.log_table import read_logs
+from fastweights.records import read_logs
 from fastweights.training.assembly import plan_for
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from fastweights.cores import core_config
+from fastweights.cores.building import core_config
 
 
 def network_facts(network: nn.Module, core: str, core_options: Mapping[str, Any]) -> dict[str, Any]:

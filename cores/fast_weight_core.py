@@ -58,7 +58,7 @@ class FastWeightCore(Core):
     operation: Callable[..., tuple[Tensor, Any]]  # the unrolled recurrence, a kernel
     law: Callable[..., tuple[Tensor, Any]]  # its definition: one step in plain PyTorch
     slow_net: SlowNet  # for `program`
-    delta_rule = True  # writes the difference to the stored value: see cores/growth.py
+    delta_rule = True  # writes the difference to the stored value: see cores/unbounded.py
     vectors: tuple[str, ...]  # names that `inspect` gives to the tensors of `programmed`
 
     def __init__(self, width: int, heads: int, feature_map_name: str, max_write_strength: int = 1):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 
 import tyro
 
-from fastweights.cores import CORES, core_kind
+from fastweights.cores.building import CORES, core_kind
 
 _PREFIX = "core_"
 _SIZES = {"layers", "width", "heads", "feedforward"}

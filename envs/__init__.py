@@ -7,10 +7,11 @@ import gymnasium
 from fastweights.envs.adapter import GymnasiumEnvironments, make_gymnasium
 from fastweights.envs.atari import AtariEnvironments
 from fastweights.envs.interface import BrokenEnvironment, Environments, Episode, Life, TimeStep
-from fastweights.envs.naming import OWN_GAMES, names, resolve
-from fastweights.envs.protocols import PROTOCOLS, Protocol, protocol_named
+from fastweights.envs.naming import OWN_GAMES, Name, names, resolve, shows_last_action
+from fastweights.envs.protocols import HALF_AN_HOUR, PROTOCOLS, Protocol, protocol_named
 
 __all__ = [
+    "HALF_AN_HOUR",
     "PROTOCOLS",
     "AtariEnvironments",
     "BrokenEnvironment",
@@ -18,10 +19,14 @@ __all__ = [
     "Episode",
     "GymnasiumEnvironments",
     "Life",
+    "Name",
     "Protocol",
     "TimeStep",
     "make",
     "names",
+    "protocol_named",
+    "resolve",
+    "shows_last_action",
 ]
 
 _DEFAULT_PROTOCOL = "full-game"

@@ -7,7 +7,7 @@ from typing import Literal
 import gymnasium
 import torch
 
-from fastweights.envs.interface import Environments
+from fastweights.envs import Environments
 from fastweights.evaluation.games import film
 from fastweights.evaluation.pictures import write_clip
 from fastweights.evaluation.play import GamePlan, environments_of

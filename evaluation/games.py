@@ -11,10 +11,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from fastweights.agents.network import Network
-from fastweights.envs.interface import Environments, Episode, Life
-from fastweights.envs.naming import resolve
-from fastweights.envs.protocols import HALF_AN_HOUR, PROTOCOLS, protocol_named
+from fastweights.agents import Network
+from fastweights.envs import (
+    HALF_AN_HOUR,
+    PROTOCOLS,
+    Environments,
+    Episode,
+    Life,
+    protocol_named,
+    resolve,
+)
 from fastweights.evaluation.player import ActionMode, Player
 from fastweights.host.names import unknown
 from fastweights.training.environments import Rules, trained_rules

@@ -11,8 +11,8 @@ from typing import TextIO
 
 import torch
 
-from fastweights.agents.network import Network
-from fastweights.envs.interface import Environments
+from fastweights.agents import Network
+from fastweights.envs import Environments
 from fastweights.evaluation.evaluation_file import Evaluation, PlayedGame, write_overview
 from fastweights.evaluation.games import (
     Played,

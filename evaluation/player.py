@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fastweights.agents.actor import Decision
-from fastweights.agents.network import Network, NetworkOutput
-from fastweights.envs.interface import Environments, TimeStep
+from fastweights.agents import Decision, Network, NetworkOutput
+from fastweights.envs import Environments, TimeStep
 from fastweights.kernels.recurrence import State, map_state
 
 ActionMode = Literal["argmax", "sampled"]

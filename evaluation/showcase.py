@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.evaluation.clips import make_clip
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.evaluation.learning_curves import learning_curve
@@ -17,7 +17,7 @@ from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.training_returns import measured_unit, shortfall
 from fastweights.evaluation.training_tests import ACTION_MODE, games_of, play_and_keep, shown
 from fastweights.host.devices import choose_device
-from fastweights.records.log_table import read_logs
+from fastweights.records import read_logs
 from fastweights.training.options import RunOptions
 from fastweights.training.saved_agent import open_agent
 

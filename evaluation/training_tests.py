@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.evaluation.games import longest_test
 from fastweights.evaluation.play import GamePlan, Report, keep, play, progress_bar

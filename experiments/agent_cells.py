@@ -11,7 +11,7 @@ from fastweights.evaluation.reports.runs import open_run
 from fastweights.evaluation.training_returns import FULL_GAME, ended
 from fastweights.experiments.grid import Run, as_flags, read_result
 from fastweights.host.commands import process
-from fastweights.records.run_folder import read_meta
+from fastweights.records import read_meta
 from fastweights.training.checks import check
 from fastweights.training.options import RunOptions, changes
 from fastweights.training.presets import preset

@@ -21,7 +21,7 @@ from fastweights.host.flags import flag
 from fastweights.host.folder_lock import FolderLock
 from fastweights.host.json_files import read_object
 from fastweights.host.stopping import Interrupted
-from fastweights.records.run_folder import read_meta
+from fastweights.records import read_meta
 
 
 class Run(ABC):

@@ -13,7 +13,7 @@ from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_options import SequenceOptions, differences, flat
 from fastweights.experiments.sequence_run import RESULT
 from fastweights.host.commands import process
-from fastweights.records.run_folder import read_meta
+from fastweights.records import read_meta
 from fastweights.tasks.train import Result
 
 _FOLDERS = ("savedir", "data", "cache")

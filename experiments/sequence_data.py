@@ -12,7 +12,7 @@ from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.token_files import read_splits
 from fastweights.host.errors import UserError, describe_os_error, expanded
 from fastweights.host.folder_lock import wait_for
-from fastweights.records.checkpoints import CheckpointError, load, save
+from fastweights.records import CheckpointError, load, save
 from fastweights.tasks import UNASKED, Task
 from fastweights.tasks.sequences import Sequences, draw
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from fastweights.cores import growth
-from fastweights.cores.facts import network_facts
+from fastweights.cores import growth, network_facts
 from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_measures import measure, write_lengths
 from fastweights.experiments.sequence_options import SequenceOptions, check, differences
@@ -28,11 +27,21 @@ from fastweights.host.provenance import git_revision
 from fastweights.host.stages import Stages
 from fastweights.host.stopping import Interrupted, StopRequests
 from fastweights.kernels import SHORTEST_CHUNKED_UNROLL, use_backend
-from fastweights.records.checkpoint_folder import CheckpointFolder, Found, holds_checkpoints
-from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
-from fastweights.records.log_table import read_logs
-from fastweights.records.run_folder import RunFolder, check_xpid, claim_xpid, read_meta
-from fastweights.records.tensorboard import Scalars
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    Found,
+    RunFolder,
+    Scalars,
+    check_xpid,
+    claim_xpid,
+    fitting,
+    holds_checkpoints,
+    load,
+    read_logs,
+    read_meta,
+    save_or_warn,
+)
 from fastweights.tasks import TASKS, Task
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.train import Trainer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastweights.cores import CORES
-from fastweights.envs.naming import resolve
+from fastweights.envs import resolve
 from fastweights.experiments.ablation import ARMS
 from fastweights.experiments.agent_cells import AgentRun
 from fastweights.host.names import unknown

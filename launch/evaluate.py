@@ -25,13 +25,13 @@ from fastweights.evaluation.clips import ClipFormat
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.play import GamePlan, check, check_plays
 from fastweights.evaluation.player import ActionMode
-from fastweights.evaluation.printed_tables import comparison_table
+from fastweights.evaluation.printed_tables import comparison_tables
 from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, compute_exactly, use_threads
 from fastweights.host.errors import one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.export import export_safetensors
-from fastweights.records.run_folder import runs_near
+from fastweights.records import runs_near
 from fastweights.training.saved_agent import check_game, open_agent
 
 
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             play_agent(agent, options, options.action_modes, device, played, clip)
     finally:  # what was played is shown, whatever became of the rest
         for evaluations in played.values():
-            if table := comparison_table(evaluations):
+            for table in comparison_tables(evaluations):
                 Console().print(table)
     return 0
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from fastweights.host.atomic_files import replacing, write_bytes
 from fastweights.host.errors import describe_os_error
 from fastweights.host.json_files import read_object
-from fastweights.records.checkpoints import CheckpointError
+from fastweights.records import CheckpointError
 
 FORMAT = "fastweights-agent"
 VERSION = 1

@@ -5,9 +5,8 @@ from contextlib import closing
 import numpy as np
 import torch
 
-from fastweights.agents.network import Network
-from fastweights.envs.interface import Environments
-from fastweights.envs.naming import resolve
+from fastweights.agents import Network
+from fastweights.envs import Environments, resolve
 from fastweights.host.devices import compute_exactly, use_threads
 from fastweights.kernels import use_backend
 from fastweights.training.environments import make_environments

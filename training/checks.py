@@ -3,7 +3,7 @@
 import math
 from dataclasses import asdict
 
-from fastweights.agents.learner_config import unread
+from fastweights.agents import unread
 from fastweights.cores import core_kind
 from fastweights.host.flags import flag
 from fastweights.kernels import check_backend

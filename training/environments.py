@@ -3,9 +3,7 @@
 from typing import Any, NamedTuple
 
 from fastweights import envs
-from fastweights.envs.interface import Environments
-from fastweights.envs.naming import resolve
-from fastweights.envs.protocols import Protocol, protocol_named
+from fastweights.envs import Environments, Protocol, protocol_named, resolve
 from fastweights.training.options import RunOptions
 
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.agents.learner import Learner
-from fastweights.agents.rollout import Rollout
+from fastweights.agents import Learner, Rollout
 from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import UserError, describe_os_error
 from fastweights.host.provenance import git_revision, machine, versions

@@ -3,13 +3,18 @@
 from pathlib import Path
 from typing import Any, Protocol
 
-from fastweights.agents.network import Network
-from fastweights.cores.facts import network_facts
+from fastweights.agents import Network
+from fastweights.cores import network_facts
 from fastweights.host.errors import expanded
-from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import CheckpointError
-from fastweights.records.metrics import Metrics
-from fastweights.records.run_folder import RunFolder, RunFolderError, claim_xpid, read_meta
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    Metrics,
+    RunFolder,
+    RunFolderError,
+    claim_xpid,
+    read_meta,
+)
 from fastweights.training.loop import Training
 from fastweights.training.options import RunOptions, differences
 from fastweights.training.saved_agent import SavedAgent

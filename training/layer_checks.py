@@ -9,8 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from torch import Tensor, nn
 
-from fastweights.agents.network import Network
-from fastweights.agents.stem import ImageStem
+from fastweights.agents import ImageStem, Network
 
 
 @contextmanager

@@ -11,16 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
-from fastweights.agents.learner import Learner
-from fastweights.agents.network import Network
+from fastweights.agents import Learner, Network
 from fastweights.cores import growth
-from fastweights.envs.interface import BrokenEnvironment
+from fastweights.envs import BrokenEnvironment
 from fastweights.host.errors import UserError
 from fastweights.host.progress import Display
 from fastweights.host.stages import Columns, Stages
 from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.records.checkpoints import save_or_warn
-from fastweights.records.metrics import Metrics
+from fastweights.records import Metrics, save_or_warn
 from fastweights.training.hashes import Record, record_nothing
 from fastweights.training.layer_checks import checked_layers
 from fastweights.training.options import RunOptions

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import one_line
 from fastweights.kernels import backend

@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 import tyro
 
-from fastweights.agents.learner_config import LearnerConfig
-from fastweights.agents.network import NetworkConfig
+from fastweights.agents import LearnerConfig, NetworkConfig
 from fastweights.cores.options import CoreSizes
-from fastweights.envs.naming import shows_last_action
+from fastweights.envs import shows_last_action
 from fastweights.host.flags import contradictions
 from fastweights.host.typed_fields import typed
 from fastweights.host.whole_numbers import whole_number

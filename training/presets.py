@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fastweights.agents.learner_config import LearnerConfig
+from fastweights.agents import LearnerConfig
 from fastweights.cores import CORES
 from fastweights.cores.options import of_core, preset_of_core
 from fastweights.host.names import unknown

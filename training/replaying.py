@@ -5,12 +5,11 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.host.devices import choose_device
 from fastweights.host.errors import UserError
 from fastweights.host.stages import Stages
-from fastweights.records.metrics import Metrics
-from fastweights.records.run_folder import read_meta
+from fastweights.records import Metrics, read_meta
 from fastweights.training.checks import check
 from fastweights.training.hashes import Hashed, Hashes, hashed, read_hashes
 from fastweights.training.loop import Training

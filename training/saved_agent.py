@@ -7,15 +7,20 @@ from typing import Any
 
 import torch
 
-from fastweights.agents.learner import Learner
-from fastweights.agents.network import Network
-from fastweights.envs.naming import resolve
+from fastweights.agents import Learner, Network
+from fastweights.envs import resolve
 from fastweights.host.containment import check_contained
 from fastweights.host.errors import expanded
 from fastweights.host.provenance import git_revision
-from fastweights.records.checkpoint_folder import CheckpointFolder, Found
-from fastweights.records.checkpoints import CheckpointError, fitting, load, read
-from fastweights.records.run_folder import runs_near
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    Found,
+    fitting,
+    load,
+    read,
+    runs_near,
+)
 from fastweights.training.agent_export import is_export, read_export, weights_of
 from fastweights.training.options import RunOptions
 from fastweights.training.torchbeast_model import is_torchbeast, translated

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fastweights.agents.learner_config import LearnerConfig
+from fastweights.agents import LearnerConfig
 from fastweights.training.options import RunOptions
 
 _FRAME_SHAPE = [4, 84, 84]

@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fastweights.envs.interface import Environments
+from fastweights.envs import Environments
 from fastweights.evaluation.films.moments import Moment, moments
 from fastweights.evaluation.films.screen import Screen
 from fastweights.evaluation.films.window import Window

@@ -19,7 +19,7 @@ from fastweights.evaluation.markdown_table import markdown_table
 from fastweights.host.atomic_files import replacing, write_bytes
 from fastweights.host.errors import describe_os_error
 from fastweights.host.json_files import read_object
-from fastweights.records.checkpoints import CheckpointError
+from fastweights.records import CheckpointError
 from fastweights.tasks.language_model.vocabulary import Vocabulary
 
 FORMAT = "fastweights-language-model"

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastweights.cores import growth
-from fastweights.cores.facts import network_facts
+from fastweights.cores import growth, network_facts
 from fastweights.experiments.language_model.measuring import both_splits, quickly, said, sample
 from fastweights.experiments.language_model.options import (
     COMMAND,
@@ -38,10 +37,18 @@ from fastweights.host.progress import Display
 from fastweights.host.provenance import git_revision
 from fastweights.host.stages import Stages
 from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.records.checkpoint_folder import CheckpointFolder, holds_checkpoints
-from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
-from fastweights.records.run_folder import RunFolder, check_xpid, claim_xpid
-from fastweights.records.tensorboard import Scalars
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    RunFolder,
+    Scalars,
+    check_xpid,
+    claim_xpid,
+    fitting,
+    holds_checkpoints,
+    load,
+    save_or_warn,
+)
 from fastweights.tasks.language_model.corpus import Corpus
 from fastweights.tasks.language_model.trainer import Columns, LanguageTrainer, Together
 from fastweights.training import memory_needs

@@ -11,9 +11,14 @@ from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.text import read_vocabulary
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded
-from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import CheckpointError, fitting, load
-from fastweights.records.run_folder import read_meta, runs_near
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    fitting,
+    load,
+    read_meta,
+    runs_near,
+)
 from fastweights.tasks.language_model.model import LanguageModel
 from fastweights.tasks.language_model.vocabulary import Vocabulary
 

@@ -8,12 +8,10 @@ from typing import Annotated
 
 import tyro
 
-from fastweights.agents.learner_config import LearnerConfig, without_unread
-from fastweights.agents.stem import STEMS
+from fastweights.agents import STEMS, LearnerConfig, without_unread
 from fastweights.cores import CORES
 from fastweights.cores.options import core_defaults
-from fastweights.envs.naming import resolve
-from fastweights.envs.protocols import PROTOCOLS
+from fastweights.envs import PROTOCOLS, resolve
 from fastweights.host.commands import typed
 from fastweights.host.devices import PRECISIONS
 from fastweights.host.help_screen import Layout

@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from fastweights.cores import LARGEST, build_core, core_config, core_kind
-from fastweights.cores.transformer import sinusoids
+from fastweights.cores import LARGEST, build_core, core_config, core_kind, sinusoids
 from fastweights.host.names import unknown
 from fastweights.kernels.recurrence import State, map_state
 from fastweights.tasks.language_model.adaptive_softmax import AdaptiveSoftmax

@@ -22,8 +22,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fastweights.agents.network import Network
-from fastweights.agents.rollout import Rollout
+from fastweights.agents import Network, Rollout
 from fastweights.host.stages import STAGES, Stages
 from fastweights.training.ray.board import Board, Offer
 from fastweights.training.ray.crew import Crew, Delivery, in_one_line

@@ -18,7 +18,7 @@ from ray import ObjectRef
 from ray.actor import ActorHandle
 from ray.exceptions import RayError, RayTaskError
 
-from fastweights.envs.interface import BrokenEnvironment
+from fastweights.envs import BrokenEnvironment
 from fastweights.host.stages import Stages
 from fastweights.training.ray.board import Offer
 from fastweights.training.ray.worker import Timed

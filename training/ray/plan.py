@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.host.devices import processors
 from fastweights.host.stages import Stages
 from fastweights.training.options import RunOptions

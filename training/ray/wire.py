@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.agents.network import Network
-from fastweights.agents.rollout import Rollout
+from fastweights.agents import Network, Rollout
 from fastweights.kernels.recurrence import State, map_state
 from fastweights.training.ray.unstacking import Unstacked, restack, unstack
 from fastweights.training.schedules.experience import Experience

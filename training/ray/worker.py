@@ -12,9 +12,8 @@ import ray
 import torch
 from ray.actor import ActorHandle
 
-from fastweights.agents.actor import Actor
-from fastweights.agents.network import Network
-from fastweights.envs.interface import BrokenEnvironment
+from fastweights.agents import Actor, Network
+from fastweights.envs import BrokenEnvironment
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.devices import compute_exactly, use_threads
 from fastweights.host.stages import Stages

@@ -15,10 +15,8 @@ from typing import NamedTuple, Self
 
 import torch
 
-from fastweights.agents.actor import Actor
-from fastweights.agents.network import Network
-from fastweights.agents.weights import WeightStore
-from fastweights.envs.interface import Environments
+from fastweights.agents import Actor, Network, WeightStore
+from fastweights.envs import Environments
 from fastweights.host.stages import Stages
 from fastweights.training.schedules.experience import Experience
 from fastweights.training.schedules.rollout_queue import Closed, QueuedSource

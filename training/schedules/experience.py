@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
-from fastweights.agents.actor import Collected
-from fastweights.agents.rollout import Rollout
+from fastweights.agents import Collected, Rollout
 from fastweights.host.errors import UserError
 from fastweights.host.stages import Stages
 

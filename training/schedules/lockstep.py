@@ -9,9 +9,8 @@ from typing import Any, Self
 
 import torch
 
-from fastweights.agents.actor import Actor
-from fastweights.agents.network import Network
-from fastweights.envs.interface import Environments
+from fastweights.agents import Actor, Network
+from fastweights.envs import Environments
 from fastweights.host.stages import Stages
 from fastweights.training.schedules.experience import Experience
 

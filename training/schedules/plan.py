@@ -7,8 +7,8 @@ from typing import Literal
 
 import torch
 
-from fastweights.agents.network import Network
-from fastweights.envs.interface import Environments
+from fastweights.agents import Network
+from fastweights.envs import Environments
 from fastweights.host.devices import choose_device, choose_precision
 from fastweights.host.stages import Stages
 from fastweights.training.environments import make_environments
