@@ -9,6 +9,7 @@ from fastweights.records.checkpoints import (
     save,
     save_or_warn,
 )
+from fastweights.records.exports import AGENT, LANGUAGE_MODEL, is_export, weights_of
 from fastweights.records.log_table import read_logs
 from fastweights.records.metrics import Metrics
 from fastweights.records.run_folder import (
@@ -22,6 +23,8 @@ from fastweights.records.run_folder import (
 from fastweights.records.tensorboard import Scalars
 
 __all__ = [
+    "AGENT",
+    "LANGUAGE_MODEL",
     "CheckpointError",
     "CheckpointFolder",
     "Found",
@@ -33,6 +36,7 @@ __all__ = [
     "claim_xpid",
     "fitting",
     "holds_checkpoints",
+    "is_export",
     "load",
     "read",
     "read_logs",
@@ -40,4 +44,5 @@ __all__ = [
     "runs_near",
     "save",
     "save_or_warn",
+    "weights_of",
 ]

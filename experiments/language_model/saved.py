@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 
-from fastweights.experiments.language_model.export import is_export, read_export
 from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.text import read_vocabulary
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded
 from fastweights.records import (
+    LANGUAGE_MODEL,
     CheckpointError,
     CheckpointFolder,
     fitting,
+    is_export,
     load,
     read_meta,
     runs_near,
@@ -47,7 +48,7 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
         raise UserError(f"{path}: there is no such run; {runs_near(path)}")
     folder = path if path.is_dir() else _run_of(path)
     if path.is_dir() and is_export(path):
-        payload = read_export(path)
+        payload = LANGUAGE_MODEL.read(path)
     elif path.is_dir():
         saved_options(path)  # first: it names the task if this is another task's run
         payload = _best(path)
