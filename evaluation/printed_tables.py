@@ -1,6 +1,6 @@
 """Tables that commands print."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.markup import escape
 from rich.table import Table
@@ -11,6 +11,7 @@ from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.published_scores import random_and_human, recurrent_fwp
 from fastweights.evaluation.score_summary import Spread, over_episodes, spread
 
+_FULL_WIDTH = 80  # columns of a terminal
 _ATARI_FRAMES, _ATARI_ACTIONS = (4, 84, 84), 18
 
 
@@ -49,51 +50,73 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
     return table
 
 
-def comparison_table(evaluations: Mapping[str, Evaluation]) -> Table | None:
-    """Return agents' scores of one game beside published ones; None if there are none.
+def comparison_tables(evaluations: Mapping[str, Evaluation]) -> list[Table]:
+    """Return tables of agents' scores of one game beside published ones; empty if there are none.
 
-    `evaluations`: by label, all of the same game. Full games and lives have separate columns,
-    because they are not comparable.
+    `evaluations`: by label, all of the same game. Full games and lives have a table
+    each, because they do not compare.
     """
     env = next(iter(evaluations.values())).env
     reference = random_and_human().get(env)
     if reference is None:
-        return None
-    table = Table(
-        "",
-        title=f"{env}: human-normalised is 0 for random play, 1 for human",
-        caption="M: million agent steps. Irie et al. 2021 score lives; full games do not compare.",
-    )
-    for column in ("full game", "human-normalised", "a life", "± over"):
-        table.add_column(column, justify="right")
+        return []
+    full = _plain_table(f"{env}: returns of a full game", ("full game", "± over", "normalised"))
+    full.caption = "Human-normalised: 0 is random play, 1 is human."
     for name, one in evaluations.items():
-        full, life = spread(one, "full_game"), spread(one, "life")
-        normalised = f"{reference.normalised(full.mean):.3f}"
-        table.add_row(escape(name), str(full), normalised, str(life), full.over)
-    table.add_row("random play", f"{reference.random:,.1f}", "0", "-", "-")
-    table.add_row("human", f"{reference.human:,.1f}", "1", "-", "-")
-    for (game, steps, core), one in recurrent_fwp().items():
-        if game == env:
-            score = Spread(one.mean, one.std, "5 repeats")
-            name = f"{core}, {steps // 10**6} M (Irie et al. 2021)"
-            table.add_row(name, "-", "-", str(score), score.over)
+        found = spread(one, "full_game")
+        full.add_row(
+            escape(name), str(found), found.over, f"{reference.normalised(found.mean):z.3f}"
+        )
+    full.add_row("random play", f"{reference.random:,.1f}", "-", "0")
+    full.add_row("human", f"{reference.human:,.1f}", "-", "1")
+    return [full, *_life_tables(env, evaluations)]
+
+
+def _life_tables(env: str, evaluations: Mapping[str, Evaluation]) -> list[Table]:
+    """Return a table of returns of a life beside Irie et al. 2021, a column a training length."""
+    published = {key[1:]: one for key, one in recurrent_fwp().items() if key[0] == env}
+    if not published:
+        return []
+    lengths = sorted({steps for steps, _ in published})
+    heads = [f"{steps // 10**6} M steps" for steps in lengths]
+    table = _plain_table(f"{env}: returns of a life", ("here", *heads))
+    table.caption = "50 M and 200 M agent steps: Irie et al. 2021, ± over 5 repeats of one seed."
+    for name, one in evaluations.items():
+        table.add_row(escape(name), str(spread(one, "life")), *("-" for _ in lengths))
+    for core in dict.fromkeys(core for _, core in published):
+        found = (published.get((steps, core)) for steps in lengths)
+        cells = ("-" if one is None else f"{one.mean:,.0f} ± {one.std:,.0f}" for one in found)
+        table.add_row(core, "-", *cells)
+    return [table]
+
+
+def _plain_table(title: str, columns: Sequence[str]) -> Table:
+    """Return a table with columns of numbers; a narrow terminal breaks words and cuts none."""
+    table = Table(title=title)
+    table.add_column("", overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", overflow="fold")
     return table
 
 
-def core_table() -> Table:
+def core_table(width: int = _FULL_WIDTH) -> Table:
     """Return every core with its description, its source, and the parameters of an Atari agent.
 
-    Fast-weight programmers have the paper's systematic names: slow net/update rule, fast net.
+    Fast-weight programmers have the paper's systematic names: slow net/update rule, fast net. A
+    terminal of less than 80 columns (`width`) has one column for all words.
     """
     table = Table(title=f"Cores (parameters: whole agent, large ResNet, {_ATARI_ACTIONS} actions)")
     table.add_column("--core", style="bold", no_wrap=True)
     table.add_column("parameters", justify="right", no_wrap=True)
-    for column in ("slow net/update rule, fast net", "equation", "source"):
+    is_narrow = width < _FULL_WIDTH
+    words = ("slow net/update rule, fast net", "equation", "source")
+    for column in ["\n".join(words)] if is_narrow else words:
         table.add_column(column, overflow="fold")  # do not truncate names
     for name, kind in CORES.items():
         agent = Network(
             NetworkConfig(frame_shape=_ATARI_FRAMES, num_actions=_ATARI_ACTIONS, core=name)
         )
         millions = f"{count_parameters(agent) / 1e6:.3f} M"
-        table.add_row(name, millions, kind.systematic_name, kind.equation, kind.source)
+        cells = (kind.systematic_name, kind.equation, kind.source)
+        table.add_row(name, millions, *(["\n".join(cells)] if is_narrow else cells))
     return table

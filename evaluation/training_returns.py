@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _FEWEST = 10  # fewest games or lives, for any number of environments
+_FEWEST_POINTS = 2  # of a curve; around a single one the axes would be invented
 _UNBIASED = 5  # games an environment; with more, games in progress matter little
 
 Logs = Mapping[str, list[Any]]
@@ -39,14 +40,16 @@ LIFE = Unit("life", "lives", "recent_life_return", "lives", "life")
 
 
 def measured_unit(logs: Logs, num_envs: int) -> Unit | None:
-    """Return full games if enough have ended, else lives, else None: nothing to draw.
+    """Return full games if enough have ended, else lives, else None: no curve to draw.
 
     In games of one life a life is the game, so there are no lives to fall back on.
     """
-    if recent_means(logs, FULL_GAME, num_envs):
+    if len(recent_means(logs, FULL_GAME, num_envs)) >= _FEWEST_POINTS:
         return FULL_GAME
     has_lives = ended(logs, LIFE) > ended(logs, FULL_GAME)
-    return LIFE if has_lives and recent_means(logs, LIFE, num_envs) else None
+    if has_lives and len(recent_means(logs, LIFE, num_envs)) >= _FEWEST_POINTS:
+        return LIFE
+    return None
 
 
 def recent_means(logs: Logs, unit: Unit, num_envs: int) -> list[tuple[int, float]]:
@@ -91,7 +94,7 @@ def shortfall(logs: Logs, num_envs: int, drawn: Unit | None = None) -> Shortfall
             "training removes this bias.",
         )
     missing = (
-        f"A curve needs {fewest(num_envs)} full games, because the first games to end are the "
+        f"A curve begins at {fewest(num_envs)} full games, because the first games to end are the "
         "short ones."
     )
     if unit is None:

@@ -120,14 +120,15 @@ def _write(grid: Grid, path: Path, failures: Mapping[str, str]) -> None:
     }
     results = [run.result() for run in grid.runs if run.finished]
     write_json(path.with_name("results.json"), results)
-    Table(columns=columns, title=grid.title).write(rows, path)
+    shown = {"axis": "answers right, percent", "panel": "language"}
+    Table(columns=columns, title=grid.title, **shown).write(rows, path)
     for language in dict.fromkeys(row.labels["language"] for row in rows):
         of_models: dict[str, list[Row]] = {}
         for row in rows:
             if row.labels["language"] == language and row.values:
                 of_models.setdefault(row.labels["model"], []).append(row)
         drawn = {model: _curves(of_model) for model, of_model in of_models.items()}
-        panel = Panel(drawn, "length", "answers right, percent")
+        panel = Panel(drawn, "length of the string", "answers right, percent", lengths=True)
         draw_curves([[panel]], path.with_name(f"figure_8_{language}.png"), language)
 
 

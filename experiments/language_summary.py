@@ -101,7 +101,8 @@ def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
     finished = [cell for cell in grid.cells if cell.run and cell.run.finished]
     results = [{**cell.labels, **cell.run.result()} for cell in finished]
     write_json(out / "results.json", results)
-    Table(columns=columns, title=grid.title).write(rows, out / "pairs")
+    shown = {"axis": "sequences of Bin1 right, percent", "panel": "language"}
+    Table(columns=columns, title=grid.title, **shown).write(rows, out / "pairs")
     print(text)
 
 

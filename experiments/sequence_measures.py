@@ -9,8 +9,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
-
 from fastweights.cores import core_kind
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.host.atomic_files import write_bytes
@@ -60,8 +58,7 @@ def write_lengths(measured: dict[str, Any], folder: Path) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_bytes(folder / LENGTHS, text.getvalue().encode())
-    points = np.array([(row["length"], row["sequence_accuracy"]) for row in rows], float)
-    draw_lengths(points, folder / "lengths.png")
+    draw_lengths(rows, folder / "lengths.png")
 
 
 def _of_length(

@@ -98,7 +98,8 @@ def paper_table(rows: Sequence[Row], title: str = "") -> Table:
             "seeds solved": _solved,
             "updates, seconds to solve": _cost,
         }
-    return Table(columns=columns, title=title, note=_note(rows))
+    shown = {"axis": "accuracy, percent", "panel": "setting"}
+    return Table(columns=columns, title=title, note=_note(rows), **shown)
 
 
 def _cells(figure: Figure, asked: TableOptions) -> list[Cell]:

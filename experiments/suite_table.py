@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastweights.experiments.agent_logs import draw_learning, write_logs
+from fastweights.experiments.agent_logs import RETURN, draw_learning, write_logs
 from fastweights.experiments.grid import Grid
 from fastweights.experiments.suites import Suite
 from fastweights.experiments.table import (
@@ -54,7 +54,8 @@ def table(suite: Suite) -> Table:
         "CPU minutes": other("cpu_minutes", digits=1),
     }
     note = f"{suite.note}\n\n{_NOTE}" if suite.note else _NOTE
-    return Table(columns=columns, unit="return", title=suite.question, note=note, panel=suite.panel)
+    shown = {"unit": "return", "axis": RETURN, "panel": suite.panel}
+    return Table(columns=columns, title=suite.question, note=note, **shown)
 
 
 def write(suite: Suite, grid: Grid, out: Path, failures: Mapping[str, str]) -> None:

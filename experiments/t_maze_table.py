@@ -16,6 +16,8 @@ from fastweights.experiments.rows import Row
 from fastweights.experiments.table import Table, label, write_grid
 from fastweights.training.presets import preset
 
+TITLE = "T-maze, corridor of 10"
+
 
 def run_of(core: str, seed: int, runs: Path, total_steps: int | None = None) -> AgentRun:
     """Return one run of the table, in `runs`; raise a one-line `ValueError` for bad numbers."""
@@ -33,14 +35,16 @@ def won_share(result: Mapping[str, Any]) -> float:
 def table(seeds: Sequence[int]) -> Table:
     """Return the table: the share of test games won, by seed, and the mean."""
     each = {f"seed {seed}": partial(_of_seed, seed) for seed in sorted(seeds)}
-    return Table(columns={"core": label("core", code=True), **each, "mean ± std": _spread})
+    columns = {"core": label("core", code=True), **each, "mean ± std": _spread}
+    return Table(columns=columns, axis="test games won, percent (chance is 50)", title=TITLE)
 
 
 def write(grid: Grid, seeds: Sequence[int], out: Path, failures: Mapping[str, str]) -> None:
+    """Write the files of `write_grid`, and learning_curves.png."""
     rows = write_grid(grid, table(seeds), won_share, out, failures)
     curves = {row.labels["core"]: curves_of(row, agent_steps) for row in rows}
-    title = "T-maze, corridor of 10: 1 is a memory, 0 is chance"
-    draw_curves([[Panel(curves, "agent steps", RETURN)]], out / "learning_curves.png", title)
+    unit = f"{RETURN}\n(1: all won, 0: chance)"
+    draw_curves([[Panel(curves, "agent steps", unit)]], out / "learning_curves.png", TITLE)
 
 
 def _of_seed(seed: int, row: Row) -> str:

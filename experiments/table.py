@@ -62,6 +62,7 @@ class Table:
 
     columns: Mapping[str, Column]  # by their heads
     unit: str = "percent"  # of the values
+    axis: str = ""  # of the picture: what the values are, and their unit (default: the unit)
     title: str = ""
     note: str = ""  # below the Markdown table
     panel: str = ""  # the label whose values each have a panel of the picture: units differ
@@ -93,7 +94,7 @@ class Table:
             write_bytes(path.with_name(f"{path.name}.{ending}"), content.encode())
         write_json(path.with_name(f"{path.name}.json"), [row.plain(self.unit) for row in rows])
         picture = path.with_name(f"{path.name}.png")
-        draw_rows(rows, self.unit, self.title, picture, self.panel)
+        draw_rows(rows, self.axis or self.unit, self.title, picture, self.panel)
         Console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 

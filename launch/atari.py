@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _show_lists(command: CommandLine) -> int:
     console = Console()
     if command.list_cores:
-        console.print(core_table())
+        console.print(core_table(console.width))
     if command.list_envs:
         console.print(", ".join(envs.names()))
     return 0

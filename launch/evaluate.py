@@ -25,7 +25,7 @@ from fastweights.evaluation.clips import ClipFormat
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.play import GamePlan, check, check_plays
 from fastweights.evaluation.player import ActionMode
-from fastweights.evaluation.printed_tables import comparison_table
+from fastweights.evaluation.printed_tables import comparison_tables
 from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, compute_exactly, use_threads
 from fastweights.host.errors import one_line_errors, user_input
@@ -66,6 +66,7 @@ class EvaluateOptions(GamePlan):
 
     @property
     def action_modes(self) -> tuple[ActionMode, ...]:
+        """The modes of choosing actions, one or both."""
         return ("argmax", "sampled") if self.action_mode == "both" else (self.action_mode,)
 
 
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             play_agent(agent, options, options.action_modes, device, played, clip)
     finally:  # what was played is shown, whatever became of the rest
         for evaluations in played.values():
-            if table := comparison_table(evaluations):
+            for table in comparison_tables(evaluations):
                 Console().print(table)
     return 0
 

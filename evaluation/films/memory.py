@@ -23,6 +23,7 @@ _HEAD, _BAR, _GAP = 20, 8, 6  # pixels: heading, width of k and q, gap
 _STRENGTHS = 22  # pixels below a matrix
 _HEIGHT = 560  # most pixels of all matrices of a core together
 _IN_0_TO_1, _WEIGHTS = "gate", "fast_weights"
+_VECTORS = ("key", "query", "value")
 
 
 class Matrices(Panel):
@@ -158,21 +159,21 @@ def heads(matrices: np.ndarray) -> np.ndarray:
     return matrices.reshape(-1, *matrices.shape[-2:])
 
 
-def is_matrices(values: np.ndarray) -> bool:
-    """Return whether a layer's tensor holds one matrix a head."""
-    return values.ndim >= 3
+def is_matrices(name: str, values: np.ndarray) -> bool:
+    """Return whether a layer's tensor holds one matrix a head, not several vectors a head."""
+    return values.ndim >= 3 and not name.endswith(_VECTORS)
 
 
 def panels(layers: list[dict[str, np.ndarray]], width: int) -> list[Panel]:
     """Return the panels that show the memory at a moment."""
     if not layers:
         return [NoMemory(width)]
-    count = sum(is_matrices(values) for inside in layers for values in inside.values())
+    count = sum(is_matrices(*named) for inside in layers for named in inside.items())
     size = (_HEIGHT // max(1, count), width)
     result: list[Panel] = []
     for layer, inside in enumerate(layers):
         for name, values in inside.items():
-            if is_matrices(values):
+            if is_matrices(name, values):
                 title = f"layer {layer + 1}, " if len(layers) > 1 else ""
                 result.append(Matrices(layer, name, inside, size, title))
         if _squares(inside):
@@ -184,17 +185,46 @@ def timelines(layers: list[dict[str, np.ndarray]], width: int) -> list[Lines]:
     """Return the panels of the memory over time: norms, changes, write strengths, mean gates."""
     result: list[Lines] = []
     for layer, inside in enumerate(layers):
-        prefix = f"{layer + 1}: " if len(layers) > 1 else ""
+        where = f"layer {layer + 1}" if len(layers) > 1 else ""
         for name, values in inside.items():
-            words = prefix + _SHORT.get(name, name.replace("_", " "))
-            if is_matrices(values) or name == "cell":
-                result.append(Lines(f"{words} norm", width, _norm(layer, name)))
-                result.append(Lines(f"{words} change", width, Change(layer, name)))
+            words = _SHORT.get(name, name.replace("_", " "))
+            if is_matrices(name, values) or name == "cell":
+                result.append(Lines(f"norm of {words}", width, _norm(layer, name), where=where))
+                result.append(Lines(f"change of {words}", width, Change(layer, name), where=where))
             elif name.endswith("strength"):
-                result.append(Lines(words, width, _flat(layer, name), (0.0, 1.0), grows=True))
+                measure = _flat(layer, name)
+                result.append(Lines(words, width, measure, (0.0, 1.0), grows=True, where=where))
             elif name.endswith(_IN_0_TO_1):
-                result.append(Lines(f"mean {words}", width, _mean(layer, name), (0.0, 1.0)))
+                measure = _mean(layer, name)
+                result.append(Lines(f"mean {words}", width, measure, (0.0, 1.0), where=where))
     return result
+
+
+def explanations(layers: list[dict[str, np.ndarray]]) -> list[str]:
+    """Return what the words beside the timelines mean, as far as the layers have them."""
+    said = []
+    if any(is_matrices(*named) for inside in layers for named in inside.items()):
+        said.append("W: a head's matrix of fast weights. norm: its Frobenius norm.")
+        said.append(
+            "change: the Frobenius norm of the difference between W now and one agent step ago."
+        )
+    elif any(name == "cell" for inside in layers for name in inside):
+        said.append(
+            "norm: of the vector. change: the norm of the difference from one agent step ago."
+        )
+    if any("recurrent_fast_weights" in inside for inside in layers):
+        said.append("R: the same of the recurrent fast weights.")
+    if any(name.endswith("strength") for inside in layers for name in inside):
+        said.append("strength β: how much of a write is carried out.")
+    return said
+
+
+def most_matrices(layers: list[dict[str, np.ndarray]]) -> int:
+    """Return the largest number of lines of a timeline of the memory."""
+    return max(
+        (len(heads(v)) for inside in layers for n, v in inside.items() if is_matrices(n, v)),
+        default=1,
+    )
 
 
 def _squares(inside: dict[str, np.ndarray]) -> list[str]:
@@ -208,7 +238,7 @@ _SHORT = {
     "recurrent_fast_weights": "R",
     "shift": "W",
     "strength": "strength β",
-    "recurrent_strength": "R strength β",
+    "recurrent_strength": "strength β of R",
 }
 
 

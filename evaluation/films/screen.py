@@ -10,7 +10,7 @@ from fastweights.evaluation.films.game import WIDTH as GAME_WIDTH
 from fastweights.evaluation.films.game import Game, Input, Words
 from fastweights.evaluation.films.moments import Moment
 from fastweights.evaluation.films.panel import Panel
-from fastweights.evaluation.films.timelines import Lines, Policy
+from fastweights.evaluation.films.timelines import Key, Lines, Policy
 
 WIDTH = 1280  # pixels
 _MARGIN = 10
@@ -35,6 +35,8 @@ class Screen:
         for index, column in enumerate(_two_columns(timelines)):
             x = begin + index * (half + _MARGIN)
             self._places += _column(column, _bottom(inside) + _MARGIN, x)
+        key = Key(memory.explanations(first.layers), memory.most_matrices(first.layers), _RIGHT)
+        self._places.append((key, _bottom(self._places[len(left) :]) + _MARGIN, begin))
         height = _bottom(self._places) + _MARGIN
         self._background = np.full((height + height % 2, WIDTH, 3), PAPER, np.uint8)
         for panel, y, x in self._places:

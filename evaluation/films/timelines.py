@@ -13,9 +13,10 @@ from fastweights.evaluation.films.drawing import FAINT, LINES, enlarge, plot, se
 from fastweights.evaluation.films.moments import Moment
 from fastweights.evaluation.films.panel import Panel
 
-LABEL = 118  # pixels left of the plot
-PIXELS = 2  # width of a step
-_ROW = 13  # pixels of an action's row
+LABEL = 140  # pixels left of the plot
+PIXELS = 2  # a step
+_ROW = 13  # pixels an action
+_LINE, _KEY = 16, 92  # pixels: a line of the key, and from one colour to the next
 
 
 class Timeline(Panel):
@@ -46,7 +47,7 @@ class Timeline(Panel):
 class Lines(Timeline):
     """Lines between a lowest and a highest value: `limits`, or the extremes so far.
 
-    With `grows` the range is never narrower than the limits.
+    With `grows` these are never narrower than the limits. `where` stands before them in words.
     """
 
     def __init__(
@@ -57,9 +58,11 @@ class Lines(Timeline):
         limits: tuple[float, float] | None = None,
         height: int = 46,
         grows: bool = False,
+        where: str = "",
     ):
         super().__init__(width, height, measure)
         self._name, self._fixed = name, limits is not None and not grows
+        self._where = f"{where}, " if where else ""
         self._low, self._high = limits or (0.0, 0.0)
 
     def label(self, area: np.ndarray) -> None:
@@ -72,7 +75,8 @@ class Lines(Timeline):
             newest = values[-1][np.isfinite(values[-1])]
             self._low = min(self._low, newest.min(initial=0.0))
             self._high = max(self._high, newest.max(initial=0.0))
-        write(area, f"{self._low:.3g} to {self._high:.3g}", 16, 0, grey=110, size=11)
+        limits = f"{self._where}{self._low:.3g} to {self._high:.3g}"
+        write(area[:, : LABEL - 2], limits, 16, 0, grey=110, size=11)
         plot(chart, values, self._low, self._high, PIXELS)
 
 
@@ -100,3 +104,27 @@ class Policy(Timeline):
             columns = np.arange(len(self._done)) * PIXELS + offset
             for row in (_ROW // 2, _ROW // 2 + 1):
                 chart[np.array(self._done) * _ROW + row, columns] = LINES[1]
+
+
+class Key(Panel):
+    """What the colours and the words of the timelines mean."""
+
+    def __init__(self, sentences: Sequence[str], matrices: int, width: int):
+        self._sentences = sentences
+        self._shown = min(matrices, len(LINES)) if matrices > 1 else 0
+        self.size = (_LINE * (len(sentences) + 1 + bool(self._shown)), width)
+
+    def label(self, area: np.ndarray) -> None:
+        colours = {f"matrix {index + 1}": LINES[index] for index in range(self._shown)}
+        events = {"dotted: memory reset": LINES[0], "dotted: life lost": LINES[1]}
+        lines = [colours, events] if colours else [events]
+        for row, named in enumerate(lines):
+            for place, (words, colour) in enumerate(named.items()):
+                x = place * (_KEY if named is colours else 2 * _KEY)
+                area[row * _LINE + 6 : row * _LINE + 9, x : x + 18] = colour
+                write(area, words, row * _LINE, x + 24, grey=110, size=11)
+        for row, words in enumerate(self._sentences, len(lines)):
+            write(area, words, row * _LINE, 0, grey=110, size=11)
+
+    def draw(self, area: np.ndarray, moment: Moment) -> None:
+        return

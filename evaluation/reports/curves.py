@@ -9,6 +9,7 @@ from fastweights.evaluation.reports.runs import Run
 from fastweights.evaluation.training_returns import Unit, fewest
 
 _PAUSE = 60.0  # seconds
+_MOST_POINTS = 50  # of a smoothed curve
 
 
 def agent_steps(run: Run) -> np.ndarray:
@@ -56,6 +57,14 @@ AXES: dict[str, Callable[[Run], np.ndarray]] = {
 def curve(run: Run, column: str, x: Callable[[Run], np.ndarray]) -> Curve:
     """Return the rows in which `column` and `x` have numbers."""
     return _points(x(run), numbers(run, column))
+
+
+def smoothed(points: Curve) -> Curve:
+    """Means of equally long stretches, at most 50 of them; a single update's value is noise."""
+    parts = np.array_split(np.arange(len(points.x)), min(_MOST_POINTS, max(1, len(points.x))))
+    if not len(points.x):
+        return points
+    return Curve(*(np.array([axis[part].mean() for part in parts]) for axis in points))
 
 
 def returns(run: Run, unit: Unit, x: Callable[[Run], np.ndarray]) -> Curve:

@@ -10,7 +10,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
@@ -22,9 +21,10 @@ from fastweights.evaluation.learning_curves import (
     draw_seeds,
     line_styles,
     literal,
+    with_legend,
 )
-from fastweights.evaluation.palette import BLUE, ORANGE
-from fastweights.evaluation.reports.curves import AXES, agent_steps, curve, hours, returns
+from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
+from fastweights.evaluation.reports.curves import AXES, agent_steps, curve, hours, returns, smoothed
 from fastweights.evaluation.reports.runs import Group, Run
 from fastweights.evaluation.statistics import Estimate
 from fastweights.evaluation.training_returns import Unit
@@ -43,26 +43,18 @@ def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figu
         for name, x in AXES.items()
         if name != "emulator frames" or any(_has_frames(group) for group in groups)
     }
-    curves = {name: by for name, by in curves.items() if any(map(_points, by.values()))}
+    curves = {name: by for name, by in curves.items() if any(map(_is_curve, by.values()))}
     if not curves:
         return None
     figure = Figure(figsize=(_WIDTH, 3.8), layout="constrained")
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axes, (name, by_label) in zip(panels, curves.items(), strict=True):
-        for label, found in by_label.items():
-            draw_seeds(axes, found, styles[label], label)
-        axes.set_xlabel(name)
-        axes.set_xlim(left=0)
-        axes.locator_params(axis="x", nbins=4)
-        if name == "hours":
-            _readable_time(axes)
-        else:
-            axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
-        axes.grid(alpha=0.3)
+        _draw_groups(axes, by_label, styles, name)
     panels[0].set_ylabel(f"return of a {unit.name},\nmean of up to 100 recent ones")
-    return _with_legend(figure)
+    return with_legend(figure)
 
 
+Seeds = Mapping[str, list[Curve]]  # curves of a group's seeds, by what the group is called
 # Labels of the x and y axes; the logs' column and the x axis.
 Panels = Mapping[tuple[str, str], tuple[str, Callable[[Run], np.ndarray]]]
 _THROUGHPUT: Panels = {
@@ -76,38 +68,48 @@ _LEARNER: Panels = {
 }
 
 
-def throughput(runs: Sequence[Run], styles: Styles) -> Figure | None:
+def throughput(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
     """Draw agent steps a second over time, and policy lag over agent steps; None without either.
 
-    A lag of 0 in all runs, as in lockstep, is in the table and has no panel.
+    `groups`: by what to call them. A lag of 0 in all runs, as in lockstep, has no panel.
     """
-    curves = _curves(runs, _THROUGHPUT)
+    curves = _curves(groups, _THROUGHPUT)
     *_, lag = _THROUGHPUT
-    if not any(points.y.any() for points in curves.get(lag, {}).values()):
+    if not any(one.y.any() for seeds in curves.get(lag, {}).values() for one in seeds):
         curves.pop(lag, None)
     return _drawn(curves, styles, bottom=0)
 
 
-def learner(runs: Sequence[Run], styles: Styles) -> Figure | None:
-    """Draw the policy's movement and the values' fit over agent steps; None if not logged."""
-    curves = _curves(runs, _LEARNER)
-    for labels, found in curves.items():
-        if labels[1].startswith("explained"):  # values of the first updates are far below
-            curves[labels] = {n: c._replace(y=c.y.clip(-1, 1)) for n, c in found.items()}
-    return _drawn(curves, styles)
+def learner(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
+    """Draw the policy's movement and the values' fit over agent steps; None if not logged.
+
+    `groups`: by what to call them.
+    """
+    return _drawn(_curves(groups, _LEARNER), styles)
 
 
-def _curves(runs: Sequence[Run], panels: Panels) -> dict[tuple[str, str], dict[str, Curve]]:
-    """Return curves by panel and run; panels without points are left out."""
+def _curves(groups: Mapping[str, Group], panels: Panels) -> dict[tuple[str, str], Seeds]:
+    """Return each group's curves by panel; panels without a curve are left out."""
     curves = {
-        labels: {run.name: found for run in runs if len((found := curve(run, column, x)).x)}
+        labels: {name: _of_seeds(group, column, x) for name, group in groups.items()}
         for labels, (column, x) in panels.items()
     }
-    return {labels: found for labels, found in curves.items() if found}
+    found = {
+        labels: {n: seeds for n, seeds in by.items() if seeds} for labels, by in curves.items()
+    }
+    return {labels: by for labels, by in found.items() if any(map(_is_curve, by.values()))}
+
+
+def _of_seeds(group: Group, column: str, x: Callable[[Run], np.ndarray]) -> list[Curve]:
+    """Return the curves that have points, smoothed."""
+    curves = [curve(run, column, x) for run in group.runs]
+    if column == "explained_variance":  # values of the first updates are far below
+        curves = [one._replace(y=one.y.clip(-1, 1)) for one in curves]
+    return [smoothed(one) for one in curves if len(one.x)]
 
 
 def _drawn(
-    curves: Mapping[tuple[str, str], Mapping[str, Curve]],
+    curves: Mapping[tuple[str, str], Seeds],
     styles: Styles,
     bottom: float | None = None,
 ) -> Figure | None:
@@ -117,19 +119,24 @@ def _drawn(
     figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
     row = figure.subplots(1, len(curves), squeeze=False)[0]
     for axes, ((x_label, y_label), found) in zip(row, curves.items(), strict=True):
-        for name, points in found.items():
-            draw_line(axes, points, styles[name], name)
-        axes.set_xlabel(x_label)
+        _draw_groups(axes, found, styles, x_label)
         axes.set_ylabel(y_label)
-        axes.set_xlim(left=0)
         axes.set_ylim(bottom=bottom)
-        axes.locator_params(axis="x", nbins=4)
-        axes.grid(alpha=0.3)
-        if x_label == "hours":
-            _readable_time(axes)
-        else:
-            axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
-    return _with_legend(figure)
+    return with_legend(figure)
+
+
+def _draw_groups(axes: Any, groups: Seeds, styles: Styles, x_label: str) -> None:
+    """Draw a line a group, and label the x axis."""
+    for name, seeds in groups.items():
+        draw_seeds(axes, seeds, styles[name], name, bands=len(groups) <= len(COLOURS))
+    axes.set_xlabel(x_label)
+    axes.set_xlim(left=0)
+    axes.locator_params(axis="x", nbins=4)
+    axes.grid(alpha=0.3)
+    if x_label == "hours":
+        _readable_time(axes)
+    else:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
 
 
 def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
@@ -171,7 +178,7 @@ def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
     axes.set_ylabel("share of runs above it")
     axes.set_ylim(-0.02, 1.02)
     axes.grid(alpha=0.3)
-    return _with_legend(figure)
+    return with_legend(figure)
 
 
 def svg(figure: Figure) -> bytes:
@@ -187,8 +194,9 @@ def _has_frames(group: Group) -> bool:
     return any(run.frames_per_step > 1 for run in group.runs)
 
 
-def _points(curves: list) -> int:
-    return sum(len(one.x) for one in curves)
+def _is_curve(seeds: Sequence[Curve]) -> bool:
+    """Whether one has two points: around a single one the axes would be invented."""
+    return any(len(one.x) > 1 for one in seeds)
 
 
 def _readable_time(axes: Any) -> None:
@@ -203,21 +211,3 @@ def _readable_time(axes: Any) -> None:
 
 def _wrapped(text: str, width: int) -> str:
     return textwrap.fill(one_line(text), width)
-
-
-def _with_legend(figure: Figure) -> Figure:
-    """Return `figure` with one legend below all axes, and made taller for it."""
-    found: dict[str, Any] = {}
-    for axes in figure.axes:
-        handles, labels = axes.get_legend_handles_labels()
-        found |= {label: h for label, h in zip(labels, handles, strict=True) if label not in found}
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    labels = [textwrap.fill(label, 80, drop_whitespace=False) for label in found]
-    for columns in range(min(4, len(found)), 0, -1):
-        legend = figure.legend(found.values(), labels, loc="outside lower center", ncols=columns)
-        size = legend.get_window_extent(renderer)
-        if columns == 1 or size.width <= 0.95 * figure.bbox.width:
-            figure.set_figheight(figure.get_figheight() + size.height / figure.dpi)
-            break
-        legend.remove()
-    return figure

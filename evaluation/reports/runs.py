@@ -18,6 +18,7 @@ from fastweights.training.options import CHANGEABLE_ON_RESUME, RunOptions
 _IDENTIFY = ("env", "protocol", "core", "seed")
 _NOT_COMPUTED = ("seed", *(name for name in CHANGEABLE_ON_RESUME if name != "precision"))
 _CLIPS = (".mp4", ".gif")
+_MOST_CHANGES = 3  # in a label; where more options differ, the name of a run says more
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seed only; `label` distinguishes a game's groups."""
+    """Runs that differ in their seed only.
+
+    `label` tells them from the other groups of their environment. `settings` tells them from the
+    groups of all environments that have other options, and is the same for the same options.
+    """
 
     label: str
+    settings: str
     runs: tuple[Run, ...]
 
     @property
@@ -160,8 +166,13 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     for run in runs:
         members.setdefault(repr(sorted(run.computed().items())), []).append(run)
     groups = sorted(members.values(), key=lambda group: (group[0].game, _rank(group[0].core)))
+    firsts = [group[0] for group in groups]
     return [
-        Group(_label(group[0], [one[0] for one in groups]), tuple(sorted(group, key=_seed)))
+        Group(
+            _label(group[0], [one for one in firsts if one.env == group[0].env]),
+            _label(_first_of_settings(group[0], firsts), firsts),
+            tuple(sorted(group, key=_seed)),
+        )
         for group in groups
     ]
 
@@ -174,14 +185,35 @@ def differing(runs: Sequence[Run]) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """Return an option's value as it is typed on a command line."""
+    """Return an option's value as it is typed on a command line; `-` where it has none."""
+    if value is None:
+        return "-"
     return (" ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
 
 
 def _label(run: Run, firsts: list[Run]) -> str:
+    """The core and the options that its rivals have otherwise; of many options, a run's name."""
     rivals = [one for one in firsts if one.core == run.core]
-    changes = [f"{n} {shown(run.options.get(n))}" for n in differing(rivals) if n != "env"]
-    return ", ".join([run.core, *changes])
+    options = [name for name in differing(rivals) if name != "env"]
+    changes = _changes(run, options)
+    alike = [one for one in rivals if _changes(one, options) == changes]
+    if len(changes) <= _MOST_CHANGES and all(_settings(one) == _settings(run) for one in alike):
+        return ", ".join([run.core, *changes])
+    return f"{run.core} ({run.name})"
+
+
+def _changes(run: Run, options: Sequence[str]) -> tuple[str, ...]:
+    """Those of `options` that the run gives a value, as in a label."""
+    values = {name: run.computed().get(name) for name in options}
+    return tuple(f"{name} {shown(value)}" for name, value in values.items() if value is not None)
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    return {name: value for name, value in run.computed().items() if name != "env"}
+
+
+def _first_of_settings(run: Run, firsts: list[Run]) -> Run:
+    return next(one for one in firsts if _settings(one) == _settings(run))
 
 
 def _rank(core: str) -> int:

@@ -195,7 +195,7 @@ def not_counted(found: Sequence[Score], core: str) -> list[str]:
     """Return the labels of the core's groups after the first of a game; one rule."""
     first = of_core(found, core)
     ours = (score for score in found if score.group.core == core)
-    return list(dict.fromkeys(s.group.label for s in ours if s != first[s.env]))
+    return list(dict.fromkeys(s.group.settings for s in ours if s != first[s.env]))
 
 
 def paper_scores(core: str, steps: int) -> dict[str, float]:
@@ -216,7 +216,7 @@ def normalised(found: Sequence[Score]) -> dict[str, dict[str, list[float]]]:
     for score in found:
         if reference := random_and_human().get(score.env):
             runs = [reference.normalised(mean) for mean in score.means("full_game")]
-            groups.setdefault(score.group.label, {})[score.env] = runs
+            groups.setdefault(score.group.settings, {})[score.env] = runs
     return {label: games for label, games in groups.items() if len(games) > 1}
 
 

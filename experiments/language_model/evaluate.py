@@ -10,7 +10,7 @@ import numpy as np
 
 from fastweights.experiments.language_model.saved import SavedModel
 from fastweights.experiments.language_model.text import check_fits, text_of
-from fastweights.host.atomic_files import replacing, write_bytes
+from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import UserError, user_input
 from fastweights.host.flags import check_at_least
 from fastweights.host.progress import Display
@@ -149,8 +149,7 @@ def _by_position(saved: SavedModel, text: Corpus, span: int, asked: Evaluation) 
     path = _keep(saved, text, name, {"buckets": curves, "trained_span": saved.options.trainer.span})
     picture = path.with_suffix(".png")
     title = f"{saved.options.core}, {saved.step:,} updates"
-    with replacing(picture) as partial:
-        draw_by_position(curves, saved.options.trainer.span, title, partial)
+    draw_by_position(curves, saved.options.trainer.span, title, picture)
     print(f"picture: {picture}")
 
 
