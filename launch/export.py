@@ -23,7 +23,7 @@ from fastweights.evaluation.model_card import model_card
 from fastweights.host.commands import typed
 from fastweights.host.errors import expanded, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
-from fastweights.records import AGENT
+from fastweights.records.exports import AGENT
 from fastweights.training.onnx_export import Exported, check_packages, write_onnx
 from fastweights.training.saved_agent import SavedAgent, check_game, open_agent
 

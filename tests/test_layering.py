@@ -13,7 +13,7 @@ AGENTS = {"agents", "cores", "kernels", "envs", "records"}
 # Each room, and the rooms that it may import beside host, which all may.
 ALLOWED = {
     "host": set(),
-    "records": set(),
+    "records": {"checkpoint_folder", "checkpoints", "exports"},  # load torch
     "envs": set(),
     "kernels": set(),
     "cores": {"kernels"},
@@ -29,7 +29,7 @@ NAME = "fastweights"
 INSIDE = ("kernels.machinery", "kernels.include", "kernels.cuda", "training.ray")
 # Rooms that others enter by their `__init__` alone, and by the modules named here.
 FRONTS: dict[str, set[str]] = {
-    "records": set(),
+    "records": {"checkpoint_folder", "checkpoints", "exports"},  # load torch
     "envs": set(),
     "cores": {"options"},  # loads the library of command lines
     "agents": set(),

@@ -12,18 +12,10 @@ from fastweights.envs import resolve
 from fastweights.host.containment import check_contained
 from fastweights.host.errors import expanded
 from fastweights.host.provenance import git_revision
-from fastweights.records import (
-    AGENT,
-    CheckpointError,
-    CheckpointFolder,
-    Found,
-    fitting,
-    is_export,
-    load,
-    read,
-    runs_near,
-    weights_of,
-)
+from fastweights.records import runs_near
+from fastweights.records.checkpoint_folder import CheckpointFolder, Found
+from fastweights.records.checkpoints import CheckpointError, fitting, load, read
+from fastweights.records.exports import AGENT, is_export, weights_of
 from fastweights.training.options import RunOptions
 from fastweights.training.torchbeast_model import is_torchbeast, translated
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastweights.evaluation.markdown_table import markdown_table
 from fastweights.host.atomic_files import write_bytes
-from fastweights.records import LANGUAGE_MODEL
+from fastweights.records.exports import LANGUAGE_MODEL
 from fastweights.tasks.language_model.vocabulary import Vocabulary
 
 

@@ -7,19 +7,15 @@ from typing import Any
 import torch
 
 from fastweights.experiments.language_model.options import LanguageOptions
+from fastweights.experiments.language_model.run import RESULT
 from fastweights.experiments.language_model.text import read_vocabulary
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded
-from fastweights.records import (
-    LANGUAGE_MODEL,
-    CheckpointError,
-    CheckpointFolder,
-    fitting,
-    is_export,
-    load,
-    read_meta,
-    runs_near,
-)
+from fastweights.host.json_files import read_object
+from fastweights.records import read_meta, runs_near
+from fastweights.records.checkpoint_folder import CheckpointFolder
+from fastweights.records.checkpoints import CheckpointError, fitting, load
+from fastweights.records.exports import LANGUAGE_MODEL, is_export
 from fastweights.tasks.language_model.model import LanguageModel
 from fastweights.tasks.language_model.vocabulary import Vocabulary
 
@@ -34,6 +30,13 @@ class SavedModel:
     vocabulary: Vocabulary
     model: LanguageModel
     payload: dict[str, Any]
+
+    def results(self) -> dict[str, Any]:
+        """Return what the run measured at its end; nothing where there is no such file."""
+        try:
+            return read_object(self.folder / RESULT)
+        except (OSError, ValueError):
+            return {}
 
 
 def open_model(path: Path, device: torch.device) -> SavedModel:
