@@ -138,6 +138,11 @@ def test_files_stay_readable():
     assert not {name(path) for path in files if len(path.read_text().splitlines()) > 400}
 
 
+def test_launch_holds_commands_alone():
+    lines = (len(path.read_text().splitlines()) for path in (ROOT / "launch").rglob("*.py"))
+    assert sum(lines) < 2_000
+
+
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_functions_stay_readable(path: Path):
     functions = [
