@@ -27,21 +27,9 @@ from fastweights.host.provenance import git_revision
 from fastweights.host.stages import Stages
 from fastweights.host.stopping import Interrupted, StopRequests
 from fastweights.kernels import SHORTEST_CHUNKED_UNROLL, use_backend
-from fastweights.records import (
-    CheckpointError,
-    CheckpointFolder,
-    Found,
-    RunFolder,
-    Scalars,
-    check_xpid,
-    claim_xpid,
-    fitting,
-    holds_checkpoints,
-    load,
-    read_logs,
-    read_meta,
-    save_or_warn,
-)
+from fastweights.records import RunFolder, Scalars, check_xpid, claim_xpid, read_logs, read_meta
+from fastweights.records.checkpoint_folder import CheckpointFolder, Found, holds_checkpoints
+from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
 from fastweights.tasks import TASKS, Task
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.train import Trainer
