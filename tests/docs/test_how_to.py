@@ -21,7 +21,8 @@ FEW = ("--episodes", "2", "--repeats", "1", "--num-threads", "1")
 
 def blocks(page: str, language: str) -> list[str]:
     text = (PAGES / page).read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [block for name, block in fenced if name == language]
 
 
 def code(page: str) -> dict:
