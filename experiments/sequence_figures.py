@@ -28,6 +28,7 @@ class Figure(NamedTuple):
 
     @property
     def has_papers_sizes(self) -> bool:
+        """Whether the runs have the sizes of the paper's row."""
         return self.sizes == named_sizes(self.published)
 
     def run(self, seed: int) -> SequenceRun:

@@ -105,6 +105,7 @@ class SequenceOptions(CoreSizes, Generic[Question]):
         return self
 
     def build(self) -> SequenceModel:
+        """Return the model, with new weights."""
         return SequenceModel(len(self.task.words), len(self.task.answers), self.model())
 
     def to_dict(self) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def table(seeds: Sequence[int]) -> Table:
 
 
 def write(grid: Grid, seeds: Sequence[int], out: Path, failures: Mapping[str, str]) -> None:
+    """Write the files of `write_grid`, and learning_curves.png."""
     rows = write_grid(grid, table(seeds), won_share, out, failures)
     curves = {row.labels["core"]: curves_of(row, agent_steps) for row in rows}
     unit = f"{RETURN}\n(1: all won, 0: chance)"

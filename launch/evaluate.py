@@ -66,6 +66,7 @@ class EvaluateOptions(GamePlan):
 
     @property
     def action_modes(self) -> tuple[ActionMode, ...]:
+        """The modes of choosing actions, one or both."""
         return ("argmax", "sampled") if self.action_mode == "both" else (self.action_mode,)
 
 

@@ -45,6 +45,7 @@ logs.csv (200 rows of each run's log)."""
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command."""
     command, width = typed("suite"), max(map(len, SUITES))
     purpose = (__doc__ or "").partition("\n")[0]
     suites = "\n".join(f"    {name:{width}}  {one.question}" for name, one in SUITES.items())

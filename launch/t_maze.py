@@ -38,6 +38,7 @@ of test games won) and learning_curves.png."""
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command."""
     commands = {name: typed(name) for name in ("t_maze", "atari")}
     purpose = (__doc__ or "").partition("\n")[0]
     parser = Parser(HELP.format(purpose=purpose, **commands), prog=commands["t_maze"])

@@ -25,6 +25,7 @@ class Heading:
 
     @property
     def anchor(self) -> str:
+        """The heading's id in a URL."""
         return quote(self.text.lower().replace(" ", "-"))
 
     def markdown(self) -> str:

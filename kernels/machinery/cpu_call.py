@@ -134,10 +134,12 @@ class CpuKernel:
 
     @cached_property
     def saved_axes(self) -> list[Axes]:
+        """The axes of the saved tensors."""
         return [tuple(axes.split()) for axes in self.saved.values()]
 
     @property
     def widest(self) -> int:
+        """The largest head size of the kernel."""
         return LANES[-1] if self.oblong else WIDEST_SQUARE
 
     def library(self, dtype: torch.dtype, sizes: Sizes) -> cpu_build.Library:

@@ -48,6 +48,7 @@ def takes(*tensors: Tensor) -> bool:
 
 
 def is_channels_last(x: Tensor) -> bool:
+    """Return whether x is not empty and has channels last in memory."""
     return x.numel() > 0 and x.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -57,6 +58,7 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def is_pixels(x: Tensor) -> bool:
+    """Return whether x is uint8."""
     return x.dtype is torch.uint8
 
 

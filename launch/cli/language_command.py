@@ -36,6 +36,7 @@ class LanguageCommand(SequenceCommand[Question]):
     position by position, beside the machine."""
 
     def instead(self) -> int | None:
+        """Do what was asked for instead of training and return the exit code; None for training."""
         asked = {name: getattr(self, name) for name in ("figure", "search", "trace")}
         wanted = [name for name, value in asked.items() if value is not None]
         wanted += ["summary"] * self.summary

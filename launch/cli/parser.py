@@ -31,6 +31,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(FULL, action="help", help=argparse.SUPPRESS)  # as other commands have it
 
     def error(self, message: str) -> NoReturn:
+        """Raise a one-line `UserError` with the nearest known flag."""
         _, _, unknown = message.partition("unrecognized arguments: ")
         hint = did_you_mean(unknown.partition(" ")[0], self._option_string_actions)
         raise UserError(f"{message.removeprefix('argument ')}{hint} (--help says more)")

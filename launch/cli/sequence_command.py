@@ -74,6 +74,7 @@ class Family:
 
     @property
     def command(self) -> str:
+        """The command that trains on the tasks."""
         return self._first.trained_by()
 
     @property
@@ -87,21 +88,23 @@ class Family:
         return self.tasks[name] if name else self._first
 
     def help(self) -> str:
+        """Return the text of `--help`."""
         said = {name: getattr(self, name) for name in ("description", "example", "small", "table")}
         return HELP.format(**said, command=typed(self.command))
 
 
 def command(task: type[Task], description: str, example: str) -> Callable[..., int]:
-    """Run the command of one task: parse words (or this process's), return the exit code.
+    """Return the command of one task, which parses words and returns the exit code.
 
-    Its `--help` begins with `description` and has `example` among others.
+    It parses this process's words by default. Its `--help` begins with `description` and has
+    `example` among others.
     """
     family = Family(tasks={task.name: task}, description=description, example=example)
     return command_of(family)
 
 
 def command_of(family: Family) -> Callable[..., int]:
-    """Run the command of several tasks; `--task` selects one."""
+    """Return the command of several tasks; its option `--task` selects one."""
     return one_line_errors(partial(_command, family))
 
 

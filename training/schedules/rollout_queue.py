@@ -106,6 +106,7 @@ class QueuedSource:
 
     @property
     def waiting(self) -> int:
+        """The number of rollouts that are ready."""
         return len(self.queue)
 
     def rollouts(self) -> Iterator[Experience]:
