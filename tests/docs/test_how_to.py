@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import gymnasium
@@ -46,6 +47,7 @@ def own(tmp_path, monkeypatch):
     (tmp_path / "recall.py").write_text(blocks("own_environment.md", "python")[0])
     yield tmp_path
     gymnasium.registry.pop("Recall-v0", None)
+    sys.modules.pop("recall", None)  # or the next import would not register it again
 
 
 @pytest.mark.docs
