@@ -40,14 +40,20 @@ def setting_of(options: LanguageOptions, replicas: Replicas, text: Corpus) -> Se
     compute_exactly()
     device = replicas.device(choose_device(options.device), "--device")
     precision = choose_precision(options.precision, device)
-    autocast = partial(torch.autocast, device.type, torch.bfloat16)
     if options.kernels != "auto":
         use_backend(options.kernels)
     return Setting(
         options=options,
         text=text,
         device=device,
-        precision=autocast if precision == "bfloat16" else nullcontext,
+        precision=within(precision, device),
         precision_name=precision,
         replicas=replicas,
     )
+
+
+def within(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
+    """What a model computes within: autocast for bfloat16, nothing for float32."""
+    if precision == "bfloat16":
+        return partial(torch.autocast, device.type, torch.bfloat16)
+    return nullcontext

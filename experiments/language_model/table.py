@@ -17,7 +17,7 @@ from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.text import text_of
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_options import check_seed
-from fastweights.experiments.table import Table, label, write_json
+from fastweights.experiments.table import Table, each_seed, interval, label, write_json
 from fastweights.host.errors import UserError, expanded, user_input
 from fastweights.host.names import did_you_mean
 from fastweights.tasks.language_model.corpus import Corpus
@@ -130,7 +130,8 @@ def _write(
         "parameters": _parameters,
         f"valid, {unit}": partial(_spread, of_split["valid"], digits),
         f"test, {unit}": partial(_spread, of_split["test"], digits),
-        "test, each seed": partial(_each_seed, digits),
+        "test, 95 % interval": partial(interval, digits=digits),
+        "test, each seed": partial(each_seed, digits=digits),
         "tokens/s": _speed,
     }
     if any(figure.published for figure in of_rows):
@@ -170,12 +171,6 @@ def _spread(value: Callable[[dict[str, Any]], float], digits: int, row: Row) -> 
     mean = fmean(values)
     std = fmean((one - mean) ** 2 for one in values) ** 0.5
     return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if len(values) > 1 else "")
-
-
-def _each_seed(digits: int, row: Row) -> str:
-    shown = {seed: f"{value:.{digits}f}" for seed, value in row.values.items()}
-    shown |= dict.fromkeys(row.failed, "failed")
-    return ", ".join(shown[seed] for seed in row.seeds if seed in shown)
 
 
 def _speed(row: Row) -> str:
