@@ -23,6 +23,7 @@ from fastweights.kernels.machinery.signature import is_traced, is_watched
 MAPS: dict[str, Callable[[Tensor], Tensor]] = FEATURE_MAPS | STRENGTH_MAPS
 UNMAPPED = "identity"
 SOURCE = "split_map/cpu.cpp"
+_HALF = (torch.bfloat16, torch.float16)
 _CODES = {name: code for code, name in enumerate(MAPS)}  # of the C++ enum
 
 Row = Float[Tensor, "*batch N"]
@@ -53,14 +54,16 @@ def split_map(x: Row, parts: tuple[Part, ...]) -> tuple[Float[Tensor, "..."], ..
     """One tensor [*batch, *part.shape] for each part, in the order in which x has them.
 
     Any floating dtype, any device, any number of derivatives. Where nothing is mapped these are
-    views. The kernel takes float32 and float64 on CPUs; where something traces, on other devices
-    and without a compiler, PyTorch's own operators run. Raises a `ValueError` for parts that are
-    not all of x.
+    views. The kernel takes float32 and float64 on CPUs, and for half precision computes in float32
+    and rounds; where something traces, on other devices and without a compiler, PyTorch's own
+    operators run. Raises a `ValueError` for parts that are not all of x.
     """
     if x.shape[-1] != sum(part.length for part in parts):
         raise ValueError(f"rows of {x.shape[-1]} numbers are not made of {parts}")
     if not has_kernel(x, parts):
         return _by_pytorch(x, parts)
+    if x.dtype in _HALF:
+        return tuple(found.to(x.dtype) for found in split_map(x.float(), parts))
     return _Recorded.apply(x, parts) if wants_gradient((x,)) else _forward(x, parts)
 
 
@@ -68,9 +71,10 @@ def has_kernel(x: Tensor, parts: Sequence[Part]) -> bool:
     """Whether `split_map` runs its own kernel on such a tensor, which it builds if need be."""
     if all(part.map == UNMAPPED for part in parts) or is_traced() or not x.is_cpu:
         return False
-    if x.dtype not in (torch.float32, torch.float64) or x.is_neg() or x.numel() == 0:
+    dtype = torch.float32 if x.dtype in _HALF else x.dtype
+    if dtype not in (torch.float32, torch.float64) or x.is_neg() or x.numel() == 0:
         return False
-    return direct_call.is_there(SOURCE, x.dtype, ANY_SIZE)
+    return direct_call.is_there(SOURCE, dtype, ANY_SIZE)
 
 
 def _by_pytorch(x: Row, parts: Sequence[Part]) -> tuple[Tensor, ...]:
