@@ -1,1 +1,27 @@
 """Learning without threads: rollout, network, actor, objectives, learner."""
+
+from fastweights.agents.actor import Actor, Collected, Decision
+from fastweights.agents.learner import Learner
+from fastweights.agents.learner_config import LearnerConfig, unread, without_unread
+from fastweights.agents.network import Network, NetworkConfig, NetworkOutput, count_parameters
+from fastweights.agents.rollout import Rollout
+from fastweights.agents.stem import STEMS, ImageStem
+from fastweights.agents.weights import WeightStore
+
+__all__ = [
+    "STEMS",
+    "Actor",
+    "Collected",
+    "Decision",
+    "ImageStem",
+    "Learner",
+    "LearnerConfig",
+    "Network",
+    "NetworkConfig",
+    "NetworkOutput",
+    "Rollout",
+    "WeightStore",
+    "count_parameters",
+    "unread",
+    "without_unread",
+]

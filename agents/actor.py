@@ -1,4 +1,4 @@
-"""The actor: a network playing a batch of environments, one step or one rollout at a time."""
+"""The actor: a network that plays a batch of environments, by single steps or whole rollouts."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,12 +12,12 @@ from torch import Tensor
 from fastweights.agents.graphed_step import GraphedStep
 from fastweights.agents.network import Network
 from fastweights.agents.rollout import Rollout
-from fastweights.kernels.recurrence import State
+from fastweights.kernels.recurrence import State, map_state
 
 
 @runtime_checkable
 class Row(Protocol):
-    """What an environment shows after each action; reward answers that action."""
+    """The observation after each action; the reward answers that action."""
 
     frame: np.ndarray
     reward: np.ndarray
@@ -33,14 +33,14 @@ class Environments(Protocol):
     num_envs: int
 
     def reset(self) -> Row:
-        """Start every stream afresh and return the first row."""
+        """Restart every stream and return the first row."""
 
     def step(self, action: np.ndarray) -> Row:
         """Act in every environment and return the next row."""
 
 
 class Collected(NamedTuple):
-    """A rollout and the records of what ended while it was collected."""
+    """A rollout, and the records of episodes and lives that ended in it."""
 
     rollout: Rollout
     episodes: list[Any]
@@ -48,7 +48,7 @@ class Collected(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What the actor thought of the current row."""
+    """The actor's decision on the current row."""
 
     action: Int[Tensor, " B"]
     policy_logits: Float[Tensor, "B A"]
@@ -56,12 +56,19 @@ class Decision(NamedTuple):
 
 
 class Actor:
-    """Plays; between two calls it stands before the row it has not yet acted on.
+    """The state of acting: between two calls, the current row has not been acted on yet.
 
-    `generator` draws the actions (None draws from torch's global one); `greedy` takes the most
-    probable action instead. `streams` are this actor's among `of` that draw from equal generators:
-    together such actors act as one with all environments would. `graphed`, on a GPU: see
-    `GraphedStep`. `stage(name)` is entered around emulation, transfer and inference.
+    Args:
+        network: the network.
+        environments: the environments.
+        device: device of the network.
+        generator: generator of the actions; None for torch's global one.
+        greedy: take the most probable action instead of sampling.
+        streams: this actor's streams among `of` streams. Actors with equal generators together
+            act as one actor with all environments would.
+        of: number of streams of all actors.
+        graphed: record the step as a CUDA graph on a GPU; see `GraphedStep`.
+        stage: `stage(name)` is entered around emulation, transfer and inference.
     """
 
     def __init__(
@@ -87,12 +94,12 @@ class Actor:
         self.state: State = network.initial_state(environments.num_envs)
 
     def seen(self) -> tuple[Any, ...]:
-        """What the network gets at the current row: its arguments, with a time axis of one."""
+        """Return the network's arguments at the current row, with a time axis of one."""
         return *(t[None] for t in (*self._sent, self.last_action)), self.state
 
     @torch.no_grad()
     def step(self) -> Decision:
-        """Acts on the current row, moves the environments and the state one step on."""
+        """Act on the current row, and step the environments and the state."""
         with self.stage("inference"):
             output, self.state = self._act(*self.seen())
             logits = output.policy_logits[0]
@@ -105,7 +112,7 @@ class Actor:
         return Decision(self.last_action, logits, output.value[0])
 
     def collect(self, length: int) -> Collected:
-        """Plays `length` steps; the returned tensors are fresh and on the actor's device."""
+        """Play `length` steps; the returned tensors are new and on the actor's device."""
         initial_state, episodes, lives = self.state, [], []
         seen, decisions = [self.seen()[:4]], []
         for _ in range(length):
@@ -126,6 +133,34 @@ class Actor:
             )
         return Collected(rollout, episodes, lives)
 
+    def snapshot(self) -> dict[str, Any] | None:
+        """Return what `restore` needs to continue from here; None if the environments cannot.
+
+        The values are tensors and plain values, and whatever the environments return.
+        """
+        environments = getattr(self.environments, "snapshot", lambda: None)()
+        if environments is None:
+            return None
+        generator, memory = self.generator or torch.default_generator, []
+        map_state(lambda part: memory.append(part) or part, self.state)
+        return {
+            "environments": _exchanged(environments, np.ndarray, torch.as_tensor),
+            "row": list(self._sent),
+            "last_action": self.last_action.clone(),
+            "memory": memory,
+            "generator": generator.get_state(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Continue where `snapshot` was taken; raises errors of environments, dicts and torch."""
+        self.environments.restore(_exchanged(snapshot["environments"], Tensor, Tensor.numpy))
+        row = zip(snapshot["row"], self._sent, strict=True)
+        self._sent = tuple(part.to(fresh).view_as(fresh) for part, fresh in row)
+        self.last_action = snapshot["last_action"].to(self.last_action).view_as(self.last_action)
+        memory = snapshot["memory"][::-1]
+        self.state = map_state(lambda fresh: memory.pop().to(fresh).view_as(fresh), self.state)
+        (self.generator or torch.default_generator).set_state(snapshot["generator"].cpu())
+
     def _look(self, row: Row) -> None:
         self.row = row
         arrays = (row.frame, row.reward, row.is_first)
@@ -134,15 +169,26 @@ class Actor:
     def _choose(self, logits: Float[Tensor, "B A"]) -> Int[Tensor, " B"]:
         if self.greedy:
             return logits.argmax(-1)
-        # The first of A exponential clocks to ring, each with its action's probability for a rate:
-        # what torch.multinomial does, here with the clocks of all streams.
+        # Choose the smallest of A exponential times whose rates are the actions' probabilities, as
+        # torch.multinomial does, but with draws for all streams.
         clocks = logits.new_empty(self.of, logits.shape[1]).exponential_(generator=self.generator)
         own = clocks[self.streams.start : self.streams.stop]
         return (logits.softmax(-1) / own).argmax(-1)
 
 
+def _exchanged(value: Any, kind: type, exchange: Callable[[Any], Any]) -> Any:
+    """Return `value` with every `kind` in its dicts, lists and tuples exchanged."""
+    if isinstance(value, kind):
+        return exchange(value)
+    if isinstance(value, dict):
+        return {name: _exchanged(part, kind, exchange) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_exchanged(part, kind, exchange) for part in value)
+    return value
+
+
 def _send(array: np.ndarray, device: torch.device) -> Tensor:
-    """To the device; to a GPU through pinned memory, without waiting for the copy's end."""
+    """Copy to the device; to a GPU through pinned memory, without waiting for the copy."""
     tensor = torch.as_tensor(array)
     if device.type == "cuda":  # torch keeps the pinned copy until the stream has read it
         return tensor.pin_memory().to(device, non_blocking=True)

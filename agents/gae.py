@@ -26,7 +26,7 @@ def gae(
     """Compute advantages backwards in time; the value targets are A_t + V_t.
 
     Args:
-        discount: weight of what follows step t; zero where the step ended an episode.
+        discount: discount of the rewards after step t; zero where the step ended an episode.
         reward: reward of step t.
         value: V of row t.
         bootstrap_value: V of the row after the last.

@@ -1,8 +1,9 @@
-"""The acting step as a CUDA graph: the host starts a hundred kernels of a GPU with one call.
+"""The acting step as a CUDA graph: one call of the host starts a hundred kernels on a GPU.
 
-A step for a few dozen streams is many small launches, which take the host longer to ask for than
-the GPU to do. Recorded once, they are replayed: in the same memory, so inputs are copied to where
-the recorded step reads them, and outputs from where it writes them, each with a launch of its own.
+A step for a few dozen streams is many small launches, and the host takes longer to start them than
+the GPU to run them. They are recorded once and replayed. A replay uses the same memory, so inputs
+are copied to the memory that the recorded step reads, and outputs from the memory that it writes,
+each with a launch of its own.
 """
 
 import threading
@@ -18,7 +19,7 @@ from fastweights.kernels.recurrence import State, map_state
 
 Replay = Callable[[], object]
 
-_WARM_UPS = 3  # kernels are loaded, libraries choose theirs and allocate
+_WARM_UPS = 3  # runs in which kernels are loaded, and libraries choose kernels and allocate
 _one_records = threading.Lock()
 
 
@@ -27,22 +28,22 @@ class CannotRecord(RuntimeError):
 
 
 def record(call: Callable[[], Any], device: torch.device) -> tuple[Any, Replay]:
-    """What `call()` returns, in memory that each replay writes anew, and that replay.
+    """Return the result of `call()`, in memory that each replay overwrites, and the replay.
 
-    Waits for all that the GPU has to do, and has torch give its unused memory back; while the call
-    is recorded, other threads may use the GPU.
+    Waits until the GPU is idle, and makes torch release unused memory. Other threads may use the
+    GPU while the call is recorded.
 
     Raises:
-        CannotRecord: torch's allocator may go on as if it were recording; better end the process.
+        CannotRecord: torch's allocator may still be in recording mode; end the process.
     """
     with _one_records, torch.cuda.device(device), without_waiting():
         for _ in range(_WARM_UPS):
             call()
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
-        # What is replayed keeps the priority that it was recorded with, whatever stream replays it.
+        # Replayed kernels keep the priority of the recording, in any stream.
         own = torch.cuda.Stream(device, priority=current.priority)
         try:
-            # A recording that fails leaves its stream the current one.
+            # A failed recording leaves its stream as the current one.
             with (
                 torch.cuda.stream(current),
                 torch.cuda.graph(graph, stream=own, capture_error_mode="thread_local"),
@@ -58,8 +59,8 @@ def record(call: Callable[[], Any], device: torch.device) -> tuple[Any, Replay]:
 class GraphedStep:
     """A network's forward pass for acting, recorded at its first call by `record`.
 
-    Weights are read where they are: optimisers and `load_state_dict` change them in place, and the
-    next replay sees that.
+    Weights are read in place. Optimisers and `load_state_dict` change them in place, so the next
+    replay uses the new values.
     """
 
     def __init__(self, network: Network):
@@ -70,11 +71,11 @@ class GraphedStep:
 
     @torch.no_grad()
     def __call__(self, *seen: Any) -> tuple[NetworkOutput, State]:
-        """As `Network.forward`, with the same bits but for the LSTM, which is cuDNN's there.
+        """Return what `Network.forward` returns, bit-identical except for the LSTM (cuDNN's here).
 
         Raises:
             CannotRecord: see `record`.
-            ValueError: another shape or dtype than that of the first call.
+            ValueError: another shape or dtype than in the first call.
         """
         if self._replay is None:
             self._seen = map_state(torch.clone, seen)
@@ -98,7 +99,7 @@ def _tensors(nested: Any) -> Iterator[Tensor]:
 
 
 def _first(error: BaseException) -> str:
-    """The first line of what went wrong before all that followed from it."""
+    """Return the first line of the error that caused all others."""
     while error.__context__ is not None:
         error = error.__context__
     return next(iter(str(error).splitlines()), type(error).__name__)

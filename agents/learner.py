@@ -1,8 +1,8 @@
-"""The learner: one network, its optimiser and its schedule, taught by batches of rollouts.
+"""The learner: one network, its optimiser and its learning-rate schedule, and batches of rollouts.
 
-What a batch teaches is the objective's affair (`agents/objectives.py`). The learner goes through
-the batch once, as published for IMPALA, or several times in minibatches of whole streams. Learners
-that share a batch sum their gradients and make the steps that one learner would have made.
+The objective (`agents/objectives.py`) defines targets and losses. The learner uses a batch once, as
+published for IMPALA, or several times in minibatches of whole streams. Learners that share a batch
+sum their gradients and make the same steps as a single learner.
 """
 
 import copy
@@ -25,11 +25,11 @@ from fastweights.agents.rollout import Rollout, align
 from fastweights.agents.vtrace import Targets
 
 LOSSES = ("total_loss", "pg_loss", "baseline_loss", "entropy_loss")
-_TINY = 1e-8  # beside the advantages' standard deviation
+_TINY = 1e-8  # added to the advantages' standard deviation
 
 
 class _Batch(NamedTuple):
-    """A batch or a part of its streams, with the targets where the objective fixes them."""
+    """A batch or a part of its streams, with the targets if the objective fixes them."""
 
     rollout: Rollout
     targets: Targets | None
@@ -45,11 +45,15 @@ class _Batch(NamedTuple):
 
 
 class Learner:
-    """Owns the optimiser and the schedule of one network.
+    """The optimiser and the learning-rate schedule of one network.
 
-    `stage(name)` is entered around each micro-batch's gradient, the sum over learners and the
-    optimiser's step. `replicas` learn the same network from the rest of each batch. `seed` decides
-    which streams share a minibatch.
+    Args:
+        network: the network to train.
+        config: the options.
+        stage: `stage(name)` is entered around each micro-batch's gradient, the sum over learners
+            and the optimiser's step.
+        replicas: learners that train the same network on the rest of each batch.
+        seed: seed of the distribution of streams over minibatches.
     """
 
     def __init__(
@@ -66,21 +70,24 @@ class Learner:
         self.optimizer = _optimizer(network, config)
         self.steps = 0  # agent steps of all batches
         self.updates = 0  # batches that changed the weights
-        self.refused = 0  # batches that met a loss or gradient that was not finite
+        self.refused = 0  # batches with a loss or gradient that was not finite
         self.refused_in_a_row = 0
 
     def update(self, rollout: Rollout) -> dict[str, Tensor]:
-        """Learn from T x B transitions; returns scalar tensors for the logs.
+        """Learn from T x B transitions; return scalar tensors for the logs.
 
         B is this learner's share of the batch. Logged values are means over the gradient steps, and
-        over all learners: losses as they enter the total (reduced, weighted by their costs);
-        `gradient_norm` before clipping; `entropy` of the policy in nats; `approx_kl` between the
-        acting and the learned policy, in nats; `clip_fraction` of ratios beyond the clip range;
-        `explained_variance` of the value targets, by the first pass; and `gradient_steps`, how many
-        there were.
+        over all learners:
+
+        - the losses as they enter the total (reduced, weighted by their costs);
+        - `gradient_norm` before clipping; `entropy` of the policy in nats;
+        - `approx_kl` between the acting and the learned policy, in nats;
+        - `clip_fraction` of ratios beyond the clip range;
+        - `explained_variance` of the value targets, by the first pass;
+        - `gradient_steps`, their number.
 
         A loss or gradient that is not finite changes no weight: the rest of the batch is left out,
-        and the batch counted as refused. What a stage raises leaves weights, optimiser and counters
+        and the batch is counted as refused. If a stage raises, weights, optimiser and counters are
         as they were before the batch.
         """
         length, streams = rollout.action.shape
@@ -94,7 +101,7 @@ class Learner:
         return self._logs(taken)
 
     def _learn(self, batch: _Batch) -> tuple[list[dict[str, Tensor]], bool]:
-        """The sums of each gradient pass, and whether the last of them was refused."""
+        """Return the sums of each gradient pass, and whether the last pass was refused."""
         taken: list[dict[str, Tensor]] = []
         for minibatch in self._minibatches(batch):
             sums = self._gradient(minibatch)
@@ -111,14 +118,14 @@ class Learner:
         return taken, False
 
     def _minibatches(self, batch: _Batch) -> Iterator[_Batch]:
-        """Every pass's, one after the other."""
+        """Yield the minibatches of every pass."""
         config, streams = self.config, batch.rollout.action.shape[1]
         if config.minibatches == 1:
             yield from itertools.repeat(batch, config.epochs)
             return
         if streams % config.minibatches:
             raise ValueError(
-                f"{streams} streams cannot be shared out over {config.minibatches} minibatches"
+                f"{streams} streams cannot be divided into {config.minibatches} minibatches"
             )
         passes = deals(
             streams,
@@ -132,7 +139,7 @@ class Learner:
             yield from map(batch.select, dealt)
 
     def _gradient(self, batch: _Batch) -> dict[str, Tensor]:
-        """Leaves the gradient of all learners' parts in the weights; returns what they sum to."""
+        """Compute the summed gradient of all learners' parts; return their summed statistics."""
         self.optimizer.zero_grad(set_to_none=True)
         length, streams = batch.rollout.action.shape
         scale = 1.0
@@ -157,7 +164,7 @@ class Learner:
             yield batch.columns(start, min(start + width, streams))
 
     def _sums(self, batch: _Batch, scale: float) -> dict[str, Tensor]:
-        """The losses, reduced; and what the logs' other columns are computed from."""
+        """Return the reduced losses, and sums from which the logs' other columns are computed."""
         config, objective = self.config, self.objective
         judged, logits = self._judge(batch.rollout)
         targets = batch.targets or objective.targets(judged, config)
@@ -188,7 +195,7 @@ class Learner:
         }
 
     def _judge(self, rollout: Rollout) -> tuple[Judged, Float[Tensor, "T B A"]]:
-        """What the network says of the transitions, and its policy's logits."""
+        """Return the network's estimates of the transitions, and its policy's logits."""
         length = rollout.action.shape[0]
         transitions = align(rollout, self.config.discounting)
         output, _ = self.network(
@@ -213,7 +220,7 @@ class Learner:
 
     @torch.no_grad()
     def _prepared(self, rollout: Rollout) -> _Batch:
-        """The whole share of the batch, with targets where the objective fixes them."""
+        """Return the whole share of the batch, with targets if the objective fixes them."""
         whole = _Batch(rollout, None)
         if not self.objective.fixes_targets:
             return whole
@@ -228,7 +235,7 @@ class Learner:
         return _Batch(rollout, targets)
 
     def _normalized(self, advantages: Float[Tensor, "T B"]) -> Float[Tensor, "T B"]:
-        """With mean 0 and standard deviation 1 over all learners' parts of the batch."""
+        """Return advantages with mean 0 and deviation 1 over all learners' parts of the batch."""
         count = advantages.numel() * self.replicas.count
         total = advantages.sum()
         with self.stage("exchange"):
@@ -252,7 +259,7 @@ class Learner:
         variance = total["target_squared"] - total["target"].square() / total["count"]
         residual = total["error_squared"] - total["error"].square() / total["count"]
         logs = {name: mean(name) for name in (*LOSSES, "gradient_norm")}
-        steps = total["count"] / len(first)  # of a minibatch
+        steps = total["count"] / len(first)  # agent steps of a minibatch
         logs["entropy"] = mean("entropy") / steps
         logs["approx_kl"] = mean("kl") / steps
         if self.objective.clips:
@@ -262,8 +269,8 @@ class Learner:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Puts weights and optimiser back where a batch of several gradient steps is cut short."""
-        if self.config.epochs * self.config.minibatches == 1:  # then a step is the last there is
+        """Restore weights and optimiser if a batch of several gradient steps is interrupted."""
+        if self.config.epochs * self.config.minibatches == 1:  # a single step needs no copy
             yield
             return
         weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
@@ -276,7 +283,7 @@ class Learner:
             raise
 
     def learning_rate(self) -> float:
-        """The rate of the next update: linear from the configured one to 0 at `total_steps`."""
+        """The rate of the next update: linear, from the configured rate to 0 at `total_steps`."""
         done = min(self.steps / self.config.total_steps, 1.0)
         return self.config.learning_rate * (1.0 - done)
 
@@ -285,18 +292,18 @@ class Learner:
             group["lr"] = self.learning_rate()
 
     def state_dict(self) -> dict[str, Any]:
-        """Optimiser state and counters; the network's parameters are saved by their owner."""
+        """Return optimiser state and counters; the owner of the network saves its parameters."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "schedule": {"steps": self.steps, "updates": self.updates, "refused": self.refused},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues where `state_dict` was taken."""
+        """Restore what `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
         schedule = state["schedule"]
         self.steps, self.updates = schedule["steps"], schedule["updates"]
-        self.refused = schedule.get("refused", 0)  # older checkpoints do not count them
+        self.refused = schedule.get("refused", 0)  # older checkpoints lack the count
 
 
 def _optimizer(network: Network, config: LearnerConfig) -> torch.optim.Optimizer:

@@ -1,11 +1,11 @@
-"""The learner's options, each with its unit and source, and which of them belong together."""
+"""The learner's options, each with its unit and source, and their dependence on each other."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import torch
 
-# Options that only some choices read: option -> choice -> what that choice reads.
+# Options that only some choices read: option -> choice -> values that read it.
 READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "objective": {
         "vtrace": ("rho_clip", "c_clip", "pg_rho_clip"),
@@ -60,7 +60,7 @@ class LearnerConfig:
     micro_batch: int | None = None
 
     def streams_at_once(self, batch: int, device: torch.device) -> int:
-        """How many of `batch` streams go through the network together."""
+        """Return how many of `batch` streams go through the network together."""
         asked = self.micro_batch
         if asked is None:
             asked = 4 if device.type == "cpu" else 0
@@ -68,9 +68,9 @@ class LearnerConfig:
 
 
 def unread(config: LearnerConfig) -> dict[str, tuple[str, str]]:
-    """Options that the chosen objective and optimiser do not read, and that differ from defaults.
+    """Return non-default options that the chosen objective and optimiser do not read.
 
-    Returns option -> (choice, a value of that choice that reads it).
+    The result maps option -> (choice, a value of the choice that reads the option).
     """
     found = {}
     for choice, readers in READ_BY.items():
@@ -83,10 +83,10 @@ def unread(config: LearnerConfig) -> dict[str, tuple[str, str]]:
 
 
 def without_unread(config: LearnerConfig, known: LearnerConfig) -> LearnerConfig:
-    """`config` with unread options back at their defaults, where they are as in `known`.
+    """Return `config` with unread options reset to defaults where they equal those of `known`.
 
-    A preset's options of another objective fall away; those that a person typed stay, and are
-    refused by the checks.
+    So a preset's options of another objective are dropped. Options that the user typed stay, and
+    the checks reject them.
     """
     given = {name for name in unread(config) if getattr(config, name) == getattr(known, name)}
     return replace(config, **{name: _DEFAULTS[name] for name in given})

@@ -1,6 +1,6 @@
-"""The three terms of the actor-critic loss, one number per step; the learner reduces them.
+"""The three terms of the actor-critic loss, one number a step; the learner reduces them.
 
-Source: Espeholt et al. 2018, section 4.2, where a function names no other.
+Source: Espeholt et al. 2018, section 4.2, unless a function names another.
 """
 
 import torch
@@ -12,24 +12,24 @@ from torch import Tensor
 def log_probability(
     logits: Float[Tensor, "T B A"], action: Int[Tensor, "T B"]
 ) -> Float[Tensor, "T B"]:
-    """log pi(action)."""
+    """Return log pi(action)."""
     return logits.log_softmax(-1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
 
 def policy_gradient_loss(
     log_pi: Float[Tensor, "T B"], advantages: Float[Tensor, "T B"]
 ) -> Float[Tensor, "T B"]:
-    """-log pi(action) * advantage."""
+    """Return -log pi(action) * advantage."""
     return -log_pi * advantages
 
 
 def clipped_surrogate_loss(
     log_ratio: Float[Tensor, "T B"], advantages: Float[Tensor, "T B"], clip_range: float
 ) -> Float[Tensor, "T B"]:
-    """max(-r A, -clip(r, 1 - clip_range, 1 + clip_range) A), where r = pi(action) / mu(action).
+    """Return max(-r A, -clip(r, 1 - clip_range, 1 + clip_range) A), r = pi(action) / mu(action).
 
-    A ratio gains nothing from moving beyond the range in the direction that A asks for. Source:
-    Schulman et al. 2017, "Proximal Policy Optimization Algorithms", equation 7.
+    Beyond the range, a further move of the ratio in the direction of A does not lower the loss.
+    Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", equation 7.
     """
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
@@ -39,11 +39,11 @@ def clipped_surrogate_loss(
 def baseline_loss(
     value: Float[Tensor, "T B"], targets: Float[Tensor, "T B"]
 ) -> Float[Tensor, "T B"]:
-    """(target - V)^2 / 2."""
+    """Return (target - V)^2 / 2."""
     return 0.5 * F.mse_loss(value, targets, reduction="none")
 
 
 def entropy_loss(logits: Float[Tensor, "T B A"]) -> Float[Tensor, "T B"]:
-    """Negative entropy, sum_a pi(a) log pi(a), in nats."""
+    """Return the negative entropy, sum_a pi(a) log pi(a), in nats."""
     log_pi = logits.log_softmax(-1)
     return (log_pi.exp() * log_pi).sum(-1)

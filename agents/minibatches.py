@@ -1,8 +1,8 @@
-"""Which streams of a batch share a gradient step, when a batch is used more than once.
+"""The distribution of a batch's streams over minibatches, when a batch is used more than once.
 
-Streams are dealt out like cards: of each `count` neighbours in the batch every minibatch gets one,
-in an order drawn anew for each pass. Learners that share a batch therefore have equally many
-streams in each minibatch, and together make the gradient steps that one learner would.
+Of each `count` neighbouring streams in the batch, every minibatch gets one, in an order drawn anew
+for each pass. So learners that share a batch have equally many streams in each minibatch, and
+together make the same gradient steps as a single learner.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,10 @@ def deals(
     Args:
         streams: this learner's streams, a multiple of `count`.
         count: minibatches in a pass.
-        share, of: this learner's place among all of them; each has as many streams.
-        seed, batch: what the draws depend on: the run's seed, and which batch this is.
+        share: this learner's index among the learners; all have equally many streams.
+        of: number of learners.
+        seed: the run's seed.
+        batch: the batch's number; the draws depend on it and on the seed.
     """
     generator = np.random.default_rng((seed, batch))
     blocks = streams // count

@@ -1,6 +1,6 @@
 """The agent's network: stem -> core -> policy and value heads.
 
-The core's input is the stem's features, the clipped reward and, if asked for, the last action.
+The core's input is the stem's features, the clipped reward and, as an option, the last action.
 """
 
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ from fastweights.kernels.recurrence import State, forget
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
-    """What the network is made of; a name and numbers, so that a checkpoint can rebuild it."""
+    """The network's configuration in plain values, from which a checkpoint rebuilds it."""
 
     frame_shape: tuple[int, ...]  # (channels, height, width) in pixels, or (size,)
     num_actions: int
     core: str
     core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
     stem: str = "auto"
-    precision: str = "float32"  # or bfloat16: of the stem's convolutions
-    channels_last: bool = True  # in memory, of the stem's pictures and weights
+    precision: str = "float32"  # of the stem's convolutions: float32 or bfloat16
+    channels_last: bool = True  # memory layout of the stem's pictures and weights
     feed_last_action: bool = False  # one-hot into the core; the published agent did not
     bptt: int | None = None  # steps that gradients reach back through the core; None: all
     head_norm: bool = False  # normalise the core's output before the heads
-    head_init: str = "torch"  # first weights of the heads; see `RunOptions.head_init`
-    value_scale: float = 1.0  # the value head predicts discounted returns in units of this
+    head_init: str = "torch"  # initial weights of the heads; see `RunOptions.head_init`
+    value_scale: float = 1.0  # unit of the value head's output, in discounted returns
 
 
 class NetworkOutput(NamedTuple):
-    """What the heads return; `Network.step` has no time axis."""
+    """The outputs of the heads; `Network.step` has no time axis."""
 
     policy_logits: Float[Tensor, "*T B A"]
     value: Float[Tensor, "*T B"]
@@ -66,7 +66,7 @@ class Network(nn.Module):
             _draw_orthogonal(self.value, gain=1.0)
 
     def initial_state(self, batch_size: int) -> State:
-        """A fresh core state for `batch_size` streams."""
+        """Return a fresh core state for `batch_size` streams."""
         return self.core.initial_state(batch_size)
 
     def forward(
@@ -77,7 +77,7 @@ class Network(nn.Module):
         last_action: Int[Tensor, "T B"],
         state: State,
     ) -> tuple[NetworkOutput, State]:
-        """Policy logits and values for T rows of B streams, and the state after them.
+        """Return policy logits and values for T rows of B streams, and the state after them.
 
         Frames are uint8 pictures or float vectors; rewards are unclipped.
         """
@@ -93,9 +93,9 @@ class Network(nn.Module):
         last_action: Int[Tensor, " B"],
         state: State,
     ) -> tuple[NetworkOutput, State]:
-        """One row of B streams by the core's definition, `Core.step`, without a time axis.
+        """Compute one row of B streams by the core's definition, `Core.step`, without a time axis.
 
-        Gives what `forward` gives for T = 1, up to rounding. Exports trace this method.
+        Equals `forward` for T = 1, up to rounding. Exports trace this method.
         """
         (x,) = self._core_input(frame[None], reward[None], last_action[None])
         y, state = self.core.step(x, forget(state, is_first))
@@ -109,7 +109,7 @@ class Network(nn.Module):
         last_action: Int[Tensor, "1 B"],
         state: State,
     ) -> list[dict[str, Tensor]]:
-        """The core's inside at one row, with `forward`'s arguments; see `Core.inspect`."""
+        """Return `Core.inspect` at one row, with `forward`'s arguments."""
         (x,) = self._core_input(frame, reward, last_action)
         return self.core.inspect(x, forget(state, is_first[0]))
 
@@ -131,11 +131,14 @@ class Network(nn.Module):
 
 
 def _draw_orthogonal(head: nn.Linear, gain: float) -> None:
-    """As PPO's implementations do: a first policy that is nearly uniform, values near 0."""
+    """Draw orthogonal weights, as PPO's implementations do.
+
+    The first policy is then nearly uniform, and values are near 0.
+    """
     nn.init.orthogonal_(head.weight, gain)
     nn.init.zeros_(head.bias)
 
 
 def count_parameters(module: nn.Module) -> int:
-    """How many numbers training adjusts."""
+    """Return the number of trainable parameters."""
     return sum(parameter.numel() for parameter in module.parameters())

@@ -1,8 +1,9 @@
-"""What a batch teaches: how targets are estimated, and what the policy is asked for.
+"""Objectives: the estimation of targets, and the policy's loss.
 
-An objective is an entry in `OBJECTIVES`. It says how the targets of values and policy follow from
-the network's judgement of a batch, when they are computed, and how the policy's loss follows from
-them. The learner reduces, weights and descends whatever it is; nothing else knows its name.
+An objective is an entry in `OBJECTIVES`. It defines how the targets of values and policy follow
+from the network's estimates, when they are computed, and how the policy's loss follows from them.
+The learner reduces, weights and minimises the losses of any objective; no other code depends on its
+name.
 """
 
 from collections.abc import Callable
@@ -19,24 +20,24 @@ from fastweights.agents.vtrace import Targets, vtrace
 
 
 class Judged(NamedTuple):
-    """Transitions as the network judges them now."""
+    """Transitions with the network's present estimates."""
 
     log_pi: Float[Tensor, "T B"]  # log-probability of the action taken, with gradient
-    log_mu: Float[Tensor, "T B"]  # the same when it was taken
+    log_mu: Float[Tensor, "T B"]  # log-probability under the acting policy
     value: Float[Tensor, "T B"]  # with gradient
     bootstrap_value: Float[Tensor, " B"]  # of the row after the last
-    reward: Float[Tensor, "T B"]  # clipped as it is learned from
-    discount: Float[Tensor, "T B"]  # of what follows; 0 at an episode's end
+    reward: Float[Tensor, "T B"]  # clipped
+    discount: Float[Tensor, "T B"]  # of later rewards; 0 at an episode's end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """One way to learn from a batch."""
+    """Targets and policy loss of one objective."""
 
     targets: Callable[[Judged, LearnerConfig], Targets]
     policy_loss: Callable[[Judged, Float[Tensor, "T B"], LearnerConfig], Float[Tensor, "T B"]]
-    # True: targets are computed once, by the weights before the batch's first gradient step.
-    # False: each pass computes its own, so that they follow the weights.
+    # True: targets are computed once, with the weights before the batch's first gradient step.
+    # False: each pass computes them anew with its weights.
     fixes_targets: bool
     clips: bool  # whether `clip_range` bounds the policy's ratio
 

@@ -1,4 +1,4 @@
-"""Learners that train one network together, each on its share of the batch."""
+"""The interface between learners that train one network, each on its share of the batch."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -8,20 +8,20 @@ from torch import Tensor
 
 @runtime_checkable
 class Replicas(Protocol):
-    """What a learner needs of the others; `training/replicas.py` has them in several processes."""
+    """The other learners, as a learner uses them; `training/replicas.py` connects processes."""
 
     count: int
-    rank: int  # this learner's place among them, from 0: which part of the batch it has
+    rank: int  # this learner's index, from 0, and that of its part of the batch
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
-        """Replaces each tensor by its sum over all learners, the same bits in each of them."""
+        """Replace each tensor by its sum over all learners, bit-identical in each of them."""
         ...
 
 
 class Alone:
-    """One learner, which has the whole batch."""
+    """A single learner, which has the whole batch."""
 
     count, rank = 1, 0
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
-        """Leaves the tensors as they are."""
+        """Leave the tensors as they are."""

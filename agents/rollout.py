@@ -1,8 +1,9 @@
-"""What actors hand to the learner, and the only shift in time between the two.
+"""Rollouts from actors to the learner, and the only time shift between the two.
 
-Row t holds what the agent saw (`frame[t], reward[t], is_first[t], last_action[t]`) and what it did
-about it (`action[t], policy_logits[t]`); `reward[t+1]` answers `action[t]`. There are T+1 rows of
-seeing and T of doing: the last row is the next rollout's row 0 and is here for its value only.
+Row t holds the agent's observation (`frame[t], reward[t], is_first[t], last_action[t]`) and its
+decision (`action[t], policy_logits[t]`); `reward[t+1]` answers `action[t]`. There are T+1 rows of
+observations and T of decisions: the last row is the next rollout's row 0 and is used only for its
+value.
 """
 
 from collections.abc import Sequence
@@ -27,23 +28,23 @@ class Rollout(NamedTuple):
     initial_state: State
 
     def columns(self, start: int, stop: int) -> "Rollout":
-        """The streams [start, stop) of this rollout, without a copy."""
+        """Return the streams [start, stop) of this rollout, without a copy."""
         rows = (tensor[:, start:stop] for tensor in self[:-1])
         return Rollout(*rows, map_state(lambda tensor: tensor[start:stop], self.initial_state))
 
     def select(self, streams: Int[Tensor, " N"]) -> "Rollout":
-        """A copy of the given streams of this rollout, in their order."""
+        """Return a copy of the given streams of this rollout, in their order."""
         rows = (tensor.index_select(1, streams) for tensor in self[:-1])
         return Rollout(*rows, map_state(lambda tensor: tensor[streams], self.initial_state))
 
     def to(self, device: torch.device) -> "Rollout":
-        """This rollout on `device`, without a copy where it is there."""
+        """Return this rollout on `device`, without a copy if it is there."""
         rows = (tensor.to(device) for tensor in self[:-1])
         return Rollout(*rows, map_state(lambda tensor: tensor.to(device), self.initial_state))
 
     @staticmethod
     def join(rollouts: Sequence["Rollout"]) -> "Rollout":
-        """All streams of `rollouts`, equally long, side by side; one alone without a copy."""
+        """Return all streams of equally long `rollouts` side by side; one is not copied."""
         if len(rollouts) == 1:
             return rollouts[0]
         rows = (torch.cat(tensors, 1) for tensors in zip(*(r[:-1] for r in rollouts), strict=True))
@@ -60,18 +61,18 @@ def _join_states(states: Sequence[State]) -> State:
 
 
 class Transitions(NamedTuple):
-    """One action a row, with what came of it."""
+    """One action a row, with its consequences."""
 
     action: Int[Tensor, "T B"]
     policy_logits: Float[Tensor, "T B A"]  # the actor's
-    reward: Float[Tensor, "T B"]  # that this action earned, unclipped
-    discount: Float[Tensor, "T B"]  # of what follows; 0 where this action ended the episode
+    reward: Float[Tensor, "T B"]  # of this action, unclipped
+    discount: Float[Tensor, "T B"]  # of later rewards; 0 where this action ended the episode
 
 
 def align(rollout: Rollout, discounting: float) -> Transitions:
-    """Puts each action beside its reward: the only time shift in the project.
+    """Put each action beside its reward: the only time shift in the project.
 
-    An episode that was cut off by a time limit counts as ended, as in IMPALA.
+    An episode that a time limit cut off counts as ended, as in IMPALA.
     """
     ended = rollout.is_first[1:]
     discount = (~ended).to(rollout.reward.dtype) * discounting

@@ -1,7 +1,8 @@
-"""Vision and other stems: a frame in, a feature vector out.
+"""Stems: a frame in, a feature vector out; for pictures and for vectors.
 
-Source of the image stems: Espeholt et al. 2018, figure 3 (left: shallow, right: the large ResNet);
-`shallow_norm` is the left one made to learn from its first frames on, see docs/design/stems.md.
+Source of the image stems: Espeholt et al. 2018, figure 3 (left: shallow, right: the large ResNet).
+`shallow_norm` changes the left one so that it learns from the first frames; see
+docs/design/stems.md.
 """
 
 from collections import OrderedDict
@@ -23,7 +24,7 @@ from fastweights.kernels.pictures.residual_unit import residual_unit
 
 
 class ResidualUnit(nn.Module):
-    """x + conv(relu(conv(relu(x))))."""
+    """The unit x + conv(relu(conv(relu(x))))."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -31,39 +32,42 @@ class ResidualUnit(nn.Module):
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N C Y X"]:
+        """Apply the unit; the shape stays the same."""
         first, second = self.first, self.second
         return residual_unit(x, first.weight, first.bias, second.weight, second.bias)
 
 
 class PooledConv2d(nn.Conv2d):
-    """A convolution of 3 x 3 taps, then the maxima of 3 x 3 windows, 2 apart."""
+    """A convolution with 3 x 3 taps, followed by max-pooling over 3 x 3 windows with stride 2."""
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__(inputs, outputs, 3, padding=1)
 
     def forward(self, x: Shaped[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
+        """Convolve and pool; height and width are halved, rounded up."""
         return convolve_pool(x, _scaled(self.weight, x), self.bias)
 
 
 class PixelConv2d(nn.Conv2d):
-    """A convolution over pixels."""
+    """A convolution over uint8 pixels."""
 
     def forward(self, x: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
+        """Convolve pixels, which count as scaled to [0, 1]."""
         return self._conv_forward(as_numbers(x, self.weight), _scaled(self.weight, x), self.bias)
 
 
 def _scaled(weight: Tensor, x: Tensor) -> Tensor:
-    """For which pixels of 0 to 255 count as if they were scaled to [0, 1]; for numbers, as it is.
+    """Scale weights by 1/255 for uint8 input; return them unchanged for floating-point input.
 
-    Whole numbers to 255 are exact in bfloat16, fractions are not.
+    Integers up to 255 are exact in bfloat16; fractions are not.
     """
     return weight / 255 if x.dtype is torch.uint8 else weight
 
 
 def _stage(convolution: PooledConv2d) -> nn.Sequential:
-    """Convolve, halve the picture, two residual units: five convolutions.
+    """Return a stage: a convolution, pooling to half the size, two residual units.
 
-    Pooling once was layer 1; checkpoints know the others by their numbers.
+    Checkpoints number the layers as if pooling were layer 1, as it once was.
     """
     units = (ResidualUnit(convolution.out_channels) for _ in range(2))
     return nn.Sequential(OrderedDict(zip("023", (convolution, *units), strict=True)))
@@ -88,32 +92,41 @@ def _shallow(channels: int) -> nn.Sequential:
 
 
 def _shallow_norm(channels: int) -> nn.Sequential:
-    """Normalised over each picture before every ReLU, so that none can be silent on all of it."""
+    """Return two convolutions, normalised over each picture before every ReLU.
+
+    A normalised ReLU cannot be zero on the whole picture.
+    """
     first, relu, second, last_relu = _shallow(channels)
     norms = (nn.GroupNorm(1, convolution.out_channels) for convolution in (first, second))
     return nn.Sequential(first, next(norms), relu, second, next(norms), last_relu)
 
 
 def _draw_orthogonal(module: nn.Module) -> None:
-    """Weights that keep what differs between pictures as large as it was through a ReLU.
+    """Draw weights that preserve the size of differences between pictures through a ReLU.
 
-    PyTorch's own shrink it twofold to threefold a layer. Biases begin at 0.
+    PyTorch's initial weights shrink it by a factor of two to three a layer. Biases begin at 0.
     """
     if isinstance(module, nn.Conv2d | nn.Linear):
         drawn = nn.init.orthogonal_(
             torch.empty(module.weight.shape), nn.init.calculate_gain("relu")
         )
         with torch.no_grad():
-            module.weight.copy_(drawn)  # whatever its layout in memory
+            module.weight.copy_(drawn)  # keeps the memory layout
             module.bias.zero_()
 
 
 class ImageStem(nn.Module):
     """Convolutions and one fully connected layer over uint8 pictures scaled to [0, 1].
 
-    Parameters and features are float32 (or float64 after `.double()`); with `in_bfloat16` the
-    convolutions alone compute in bfloat16, with sums in float32. With `normalized`, features are
-    normalised before their ReLU, and all weights drawn orthogonal.
+    Parameters and features are float32 (or float64 after `.double()`).
+
+    Args:
+        frame_shape: (C, Y, X).
+        convolutions: the convolutions.
+        output_size: F.
+        in_bfloat16: compute the convolutions in bfloat16, with sums in float32.
+        channels_last: keep channels last in memory, the fastest layout on CPUs and GPUs.
+        normalized: normalise features before their ReLU, and draw all weights orthogonal.
     """
 
     def __init__(
@@ -127,7 +140,7 @@ class ImageStem(nn.Module):
     ):
         super().__init__()
         self.output_size, self.in_bfloat16 = output_size, in_bfloat16
-        # Channels last in memory is the layout that convolutions on CPUs and GPUs are fast in.
+        # Channels last in memory is the fastest layout for convolutions on CPUs and GPUs.
         layout = torch.channels_last if channels_last else torch.contiguous_format
         self.convolutions = convolutions.to(memory_format=layout)
         self.project = nn.Linear(_features(convolutions, frame_shape), output_size)
@@ -136,6 +149,7 @@ class ImageStem(nn.Module):
             self.apply(_draw_orthogonal)
 
     def forward(self, frame: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N F"]:
+        """Return features [N, F] of pictures."""
         with torch.autocast(frame.device.type, torch.bfloat16, enabled=self.in_bfloat16):
             features = self.convolutions(frame).flatten(1)
         return F.relu(self.norm(self.project(features.to(self.project.weight.dtype))))
@@ -143,16 +157,16 @@ class ImageStem(nn.Module):
 
 @torch.no_grad()
 def _features(convolutions: nn.Sequential, frame_shape: tuple[int, ...]) -> int:
-    """How many numbers come out, for one picture.
+    """Return the number of outputs for one picture.
 
-    Convolutions without numbers (of the device "meta") are tried with some on the CPU: operations
-    on "meta" load PyTorch's compiler, which takes as long as all else that a command loads.
+    Convolutions without data (on the device "meta") are run on the CPU: operations on "meta" load
+    PyTorch's compiler, which takes as long as all other imports of a command.
     """
     device = next(convolutions.parameters()).device
     if device.type == "meta":
         device = torch.device("cpu")
         convolutions = deepcopy(convolutions).to_empty(device=device)
-    with backend("reference"):  # no build for a shape
+    with backend("reference"):  # a shape needs no compiled kernel
         picture = torch.zeros(1, *frame_shape, dtype=torch.uint8, device=device)
         return convolutions(picture).flatten(1).shape[-1]
 
@@ -171,6 +185,7 @@ class VectorStem(nn.Module):
         )
 
     def forward(self, frame: Shaped[Tensor, " N *frame"]) -> Float[Tensor, "N F"]:
+        """Return features [N, F] of frames, which are flattened."""
         x = frame.flatten(1).to(self.layers[0].weight.dtype)
         return self.layers(x / 255 if frame.dtype is torch.uint8 else x)
 
@@ -179,7 +194,7 @@ STEMS = ("auto", "resnet", "shallow", "shallow_norm", "mlp")
 
 
 class _Kind(NamedTuple):
-    """One that takes pictures."""
+    """An image stem."""
 
     convolutions: Callable[[int], nn.Sequential]
     smallest_side: int  # pixels
@@ -200,13 +215,19 @@ def build_stem(
     precision: str = "float32",
     channels_last: bool = True,
 ) -> nn.Module:
-    """Builds a stem for frames of this shape; `auto` takes resnet for images and mlp for vectors.
+    """Build a stem for frames of this shape; `auto` takes resnet for images and mlp for vectors.
 
-    `resnet`: 15 convolutions in three stages of 16, 32, 32 channels; `shallow`: two convolutions;
-    `shallow_norm`: the same, every layer normalised and drawn orthogonal; all three for uint8
-    pictures (C, Y, X). `mlp`: for vectors and small pictures. `precision`: float32 or bfloat16, of
-    the convolutions only; `channels_last`: of their weights, which PyTorch's convolutions follow.
-    Raises `ValueError` for an unknown stem or one that does not take such frames.
+    Args:
+        name: `resnet` (15 convolutions in three stages of 16, 32, 32 channels), `shallow` (two
+            convolutions) or `shallow_norm` (the same, each layer normalised and drawn orthogonal)
+            for uint8 pictures; `mlp` for vectors and small pictures; or `auto`.
+        frame_shape: (C, Y, X) of pictures, or (N,) of vectors.
+        output_size: number of features.
+        precision: float32 or bfloat16, of the convolutions only.
+        channels_last: memory layout of the convolutions' weights and outputs.
+
+    Raises:
+        ValueError: an unknown stem, or a stem that does not take such frames.
     """
     if name not in STEMS:
         raise ValueError(unknown("stem", name, STEMS))
@@ -228,5 +249,5 @@ def build_stem(
 
 
 def apply_over_time(stem: nn.Module, frame: Shaped[Tensor, "T B *frame"]) -> Float[Tensor, "T B F"]:
-    """Runs a stem on every frame of an unroll."""
+    """Run a stem on every frame of an unroll."""
     return stem(frame.flatten(0, 1)).unflatten(0, frame.shape[:2])

@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Targets(NamedTuple):
-    """What values and policy are taught, without gradient."""
+    """Targets of values and policy, without gradient."""
 
     value_targets: Float[Tensor, "T B"]
     advantages: Float[Tensor, "T B"]
@@ -34,12 +34,18 @@ def vtrace(
     c_clip: float = 1.0,
     pg_rho_clip: float | None = 1.0,
 ) -> Targets:
-    """Computes the recursion backwards in time.
+    """Compute the recursion backwards in time.
 
-    `log_rho` is log pi(a|x) - log mu(a|x) for the actions taken; `discount[t]` weighs what follows
-    step t and is zero where it ended an episode; `bootstrap_value` is V of the row after the last.
-    `pg_rho_clip=None` leaves the importance weight out of the advantages, for losses whose ratio
-    pi/mu is one already.
+    Args:
+        log_rho: log pi(a|x) - log mu(a|x) of the actions taken.
+        discount: discount of the rewards after step t; zero where the step ended an episode.
+        reward: reward of step t.
+        value: V of row t.
+        bootstrap_value: V of the row after the last.
+        rho_clip: limit of importance weights in the temporal differences.
+        c_clip: limit of importance weights that are carried back in time.
+        pg_rho_clip: limit of importance weights in the advantages. None leaves the weight out, for
+            losses that contain the ratio pi/mu already.
     """
     rho = log_rho.exp()
     next_value = torch.cat([value[1:], bootstrap_value[None]])

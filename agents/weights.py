@@ -1,4 +1,4 @@
-"""How the learner's weights reach actors: published by version, pulled when newer."""
+"""Transfer of the learner's weights to actors: published by version, fetched when newer."""
 
 import threading
 
@@ -8,10 +8,10 @@ from fastweights.agents.network import Network
 
 
 class WeightStore:
-    """Holds the newest published weights; safe to use from several threads.
+    """The newest published weights; safe to use from several threads.
 
     A version is the number of updates behind the weights. The lag of a rollout is the learner's
-    version when it learns from it minus the version that acted.
+    version at the update minus the version that acted.
     """
 
     def __init__(self) -> None:
@@ -20,23 +20,23 @@ class WeightStore:
         self.version = -1
 
     def publish(self, network: Network, version: int) -> None:
-        """Copies the network's weights, so that later updates do not show through."""
+        """Copy the network's weights, so that later updates do not change the copy."""
         weights = {name: w.detach().clone() for name, w in network.state_dict().items()}
         _finish(weights)
         with self._lock:
             self._weights, self.version = weights, version
 
     def refresh(self, network: Network, version: int) -> int:
-        """Loads the newest weights into `network` unless it has them; returns their version."""
+        """Load the newest weights into `network` unless it has them; return their version."""
         with self._lock:
             weights, newest = self._weights, self.version
         if newest > version:
             network.load_state_dict(weights)
-            _finish(network.state_dict())  # then the published copy may be dropped
+            _finish(network.state_dict())  # afterwards the published copy may be freed
         return max(newest, version)
 
 
 def _finish(weights: dict[str, torch.Tensor]) -> None:
-    """On a GPU, waits for what this thread's stream does with them: the next reader has its own."""
+    """On a GPU, wait for this thread's stream, because the next reader uses another stream."""
     for device in {weight.device for weight in weights.values() if weight.is_cuda}:
         torch.cuda.current_stream(device).synchronize()

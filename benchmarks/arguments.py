@@ -3,8 +3,9 @@
 import argparse
 import math
 
-from fastweights.envs.naming import resolve
+from fastweights.envs import resolve
 from fastweights.host.errors import UserError, user_input
+from fastweights.host.flags import flag
 
 
 def check_above_zero(options: argparse.Namespace, *names: str) -> None:
@@ -12,8 +13,7 @@ def check_above_zero(options: argparse.Namespace, *names: str) -> None:
     for name in names:
         value = getattr(options, name)
         if value is not None and not 0 < value < math.inf:
-            flag = f"--{name.replace('_', '-')}"
-            raise UserError(f"{flag} must be above 0 and finite, not {value}")
+            raise UserError(f"{flag(name)} must be above 0 and finite, not {value}")
 
 
 def check_game(name: str) -> None:

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from fastweights import kernels
-from fastweights.agents.stem import PooledConv2d, ResidualUnit, build_stem
+from fastweights.agents import PooledConv2d, ResidualUnit, build_stem
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.devices import choose_precision
 from fastweights.host.errors import one_line_errors

@@ -34,7 +34,7 @@ from benchmarks.arguments import check_game
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, take_turns, use_options
 from benchmarks.training import bound, measure_parts_elsewhere
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.cores import CORES, Core
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.errors import one_line_errors

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from benchmarks.arguments import last_words
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from fastweights.host.errors import UserError
-from fastweights.records.log_table import read_logs
+from fastweights.records import read_logs
 from fastweights.training.presets import preset
 
 ROOT = Path(__file__).parents[1]

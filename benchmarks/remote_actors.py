@@ -25,12 +25,11 @@ import torch
 
 from benchmarks.arguments import last_words
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
-from fastweights.agents.actor import Actor
-from fastweights.agents.network import Network
+from fastweights.agents import Actor, Network
 from fastweights.host.devices import choose_precision
 from fastweights.host.errors import UserError, user_input
 from fastweights.host.stages import Stages
-from fastweights.records.log_table import read_logs
+from fastweights.records import read_logs
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
 from fastweights.training.ray.guard import users

@@ -38,13 +38,13 @@ from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import write_json
 from benchmarks.machine import describe
 from benchmarks.timing import logged_rate, median_ratio
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.host.atomic_files import write_bytes
 from fastweights.host.devices import processors
 from fastweights.host.errors import UserError, one_line_errors
 from fastweights.host.waiting import CHOICES
 from fastweights.launch.cli.parser import Parser
-from fastweights.records.log_table import read_logs
+from fastweights.records import read_logs
 from fastweights.training.presets import preset
 
 PRESETS = {"quick": "quick", "default": "paper"}

@@ -34,7 +34,7 @@ from benchmarks.machine import describe
 from benchmarks.soak_run import ENVIRONMENTS, FAULTS, SoakRun
 from fastweights.host.errors import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
-from fastweights.records.log_table import read_logs
+from fastweights.records import read_logs
 
 UPDATE = ENVIRONMENTS * 10  # agent steps: times unroll
 RECOVERY = 120.0  # seconds that the run may take to go on after the last accident

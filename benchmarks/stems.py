@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from fastweights import envs
-from fastweights.agents.stem import ImageStem, build_stem
+from fastweights.agents import ImageStem, build_stem
 from fastweights.evaluation.play import GamePlan, environments_of
 from fastweights.evaluation.player import Player
 from fastweights.host.errors import UserError, one_line_errors

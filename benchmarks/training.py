@@ -40,15 +40,13 @@ from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
-from fastweights.agents.actor import Actor
-from fastweights.agents.learner import Learner
-from fastweights.agents.network import Network
+from fastweights.agents import Actor, Learner, Network
 from fastweights.cores import CORES
-from fastweights.envs.interface import Environments
+from fastweights.envs import Environments
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.errors import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
-from fastweights.records.log_table import read_logs
+from fastweights.records import read_logs
 from fastweights.training.assembly import plan_for
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
@@ -111,16 +109,22 @@ def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
     return steps / statistics.median(times)
 
 
-def measure_whole(name: str, core: str, env: str, seconds: float, rate: float) -> dict[str, float]:
-    """The rate of a run of about `seconds`, by its log, and the most memory it held."""
+def measure_whole(
+    name: str, core: str, env: str, seconds: float, rate: float, checkout: Path = ROOT
+) -> dict[str, float]:
+    """The rate of a run of about `seconds`, by its log, and the most memory it held.
+
+    `rate`: agent steps/s to expect. `checkout`: whose `launch/atari.py` runs.
+    """
     options = preset(name, core)
     batch = options.batch_size * options.unroll_length
     updates = WARM_UP + max(3, round(seconds * rate / batch))
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            *(sys.executable, str(ROOT / "launch" / "atari.py"), "--preset", name),
+            *(sys.executable, str(checkout / "launch" / "atari.py"), "--preset", name),
             *("--core", core, "--env", env, "--savedir", folder, "--xpid", "run"),
             *("--total-steps", str(updates * batch), "--disable-checkpoint"),
+            *("--evaluate-episodes", "0"),
         ]
         peak = _run(command)
         rate = logged_rate(read_logs(Path(folder) / "run"), WARM_UP)

@@ -1,4 +1,7 @@
-"""Softmax attention as a memory: the last keys and values themselves, compressed by nothing."""
+"""Softmax attention as a memory: the keys and values of the last steps, uncompressed.
+
+Source: Vaswani et al. 2017, section 3.2. `transformer.py` makes a core of it.
+"""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -9,7 +12,7 @@ from fastweights.kernels.attention.reference import step, weights
 
 
 class Attention(FastWeightCore):
-    """Multi-head attention over a window; keys and queries as the slow net gives them."""
+    """Multi-head attention over a window of the last steps, without feature maps."""
 
     operation, law = staticmethod(attention), staticmethod(step)
     vectors = ("query", "key", "value")
@@ -20,10 +23,11 @@ class Attention(FastWeightCore):
         self.slow_net = SlowNet(width, heads, (self.value(),) * 3)
 
     def initial_state(self, batch_size: int) -> Window:
+        """Return an empty window: keys and values [B, H, M, D / H] and a count [B, 1] of zero."""
         slots = batch_size, self.heads, self.window, self.head_size
         return Window(self.zeros(*slots), self.zeros(*slots), self.zeros(batch_size, 1))
 
     def inspect(self, x: Float[Tensor, "B D"], state: Window) -> list[dict[str, Tensor]]:
-        """The window after the step, and how much each slot is attended to [B, H, M]."""
+        """Return the window after the step, and the weight of each slot, `attention` [B, H, M]."""
         _, after = self.step(x, state)
         return [after._asdict() | {"attention": weights(self.program(x)[0], after)}]

@@ -1,4 +1,4 @@
-"""The last inputs of an episode side by side: what a causal convolution multiplies."""
+"""The last inputs of an episode side by side, which a causal convolution multiplies."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,10 +10,17 @@ from fastweights.kernels.chunks import keep
 def windows(
     x: Float[Tensor, "T B D"], history: Float[Tensor, "B M D"], is_first: Bool[Tensor, "T B"]
 ) -> tuple[Float[Tensor, "T B N"], Float[Tensor, "B M D"]]:
-    """Puts the M inputs before each row and the row itself into one vector, the oldest first.
+    """Concatenate each row with the M inputs before it, the oldest first.
 
-    What lies before an episode's first row is zero. `history` holds the M inputs before row 0, the
-    newest last; returned are N = (M + 1) D numbers a row, and the history after the last row.
+    Inputs from before an episode's first row are zero.
+
+    Args:
+        x: inputs.
+        history: the M inputs before row 0, the newest last.
+        is_first: where an episode begins.
+
+    Returns:
+        Rows of N = (M + 1) D numbers, and the history after the last row.
     """
     length, size = len(x), history.shape[1]
     rows = torch.cat([history.movedim(1, 0), x])
@@ -30,6 +37,6 @@ def windows(
 def window(
     x: Float[Tensor, "B D"], history: Float[Tensor, "B M D"]
 ) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B M D"]]:
-    """One row of `windows`."""
+    """Return one row of `windows`, and the history after it."""
     rows = torch.cat([history, x.unsqueeze(1)], 1)
     return rows.flatten(1), rows[:, 1:]

@@ -1,4 +1,4 @@
-"""Cores one after the other, each reading what the one below it gives."""
+"""A chain of cores: each reads the output of the core before it."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from fastweights.kernels.recurrence import State
 
 
 class Chain(Core):
-    """Abstract: a core of layers. Its state is a tuple with each layer's own."""
+    """Abstract: a core of several layers. Its state is a tuple of the layers' states."""
 
     def __init__(self, layers: Sequence[Core]):
         super().__init__()
@@ -19,18 +19,22 @@ class Chain(Core):
         self.input_size, self.output_size = layers[0].input_size, layers[-1].output_size
 
     def initial_state(self, batch_size: int) -> tuple:
+        """Return a tuple of each layer's fresh state."""
         return tuple(layer.initial_state(batch_size) for layer in self.layers)
 
     def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
+        """Apply one step of every layer in order."""
         return self._through(x, state, lambda layer, y, before: layer.step(y, before))
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], tuple]:
+        """Unroll one layer after the other over the whole sequence."""
         check_inputs(self, x, state, is_first)
         return self._through(x, state, lambda layer, y, before: layer.unroll(y, before, is_first))
 
     def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
+        """Return the dicts of all layers, the first layer's first."""
         seen = []
 
         def look(layer: Core, y: Tensor, before: State) -> tuple[Tensor, State]:

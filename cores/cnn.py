@@ -1,4 +1,4 @@
-"""Causal convolutional network: the last inputs themselves, and nothing older."""
+"""Causal convolutional network: a memory of the last inputs only."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from fastweights.cores.causal_window import window, windows
 from fastweights.cores.chain import Chain
 from fastweights.cores.core import Core
+from fastweights.cores.kind import alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class CNNConfig:
 
 
 class CNNState(NamedTuple):
-    """The newest input is last; those before the episode are zero."""
+    """The M = window - 1 last inputs, the newest last; zero before the episode's start."""
 
     inputs: Float[Tensor, "B M D"]
 
@@ -42,29 +43,32 @@ class CNNLayer(Core):
         self.convolution = nn.Linear(config.window * input_size, config.width)
 
     def initial_state(self, batch_size: int) -> CNNState:
+        """Return a window of zeros [B, M, D]."""
         zeros = self.convolution.weight.new_zeros
         return CNNState(zeros(batch_size, self.before, self.input_size))
 
     def step(
         self, x: Float[Tensor, "B D"], state: CNNState
     ) -> tuple[Float[Tensor, "B E"], CNNState]:
+        """Multiply the window that ends with x [B, D]; return y [B, E] and the next window."""
         rows, inputs = window(x, state.inputs)
         return self.convolution(rows).relu(), CNNState(inputs)
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: CNNState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], CNNState]:
+        """Multiply all windows at once; a window does not reach beyond its episode."""
         rows, inputs = windows(x, state.inputs, is_first)
         return self.convolution(rows).relu(), CNNState(inputs)
 
     def inspect(self, x: Float[Tensor, "B D"], state: CNNState) -> list[dict[str, Tensor]]:
-        """The layer's answer `units`, and the window after the step."""
+        """Return the layer's outputs `units` [B, E], and the window after the step."""
         units, after = self.step(x, state)
         return [{"units": units} | after._asdict()]
 
 
 class CNN(Chain):
-    """Layers one after the other; L of them with windows of k reach back L (k - 1) inputs."""
+    """A chain of layers; L layers with windows of k reach back L (k - 1) inputs."""
 
     equation, source = CNNLayer.equation, CNNLayer.source
 
@@ -72,3 +76,6 @@ class CNN(Chain):
         config = config or CNNConfig()
         sizes = [input_size, *[config.width] * (config.layers - 1)]
         super().__init__([CNNLayer(size, config) for size in sizes])
+
+
+KIND = alone(CNN, "Causal CNN", CNNConfig())

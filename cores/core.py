@@ -1,8 +1,8 @@
-"""The one interface of every memory: a fresh state, one step, an unroll that can forget.
+"""The interface of all cores: a fresh state, one step, and an unroll with resets.
 
-`step` is the definition, as the paper writes it: plain PyTorch, but for the feature maps of its
-inputs, which have a kernel that `kernels.backend("reference")` leaves out. `unroll` is the
-implementation that training and acting use; one test over all cores shows that they agree.
+`step` is the definition, as the paper writes it, in plain PyTorch. Only the feature maps of its
+inputs run a kernel, which `kernels.backend("reference")` turns off. `unroll` is the implementation
+for training and acting. A test over all cores shows that the two agree.
 """
 
 import abc
@@ -24,22 +24,21 @@ class Core(nn.Module, abc.ABC):
 
     input_size: int
     output_size: int
-    state_form: Any = None  # `check_inputs` keeps here what a state of this core looks like
+    state_form: Any = None  # types and sizes of a state of this core; set by `check_inputs`
 
     @abc.abstractmethod
     def initial_state(self, batch_size: int) -> State:
-        """A fresh state: zeros, on the parameters' device."""
+        """Return a fresh state: zeros, batch axis first, on the parameters' device."""
 
     @abc.abstractmethod
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B E"], State]:
-        """One time step."""
+        """Compute one time step: the output and the next state."""
 
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
-        """The inside of one step, for people to look at: named tensors [B, ...], a dict a layer.
+        """Return the named tensors [B, ...] of one step, a dict for each layer.
 
-        The state's tensors are those after the step; without memory there is no layer. A core
-        that reads and writes with more than its state (keys, gates) adds it under the names that
-        `docs/notation.md` lists.
+        The state's tensors are those after the step. A core without memory has no layers. Cores add
+        the keys, gates and the like that they compute, under the names in `docs/notation.md`.
         """
         _, after = self.step(x, state)
         return [after._asdict()] if after else []
@@ -48,30 +47,30 @@ class Core(nn.Module, abc.ABC):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], State]:
-        """All time steps; where `is_first[t]`, the state is forgotten before x[t] is consumed.
+        """Compute all time steps. Where `is_first[t]`, the state is reset before x[t] is read.
 
         Raises:
-            ValueError: x, state or is_first has another shape or type than this core's.
+            ValueError: x, state or is_first has another shape or dtype than this core's.
         """
 
     def forward(
         self, x: Tensor, state: State | None = None, is_first: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Unrolls: `y, state = core(x)`, `core(x, state)` or `core(x, state, is_first)`.
+        """Unroll: `y, state = core(x)`, `core(x, state)` or `core(x, state, is_first)`.
 
         Args:
             x: inputs [T, B, D] with D `input_size`, in the parameters' dtype.
-            state: what an earlier call returned; None is a fresh one.
-            is_first: bool [T, B], where to forget before x[t] is consumed; None is nowhere.
+            state: state from an earlier call; None for a fresh state.
+            is_first: bool [T, B]; the state is reset before x[t] is read. None for no reset.
 
         Returns:
             The outputs [T, B, E] with E `output_size`, and the state after the last step.
 
         Raises:
-            ValueError: as `unroll`.
+            ValueError: as in `unroll`.
         """
         if x.ndim != 3:
-            check_inputs(self, x, state, x)  # which says what is wrong
+            check_inputs(self, x, state, x)  # raises an error that names the expected shape
         if state is None:
             state = self.initial_state(x.shape[1])
         if is_first is None:
@@ -80,7 +79,7 @@ class Core(nn.Module, abc.ABC):
 
 
 def detach(state: State) -> State:
-    """The same numbers, through which no gradient reaches what came before."""
+    """Return the same state without its gradient history."""
     return map_state(Tensor.detach, state)
 
 
@@ -91,11 +90,11 @@ def unroll_truncated(
     is_first: Bool[Tensor, "T B"],
     bptt: int | None,
 ) -> tuple[Float[Tensor, "T B E"], State]:
-    """`core.unroll` whose gradient reaches back at most `bptt` steps; None lets it reach all.
+    """Unroll `core` with gradients that reach back at most `bptt` steps; None for no limit.
 
-    The unroll is cut into pieces of `bptt` steps and the state detached before each, the first
-    included. One step is how the published fast-weight agents were trained: each step learns from
-    its own write only.
+    The sequence is cut into pieces of `bptt` steps, and the state is detached before each piece,
+    also before the first. The published fast-weight agents were trained with `bptt` 1: each step
+    learns from its own write only.
     """
     if bptt is None or bptt >= x.shape[0]:
         return core.unroll(x, state, is_first)
@@ -109,7 +108,7 @@ def unroll_truncated(
 def unroll_by_steps(
     core: Core, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
 ) -> tuple[Float[Tensor, "T B E"], State]:
-    """The definition of `unroll`: forget, then step. Slow; for tests and for new cores."""
+    """Unroll by definition: reset, then step. Slow; for tests and for new cores."""
     check_inputs(core, x, state, is_first)
     outputs = []
     for x_t, first in zip(x, is_first, strict=True):

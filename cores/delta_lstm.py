@@ -6,7 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
-from fastweights.cores.stack import chosen
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import FastRecurrentConfig, chosen
 from fastweights.kernels.delta_lstm import DeltaLSTMState, delta_lstm
 from fastweights.kernels.delta_lstm.reference import step
 
@@ -14,9 +15,10 @@ GATES = 3  # main, forget, output
 
 
 class DeltaLSTM(FastWeightCore):
-    """Version D is the reported one; the law says how A, B and C differ.
+    """An LSTM with fast weights; the slow net emits 15 vectors and 6 write strengths per head.
 
-    The slow net emits 15 vectors and 6 write strengths per head.
+    Version D is the one that the paper reports. The reference in `kernels/delta_lstm` shows how A,
+    B and C differ.
     """
 
     equation = "c_t = f_t * c_(t-1) + (1 - f_t) * u_t;  y_t = o_t * c_t;  six delta rules"
@@ -45,6 +47,7 @@ class DeltaLSTM(FastWeightCore):
         self.slow_net = SlowNet(width, heads, (*written, *recurrent))
 
     def initial_state(self, batch_size: int) -> DeltaLSTMState:
+        """Return zeros: W and R [B, H, 3, D, D], cell and output [B, H, D], D the head's size."""
         size = self.head_size
         return DeltaLSTMState(
             self.zeros(batch_size, self.heads, GATES, size, size),
@@ -54,8 +57,13 @@ class DeltaLSTM(FastWeightCore):
         )
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaLSTMState) -> tuple[Tensor, ...]:
+        """Return the slow net's vectors, and the query of R, which comes from the last output."""
         asked = state.output if self.version == "A" else state.output.softmax(-1)
         return *self.program(x), asked.unsqueeze(-2).expand(-1, -1, GATES, -1)
 
     def constants(self) -> dict[str, Any]:
+        """Return the version."""
         return {"version": self.version}
+
+
+KIND = stacked(DeltaLSTM, "Feedforward/Delta fast LSTM", FastRecurrentConfig(version="D"))

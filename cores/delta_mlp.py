@@ -4,17 +4,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
-from fastweights.cores.stack import chosen
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import VersionedConfig, chosen
 from fastweights.kernels.delta_mlp import DeltaMLPState, delta_mlp
 from fastweights.kernels.delta_mlp.layered import side_by_side
 from fastweights.kernels.delta_mlp.reference import queries, step
 
-PAIRS = {"A": 2, "B": 1}  # of fast layers, up and down: 4 layers or 2
-HIDDEN = 4  # times a head's size
+PAIRS = {"A": 2, "B": 1}  # pairs of fast layers, up and down: 4 layers or 2
+HIDDEN = 4  # hidden units per unit of a head
 
 
 class DeltaMLP(FastWeightCore):
-    """Version A has four fast layers a block, B (the reported one) two."""
+    """A feedforward net with fast weights: version A has four fast layers a block, B two.
+
+    Version B is the one that the paper reports.
+    """
 
     equation = "y_t = W_t^T softmax(U_t^T q_t);  U_t, W_t by delta rules"
     source = "Irie et al. 2021, eqs. 13-14, appendix A.2"
@@ -40,6 +44,7 @@ class DeltaMLP(FastWeightCore):
         self.slow_net = SlowNet(width, heads, (self.key(), *(up + down) * self.pairs))
 
     def initial_state(self, batch_size: int) -> DeltaMLPState:
+        """Return zeros: [B, P H, D, 4 D] and [B, P H, 4 D, D], P pairs, D the head's size."""
         matrices, size = self.pairs * self.heads, self.head_size
         return DeltaMLPState(
             self.zeros(batch_size, matrices, size, HIDDEN * size),
@@ -47,11 +52,16 @@ class DeltaMLP(FastWeightCore):
         )
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        """Return the query; then keys, values and strengths, pairs along the axis of heads."""
         q, *written = self.slow_net(x)
         kinds, heads = len(written) // self.pairs, x.ndim - 1
         return q, *(side_by_side(written[kind::kinds], heads) for kind in range(kinds))
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaMLPState) -> tuple[Tensor, ...]:
+        """Return keys, values and strengths of both matrices, then the queries that read them."""
         q, *written = self.program(x)
         _, after = self.step(x, state)
         return *written, *queries(q, after)
+
+
+KIND = stacked(DeltaMLP, "Feedforward/Delta fast MLP", VersionedConfig())

@@ -1,6 +1,8 @@
-"""DeltaNet: look up what the key already answers, and write only the difference."""
+"""DeltaNet: read the value stored at the key, and write only the difference to the new value."""
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
 from fastweights.kernels.delta_rule.reference import step
 
@@ -19,4 +21,10 @@ class DeltaNet(FastWeightCore):
         self.slow_net = SlowNet(width, heads, parts)
 
     def initial_state(self, batch_size: int) -> DeltaRuleState:
+        """Return zero fast weights [B, H, D, D], D the head's size."""
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
+
+
+KIND = stacked(
+    DeltaNet, "Feedforward/Delta fast Linear Net", DeltaRuleConfig(feature_map="elu_sum")
+)

@@ -1,4 +1,4 @@
-"""DeltaProduct: several delta rules a step, whose matrices multiply; gated and not."""
+"""DeltaProduct: several delta rules a step, whose matrices multiply, with and without decay."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from fastweights.cores.gated_delta_net import fresh_decay, log_decay
+from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.delta_product import (
     DeltaRuleState,
@@ -28,6 +29,7 @@ class DeltaProductConfig(DeltaRuleConfig):
     """Number of delta rules a step (n_h), each with its own key, value and strength."""
 
     def of_memory(self) -> tuple[Any, ...]:
+        """Return the arguments of the memory's constructor."""
         return *super().of_memory(), self.steps_per_token
 
 
@@ -52,11 +54,15 @@ class DeltaProduct(FastWeightCore):
         self.slow_net = SlowNet(width, heads, parts)
 
     def initial_state(self, batch_size: int) -> DeltaRuleState:
+        """Return zero fast weights [B, H, D, D], D the head's size."""
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
 
+KIND = stacked(DeltaProduct, "Feedforward/Delta product fast Linear Net", DeltaProductConfig())
+
+
 class GatedDeltaProduct(FastWeightCore):
-    """DeltaProduct on a memory that fades once a step, as Gated DeltaNet's does."""
+    """DeltaProduct with a decay of the fast weights, once a step, as in Gated DeltaNet."""
 
     equation = "W_t: W *= a_t;  for each of S keys, W += k (beta (v - W^T k))^T;  y_t = W_t^T q_t"
     source = "Siems et al. 2025"
@@ -78,18 +84,26 @@ class GatedDeltaProduct(FastWeightCore):
         self.log_rate, self.decay_bias = nn.Parameter(log_rate), nn.Parameter(bias)
 
     def initial_state(self, batch_size: int) -> DeltaRuleState:
+        """Return zero fast weights [B, H, D, D], D the head's size."""
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        """Return query, keys, values and strengths, and the logarithm of the decay."""
         *written, fading = self.slow_net(x)
         return *written, log_decay(fading, self.log_rate, self.decay_bias)
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaRuleState) -> tuple[Tensor, ...]:
+        """Return the same as `program`, but the decay itself."""
         *written, decay = self.program(x)
         return *written, decay.exp()
 
 
+GATED = stacked(
+    GatedDeltaProduct, "Feedforward/Gated delta product fast Linear Net", DeltaProductConfig()
+)
+
+
 def written_parts(memory: FastWeightCore, steps: int) -> tuple[Any, ...]:
-    """Keys, values and strengths of a step's writes."""
+    """Return the slow net's parts for the keys, values and strengths of `steps` writes."""
     each = steps, memory.head_size
     return memory.key(*each), memory.value(*each), memory.strength(steps)

@@ -6,15 +6,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
-from fastweights.cores.stack import chosen
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import FastRecurrentConfig, chosen
 from fastweights.kernels.delta_rnn import DeltaRNNState, delta_rnn
 from fastweights.kernels.delta_rnn.reference import step
 
 
 class DeltaRNN(FastWeightCore):
-    """Version B is the reported one; A is y_t = softmax(W_t^T q_t + R_t^T y_(t-1)).
+    """An RNN with fast weights; the slow net emits 5 vectors and 2 write strengths per head.
 
-    The slow net emits 5 vectors and 2 write strengths per head.
+    Version B is the one that the paper reports; A is y_t = softmax(W_t^T q_t + R_t^T y_(t-1)).
     """
 
     equation = "y_t = W_t^T q_t + R_t^T softmax(y_(t-1));  W_t, R_t by delta rules"
@@ -42,6 +43,7 @@ class DeltaRNN(FastWeightCore):
         self.slow_net = SlowNet(width, heads, (*written, *recurrent))
 
     def initial_state(self, batch_size: int) -> DeltaRNNState:
+        """Return zeros: W and R [B, H, D, D], and the last output [B, H, D], D the head's size."""
         size = self.head_size
         return DeltaRNNState(
             self.zeros(batch_size, self.heads, size, size),
@@ -50,8 +52,13 @@ class DeltaRNN(FastWeightCore):
         )
 
     def programmed(self, x: Float[Tensor, "B D"], state: DeltaRNNState) -> tuple[Tensor, ...]:
+        """Return the slow net's vectors, and the query of R, which comes from the last output."""
         asked = state.output if self.version == "A" else state.output.softmax(-1)
         return *self.program(x), asked
 
     def constants(self) -> dict[str, Any]:
+        """Return the version."""
         return {"version": self.version}
+
+
+KIND = stacked(DeltaRNN, "Feedforward/Delta fast RNN", FastRecurrentConfig())

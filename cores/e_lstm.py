@@ -1,4 +1,4 @@
-"""e-LSTM: an LSTM whose units hear only themselves, with one gate for forgetting and writing."""
+"""e-LSTM: an LSTM with element-wise recurrence, and one gate for forgetting and writing."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.kernels.elementwise_lstm import (
     ElementwiseState,
     ElementwiseWeights,
@@ -25,10 +26,11 @@ class ELSTMConfig:
 
 
 class ELSTM(Core):
-    """The paper's equations with biases, as its code has them, and one layer.
+    """One layer with the paper's equations and the biases of its code.
 
-    The output gate hears all cells: a matrix product over the whole unroll, once the cells are
-    there. Recurrent weights begin as PyTorch's LSTM's do: uniform within 1 / sqrt(width).
+    The output gate reads all cells. Its matrix product therefore runs once over the whole unroll,
+    after the cells are computed. Recurrent weights begin uniform within 1 / sqrt(width), as in
+    PyTorch's LSTM.
     """
 
     equation = "c_t = f_t * c_(t-1) + (1 - f_t) * z_t;  y_t = o_t * c_t;  f, z hear own c_(t-1)"
@@ -45,22 +47,26 @@ class ELSTM(Core):
         self.output_gate = nn.Linear(input_size + width, width)
 
     def initial_state(self, batch_size: int) -> ElementwiseState:
+        """Return zero cells [B, E]."""
         return ElementwiseState(self.forget_weights.new_zeros(batch_size, self.output_size))
 
     def step(
         self, x: Float[Tensor, "B D"], state: ElementwiseState
     ) -> tuple[Float[Tensor, "B E"], ElementwiseState]:
+        """Update the cells and gate them: y [B, E] and the next state."""
         cell, state = step(*self._program(x), state, self._weights())
         return self._gated(x, cell), state
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: ElementwiseState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], ElementwiseState]:
+        """Update the cells over all steps in a kernel, then gate all of them at once."""
         check_inputs(self, x, state, is_first)
         cells, state = elementwise_lstm(*self._program(x), is_first, state, self._weights())
         return self._gated(x, cells), state
 
     def inspect(self, x: Float[Tensor, "B D"], state: ElementwiseState) -> list[dict[str, Tensor]]:
+        """Return `candidate`, `forget_gate`, `output_gate` [B, E], and the new cells."""
         (after,) = super().inspect(x, state)
         candidate, _, forget = gates(*self._program(x), state, self._weights())
         output = self._output_gate(x, after["cell"])
@@ -78,3 +84,6 @@ class ELSTM(Core):
 
     def _output_gate(self, x: Tensor, cell: Tensor) -> Float[Tensor, "*batch E"]:
         return self.output_gate(torch.cat([x, cell], -1)).sigmoid()
+
+
+KIND = alone(ELSTM, "LSTM, element-wise", ELSTMConfig())

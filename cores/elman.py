@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.kernels.elman import ElmanState, ElmanWeights, elman
 from fastweights.kernels.elman.reference import step
 
@@ -32,19 +33,25 @@ class Elman(Core):
         self.cell = nn.RNNCell(input_size, config.width)
 
     def initial_state(self, batch_size: int) -> ElmanState:
+        """Return zero hidden units [B, E]."""
         return ElmanState(self.cell.weight_hh.new_zeros(batch_size, self.output_size))
 
     def step(
         self, x: Float[Tensor, "B D"], state: ElmanState
     ) -> tuple[Float[Tensor, "B E"], ElmanState]:
+        """Compute one step of the equation: y [B, E] and the next state."""
         return step(x, state, self._weights())
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: ElmanState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], ElmanState]:
+        """Run the kernel over all steps; see `Core.unroll`."""
         check_inputs(self, x, state, is_first)
         return elman(x, is_first, state, self._weights())
 
     def _weights(self) -> ElmanWeights:
         cell = self.cell
         return ElmanWeights(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+
+
+KIND = alone(Elman, "Elman network", ElmanConfig())

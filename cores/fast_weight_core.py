@@ -1,6 +1,6 @@
-"""What the fast-weight cores share: heads, and the slow net that programs a recurrence.
+"""Base class of the fast-weight cores: heads, and a slow net that programs a recurrence.
 
-A variant says only what varies: the vectors its slow net emits, and which recurrence they drive.
+A subclass declares the vectors that its slow net emits, and the recurrence that reads them.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,17 @@ STRENGTH_MAP = {1: "sigmoid", 2: "double_sigmoid"}  # by the largest strength of
 
 
 def mapped(feature_map_name: str, *shape: int) -> Part:
-    """A part of a slow net's output that goes through that feature map.
+    """Return a part of a slow net's output with a feature map applied.
 
-    An unknown one raises a `ValueError` that lists the known ones.
+    Raises:
+        ValueError: an unknown feature map; the message lists the known ones.
     """
     feature_map(feature_map_name)
     return Part(shape, feature_map_name)
 
 
 class SlowNet(nn.Module):
-    """Projects x to several vectors and scalars per head, without bias, each through its map."""
+    """A linear map of x, without bias, to vectors and scalars per head, each with its map."""
 
     def __init__(self, width: int, heads: int, parts: tuple[Part, ...]):
         super().__init__()
@@ -37,18 +38,28 @@ class SlowNet(nn.Module):
         self.heads = heads
 
     def forward(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        """Of each part [..., H, *its shape]."""
+        """Return a tensor [..., H, *shape] for each part."""
         return split_map(self.project(x).unflatten(-1, (self.heads, -1)), self.parts)
 
 
 class FastWeightCore(Core):
-    """Abstract: x [.., D] -> heads -> recurrence -> heads side by side [.., D]."""
+    """Abstract: x [..., D] -> heads -> recurrence -> outputs of the heads side by side [..., D].
 
-    operation: Callable[..., tuple[Tensor, Any]]  # the recurrence, unrolled
-    law: Callable[..., tuple[Tensor, Any]]  # one step of it
+    Args:
+        width: D.
+        heads: number of heads H; must divide the width.
+        feature_map_name: map of keys and queries, a name in `kernels.feature_maps`.
+        max_write_strength: 1 for write strengths in (0, 1), 2 for (0, 2).
+
+    Raises:
+        ValueError: heads do not divide the width, or an unknown map or largest strength.
+    """
+
+    operation: Callable[..., tuple[Tensor, Any]]  # the unrolled recurrence, a kernel
+    law: Callable[..., tuple[Tensor, Any]]  # its definition: one step in plain PyTorch
     slow_net: SlowNet  # for `program`
-    delta_rule = True  # writes what is missing, not all of a value: see cores/growth.py
-    vectors: tuple[str, ...]  # what `programmed` returns, by the names that `inspect` gives
+    delta_rule = True  # writes the difference to the stored value: see cores/unbounded.py
+    vectors: tuple[str, ...]  # names that `inspect` gives to the tensors of `programmed`
 
     def __init__(self, width: int, heads: int, feature_map_name: str, max_write_strength: int = 1):
         super().__init__()
@@ -56,50 +67,53 @@ class FastWeightCore(Core):
             raise ValueError(f"width {width} cannot be split into {heads} heads of equal size")
         self.input_size = self.output_size = width
         self.heads, self.head_size = heads, width // heads
-        feature_map(feature_map_name)  # refuses what is none
+        feature_map(feature_map_name)  # raises for an unknown name
         self.feature_map_name = feature_map_name
         if max_write_strength not in STRENGTH_MAP:
             raise ValueError(f"max_write_strength must be 1 or 2, not {max_write_strength}")
         self.strength_map = STRENGTH_MAP[max_write_strength]
 
     def key(self, *shape: int) -> Part:
-        """A key or a query: of the head's size, or of `shape`; for the feature map."""
+        """Return the part for a key or query, of `shape` or the head's size; mapped."""
         return mapped(self.feature_map_name, *(shape or (self.head_size,)))
 
     def value(self, *shape: int) -> Part:
-        """As `key`, left as it is."""
+        """Return the part for a value, of `shape` or the head's size; not mapped."""
         return Part(shape or (self.head_size,))
 
     def strength(self, *shape: int) -> Part:
-        """A write strength, or `shape` of them: in (0, 1), or (0, 2) where that is the largest."""
+        """Return the part for write strengths of `shape`, in (0, 1) or (0, 2)."""
         return Part(shape, self.strength_map)
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        """The recurrence's inputs [..., H, ...]."""
+        """Return the recurrence's inputs [..., H, ...]."""
         return self.slow_net(x)
 
     def programmed(self, x: Float[Tensor, "B D"], state: State) -> tuple[Tensor, ...]:
-        """What the recurrence reads and writes with at this step, feature maps applied."""
+        """Return the vectors with which one step reads and writes, feature maps applied."""
         return self.program(x)
 
     def constants(self) -> dict[str, Any]:
-        """The recurrence's other arguments, the same at every step."""
+        """Return the recurrence's other arguments, which are the same at every step."""
         return {}
 
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:
+        """Compute one step by the recurrence's definition."""
         y, state = self.law(*self.program(x), state, **self.constants())
         return y.flatten(-2), state
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B D"], State]:
+        """Run the recurrence's kernel over all steps; see `Core.unroll`."""
         y, state = self.operation(*self.program(x), is_first, state, **self.constants())
         return y.flatten(-2), state
 
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
+        """Return the vectors of the step by name, and the state after it, as the only layer."""
         (after,) = super().inspect(x, state)
         return [dict(zip(self.vectors, self.programmed(x, state), strict=True)) | after]
 
     def zeros(self, *shape: int) -> Tensor:
-        """A zero tensor of the parameters' dtype and device."""
+        """Return a zero tensor of the parameters' dtype and device."""
         return next(self.parameters()).new_zeros(shape)

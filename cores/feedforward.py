@@ -1,4 +1,4 @@
-"""No memory at all: y = x. The baseline that any memory has to beat."""
+"""No memory: y = x. The baseline for every memory."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,19 +8,20 @@ from torch import Tensor
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 
 
 class NoState(NamedTuple):
-    """Nothing is remembered."""
+    """The state of a core without memory: no tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeedforwardConfig:
-    """There is nothing to choose."""
+    """No options."""
 
 
 class Feedforward(Core):
-    """Hands its input on (Irie et al. 2021, appendix C: the LSTM model without its LSTM)."""
+    """The identity (Irie et al. 2021, appendix C: the LSTM model without its LSTM)."""
 
     equation = "y_t = x_t"
     source = "Espeholt et al. 2018; Irie et al. 2021, appendix C"
@@ -30,13 +31,19 @@ class Feedforward(Core):
         self.input_size = self.output_size = input_size
 
     def initial_state(self, batch_size: int) -> NoState:
+        """Return the state without tensors."""
         return NoState()
 
     def step(self, x: Float[Tensor, "B D"], state: NoState) -> tuple[Float[Tensor, "B D"], NoState]:
+        """Return x and the state unchanged."""
         return x, state
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: NoState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B D"], NoState]:
+        """Return x [T, B, D] and the state unchanged, after a check of the arguments."""
         check_inputs(self, x, state, is_first)
         return x, state
+
+
+KIND = alone(Feedforward, "Feedforward", FeedforwardConfig())

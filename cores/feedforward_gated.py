@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from fastweights.cores.core import Core
 from fastweights.cores.feedforward import NoState
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,10 +20,10 @@ class GatedConfig:
 
 
 class FeedforwardGated(Core):
-    """What the LSTM computes from its input, with a linear map of that input in the cell's place.
+    """An LSTM cell without state: a linear map of the input replaces the old cell.
 
-    The paper gives the sizes (320 features, 256 units, 1.7 M parameters) but no equation: four maps
-    with biases are those that make this count.
+    The paper gives the sizes (320 features, 256 units, 1.7 M parameters) but no equation. Four maps
+    with biases give this number of parameters.
     """
 
     equation = "y_t = f_t * W x_t + i_t * g_t;  i_t, f_t, g_t from x_t"
@@ -35,17 +36,23 @@ class FeedforwardGated(Core):
         self.maps = nn.Linear(input_size, 4 * config.width)
 
     def initial_state(self, batch_size: int) -> NoState:
+        """Return the state without tensors."""
         return NoState()
 
     def step(self, x: Float[Tensor, "B D"], state: NoState) -> tuple[Float[Tensor, "B E"], NoState]:
+        """Apply the layer to x [B, D]."""
         return self._layer(x), state
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: NoState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], NoState]:
+        """Apply the layer to all rows at once."""
         check_inputs(self, x, state, is_first)
         return self._layer(x), state
 
     def _layer(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch E"]:
         transform, carry, candidate, carried = self.maps(x).chunk(4, -1)
         return carry.sigmoid() * carried + transform.sigmoid() * candidate.tanh()
+
+
+KIND = alone(FeedforwardGated, "Feedforward, highway-gated", GatedConfig(), features=320)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.kernels.gru import GRUState, GRUWeights, gru
 from fastweights.kernels.gru.reference import gates, step
 
@@ -32,20 +33,24 @@ class GRU(Core):
         self.cell = nn.GRUCell(input_size, config.width)
 
     def initial_state(self, batch_size: int) -> GRUState:
+        """Return zero hidden units [B, E]."""
         return GRUState(self.cell.weight_hh.new_zeros(batch_size, self.output_size))
 
     def step(
         self, x: Float[Tensor, "B D"], state: GRUState
     ) -> tuple[Float[Tensor, "B E"], GRUState]:
+        """Compute one step of the equation: y [B, E] and the next state."""
         return step(x, state, self._weights())
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: GRUState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], GRUState]:
+        """Run the kernel over all steps; see `Core.unroll`."""
         check_inputs(self, x, state, is_first)
         return gru(x, is_first, state, self._weights())
 
     def inspect(self, x: Float[Tensor, "B D"], state: GRUState) -> list[dict[str, Tensor]]:
+        """Return `reset_gate`, `update_gate`, `candidate` [B, E], and the new state."""
         (after,) = super().inspect(x, state)
         names = ("reset_gate", "update_gate", "candidate")
         values = gates(x, state, self._weights())
@@ -54,3 +59,6 @@ class GRU(Core):
     def _weights(self) -> GRUWeights:
         cell = self.cell
         return GRUWeights(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+
+
+KIND = alone(GRU, "GRU", GRUConfig())

@@ -1,4 +1,4 @@
-"""What an unroll is given, checked once, before torch says it less clearly."""
+"""Checks of an unroll's arguments, with clearer messages than torch gives later."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def check_inputs(core: Any, x: Tensor, state: Any, is_first: Tensor) -> None:
-    """Raises a one-line `ValueError` unless `core` (a `Core`) can unroll these arguments.
+    """Raise a one-line `ValueError` unless `core` (a `Core`) can unroll these arguments.
 
-    Looks at shapes and types only. Nothing is checked while something traces or compiles the call:
-    that graph may be for other sizes.
+    Reads shapes and dtypes only. Skipped while the call is traced or compiled: the graph may be for
+    other sizes.
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return
@@ -21,7 +21,7 @@ def check_inputs(core: Any, x: Tensor, state: Any, is_first: Tensor) -> None:
     _check_dtype(core, x)
     if is_first.dtype != torch.bool or is_first.shape != x.shape[:2]:
         raise ValueError(
-            f"is_first of {name} must be bool of shape {list(x.shape[:2])}, as x begins, "
+            f"is_first of {name} must be bool of shape {list(x.shape[:2])}, as in x, "
             f"not {_dtype(is_first)} of shape {list(is_first.shape)}"
         )
     batch = x.shape[1]
@@ -47,7 +47,7 @@ def _dtype(tensor: Tensor) -> str:
 
 
 def _form(state: Any, batch: int) -> Any:
-    """Types and sizes of a state, without its batch's; None for a part of another batch size."""
+    """Return a state's types and sizes without the batch; None for another batch size."""
     if isinstance(state, Tensor):
         return state.shape[1:] if state.shape[:1] == (batch,) else None
     if isinstance(state, tuple):
@@ -56,7 +56,7 @@ def _form(state: Any, batch: int) -> Any:
 
 
 def _difference(given: Any, expected: Any, name: str) -> str | None:
-    """The first part of a state that is not as expected, in words."""
+    """Describe the first part of a state that is not as expected; None if all parts are."""
     if isinstance(expected, Tensor):
         if isinstance(given, Tensor) and given.shape == expected.shape:
             return None
@@ -73,7 +73,7 @@ def _difference(given: Any, expected: Any, name: str) -> str | None:
 
 
 def _kind(value: Any) -> str:
-    """`LSTMState`, or `tuple of 2 DeltaRuleState`."""
+    """Describe a type: `LSTMState`, or `tuple of 2 DeltaRuleState`."""
     if type(value) is tuple and value:
         return f"tuple of {len(value)} {type(value[0]).__name__}"
     return "None" if value is None else type(value).__name__

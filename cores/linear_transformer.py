@@ -1,4 +1,4 @@
-"""Linear Transformer (LT): every step adds its value under its key; nothing is ever corrected."""
+"""Linear Transformer (LT): each step adds the outer product of its key and value."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
+from fastweights.cores.kind import stacked
 from fastweights.cores.stack import StackConfig, chosen
 from fastweights.kernels.linear_attention import (
     LinearAttentionState,
@@ -21,11 +22,11 @@ from fastweights.kernels.linear_attention.reference import step
 
 
 class Recurrence(NamedTuple):
-    """The operation and the definition of one form of the linear Transformer."""
+    """Kernel, definition and fresh state of one form of the linear Transformer."""
 
     operation: Callable[..., tuple[Tensor, Any]]
     law: Callable[..., tuple[Tensor, Any]]
-    fresh: Callable[[Tensor], Any]  # the state around fast weights of zero
+    fresh: Callable[[Tensor], Any]  # zero fast weights -> fresh state
 
 
 def _without_keys(fast_weights: Float[Tensor, "B H K V"]) -> NormalisedState:
@@ -42,20 +43,21 @@ NORMALISERS = {
 class LinearTransformerConfig(StackConfig):
     """Sizes, feature map and normaliser of the linear Transformer."""
 
-    # The published agents and sequence tasks have none. key_sum is Katharopoulos et al.'s: the sum
-    # of the weights, z_t . q_t with z_t = z_(t-1) + k_t.
+    # The published agents and sequence tasks have none. key_sum is from Katharopoulos et al.: the
+    # sum of the weights, z_t . q_t with z_t = z_(t-1) + k_t.
     normaliser: str = "none"
     """Divisor of the outputs: none, or key_sum, the sum of their weights."""
 
     def of_memory(self) -> tuple[Any, ...]:
+        """Return the arguments of the memory's constructor."""
         return *super().of_memory(), self.normaliser
 
 
 class LinearTransformer(FastWeightCore):
-    """Multi-head linear attention, divided by the sum of its weights or not.
+    """Multi-head linear attention, with an optional division by the sum of the weights.
 
-    That is the normaliser's choice. Keys and queries are the feature map's: of sum one by `elu_sum`
-    (the published agents) and `softmax`, of any by `elu` (the published sequence tasks).
+    With the feature maps `elu_sum` (published agents) and `softmax`, keys and queries sum to one;
+    with `elu` (published sequence tasks) they do not.
     """
 
     equation = "W_t = W_(t-1) + k_t v_t^T;  y_t = W_t^T q_t"
@@ -75,12 +77,22 @@ class LinearTransformer(FastWeightCore):
 
     @property
     def operation(self) -> Callable[..., tuple[Tensor, Any]]:
+        """The unrolled recurrence of this normaliser."""
         return NORMALISERS[self.normaliser].operation
 
     @property
     def law(self) -> Callable[..., tuple[Tensor, Any]]:
+        """One step of this normaliser's recurrence, its definition."""
         return NORMALISERS[self.normaliser].law
 
     def initial_state(self, batch_size: int) -> LinearAttentionState | NormalisedState:
+        """Return zeros: W [B, H, D, D], D the head's size; with key_sum, also z [B, H, D]."""
         weights = self.zeros(batch_size, self.heads, self.head_size, self.head_size)
         return NORMALISERS[self.normaliser].fresh(weights)
+
+
+KIND = stacked(
+    LinearTransformer,
+    "Feedforward/Sum fast Linear Net",
+    LinearTransformerConfig(feature_map="elu_sum"),
+)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.kernels.lstm import LSTMState, lstm
 from fastweights.kernels.lstm.reference import gates
 from fastweights.kernels.lstm.reference import step as lstm_step
@@ -21,8 +22,8 @@ class LSTMConfig:
     width: int = 256  # Espeholt et al. 2018
     """Number of units."""
     forget_bias: float = 0.0
-    """Number added to the forget gates' initial bias (Gers et al. 2000); long memories want 1 or
-    more."""
+    """Number added to the forget gates' initial bias (Gers et al. 2000); use 1 or more for long
+    memories."""
 
 
 class LSTM(Core):
@@ -40,21 +41,25 @@ class LSTM(Core):
             self.cell.bias_ih[config.width : 2 * config.width] += config.forget_bias
 
     def initial_state(self, batch_size: int) -> LSTMState:
+        """Return zero hidden units and zero cells, each [B, E]."""
         zeros = self.cell.weight_hh.new_zeros(batch_size, self.output_size)
         return LSTMState(zeros, zeros)
 
     def step(
         self, x: Float[Tensor, "B D"], state: LSTMState
     ) -> tuple[Float[Tensor, "B E"], LSTMState]:
+        """Compute one step of the equation: y [B, E] and the next state."""
         return lstm_step(self._from_input(x), state, self.cell.weight_hh)
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: LSTMState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], LSTMState]:
+        """Multiply all inputs at once, then run the kernel over all steps; see `Core.unroll`."""
         check_inputs(self, x, state, is_first)
         return lstm(self._from_input(x), is_first, state, self.cell.weight_hh)
 
     def inspect(self, x: Float[Tensor, "B D"], state: LSTMState) -> list[dict[str, Tensor]]:
+        """Return the three gates and `candidate` [B, E], and the state after the step."""
         (after,) = super().inspect(x, state)
         names = ("input_gate", "forget_gate", "candidate", "output_gate")
         values = gates(self._from_input(x), state, self.cell.weight_hh)
@@ -62,3 +67,6 @@ class LSTM(Core):
 
     def _from_input(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch gates"]:
         return F.linear(x, self.cell.weight_ih, self.cell.bias_ih + self.cell.bias_hh)
+
+
+KIND = alone(LSTM, "LSTM", LSTMConfig())

@@ -1,4 +1,4 @@
-"""mLSTM: an LSTM whose cell is a matrix, written by key and value, faded by its own gates."""
+"""mLSTM: an LSTM whose cell is a matrix, written by key and value and decayed by gates."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from fastweights.cores.kind import stacked
 from fastweights.cores.stack import BlocksConfig, chosen
 from fastweights.kernels.mlstm import MLSTMState, mlstm
 from fastweights.kernels.mlstm.reference import step
@@ -25,16 +26,17 @@ class MatrixLSTMConfig(BlocksConfig):
     """Nonlinearity of the forget gate: sigmoid, or exponential as the input gate's."""
 
     def of_memory(self) -> tuple[Any, ...]:
+        """Return the arguments of the memory's constructor."""
         return *super().of_memory(), self.forget_gate
 
 
 class MatrixLSTM(FastWeightCore):
     """The published cell in this project's residual block.
 
-    Left out of the published block are its projection to twice the width, its short convolution,
-    its learned skip, the norm of its heads and the biases of queries, keys and values; gates'
-    weights, which begin at 0 there, are drawn like all others. Gates' biases begin as published:
-    the input's near 0, the forget's from 3 to 6 over the heads, and from 0 for the exponential one.
+    Left out of the published block: its projection to twice the width, short convolution, learned
+    skip, norm of the heads, and biases of queries, keys and values. The gates' weights begin at 0
+    there, and here like all others. The gates' biases begin as published: the input gate's near 0,
+    the forget gate's from 3 to 6 over the heads (at 0 for the exponential forget gate).
     """
 
     equation = "C_t = f_t C_(t-1) + i_t k_t v_t^T;  y_t = o_t * C_t^T q_t / max(|n_t q_t|, 1)"
@@ -54,6 +56,7 @@ class MatrixLSTM(FastWeightCore):
         self.forget_bias = nn.Parameter(kept)
 
     def initial_state(self, batch_size: int) -> MLSTMState:
+        """Return zeros: C [B, H, D, D], n [B, H, D], log scale [B, H]; D the head's size."""
         size = self.head_size
         return MLSTMState(
             self.zeros(batch_size, self.heads, size, size),
@@ -62,7 +65,11 @@ class MatrixLSTM(FastWeightCore):
         )
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        """Return q, k, v, the logarithms of the input and forget gates, and the output gate."""
         q, k, v, log_input, forget, output = self.slow_net(x)
         log_forget = self.log_forget(forget + self.forget_bias)
         k = k / self.head_size**0.5
         return q, k, v, log_input + self.input_bias, log_forget, output
+
+
+KIND = stacked(MatrixLSTM, "Feedforward/Gated sum fast Linear Net", MatrixLSTMConfig())

@@ -1,7 +1,7 @@
 """The cores' options as flags of every command: `--core-layers 4`, ...
 
 The flags are the fields of the configurations in `CORES`, and their help is the string below each
-field. A core with an option of its own therefore needs nothing here.
+field. A core's own option therefore needs no code here.
 """
 
 import ast
@@ -13,16 +13,16 @@ from typing import Annotated, Any, get_type_hints
 
 import tyro
 
-from fastweights.cores import CORES, core_kind
+from fastweights.cores.building import CORES, core_kind
 
 _PREFIX = "core_"
 _SIZES = {"layers", "width", "heads", "feedforward"}
-# Decided by the command that builds a network: no flags.
+# Set by the command that builds a network, so these have no flags.
 _OF_THE_NETWORK = {"embed", "dropout", "output_scale"}
 
 
 def field_docs(config: type) -> dict[str, str]:
-    """The string below each field of a dataclass, by the field's name, inherited ones included."""
+    """Return, by field name, the string below each field of a dataclass and its bases."""
     docs: dict[str, str] = {}
     for kind in reversed(config.__mro__[:-1]):
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
@@ -33,11 +33,11 @@ def field_docs(config: type) -> dict[str, str]:
 
 
 def _flags() -> list[tuple[str, Any, Any]]:
-    """For `make_dataclass`: each option of any core, or None for the core's published value."""
+    """Return a dataclass field for each option of any core; None is the core's default."""
     hints: dict[str, Any] = {}
     docs: dict[str, str] = {}
     cores: dict[str, list[str]] = {}
-    # Those of most options first: what stacks share comes before what a single core has.
+    # Cores with most options first, so that shared options come before a single core's own.
     for name, kind in sorted(CORES.items(), key=lambda item: -len(item[1].options())):
         config = type(kind.config)
         about = field_docs(config)
@@ -59,13 +59,13 @@ def _flag(hint: Any, doc: str, cores: list[str], few: int) -> Any:
 
 
 def _core_options(self: Any) -> tuple[tuple[str, Any], ...]:
-    """The core's options that were given, as (name, value); the others have published values."""
+    """Return the options that were given, as (name, value)."""
     names = [field.name for field in fields(self) if field.name.startswith(_PREFIX)]
     given = {name.removeprefix(_PREFIX): getattr(self, name) for name in names}
     return tuple((name, value) for name, value in given.items() if value is not None)
 
 
-# Abstract: what a command's options begin with.
+# Abstract: the base of a command's options.
 CoreSizes = make_dataclass(
     "CoreSizes",
     _flags(),
@@ -83,27 +83,33 @@ _NAMES = {field.name for field in fields(CoreSizes)}
 
 
 def of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """As options of a command, those that the core has. Raises `ValueError` for an unknown core."""
+    """Return those of `wanted` that the core has, named as options of a command.
+
+    Raises:
+        ValueError: an unknown core.
+    """
     known = core_kind(core).options()
     return {f"{_PREFIX}{name}": value for name, value in wanted.items() if name in known}
 
 
 def core_defaults(core: str) -> dict[str, Any]:
-    """The core's published options as options of a command."""
+    """Return the core's published defaults as options of a command."""
     config = core_kind(core).config
     published = {f"{_PREFIX}{name}": getattr(config, name) for name in core_kind(core).options()}
     return {name: value for name, value in published.items() if name in _NAMES}
 
 
 def preset_of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What a preset gives to the core: all that `of_core` does, but no other sizes to one that was
-    asked for by its size, as `rdn_large` is."""
+    """Return `of_core` for a preset, without sizes for cores that are named by a size.
+
+    An example is `rdn_large`: a preset does not change its sizes.
+    """
     sizes = _SIZES if is_named_by_size(core) else set()
     return of_core(core, {name: value for name, value in wanted.items() if name not in sizes})
 
 
 def is_named_by_size(core: str) -> bool:
-    """Whether the registry has the same memory before it, in other sizes."""
+    """Return whether an earlier core in the registry is the same memory in other sizes."""
     kind = core_kind(core)
     same = (kind.systematic_name, kind.equation)
     alike = (name for name, k in CORES.items() if (k.systematic_name, k.equation) == same)

@@ -1,4 +1,4 @@
-"""Quasi-recurrent network (QRNN): causal convolutions, and a pooling that alone is recurrent."""
+"""Quasi-recurrent network (QRNN): causal convolutions, and an element-wise recurrent pooling."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fastweights.cores.causal_window import window, windows
 from fastweights.cores.chain import Chain
 from fastweights.cores.core import Core
+from fastweights.cores.kind import alone
 from fastweights.cores.stack import chosen
 from fastweights.kernels.elementwise_lstm import (
     ElementwiseState,
@@ -32,19 +33,18 @@ class QRNNConfig:
     window: int = 2
     """Number of inputs that a row's gates are computed from, its own included."""
     pooling: str = "fo"
-    """Gates of the pooling: fo, whose input gate is 1 - forget gate, or ifo, with one of its
-    own."""
+    """Gates of the pooling: fo (input gate 1 - forget gate), or ifo (a separate input gate)."""
 
 
 class QRNNState(NamedTuple):
-    """The newest input is last; those before the episode are zero."""
+    """The last window - 1 inputs, the newest last, zero before the episode; and the cells."""
 
     inputs: Float[Tensor, "B M D"]
     cell: Float[Tensor, "B E"]
 
 
 class QRNNLayer(Core):
-    """One layer; its matrix products are over the whole unroll, its pooling is a kernel."""
+    """One layer; its matrix products run over the whole unroll, its pooling in a kernel."""
 
     equation = "c_t = f_t * c_(t-1) + i_t * z_t;  y_t = o_t * c_t;  z, f, o, i from x_(t-k+1..t)"
     source = "Bradbury et al. 2017, eqs. 1-5"
@@ -58,6 +58,7 @@ class QRNNLayer(Core):
         self.register_buffer("unheard", torch.zeros(config.width), persistent=False)
 
     def initial_state(self, batch_size: int) -> QRNNState:
+        """Return zero inputs [B, window - 1, D] and zero cells [B, E]."""
         zeros = self.unheard.new_zeros
         inputs = zeros(batch_size, self.before, self.input_size)
         return QRNNState(inputs, zeros(batch_size, self.output_size))
@@ -65,6 +66,7 @@ class QRNNLayer(Core):
     def step(
         self, x: Float[Tensor, "B D"], state: QRNNState
     ) -> tuple[Float[Tensor, "B E"], QRNNState]:
+        """Compute the gates from the window that ends with x [B, D], and pool once."""
         rows, inputs = window(x, state.inputs)
         *program, output = self._program(rows)
         cell, pooled = step(*program, ElementwiseState(state.cell), self._weights())
@@ -73,6 +75,7 @@ class QRNNLayer(Core):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: QRNNState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], QRNNState]:
+        """Compute the gates of all rows at once, then pool over all steps in a kernel."""
         rows, inputs = windows(x, state.inputs, is_first)
         *program, output = self._program(rows)
         before = ElementwiseState(state.cell)
@@ -80,6 +83,7 @@ class QRNNLayer(Core):
         return output * cells, QRNNState(inputs, pooled.cell)
 
     def inspect(self, x: Float[Tensor, "B D"], state: QRNNState) -> list[dict[str, Tensor]]:
+        """Return `candidate` and the three gates [B, E], and the state after the step."""
         (after,) = super().inspect(x, state)
         *program, output = self._program(window(x, state.inputs)[0])
         values = *gates(*program, ElementwiseState(state.cell), self._weights()), output
@@ -87,7 +91,7 @@ class QRNNLayer(Core):
         return [dict(zip(names, values, strict=True)) | after]
 
     def _program(self, rows: Float[Tensor, "*batch N"]) -> tuple[Tensor, ...]:
-        """What enters the candidate, the input gate and the forget gate; the output gate."""
+        """Return inputs of candidate, input gate and forget gate, and the output gate."""
         candidate, forget, output, *free = self.convolution(rows).split(self.output_size, -1)
         return candidate, free[0] if free else -forget, forget, output.sigmoid()
 
@@ -96,7 +100,7 @@ class QRNNLayer(Core):
 
 
 class QRNN(Chain):
-    """Layers one after the other, each with windows of the one below."""
+    """A chain of layers, each with windows of the layer below."""
 
     equation, source = QRNNLayer.equation, QRNNLayer.source
 
@@ -104,3 +108,6 @@ class QRNN(Chain):
         config = config or QRNNConfig()
         sizes = [input_size, *[config.width] * (config.layers - 1)]
         super().__init__([QRNNLayer(size, config) for size in sizes])
+
+
+KIND = alone(QRNN, "Quasi-RNN", QRNNConfig())

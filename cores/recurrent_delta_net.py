@@ -1,5 +1,6 @@
-"""Recurrent Delta Net (RDN): a DeltaNet whose slow net also sees its own last output."""
+"""Recurrent Delta Net (RDN): a DeltaNet whose slow net also reads its own last output."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -7,6 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
+from fastweights.cores.kind import stacked
+from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.recurrent_delta_rule import (
     RecurrentDeltaRuleState,
     RecurrentWeights,
@@ -33,6 +36,7 @@ class RecurrentDeltaNet(FastWeightCore):
         self.recurrent_strength = nn.Parameter(torch.randn(heads, size).mul_(std))
 
     def initial_state(self, batch_size: int) -> RecurrentDeltaRuleState:
+        """Return zeros: W [B, H, D, D], last output [B, H, D], D the head's size."""
         return RecurrentDeltaRuleState(
             self.zeros(batch_size, self.heads, self.head_size, self.head_size),
             self.zeros(batch_size, self.heads, self.head_size),
@@ -41,11 +45,17 @@ class RecurrentDeltaNet(FastWeightCore):
     def programmed(
         self, x: Float[Tensor, "B D"], state: RecurrentDeltaRuleState
     ) -> tuple[Tensor, ...]:
+        """Return query, key, value and strength with the recurrent part added and maps applied."""
         return program(*self.program(x), state, **self.constants())
 
     def constants(self) -> dict[str, Any]:
+        """Return the recurrent weights, and the names of the maps that follow them."""
         recurrent = RecurrentWeights(
             self.recurrent_query, self.recurrent_key, self.recurrent_value, self.recurrent_strength
         )
         maps = {"feature_map": self.feature_map_name, "strength_map": self.strength_map}
         return {"recurrent": recurrent, **maps}
+
+
+KIND = stacked(RecurrentDeltaNet, "Recurrent/Delta fast Linear Net", DeltaRuleConfig())
+LARGE = replace(KIND, config=DeltaRuleConfig(layers=4, width=256, heads=8))

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import FastWeightCore
+from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels import feature_maps
 from fastweights.kernels.self_referential import SelfReferentialState, self_referential
@@ -18,22 +19,23 @@ from fastweights.kernels.self_referential.reference import program, step
 class SelfReferentialConfig(DeltaRuleConfig):
     """Sizes and input map of the self-referential matrix."""
 
-    # The published agents have softmax, the papers' equations and other tasks identity. A softmax
-    # over so few units hardly depends on its input: queries are nearly keys, and next to nothing is
-    # written (docs/design/self_referential.md).
+    # The published agents use softmax; the papers' equations and other tasks use identity. A
+    # softmax over so few units hardly depends on its input: queries nearly equal keys, and almost
+    # nothing is written (docs/design/self_referential.md).
     input_map: str = "softmax"
     """Feature map of each head's input: softmax as in the published agents, or identity, with which
     the core remembers."""
 
     def of_memory(self) -> tuple[Any, ...]:
+        """Return the arguments of the memory's constructor."""
         return *super().of_memory(), self.input_map
 
 
 class SelfReferential(FastWeightCore):
-    """Each head's matrix starts from trainable weights and reads its part of x, mapped.
+    """One self-modifying matrix a head, which begins as trainable weights and reads its part of x.
 
-    Initialised N(0, 1/sqrt(head size)) throughout; the write strengths' columns have mean 0, as
-    in the published agents. Those hand over x without LayerNorm.
+    All weights begin as N(0, 1/sqrt(head size)); the columns of the write strengths have mean 0, as
+    in the published agents. The published agents read x without LayerNorm.
     """
 
     equation = "y, q, k, b = W_(t-1)^T x;  W_t = W_(t-1) + phi(k) (sigmoid(b) W^T(phi(q)-phi(k)))^T"
@@ -50,17 +52,26 @@ class SelfReferential(FastWeightCore):
         self.initial_weights = nn.Parameter(torch.randn(heads, size, 3 * size + 4).mul_(size**-0.5))
 
     def initial_state(self, batch_size: int) -> SelfReferentialState:
+        """Return a zero shift from the trained weights, [B, H, D, 3 D + 4], D the head's size."""
         size = self.head_size
         return SelfReferentialState(self.zeros(batch_size, self.heads, size, 3 * size + 4))
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
+        """Return each head's part of x [..., H, D / H], with the input map applied."""
         return (self.input_map(x.unflatten(-1, (self.heads, self.head_size))),)
 
     def programmed(
         self, x: Float[Tensor, "B D"], state: SelfReferentialState
     ) -> tuple[Tensor, ...]:
+        """Return the output, query, key and four strengths that the matrix computes from x."""
         return program(*self.program(x), state, **self.constants())
 
     def constants(self) -> dict[str, Any]:
+        """Return the trainable weights, and the names of the maps of keys and strengths."""
         maps = {"feature_map": self.feature_map_name, "strength_map": self.strength_map}
         return {"initial_weights": self.initial_weights, **maps}
+
+
+KIND = stacked(
+    SelfReferential, "Self-referential/Delta fast Linear Net", SelfReferentialConfig(heads=8)
+)

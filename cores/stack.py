@@ -4,8 +4,8 @@
     post-norm:  x = LayerNorm(x + project(memory(x)));  x = LayerNorm(x + feedforward(x))
     legacy_pre: n = LayerNorm(x);  x = n + project(memory(n));  x = x + feedforward(LayerNorm(x))
 
-Residual blocks without positions or a final LayerNorm. Dropout, where asked for, is of both
-branches and of the hidden units.
+The blocks have no positions and no final LayerNorm. Dropout applies to both branches and to the
+hidden units.
 Source: Irie et al. 2021, section 4.4 and appendices B.2 and C; post-norm: Vaswani et al. 2017;
 legacy_pre: the published code of RDN's and Delta RNN's language models, where the paper has pre.
 """
@@ -25,7 +25,7 @@ from fastweights.kernels.recurrence import State
 
 @dataclass(frozen=True, kw_only=True)
 class BlocksConfig:
-    """What all stacks have; defaults are the published small agent's."""
+    """Options of all stacks; the defaults are the published small agent's."""
 
     layers: int = 2
     """Number of residual blocks."""
@@ -38,74 +38,77 @@ class BlocksConfig:
     norm: str = "pre"
     """LayerNorm before each branch of a residual block or after it: pre, post, or the published
     legacy_pre."""
-    # The published language models have head_size, the other published models one.
+    # The published language models use head_size, the other published models one.
     output_scale: str = "one"
     """Factor of a memory's output: one, or head_size (1 / sqrt of it)."""
     embed: str = "linear"
-    """Map from the input to the model width: linear, or none where the input has that width."""
+    """Map from the input to the model width: linear, or none if the sizes are equal."""
     dropout: float = 0.0
-    """Share of units left out in training (Irie et al. 2021, B.2: 0.1)."""
+    """Dropout rate in training (Irie et al. 2021, B.2: 0.1)."""
 
     def of_memory(self) -> tuple[Any, ...]:
-        """What each block's memory is built from."""
+        """Return the arguments of the memory's constructor."""
         return self.width, self.heads
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(BlocksConfig):
-    """Sizes of a stack whose memories map their keys and queries."""
+    """Options of a stack whose memories map their keys and queries."""
 
-    # A fast RNN's last output and Delta MLP's inner query have a softmax anyway.
+    # A fast RNN's last output and Delta MLP's inner query always go through a softmax.
     feature_map: str = "softmax"
-    """Feature map of keys and queries: softmax, elu_sum, elu, identity, unit or silu_unit (both of
-    Euclidean length one). Delta rules want softmax or elu_sum, whose keys sum to one, or
-    one of the last two."""
+    """Feature map of keys and queries: softmax or elu_sum (sum one), unit or silu_unit (Euclidean
+    length one), elu or identity. Delta rules need one of the first four to stay bounded."""
 
     def of_memory(self) -> tuple[Any, ...]:
+        """Return the arguments of the memory's constructor."""
         return *super().of_memory(), self.feature_map
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaRuleConfig(StackConfig):
-    """A stack whose memories write by the delta rule."""
+    """Options of a stack whose memories write by the delta rule."""
 
-    # Grazzi et al. 2025: a write multiplies what a key of length one answers by 1 - beta.
+    # Grazzi et al. 2025: a write multiplies the value stored at a key of length one by 1 - beta.
     max_write_strength: int = 1
     """Largest write strength beta, 1 or 2: the factor of its sigmoid. With 2 and the feature
-    map unit or silu_unit a write can turn an answer into its negative, which tracking a state such
-    as a parity needs."""
+    map unit or silu_unit, a write can negate a stored value, which state tracking such as parity
+    needs."""
 
     def of_memory(self) -> tuple[Any, ...]:
+        """Return the arguments of the memory's constructor."""
         return *super().of_memory(), self.max_write_strength
 
 
 @dataclass(frozen=True, kw_only=True)
 class VersionedConfig(DeltaRuleConfig):
-    """A stack whose fast network has versions."""
+    """Options of a stack whose fast network has versions."""
 
     version: str = "B"
     """Version of the fast network by the paper's letter (Irie et al. 2021, A.2): A or B; of the
     Delta LSTM A, B, C or D."""
 
     def of_memory(self) -> tuple[Any, ...]:
+        """Return the arguments of the memory's constructor."""
         return *super().of_memory(), self.version
 
 
 @dataclass(frozen=True, kw_only=True)
 class FastRecurrentConfig(VersionedConfig):
-    """A stack whose fast network is recurrent."""
+    """Options of a stack whose fast network is recurrent."""
 
-    # The published code has softmax for these, and for the other keys the same in its agents,
-    # elu_sum in its sequence tasks.
+    # The published code uses softmax for these keys. For the other keys it uses softmax in agents
+    # and elu_sum in sequence tasks.
     recurrent_feature_map: str | None = None
-    """Feature map of the recurrent keys, where it differs from that of the other keys."""
+    """Feature map of the recurrent keys; None for the feature map of the other keys."""
 
     def of_memory(self) -> tuple[Any, ...]:
+        """Return the arguments of the memory's constructor."""
         return *super().of_memory(), self.recurrent_feature_map or self.feature_map
 
 
 class Block(Core):
-    """One residual block around a memory."""
+    """One residual block around a memory: x [..., D] -> [..., D]."""
 
     def __init__(self, memory: Core, config: BlocksConfig):
         super().__init__()
@@ -127,19 +130,23 @@ class Block(Core):
         self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, batch_size: int) -> State:
+        """Return the memory's fresh state."""
         return self.memory.initial_state(batch_size)
 
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:
+        """Compute one step of the memory inside the block."""
         read = self._read(x)
         y, state = self.memory.step(read, state)
         return self._add(x, read, y), state
 
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
+        """Return the memory's dict, for the input that the block gives it."""
         return self.memory.inspect(self._read(x), state)
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B D"], State]:
+        """Unroll the memory inside the block; see `Core.unroll`."""
         read = self._read(x)
         y, state = self.memory.unroll(read, state, is_first)
         return self._add(x, read, y), state
@@ -158,7 +165,13 @@ class Block(Core):
 
 
 class Stack(Core):
-    """A linear map to the model width, then `config.layers` blocks of one kind of memory."""
+    """A linear map to the model width, then `config.layers` blocks of one kind of memory.
+
+    Args:
+        input_size: D of the input.
+        config: sizes and options; `output_size` is `config.width`.
+        memory: constructor that takes the values of `config.of_memory()`.
+    """
 
     def __init__(
         self,
@@ -174,26 +187,30 @@ class Stack(Core):
         )
 
     def initial_state(self, batch_size: int) -> tuple:
+        """Return a tuple of each block's fresh state."""
         return tuple(block.initial_state(batch_size) for block in self.blocks)
 
     def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
+        """Apply one step of every block in order."""
         return self._through(x, state, lambda block, y, block_state: block.step(y, block_state))
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], tuple]:
+        """Unroll one block after the other over the whole sequence."""
         check_inputs(self, x, state, is_first)
         return self.unroll_unchecked(x, state, is_first)
 
     def unroll_unchecked(
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], tuple]:
-        """For the core that has this stack inside, and has checked what it was given."""
+        """Unroll without `check_inputs`, for a core that has checked its own arguments."""
         return self._through(
             x, state, lambda block, y, block_state: block.unroll(y, block_state, is_first)
         )
 
     def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
+        """Return the dicts of all blocks, the first block's first."""
         layers = []
 
         def look(block: Block, y: Tensor, block_state: State) -> tuple[Tensor, State]:
@@ -214,14 +231,18 @@ class Stack(Core):
 
 
 def chosen(option: str, value: str, known: Sequence[str]) -> str:
-    """Returns `value`; raises a `ValueError` that lists the known ones if it is none of them."""
+    """Return `value`; raise a `ValueError` that lists the known values if it is not one of them."""
     if value not in known:
         raise ValueError(unknown(option, value, known))
     return value
 
 
 def embed(input_size: int, config: BlocksConfig) -> nn.Module:
-    """What brings an input to the model width."""
+    """Return the map from the input to the model width: linear, or none.
+
+    Raises:
+        ValueError: an unknown map, or none for an input of another width.
+    """
     if chosen("embed", config.embed, ("linear", "none")) == "linear":
         return nn.Linear(input_size, config.width)
     if input_size != config.width:

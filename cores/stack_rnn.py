@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.kernels.recurrence import loop_over_time
 
 ACTIONS = 3  # push, no-op, pop
@@ -24,13 +25,13 @@ class StackRNNConfig:
     stacks: int = 1
     """Number of stacks."""
     stack_width: int = 8
-    """Number of numbers in a place of a stack (8: Delétang et al. 2023)."""
+    """Size of the vector in each place of a stack (8: Delétang et al. 2023)."""
     stack_depth: int = 64
-    """Number of places in a stack; what is pushed below the last is lost."""
+    """Number of places in a stack; vectors pushed below the last place are lost."""
 
 
 class StackRNNState(NamedTuple):
-    """N stacks of M places, the top first."""
+    """Hidden units, and N stacks of M places of S numbers, the top first."""
 
     hidden: Float[Tensor, "B E"]
     stacks: Float[Tensor, "B N M S"]
@@ -39,9 +40,9 @@ class StackRNNState(NamedTuple):
 class StackRNN(Core):
     """The network reads the tops, then chooses for each stack how much to push, keep and pop.
 
-    A stack becomes the mean, weighted by the three probabilities, of what it would be after each.
-    Push values are linear and the controller is a tanh network, as in the benchmark of Delétang et
-    al. up to its ReLU; Joulin & Mikolov have sigmoids for both.
+    A stack becomes the mean of its three possible successors, weighted by the three probabilities.
+    Push values are linear and the controller is a tanh network. Delétang et al. do the same with a
+    ReLU in the controller; Joulin & Mikolov use sigmoids for both.
     """
 
     equation = "h_t = tanh(W x_t + P tops + U h_(t-1) + b);  S_t = mean of push(v_t), no-op, pop"
@@ -58,22 +59,26 @@ class StackRNN(Core):
         self.values = nn.Linear(config.width, tops)
 
     def initial_state(self, batch_size: int) -> StackRNNState:
+        """Return zero hidden units [B, E] and empty stacks [B, N, M, S]."""
         zeros = self.cell.weight_hh.new_zeros
         return StackRNNState(zeros(batch_size, self.output_size), zeros(batch_size, *self.shape))
 
     def step(
         self, x: Float[Tensor, "B D"], state: StackRNNState
     ) -> tuple[Float[Tensor, "B E"], StackRNNState]:
+        """Read the tops, update the hidden units and move the stacks."""
         return self._step(self._from_input(x), state)
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: StackRNNState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], StackRNNState]:
+        """Multiply all inputs at once, then step through time; see `Core.unroll`."""
         check_inputs(self, x, state, is_first)
         z = self._from_input(x)
         return loop_over_time(self._step, (z,), is_first, state, empty=z)
 
     def inspect(self, x: Float[Tensor, "B D"], state: StackRNNState) -> list[dict[str, Tensor]]:
+        """Return `actions` [B, N, 3] (push, keep, pop), and the state after the step."""
         (after,) = super().inspect(x, state)
         return [{"actions": self._actions(after["hidden"])} | after]
 
@@ -92,7 +97,7 @@ class StackRNN(Core):
     def _moved(
         self, stacks: Float[Tensor, "B N M S"], hidden: Float[Tensor, "B E"]
     ) -> Float[Tensor, "B N M S"]:
-        """A place takes from the one above, its own and the one below: push, no-op, pop."""
+        """Mix each place with the one above, itself and the one below: push, no-op, pop."""
         value = self.values(hidden).unflatten(-1, (self.shape[0], 1, self.shape[2]))
         longer = torch.cat([value, stacks, torch.zeros_like(value)], 2)
         push, keep, pop = self._actions(hidden)[..., None, None].unbind(2)
@@ -100,3 +105,6 @@ class StackRNN(Core):
 
     def _actions(self, hidden: Float[Tensor, "B E"]) -> Float[Tensor, "B N 3"]:
         return self.actions(hidden).unflatten(-1, (self.shape[0], ACTIONS)).softmax(-1)
+
+
+KIND = alone(StackRNN, "Elman network with stacks", StackRNNConfig())

@@ -11,11 +11,12 @@ from torch import Tensor
 from fastweights.cores.attention import Attention
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
+from fastweights.cores.kind import alone
 from fastweights.cores.stack import BlocksConfig, Stack, chosen, embed
 from fastweights.kernels.attention import Window
 from fastweights.kernels.attention.fused import positions
 
-LONGEST_WAVE = 10_000  # over 2 pi, in steps
+LONGEST_WAVE = 10_000  # steps, divided by 2 pi
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +24,17 @@ class TransformerConfig(BlocksConfig):
     """Sizes, window and positions of the Transformer."""
 
     window: int = 64
-    """Number of steps that are attended to; sequence tasks attend to all unless it is given."""
+    """Number of steps that attention reaches; in sequence tasks all, unless given."""
     positions: str = "sinusoidal"
     """Positions, counted from the episode's start and added to the input: sinusoidal or none."""
 
     def of_memory(self) -> tuple[Any, ...]:
+        """Return the arguments of the memory's constructor."""
         return *super().of_memory(), self.window
 
 
 class TransformerState(NamedTuple):
-    """The newest step is last; slots that the episode has not filled are zero."""
+    """Keys and values of the last M steps, the newest last; slots not yet filled are zero."""
 
     keys: Float[Tensor, "B L H M K"]
     values: Float[Tensor, "B L H M K"]
@@ -40,7 +42,7 @@ class TransformerState(NamedTuple):
 
 
 class Transformer(Core):
-    """The usual decoder with a bounded memory; heads and feed-forward networks as in `Stack`."""
+    """A decoder with a bounded memory; heads and feed-forward networks are those of `Stack`."""
 
     equation = "y_t = sum_j softmax_j(k_j^T q_t / sqrt(K)) v_j;  j = t - M + 1 .. t"
     source = "Vaswani et al. 2017"
@@ -54,11 +56,13 @@ class Transformer(Core):
         self.stack = Stack(config.width, replace(config, embed="none"), Attention)
 
     def initial_state(self, batch_size: int) -> TransformerState:
+        """Return empty windows [B, L, H, M, K] and a count of zero."""
         return _together(self.stack.initial_state(batch_size))
 
     def step(
         self, x: Float[Tensor, "B D"], state: TransformerState
     ) -> tuple[Float[Tensor, "B E"], TransformerState]:
+        """Add the position, then attend to the window that ends with x [B, D]."""
         x = self._placed(x, state.count[:, 0])
         y, windows = self.stack.step(x, _layers(state))
         return y, _together(windows)
@@ -66,13 +70,14 @@ class Transformer(Core):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: TransformerState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], TransformerState]:
+        """Add the positions, then attend to the windows of all steps; see `Core.unroll`."""
         check_inputs(self, x, state, is_first)
         x = self._placed(x, positions(is_first, state.count))
         y, windows = self.stack.unroll_unchecked(x, _layers(state), is_first)
         return y, _together(windows)
 
     def inspect(self, x: Float[Tensor, "B D"], state: TransformerState) -> list[dict[str, Tensor]]:
-        """The state after the step and `attention` [B, L, H, M], all layers in one dict."""
+        """Return the state after the step and `attention` [B, L, H, M], all layers in one dict."""
         layers = self.stack.inspect(self._placed(x, state.count[:, 0]), _layers(state))
         after = _together([Window(*(layer[name] for name in Window._fields)) for layer in layers])
         return [after._asdict() | {"attention": torch.stack([a["attention"] for a in layers], 1)}]
@@ -84,8 +89,11 @@ class Transformer(Core):
         return x + sinusoids(position, self.output_size)
 
 
+KIND = alone(Transformer, "Softmax attention", TransformerConfig())
+
+
 def sinusoids(position: Float[Tensor, "*batch"], width: int) -> Float[Tensor, "*batch D"]:
-    """Sines, then cosines, of wavelengths from 2 pi to 10,000 times 2 pi steps (section 3.5)."""
+    """Return sines, then cosines, with wavelengths from 2 pi to 10,000 times 2 pi (section 3.5)."""
     half = -(-width // 2)
     wave = torch.arange(half, dtype=position.dtype, device=position.device)
     angles = position.unsqueeze(-1) * LONGEST_WAVE ** (-wave / half)

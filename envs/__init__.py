@@ -7,10 +7,11 @@ import gymnasium
 from fastweights.envs.adapter import GymnasiumEnvironments, make_gymnasium
 from fastweights.envs.atari import AtariEnvironments
 from fastweights.envs.interface import BrokenEnvironment, Environments, Episode, Life, TimeStep
-from fastweights.envs.naming import OWN_GAMES, names, resolve
-from fastweights.envs.protocols import PROTOCOLS, Protocol, protocol_named
+from fastweights.envs.naming import OWN_GAMES, Name, names, resolve, shows_last_action
+from fastweights.envs.protocols import HALF_AN_HOUR, PROTOCOLS, Protocol, protocol_named
 
 __all__ = [
+    "HALF_AN_HOUR",
     "PROTOCOLS",
     "AtariEnvironments",
     "BrokenEnvironment",
@@ -18,10 +19,14 @@ __all__ = [
     "Episode",
     "GymnasiumEnvironments",
     "Life",
+    "Name",
     "Protocol",
     "TimeStep",
     "make",
     "names",
+    "protocol_named",
+    "resolve",
+    "shows_last_action",
 ]
 
 _DEFAULT_PROTOCOL = "full-game"
@@ -40,22 +45,23 @@ def make(
     render: bool = False,
     num_threads: int = 0,
 ) -> Environments:
-    """Makes a batch of environments.
+    """Make a batch of environments.
 
     Args:
         name: an Atari game (`Qbert`, `ALE/Qbert-v5`, `QbertNoFrameskip-v4`, `qbert`), `Catch`,
-            `TMaze`, or a Gymnasium id, with its module if need be (`my_module:MyGame-v0`).
-        num_envs: how many, the batch axis B.
-        seed: environment `i` is seeded `seed + i`; the same seed plays the same games.
-        protocol: how Atari is played and scored, a key of `PROTOCOLS`. For Atari only.
-        options: for Atari, fields of `Protocol` to change; else keyword arguments of the
+            `TMaze`, or a Gymnasium id, optionally with its module (`my_module:MyGame-v0`).
+        num_envs: number of environments, the batch axis B.
+        seed: environment `i` gets `seed + i`. Equal seeds and actions give equal games.
+        protocol: rules of play and scoring, a key of `PROTOCOLS`. For Atari only.
+        options: for Atari, fields of `Protocol` to change; otherwise keyword arguments of the
             environment's constructor, such as `{"corridor": 20}` for `TMaze`.
-        render: also make pictures for `Environments.render`.
-        num_threads: threads of Atari emulation, 0 for one a core. Others run in the caller's.
+        render: also draw pictures for `Environments.render`.
+        num_threads: threads of Atari emulation; 0 for one a CPU core. Other environments run in
+            the caller's thread.
 
     Raises:
-        ValueError: an unknown name, protocol or option, an argument out of its range, or a kind
-            of observation or action that is not supported.
+        ValueError: an unknown name, protocol or option, an argument out of its range, or an
+            observation or action space that is not supported.
     """
     which, options = resolve(name), options or {}
     rules = protocol_named(protocol)
@@ -65,7 +71,7 @@ def make(
             which.rom, num_envs, seed=seed, protocol=rules, render=render, num_threads=num_threads
         )
     if protocol != _DEFAULT_PROTOCOL:
-        raise ValueError(f"protocol {protocol!r} is for Atari games, and {name} is none")
+        raise ValueError(f"protocol {protocol!r} is for Atari games only, not for {name}")
     return make_gymnasium(
         which.gymnasium_id,
         num_envs,

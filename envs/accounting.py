@@ -1,8 +1,10 @@
-"""Returns and lengths of lives and of full games, kept for a whole batch at once.
+"""Returns and lengths of lives and of full games, for a whole batch at once.
 
-A step costs two additions and one `any`. Only where a life or a game ended does Python touch a
-single environment.
+A step costs two additions and one `any`. Python loops only over environments whose life or game
+ended.
 """
+
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -11,10 +13,9 @@ from fastweights.envs.interface import Episode, Life
 
 
 class Accounting:
-    """Sums up unclipped rewards, agent steps and emulator frames for each environment.
+    """Counters of unclipped reward, agent steps and emulator frames for each environment.
 
-    A game is its lives: what is counted is the life in progress, and a finished game adds up
-    those it was made of.
+    The counters hold the life in progress. A finished game is the sum of its lives.
     """
 
     def __init__(self, num_envs: int):
@@ -22,12 +23,30 @@ class Accounting:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets everything: all environments are about to play their first game."""
+        """Set all counters to zero and forget all games, before every environment's first game."""
         self._life_return = np.zeros(self._num_envs, np.float64)
         self._life_steps = np.zeros(self._num_envs, np.int64)
         self._life_began = np.zeros(self._num_envs, np.int64)
         self._past_lives: list[list[Life]] = [[] for _ in range(self._num_envs)]
         self._games_ended = [0] * self._num_envs
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the counters, which `restore` takes: arrays and lists of numbers."""
+        return {
+            "life_return": self._life_return.copy(),
+            "life_steps": self._life_steps.copy(),
+            "life_began": self._life_began.copy(),
+            "past_lives": [[tuple(life) for life in lives] for lives in self._past_lives],
+            "games_ended": self._games_ended.copy(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Restore the counters that `snapshot` returned."""
+        self._life_return[:] = snapshot["life_return"]
+        self._life_steps[:] = snapshot["life_steps"]
+        self._life_began[:] = snapshot["life_began"]
+        self._past_lives = [[Life(*life) for life in lives] for lives in snapshot["past_lives"]]
+        self._games_ended = list(snapshot["games_ended"])
 
     def record(
         self,
@@ -36,14 +55,16 @@ class Accounting:
         game_over: Bool[np.ndarray, " B"],
         clock: Int[np.ndarray, " B"],
     ) -> tuple[tuple[Episode, ...], tuple[Life, ...]]:
-        """Enters one step of all environments; returns what it finished, in environment order.
+        """Add one step of all environments, and return the games and lives that it ended.
+
+        Both tuples are in the order of the environments.
 
         Args:
             reward: unclipped reward of the step.
-            life_over: a life ended in this step. The end of a game is always the end of a life.
-            game_over: the game ended in this step, by itself or by a cap.
-            clock: emulator frames since `reset`, never falling; where a life ended, up to its
-                end and not a frame further. Read only where something ended.
+            life_over: whether a life ended in this step. The end of a game also ends a life.
+            game_over: whether the game ended in this step, by its rules or by a time limit.
+            clock: emulator frames since `reset`, never decreasing; where a life ended, up to its
+                end. Other entries are not read.
         """
         self._life_return += reward
         self._life_steps += 1

@@ -1,4 +1,4 @@
-"""From an agent's choice, one number of `0 .. A - 1`, to an action of a Gymnasium space."""
+"""Conversion of an agent's action index, `0 .. A - 1`, to an action of a Gymnasium space."""
 
 from collections.abc import Callable
 from math import prod
@@ -11,27 +11,31 @@ from jaxtyping import Int
 
 from fastweights.envs.observations import in_one_line
 
-MAX_JOINT_ACTIONS = 1024  # for each the policy has an output, and the last action an input
+MAX_JOINT_ACTIONS = 1024  # each adds an output of the policy and an input of the last action
 SUPPORTED = f"Discrete and MultiDiscrete (at most {MAX_JOINT_ACTIONS:,} combinations)"
 
 
 class ActionFormat(NamedTuple):
-    """The choices that there are, and what the environment gets for them."""
+    """The actions that an agent can choose, and their conversion for the environment."""
 
     count: int  # A
-    meanings: tuple[str, ...]  # a word for each
+    meanings: tuple[str, ...]  # one word an action
     convert: Callable[[Int[np.ndarray, " B"]], Int[np.ndarray, "B ..."]]  # [B, *space.shape]
 
 
 def action_format(space: Space, name: str = "this environment") -> ActionFormat:
-    """How choices become actions of `space`, that of the environment `name`.
+    """Return the conversion of action indices to actions of `space`.
 
-    - Discrete: choice i is the i-th action, whatever the first is called.
-    - MultiDiscrete: one choice for each combination, the last component fastest.
+    - Discrete: index i is the i-th action, counted from the space's start.
+    - MultiDiscrete: one index for each combination; the last component changes fastest.
+
+    Args:
+        space: action space of one environment.
+        name: the environment's name in error messages.
 
     Raises:
-        ValueError: any other space, or too many combinations; it says what is supported, and the
-            wrapper that helps.
+        ValueError: another space, or too many combinations. The message says what is supported,
+            and which wrapper helps.
     """
     if isinstance(space, Discrete):
         count, first = int(space.n), int(space.start)

@@ -13,20 +13,26 @@ from fastweights.envs.accounting import Accounting
 from fastweights.envs.actions import action_format
 from fastweights.envs.checked import check_batch_of, check_parts, checked
 from fastweights.envs.constructors import check_can_draw, check_kinds, constructor, expected
-from fastweights.envs.interface import TimeStep, check_action, check_batch, check_finite
+from fastweights.envs.interface import (
+    Restorable,
+    TimeStep,
+    check_action,
+    check_batch,
+    check_finite,
+)
 from fastweights.envs.observations import frame_format
 from fastweights.host.names import did_you_mean
 
 
 class GymnasiumEnvironments:
-    """A Gymnasium vector environment, seen by an actor.
+    """A Gymnasium vector environment with the interface `Environments`.
 
-    An episode that terminated and one that was truncated both end in `is_first`. Frames are as
-    `observations.frame_format` says, and actions as `actions.action_format` does.
+    The step after a terminated or truncated episode has `is_first` set. Frames are converted by
+    `observations.frame_format`, and actions by `actions.action_format`.
 
     Args:
-        vector_env: with autoreset in the same step. `close` closes it.
-        name: what to call it.
+        vector_env: environment with autoreset in the same step. `close` closes it.
+        name: name for messages and logs.
         seed: environment `i` starts from seed `seed + i`.
 
     Raises:
@@ -53,7 +59,7 @@ class GymnasiumEnvironments:
         self.frames_per_step = 1
 
     def reset(self) -> TimeStep:
-        """Starts every stream afresh from its seed; see `Environments.reset`."""
+        """Restart every stream from its seed; see `Environments.reset`."""
         result = self._vector_env.reset(seed=self._seed)
         observation, _ = check_parts(result, "reset", self.name)
         check_batch_of(observation, self._space, self.num_envs, "reset", self.name)
@@ -63,7 +69,7 @@ class GymnasiumEnvironments:
         return TimeStep(self._frame(observation), reward, is_first, (), ())
 
     def step(self, action: Int[np.ndarray, " B"]) -> TimeStep:
-        """One step of all environments; see `Environments.step`."""
+        """Step all environments; see `Environments.step`."""
         check_action(action, self.num_envs, self.num_actions)
         result = self._vector_env.step(self._to_action(action.astype(np.int64)))
         observation, reward, terminated, truncated, _ = check_parts(result, "step", self.name)
@@ -74,8 +80,21 @@ class GymnasiumEnvironments:
         episodes, lives = self._accounting.record(reward, over, over, self._clock)
         return TimeStep(frame, single, over, episodes, lives)
 
+    def snapshot(self) -> dict[str, Any] | None:
+        """Return the games' states; None unless the vector environment is `Restorable`."""
+        if not isinstance(self._vector_env, Restorable):
+            return None
+        game, accounting = self._vector_env.snapshot(), self._accounting.snapshot()
+        return {"game": game, "accounting": accounting, "clock": self._clock.copy()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Restore the games' states; see `Restorable.restore`."""
+        self._vector_env.restore(snapshot["game"])
+        self._accounting.restore(snapshot["accounting"])
+        self._clock[:] = snapshot["clock"]
+
     def _frame(self, observation: Any) -> np.ndarray:
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is said
+        with np.errstate(over="ignore"):  # overflow gives infinity, which _check reports
             frame = self._format.convert(observation)
         if self.frame_dtype.kind == "f":
             self._check("observation", frame)
@@ -91,17 +110,17 @@ class GymnasiumEnvironments:
         check_finite(what, values, name=self.name, seed=self._seed, steps=self._clock)
 
     def render(self) -> UInt8[np.ndarray, "B H W 3"]:
-        """The current pictures.
+        """Return the current pictures.
 
         Raises:
-            ValueError: made without `render=True`.
+            ValueError: the environments were made without `render=True`.
         """
         if self._vector_env.render_mode is None:
             raise ValueError("render() needs render=True at construction")
         return np.stack(self._vector_env.render())
 
     def close(self) -> None:
-        """Closes the Gymnasium environment."""
+        """Close the Gymnasium environment."""
         self._vector_env.close()
 
 
@@ -114,23 +133,23 @@ def make_gymnasium(
     options: Mapping[str, object],
     render: bool,
 ) -> GymnasiumEnvironments:
-    """Makes `num_envs` of a registered Gymnasium environment.
+    """Make `num_envs` environments of a registered Gymnasium id.
 
     Args:
-        gymnasium_id: such as `CartPole-v1` or `my_module:MyGame-v0`, its module imported.
+        gymnasium_id: such as `CartPole-v1`, or `my_module:MyGame-v0` to import its module.
         num_envs: B.
-        display: what to call it.
+        display: name for messages and logs.
         seed: environment `i` starts from seed `seed + i`.
         options: keyword arguments for the environment's constructor.
-        render: ask for its `rgb_array` pictures.
+        render: also draw `rgb_array` pictures.
 
     Raises:
-        ValueError: as `GymnasiumEnvironments`; or the constructor does not take `options`, or not
-            such values, or needs what is not installed.
+        ValueError: as in `GymnasiumEnvironments`. Also an option that the constructor does not
+            take, a value of another type, or a package that is not installed.
     """
     check_batch(num_envs, seed)
     keywords = {**options, "render_mode": "rgb_array"} if render else dict(options)
-    # One with both forms is run in sync: its own vector form resets when it likes.
+    # Prefer the scalar form where both exist: a vector form may use another autoreset mode.
     spec = copy.deepcopy(gymnasium.spec(gymnasium_id.rpartition(":")[2]))
     vectorised = spec.entry_point is None
     try:
@@ -148,7 +167,7 @@ def make_gymnasium(
         )
     except (TypeError, LookupError) as error:
         if isinstance(error, LookupError) and not options:
-            raise  # a bug of the environment's own
+            raise  # a bug in the environment
         known = expected(gymnasium_id)
         hints = [did_you_mean(name, known) for name in options if name not in known]
         raise ValueError(

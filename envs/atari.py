@@ -1,17 +1,17 @@
 """Atari on ale-py's C++ vector environment.
 
-Facts that this file rests on (ale-py 0.12, checked in `tests/envs/`):
+This file relies on these facts about ale-py 0.12, which `tests/envs/` checks:
 
-- `life_loss_info=True` reports a lost life as `terminated` while the game goes on;
+- `life_loss_info=True` reports a lost life as `terminated` while the game goes on.
   `episodic_life=True` would reset the whole game, so it is off.
 - With autoreset in the same step, the row in which a game ends holds the old game's reward and
   the new game's frame, lives and frame numbers.
-- `frame_number` counts through resets and `episode_frame_number` starts again, so their
-  difference is the clock at which the present game began. It moves exactly when a game ended,
-  also in games without lives, and gives a game's exact length in emulator frames: the frames
-  before the first decision included, and those that game over cut from the last step not.
-- Every row comes in arrays of its own, which may be written to.
-- A new game's stack holds its first picture, newest, and zeros.
+- `frame_number` keeps counting through resets and `episode_frame_number` restarts. Their
+  difference is the frame at which the present game began. It changes exactly when a game ended,
+  also in games without lives. So it gives a game's exact length in emulator frames: with the
+  frames before the first decision, and without the frames that game over cut from the last step.
+- Each row has newly allocated arrays, which may be written to.
+- A new game's stack holds its first picture last, and zeros before it.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ from fastweights.envs.interface import TimeStep, check_action, check_batch
 from fastweights.envs.naming import game_name
 from fastweights.envs.protocols import Protocol
 
-_NEVER = 2**31 - 1  # ale-py's largest cap, in emulator frames: more than a year of play
+_NEVER = 2**31 - 1  # ale-py's largest limit, in emulator frames: more than a year of play
 
 
 class AtariEnvironments:
@@ -33,10 +33,10 @@ class AtariEnvironments:
     Args:
         rom: ale-py's name of the game, such as `ms_pacman`.
         num_envs: B.
-        seed: environment `i` plays from seed `seed + i`, whatever B and `num_threads`.
-        protocol: how the game is played.
-        render: also emulate in colour, at about twice the cost, so that `render` works.
-        num_threads: threads of emulation; 0 for one a core.
+        seed: environment `i` plays from seed `seed + i`, for any B and `num_threads`.
+        protocol: rules of play and scoring.
+        render: also emulate in colour for `render`, at about twice the cost.
+        num_threads: threads of emulation; 0 for one a CPU core.
 
     Raises:
         ValueError: an argument out of its range.
@@ -69,7 +69,7 @@ class AtariEnvironments:
         self.frames_per_step = protocol.frame_skip
 
     def reset(self) -> TimeStep:
-        """Starts every stream afresh from its seed; see `Environments.reset`."""
+        """Restart every stream from its seed; see `Environments.reset`."""
         frame, info = self._emulators.reset(seed=self._seed)
         if self._colour is not None:
             self._picture = self._colour.reset(seed=self._seed)[0]
@@ -83,16 +83,16 @@ class AtariEnvironments:
         return TimeStep(frame, reward, is_first, (), ())
 
     def step(self, action: Int[np.ndarray, " B"]) -> TimeStep:
-        """Plays `action` for `frames_per_step` frames; see `Environments.step`."""
+        """Play `action` for `frames_per_step` frames; see `Environments.step`."""
         check_action(action, self.num_envs, self.num_actions)
         frame, reward, terminated, truncated, info = self._advance(action.astype(np.int64))
         if self._blanks is not None:
             self._blanks.blank(frame)
         game_began = _game_began(info)
         game_over = game_began != self._game_began
-        # ale-py's own rule for a lost life: in some games the last one is lived with zero left.
+        # ale-py's own rule for a lost life: in some games the last life shows a count of zero.
         life_over = game_over | ((info["lives"] < self._lives) & (info["lives"] > 0))
-        # A new game began where the old one ended, some frames ago by now.
+        # The old game ended where the new game began, which is some frames ago.
         clock = np.where(game_over, game_began, info["frame_number"])
         self._lives, self._game_began = info["lives"], game_began
         reward = reward.astype(np.float32)
@@ -100,23 +100,23 @@ class AtariEnvironments:
         return TimeStep(frame, reward, terminated | truncated, episodes, lives)
 
     def render(self) -> UInt8[np.ndarray, "B H W 3"]:
-        """The current pictures in colour, as large as the console's (210x160 for most games).
+        """Return the current pictures in colour, in the console's size (210x160 for most games).
 
         Raises:
-            ValueError: made without `render=True`, or not yet reset.
+            ValueError: made without `render=True`, or before the first `reset`.
         """
         if self._picture is None:
             raise ValueError("render() needs render=True at construction and a reset() before")
         return self._picture[:, 0]
 
     def close(self) -> None:
-        """Stops the emulation threads, which live as long as their environment is held."""
+        """Stop the emulation threads: release the environments that own them."""
         self._emulators = self._colour = self._picture = None
 
     def _advance(self, action: Int[np.ndarray, " B"]) -> tuple:
         if self._colour is None:
             return self._emulators.step(action)
-        # Both at once: each has threads of its own.
+        # Step both at the same time: each has its own threads.
         self._emulators.send(action)
         self._colour.send(action)
         row = self._emulators.recv()
@@ -130,7 +130,7 @@ def _game_began(info: dict[str, np.ndarray]) -> Int[np.ndarray, " B"]:
 
 
 def _emulators(rom: str, num_envs: int, protocol: Protocol, num_threads: int, **picture: object):
-    """ale-py's vector environment with every flag said: its defaults have changed before."""
+    """Make ale-py's vector environment with every flag given: defaults have changed before."""
     from ale_py.vector_env import AtariVectorEnv
 
     picture = {
@@ -163,9 +163,9 @@ def _emulators(rom: str, num_envs: int, protocol: Protocol, num_threads: int, **
 
 
 def _colour_twin(rom: str, num_envs: int, protocol: Protocol, num_threads: int):
-    """The same games again in colour: same seeds and actions, so the same random draws.
+    """Make the same games in colour: equal seeds and actions give equal random draws.
 
-    ale-py's vector environment gives one kind of picture, and the learner's are grey and small.
+    ale-py's vector environment returns one kind of picture, and the learner needs small grey ones.
     """
     height, width = _screen_size(rom)
     return _emulators(

@@ -1,4 +1,4 @@
-"""Catch: a ball falls, a paddle moves under it. Needs no memory, and is learned in seconds.
+"""Catch: a ball falls and a paddle moves under it. Needs no memory; learned in seconds.
 
     . . o . .     10 rows, 5 columns. The ball starts in a random column of the top row and falls
     . . . . .     one row a step; the paddle starts in the middle of the bottom row and moves one
@@ -15,19 +15,19 @@ from gymnasium.spaces import Box
 from fastweights.envs.vector_game import BLUE, RED, VectorGame, vector_space
 
 ROWS, COLUMNS = 10, 5
-_PIXELS = 4  # a cell's side in `pictures`
+_PIXELS = 4  # side of a cell with `pictures`
 
 
 class Catch(VectorGame):
     """A batch of Catch games.
 
-    Observation: float32 [50], the board row by row, 1 at the ball and at the paddle (once where
-    they meet); with `pictures` uint8 [1, 40, 20], the board in cells of 4 x 4 pixels, 255 there.
-    Actions: left, stay, right; a paddle at the wall stays there. Nine steps a game.
+    Observation: float32 [50], the board row by row, with 1 at the ball and at the paddle (a single
+    1 where they meet). With `pictures`: uint8 [1, 40, 20], 4 x 4 pixels a cell, 255 instead of 1.
+    Actions: left, stay, right. A paddle at the wall stays there. A game has nine steps.
 
     Args:
-        num_envs: games in the batch.
-        pictures: to be seen through convolutions.
+        num_envs: number of games.
+        pictures: observe images instead of vectors, for convolutional stems.
         render_mode: `rgb_array` for `render`, or None.
     """
 

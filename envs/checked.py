@@ -1,4 +1,4 @@
-"""What people's own environments return, held to what they declare."""
+"""Checks that an environment of the user returns what its spaces declare."""
 
 import inspect
 from collections.abc import Callable
@@ -18,7 +18,12 @@ _RETURNED = {
 
 
 class Checked(gymnasium.Wrapper):
-    """An environment, called `name`, that is told what is wrong with what it returns."""
+    """A wrapper that raises `BrokenEnvironment` where `env` does not return what it declares.
+
+    Args:
+        env: the environment.
+        name: the environment's name in error messages.
+    """
 
     def __init__(self, env: gymnasium.Env, name: str):
         super().__init__(env)
@@ -34,13 +39,13 @@ class Checked(gymnasium.Wrapper):
             )
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
-        """See `gymnasium.Env.reset`. Raises `BrokenEnvironment`."""
+        """Call the environment's `reset` and check its result; see `gymnasium.Env.reset`."""
         result = check_parts(self.env.reset(seed=seed, options=options), "reset", self._name)
         self._check_observation(result[0], "reset")
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
-        """See `gymnasium.Env.step`. Raises `BrokenEnvironment`."""
+        """Call the environment's `step` and check its result; see `gymnasium.Env.step`."""
         result = check_parts(self.env.step(action), "step", self._name)
         self._check_observation(result[0], "step")
         reward = result[1]
@@ -67,9 +72,10 @@ class Checked(gymnasium.Wrapper):
 
 
 def _membership(space: Space) -> Callable[[Any], bool]:
-    """`space.contains`, with a shorter way for Python's integers, alone or in a tuple.
+    """Return `space.contains`, faster for Python integers and tuples of them.
 
-    Gymnasium's looks up the integer type's limits each time, which is slower than many a game.
+    Gymnasium looks up the integer type's limits on every call, which takes longer than a step of
+    many games.
     """
     if type(space) is Discrete:
         values = range(int(space.start), int(space.start + space.n))
@@ -87,19 +93,19 @@ def _membership(space: Space) -> Callable[[Any], bool]:
 
 
 def checked(creator: Callable[..., gymnasium.Env], name: str) -> Callable[..., gymnasium.Env]:
-    """What makes the same environments as `creator`, `Checked`."""
+    """Return a function like `creator` that wraps the environments it makes in `Checked`."""
 
     def create(**options: Any) -> gymnasium.Env:
         made = creator(**options)
         return Checked(made, name) if isinstance(made, gymnasium.Env) else made
 
-    if hasattr(creator, "metadata"):  # where Gymnasium looks for its ways to render
+    if hasattr(creator, "metadata"):  # Gymnasium looks up the render modes here
         create.metadata = creator.metadata
     return create
 
 
 def check_parts(result: Any, method: str, name: str) -> tuple:
-    """Returns what `reset` or `step` returned. Raises `BrokenEnvironment` for too few values."""
+    """Return `result`, of `reset` or `step`; raise `BrokenEnvironment` for too few values."""
     wanted = _RETURNED[method]
     if not isinstance(result, tuple) or len(result) != len(wanted):
         count = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
@@ -108,7 +114,7 @@ def check_parts(result: Any, method: str, name: str) -> tuple:
 
 
 def check_batch_of(observation: Any, space: Space, num_envs: int, method: str, name: str) -> None:
-    """Raises `BrokenEnvironment` unless that is `num_envs` observations of `space`."""
+    """Raise `BrokenEnvironment` unless `observation` holds `num_envs` observations of `space`."""
     if isinstance(space, Tuple | Dict):
         try:
             pairs = list(zip(parts(space), parts_of(observation, space), strict=True))
@@ -127,8 +133,8 @@ def check_batch_of(observation: Any, space: Space, num_envs: int, method: str, n
 
 def _other_observation(name: str, method: str, given: str, space: Space) -> str:
     return (
-        f"{name}: {method}() returned an observation of {given}, and its observation_space is "
-        f"{in_one_line(space)}: change one of them"
+        f"{name}: {method}() returned an observation of {given}, but its observation_space is "
+        f"{in_one_line(space)}: make them agree"
     )
 
 

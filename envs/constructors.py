@@ -1,4 +1,4 @@
-"""What an environment's constructor takes, as far as its signature says."""
+"""The arguments of an environment's constructor, as far as its signature shows them."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -7,8 +7,8 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-_OURS = {"self", "num_envs", "render_mode"}  # which nobody gives as an option
-# By the annotation's name, which is also how it reads where annotations are text.
+_OURS = {"self", "num_envs", "render_mode"}  # never given as options
+# Keyed by the annotation's name: annotations can be strings.
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "true or false"),
     "int": ((int,), "a whole number"),
@@ -18,7 +18,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 def expected(gymnasium_id: str) -> dict[str, str]:
-    """The options of a registered environment, with words for those of a plain type, else empty.
+    """Return a registered environment's options and a description of each; "" for other types.
 
     Raises what importing the environment raises.
     """
@@ -26,7 +26,7 @@ def expected(gymnasium_id: str) -> dict[str, str]:
 
 
 def check_kinds(gymnasium_id: str, display: str, options: Mapping[str, object]) -> None:
-    """Raises a one-line `ValueError` for a value of another plain type than the constructor's."""
+    """Raise a one-line `ValueError` for a value of another plain type than the option has."""
     for name, kind in _annotations(gymnasium_id):
         if name in options and kind in _KINDS:
             types, words = _KINDS[kind]
@@ -37,7 +37,7 @@ def check_kinds(gymnasium_id: str, display: str, options: Mapping[str, object]) 
 
 
 def check_can_draw(spec: EnvSpec, display: str) -> None:
-    """Raises a one-line `ValueError` where the constructor can be told of no `render_mode`."""
+    """Raise a one-line `ValueError` if the constructor does not take `render_mode`."""
     parameters = _parameters(spec)
     if parameters is not None and not any(
         one.kind == one.VAR_KEYWORD or one.name == "render_mode" for one in parameters
@@ -46,13 +46,16 @@ def check_can_draw(spec: EnvSpec, display: str) -> None:
 
 
 def constructor(spec: EnvSpec) -> Callable[..., Any]:
-    """What makes one environment, or a batch where there is only that. Raises as importing does."""
+    """Return what makes one environment, or a batch if the id has only a vector form.
+
+    Raises what importing the environment raises.
+    """
     entry = spec.entry_point or spec.vector_entry_point
     return load_env_creator(entry) if isinstance(entry, str) else entry
 
 
 def _annotations(gymnasium_id: str) -> list[tuple[str, str]]:
-    """Names of options, and of their types."""
+    """Return each option's name and the name of its type."""
     parameters = _parameters(gymnasium.spec(gymnasium_id.rpartition(":")[2])) or ()
     return [
         (one.name, getattr(one.annotation, "__name__", str(one.annotation)))
@@ -62,7 +65,7 @@ def _annotations(gymnasium_id: str) -> list[tuple[str, str]]:
 
 
 def _parameters(spec: EnvSpec) -> list[inspect.Parameter] | None:
-    """Of the constructor; None where its signature is not known, as of one written in C."""
+    """Return the constructor's parameters; None if it has no signature, as in C extensions."""
     try:
         return list(inspect.signature(constructor(spec)).parameters.values())
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Pictures that are blank now and then, so that a game cannot be played from what is on screen.
+"""Pictures that are blank at random, so that an agent needs memory to play.
 
 Hausknecht and Stone 2015, Deep Recurrent Q-Learning for Partially Observable MDPs
 (arXiv:1507.06527), section 5: at each agent step the screen is fully obscured with probability 0.5.
@@ -9,15 +9,15 @@ from jaxtyping import Float, UInt8
 
 from fastweights.envs.protocols import Protocol
 
-_STREAM = 0xF11C  # keeps these draws apart from others of the same seed
+_STREAM = 0xF11C  # separates these draws from others of the same seed
 
 
 class Blanks:
-    """Which pictures of a batch of frame stacks the agent does not see.
+    """Which pictures of a batch of frame stacks are hidden from the agent.
 
-    A picture is blank (all zero) with probability `protocol.flicker`, independently of all others,
-    and stays blank or visible as long as the stack holds it: a stack is what was seen. Environment
-    `i` draws from its own seed, once an agent step, however many environments there are.
+    A picture is blank (all zero) with probability `protocol.flicker`, independently of all others.
+    It stays blank or visible for as long as the stack holds it. Environment `i` draws from its own
+    seed, once an agent step, so its draws do not depend on the number of environments.
     """
 
     def __init__(self, num_envs: int, protocol: Protocol):
@@ -26,14 +26,14 @@ class Blanks:
         self._stack = protocol.frame_stack
 
     def reset(self, seed: int) -> None:
-        """Starts the draws afresh; environment `i` has the seed `seed + i`."""
+        """Restart the draws; environment `i` has the seed `seed + i`."""
         self._generators = [
             np.random.default_rng((seed + i, _STREAM)) for i in range(self._num_envs)
         ]
         self._hidden = np.zeros((self._num_envs, self._stack), bool)  # newest last
 
     def blank(self, frame: UInt8[np.ndarray, "B C H W"]) -> None:
-        """Draws for the newest picture of each stack, and blanks `frame` in place."""
+        """Draw for the newest picture of each stack, and blank hidden pictures in place."""
         draws: Float[np.ndarray, " B"] = np.array([one.random() for one in self._generators])
         self._hidden = np.roll(self._hidden, -1, axis=1)
         self._hidden[:, -1] = draws < self._probability

@@ -1,14 +1,14 @@
-"""What every environment looks like to an actor: a batch of streams, one `TimeStep` a step.
+"""The interface of all environments: a batch of streams, one `TimeStep` a step.
 
 A stream never ends. Where an episode (for the learner) ends, the next `TimeStep` holds the *next*
 episode's first frame with `is_first` set, and the last reward of the old episode: `reward[t+1]`
 answers `action[t]`, also across a boundary.
 
-Units. An *agent step* is one decision; an *emulator frame* is one picture of the game. Where
-there is no emulator, one agent step is one frame.
+Units. An *agent step* is one decision; an *emulator frame* is one picture of the game. Without
+an emulator, one agent step is one frame.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,25 +16,25 @@ from fastweights.host.errors import UserError
 
 
 class BrokenEnvironment(UserError):
-    """An environment that breaks Gymnasium's interface, or whose values are not finite.
+    """An environment breaks Gymnasium's interface, or returns values that are not finite.
 
     The message is one line that names the environment and what to change.
     """
 
 
 class Episode(NamedTuple):
-    """One finished full game (or episode, where the environment has no lives)."""
+    """One finished full game (or episode, if the environment has no lives)."""
 
-    env: int  # which column of the batch it was played in
-    index: int  # 0 for that column's first episode, 1 for the next, ...
+    env: int  # column of the batch
+    index: int  # 0 for the column's first episode, 1 for the next, ...
     episode_return: float  # undiscounted, unclipped
     life_returns: tuple[float, ...]  # one a life, in order; they sum to episode_return
     agent_steps: int
-    emulator_frames: int  # every frame since the game's reset, those before the first decision too
+    emulator_frames: int  # all frames since the game's reset, also before the first decision
 
 
 class Life(NamedTuple):
-    """One finished life: what the published agent's evaluation called an episode."""
+    """One finished life; the published agent's evaluation calls it an episode."""
 
     env: int
     life_return: float  # undiscounted, unclipped
@@ -45,7 +45,7 @@ class Life(NamedTuple):
 class TimeStep(NamedTuple):
     """One row of all streams, environment axis B first.
 
-    The arrays are the caller's to keep: no environment writes to them again.
+    The arrays belong to the caller: no environment writes to them again.
     """
 
     frame: np.ndarray  # [B, *frame_shape], frame_dtype
@@ -68,31 +68,54 @@ class Environments(Protocol):
     frames_per_step: int  # emulator frames an agent step
 
     def reset(self) -> TimeStep:
-        """Starts every stream afresh from its seed; all `is_first`, rewards zero."""
+        """Restart every stream from its seed; all `is_first` are set, all rewards are zero."""
         ...
 
     def step(self, action: np.ndarray) -> TimeStep:
-        """Takes `action` [B] int64 and returns the next row.
+        """Take `action` [B] int64 and return the next row.
 
         Raises:
-            ValueError: `action` has another shape or kind, or leaves `0 .. num_actions - 1`.
-            BrokenEnvironment: the game's observation or reward is not finite.
+            ValueError: `action` has another shape or dtype, or is not in `0 .. num_actions - 1`.
+            BrokenEnvironment: an observation or reward is not finite.
         """
         ...
 
     def render(self) -> np.ndarray:
-        """The current pictures, [B, H, W, 3] uint8; needs `render=True` at construction."""
+        """Return the current pictures, [B, H, W, 3] uint8; needs `render=True` at construction."""
         ...
 
     def close(self) -> None:
-        """Frees threads and windows. The last `TimeStep` stays valid."""
+        """Free threads and windows. The last `TimeStep` stays valid."""
+        ...
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """Environments whose state can be restored, so that a resumed run equals an uninterrupted one.
+
+    A Gymnasium `VectorEnv` with these two methods is restorable, too. ale-py's has no such methods.
+    """
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Return the state of every stream: arrays, numbers, words, and lists or dicts of them.
+
+        The values belong to the caller. None if the wrapped game cannot be restored.
+        """
+        ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Restore the state that `snapshot` returned, the next random draws included.
+
+        Raises:
+            KeyError, TypeError, ValueError: `snapshot` is of other environments.
+        """
         ...
 
 
 def check_action(action: np.ndarray, num_envs: int, num_actions: int) -> None:
-    """Raises `ValueError` unless `action` is [num_envs] integers in `0 .. num_actions - 1`.
+    """Raise `ValueError` unless `action` is [num_envs] integers in `0 .. num_actions - 1`.
 
-    Not a nicety: ale-py's vector environment waits for ever after an action out of range.
+    ale-py's vector environment would hang for ever after an action out of range.
     """
     if action.shape != (num_envs,) or action.dtype.kind not in "iu":
         raise ValueError(
@@ -104,12 +127,12 @@ def check_action(action: np.ndarray, num_envs: int, num_actions: int) -> None:
 
 
 def check_finite(what: str, values: np.ndarray, *, name: str, seed: int, steps: np.ndarray) -> None:
-    """Raises `BrokenEnvironment` where one of `values` [B, ...], floats, is NaN or infinite.
+    """Raise `BrokenEnvironment` if one of the floats `values` [B, ...] is NaN or infinite.
 
     Args:
-        what: `observation` or `reward`.
-        values: as the agent would get them.
-        name: what the environment is called.
+        what: `observation` or `reward`, for the message.
+        values: the values that the agent would get.
+        name: the environment's name.
         seed: environment `i` was made with seed `seed + i`.
         steps: [B] agent steps of each environment since `reset`.
     """
@@ -128,9 +151,9 @@ def check_finite(what: str, values: np.ndarray, *, name: str, seed: int, steps: 
 
 
 def check_batch(num_envs: int, seed: int) -> None:
-    """Raises `ValueError` unless there is an environment, and a seed for each of them.
+    """Raise `ValueError` for fewer than one environment, or a seed out of range.
 
-    Environment `i` takes `seed + i`, which ale-py keeps in an int32 (and ignores below zero).
+    Environment `i` takes `seed + i`. ale-py keeps it in an int32 and ignores negative seeds.
     """
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}")

@@ -1,4 +1,4 @@
-"""What a name means: one of our games, an Atari game in any of its spellings, a Gymnasium id."""
+"""Names of environments: our games, Atari games in several spellings, and Gymnasium ids."""
 
 import importlib
 import importlib.util
@@ -11,15 +11,15 @@ import gymnasium
 
 from fastweights.host.names import nearest
 
-# Our small games, by the name and the Gymnasium id they are registered under.
+# Our small games: name and registered Gymnasium id.
 OWN_GAMES = {"Catch": "fastweights/Catch-v0", "TMaze": "fastweights/TMaze-v0"}
 
 # ALE/Qbert-v5, QbertNoFrameskip-v4, Qbert, qbert
 _ATARI_SPELLING = re.compile(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
 _SUFFIXES = re.compile(r"(?:NoF\w*)?(?:-v\d+)?$")  # misspelt ones too
-# Bundled with ale-py but for two players at least.
+# ale-py brings these, too, but they need two players or more.
 _MULTIPLAYER = {"combat", "joust", "maze_craze", "warlords"}
-# Packages of games that Gymnasium does not bring, by what their ids begin with.
+# Packages of games outside Gymnasium, by the beginning of their ids.
 _PACKAGES = {
     "MiniGrid-": "minigrid",
     "BabyAI-": "minigrid",
@@ -27,38 +27,39 @@ _PACKAGES = {
     "popgym-": "popgym",
     "Vizdoom": "vizdoom",
 }
-# Whose agents see their last action, by what their ids begin with: POPGym's baselines, in all games
+# Ids that begin so show agents their last action, as POPGym's baselines do in all games
 # (Morad et al. 2023, popgym/baselines/ppo.py).
 _LAST_ACTION_IS_SEEN = ("popgym-",)
 
 
 class Name(NamedTuple):
-    """Where an environment comes from: an ale-py ROM or a Gymnasium id, one of them None."""
+    """Origin of an environment: an ale-py ROM or a Gymnasium id; the other is None."""
 
     rom: str | None
-    gymnasium_id: str | None  # with its module, where one was given
-    display: str  # what people call it
+    gymnasium_id: str | None  # with its module, if the user gave one
+    display: str  # name for messages and logs
 
 
 def names() -> tuple[str, ...]:
-    """Our own games and ale-py's single-player Atari games, as `make` takes them."""
+    """Return our own games and ale-py's single-player Atari games, as `make` takes them."""
     return (*OWN_GAMES, *sorted(map(game_name, _roms().values())))
 
 
 def game_name(rom: str) -> str:
-    """`MsPacman` for `ms_pacman`: the name that the Gymnasium ids are built from."""
+    """Return the game's name in Gymnasium ids: `MsPacman` for `ms_pacman`."""
     return rom.title().replace("_", "")
 
 
 def resolve(name: str) -> Name:
-    """Finds the environment called `name`.
+    """Find the environment called `name`.
 
-    A Gymnasium id that somebody registered comes before an Atari game of the same name. Of an
-    Atari id (`ALE/Qbert-v5`, `QbertNoFrameskip-v4`) only the game is taken: dynamics come from
-    the protocol. Capitals and underscores do not matter in an Atari game's name.
+    A registered Gymnasium id takes precedence over an Atari game of the same name. An Atari id
+    (`ALE/Qbert-v5`, `QbertNoFrameskip-v4`) selects the game only: the protocol sets the dynamics.
+    Case and underscores do not matter in an Atari game's name.
 
     Raises:
-        ValueError: an unknown name, with the nearest known; or a module that cannot be imported.
+        ValueError: an unknown name (the message has the nearest known name), or a module that
+            cannot be imported.
     """
     if name in OWN_GAMES:
         return Name(None, OWN_GAMES[name], name)
@@ -70,9 +71,9 @@ def resolve(name: str) -> Name:
 
 
 def shows_last_action(name: str) -> bool:
-    """Whether agents see their last action in the environment called `name`, unless told otherwise.
+    """Return the default of `--feed-last-action` for the environment `name`.
 
-    Goes by the name alone, so that it needs no module of the environment's.
+    Depends on the name alone, so that the environment's module need not be importable.
     """
     return name.rpartition(":")[2].startswith(_LAST_ACTION_IS_SEEN)
 
@@ -85,9 +86,9 @@ def _is_registered(name: str) -> bool:
 
 
 def _import(module: str, name: str) -> None:
-    """Also from the current folder, after all others: what lies there takes nobody's place.
+    """Import `module`, also from the current folder, which comes last on the path.
 
-    It stays on the path, for what the game imports later.
+    The folder stays on the path for imports that the game makes later.
     """
     if "" not in sys.path:
         sys.path.append("")
@@ -103,7 +104,7 @@ def _import(module: str, name: str) -> None:
 
 
 def _registered() -> set[str]:
-    """Gymnasium's ids less Atari's: ale-py registers those too, but only once it is imported."""
+    """Return Gymnasium's ids without Atari's: ale-py registers Atari only once it is imported."""
     specs = gymnasium.registry.items()
     return {name for name, spec in specs if not str(spec.entry_point).startswith("ale_py")}
 
@@ -115,7 +116,7 @@ def _rom_called(name: str) -> str | None:
 
 @cache
 def _roms() -> dict[str, str]:
-    """ROM names by their squashed form: `mspacman` -> `ms_pacman`."""
+    """Return ROM names by their squashed form: `mspacman` -> `ms_pacman`."""
     from ale_py import roms
 
     return {_squash(rom): rom for rom in roms.get_all_rom_ids() if rom not in _MULTIPLAYER}
@@ -129,8 +130,8 @@ def _unknown(name: str) -> str:
     match = _ATARI_SPELLING.fullmatch(name)
     if match and _squash(match[1]) in map(_squash, _MULTIPLAYER):
         return (
-            f"{name} takes two players or more, and an agent plays alone here: choose a game for "
-            "one player, such as Qbert; --list-envs shows them all"
+            f"{name} takes two players or more, and only single-player games are supported: choose "
+            "a game such as Qbert; --list-envs shows them all"
         )
     if package := _package_of(name):
         missing = importlib.util.find_spec(package) is None
@@ -148,7 +149,7 @@ def _unknown(name: str) -> str:
 
 
 def _package_of(name: str) -> str | None:
-    """The known package that `name` is from, unless it has registered its games."""
+    """Return the known package that has `name`, unless its games are registered already."""
     for start, package in _PACKAGES.items():
         if name.startswith(start) and not any(one.startswith(start) for one in _registered()):
             return package

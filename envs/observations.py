@@ -1,4 +1,4 @@
-"""From a Gymnasium observation space to the two kinds of frame: uint8 images and float vectors."""
+"""Conversion of Gymnasium observations to two kinds of frame: uint8 images and float vectors."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -15,23 +15,27 @@ SUPPORTED = (
 
 
 class FrameFormat(NamedTuple):
-    """What an environment's frames are, and how to make them: `convert` copies."""
+    """Shape and dtype of an environment's frames, and their conversion; `convert` copies."""
 
     shape: tuple[int, ...]  # (C, H, W) or (N,)
     dtype: np.dtype
-    convert: Callable[[Any], np.ndarray]  # a batch as Gymnasium has it -> [B, *shape]
+    convert: Callable[[Any], np.ndarray]  # a batch as Gymnasium returns it -> [B, *shape]
 
 
 def frame_format(space: Space, name: str = "this environment") -> FrameFormat:
-    """How observations of `space`, that of the environment `name`, become frames.
+    """Return the conversion of observations of `space` to frames.
 
-    - uint8 images: [H, W] -> [1, H, W]; of three axes the shorter of the first and the last is
+    - uint8 images: [H, W] -> [1, H, W]. Of three axes, the shorter of the first and the last is
       taken for the channels, and [H, W, C] becomes [C, H, W]. Values stay 0..255.
-    - All others, nested ones too: the float32 vector of `gymnasium.spaces.flatten`, where Discrete
-      and the components of MultiDiscrete are one-hot.
+    - All other spaces, also nested: the float32 vector of `gymnasium.spaces.flatten`, with
+      Discrete and the components of MultiDiscrete one-hot.
+
+    Args:
+        space: observation space of one environment.
+        name: the environment's name in error messages.
 
     Raises:
-        ValueError: any other space; it names those supported, and the wrapper that helps.
+        ValueError: another space. The message says what is supported, and which wrapper helps.
     """
     if _is_image(space):
         return _image(space.shape)
@@ -45,7 +49,7 @@ def frame_format(space: Space, name: str = "this environment") -> FrameFormat:
 
 
 def in_one_line(space: Space) -> str:
-    """`str(space)`, which can have several lines, in one."""
+    """Return `str(space)` without line breaks."""
     return " ".join(str(space).split())
 
 
@@ -54,7 +58,7 @@ def _is_image(space: Space) -> bool:
 
 
 def _unsupported(space: Space) -> Space | None:
-    """The first part of `space` that is no vector; None where there is none such."""
+    """Return the first part of `space` that cannot become a vector; None if all parts can."""
     if isinstance(space, Tuple | Dict):
         return next(filter(None, map(_unsupported, parts(space))), None)
     if isinstance(space, Box):
@@ -63,9 +67,9 @@ def _unsupported(space: Space) -> Space | None:
 
 
 def _wrapper(space: Space) -> str:
-    """Which of Gymnasium's wrappers makes something supported of it."""
+    """Return the Gymnasium wrapper that turns `space` into a supported space."""
     if isinstance(space, Box) and space.dtype == np.uint8:
-        return "ReshapeObservation"  # pictures one behind the other: their channels
+        return "ReshapeObservation"  # turns a stack of pictures into channels
     return "FlattenObservation" if space.is_np_flattenable else "TransformObservation"
 
 
@@ -83,17 +87,17 @@ def _image(shape: tuple[int, ...]) -> FrameFormat:
 
 
 def parts(space: Tuple | Dict) -> Iterator[Space]:
-    """The spaces directly inside, in Gymnasium's order."""
+    """Yield the spaces directly inside `space`, in Gymnasium's order."""
     return iter(space.spaces.values() if isinstance(space, Dict) else space.spaces)
 
 
 def parts_of(batch: Any, space: Tuple | Dict) -> Iterator[Any]:
-    """What a batch of `space` has for each of `parts(space)`."""
+    """Yield the values of a batch of `space` for each of `parts(space)`."""
     return (batch[key] for key in space.spaces) if isinstance(space, Dict) else iter(batch)
 
 
 def _flattener(space: Space) -> Callable[[Any], Float[np.ndarray, "B N"]]:
-    """`gymnasium.spaces.flatten` for whole batches: into fresh float32 vectors."""
+    """Return `gymnasium.spaces.flatten` for whole batches, into new float32 vectors."""
     if isinstance(space, Tuple | Dict):
         flatteners = [_flattener(part) for part in parts(space)]
 
@@ -111,7 +115,7 @@ def _flattener(space: Space) -> Callable[[Any], Float[np.ndarray, "B N"]]:
 
 
 def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Of numbers [B] or [B, ...], each in a range of its own that begins at its start."""
+    """Return one-hot encoding of integers [B] or [B, ...], each with its own range and start."""
     sizes, starts = sizes.astype(np.int64), starts.astype(np.int64)
     width = int(sizes.sum())
     shift = np.cumsum(sizes) - sizes - starts

@@ -1,14 +1,14 @@
-"""T-maze: remember a cue through a corridor, then turn to the side it named.
+"""T-maze: remember a cue through a corridor, then turn to the side that it names.
 
                              left
     start                     |         The first frame, and no other, shows the cue. Then
       o  .  .  .  .  .  .  .  +         `corridor` steps forward to the junction, where the
-                              |         frame is the same whatever the cue was.
+                              |         frame does not depend on the cue.
                              right
 
-An agent without memory turns right as often as wrong, and earns 0 on average; with memory it
-earns 1. Source: Bakker 2002, Reinforcement Learning with Long Short-Term Memory (NIPS 14), with
-its price for standing still, and rewards of 1 and -1 for its 4 and -0.1.
+An agent without memory turns to the wrong side in half of the games and earns 0 on average. With
+memory it earns 1. Source: Bakker 2002, Reinforcement Learning with Long Short-Term Memory (NIPS
+14), with its penalty for standing still; rewards are 1 and -1 here, 4 and -0.1 there.
 """
 
 import numpy as np
@@ -17,25 +17,25 @@ from fastweights.envs.vector_game import BLUE, GREEN, INK, PAPER, RED, VectorGam
 
 FORWARD, LEFT, RIGHT = range(3)
 STANDING_REWARD = -0.1  # Bakker 2002
-_SPARE_STEPS = 9  # nine times STANDING_REWARD and the prize still sum to more than 0
+_SPARE_STEPS = 9  # the prize and nine times STANDING_REWARD sum to more than 0
 
 
 class TMaze(VectorGame):
     """A batch of T-mazes.
 
     Observation: float32 [4], (cue left, cue right, in the corridor, at the junction).
-    Actions: forward, left, right. Any but forward in the corridor, and forward at the junction,
-    stands still: -0.1. A turn at the junction ends the game: +1 to the side of the cue, else -1.
-    A game is cut off (truncated) after `corridor + 10` steps, nine more than it takes, so that
-    an episode's return is above zero exactly where the agent turned to the right side.
+    Actions: forward, left, right. A turn in the corridor and forward at the junction stand still,
+    with a reward of -0.1. A turn at the junction ends the game: +1 to the side of the cue, else -1.
+    A game is truncated after `corridor + 10` steps, nine more than it takes. So an episode's return
+    is above zero exactly where the agent turned to the side of the cue.
 
     Args:
-        num_envs: games in the batch.
+        num_envs: number of games.
         corridor: steps from the start to the junction, at least 1.
         render_mode: `rgb_array` for `render`, or None.
 
     Raises:
-        ValueError: a corridor of no length.
+        ValueError: `corridor` is below 1.
     """
 
     def __init__(self, num_envs: int = 1, corridor: int = 10, render_mode: str | None = None):
@@ -73,7 +73,7 @@ class TMaze(VectorGame):
         return self._position == self.corridor
 
     def _cells(self):
-        """The maze in ink, the agent blue, the prize green and, while it is shown, the cue red."""
+        """Draw the maze dark, the agent blue, the prize green and the cue, while shown, red."""
         cells = np.full((self.num_envs, 5, self.corridor + 3), INK)
         cells[:, 2, 1:-1] = PAPER
         cells[:, 1:4, -2] = PAPER

@@ -1,7 +1,8 @@
-"""What a small game played as a batch of arrays has in common with the next one."""
+"""Base class of the small games, which are played as a batch of NumPy arrays."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -12,24 +13,24 @@ from jaxtyping import Bool, Float, Int, UInt8
 _RED, _GREEN, _BLUE = (214, 69, 65), (63, 160, 95), (66, 114, 196)
 COLOURS = np.array([(245, 245, 245), (40, 44, 52), _RED, _GREEN, _BLUE], np.uint8)
 PAPER, INK, RED, GREEN, BLUE = range(len(COLOURS))
-_CELL = 16  # pixels: sides come out as multiples of 16, which video codecs ask for
+_CELL = 16  # pixels: video codecs need sides that are multiples of 16
 Observations = Float[np.ndarray, "B N"] | UInt8[np.ndarray, "B 1 H W"]
 
 
 class VectorGame(VectorEnv, ABC):
     """A batch of games with discrete actions and autoreset in the same step.
 
-    Each game has a generator of its own: what it plays depends on its seed and its actions, not
-    on how many others there are. A game says how to begin, to move on, and what there is to see.
+    Each game has its own generator, so its course depends on its seed and actions, not on the
+    number of games. A subclass defines `_begin`, `_advance`, `_observe` and `_cells`.
 
     Args:
-        num_envs: games in the batch, B.
-        observation_space: of one game.
-        action_meanings: a word for each action.
+        num_envs: number of games, B.
+        observation_space: space of one game.
+        action_meanings: one word an action.
         render_mode: `rgb_array` for `render`, or None.
 
     Raises:
-        ValueError: an unknown `render_mode`, or no game at all.
+        ValueError: an unknown `render_mode`, or `num_envs` below 1.
     """
 
     action_meanings: tuple[str, ...]
@@ -62,13 +63,13 @@ class VectorGame(VectorEnv, ABC):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict | None = None
     ) -> tuple[Observations, dict]:
-        """Begins all games; `seed` s gives game `i` the seed `s + i`, as Gymnasium does.
+        """Begin all games; `seed` s gives game `i` the seed `s + i`, as Gymnasium does.
 
-        Without a seed the generators go on, or start from entropy the first time. A game whose
-        seed in a list is None does the same. No `options` are known.
+        Without a seed the generators continue; the first time, they start from entropy. The same
+        holds for a game whose seed in a list is None. No `options` are supported.
 
         Raises:
-            ValueError: a list of seeds of another length than `num_envs`.
+            ValueError: a list of seeds whose length is not `num_envs`.
         """
         seeds = (
             [seed + i for i in range(self.num_envs)] if isinstance(seed, int | np.integer) else seed
@@ -94,10 +95,10 @@ class VectorGame(VectorEnv, ABC):
         Bool[np.ndarray, " B"],
         dict,
     ]:
-        """One move of every game: observation, reward, terminated, truncated, info.
+        """Play one move of every game: observation, reward, terminated, truncated, info.
 
-        Where a game ended, the observation is the next one's first and `info["final_obs"]`,
-        as large, holds the last of the old, with `info["_final_obs"]` to say where.
+        Where a game ended, the observation is the first of the next game. `info["final_obs"]` then
+        holds the old game's last observation, and `info["_final_obs"]` [B] marks these games.
         """
         reward, terminated, truncated = self._advance(np.asarray(actions))
         over = terminated | truncated
@@ -108,37 +109,57 @@ class VectorGame(VectorEnv, ABC):
             observation = self._observe()
         return observation, reward, terminated, truncated, info
 
+    def snapshot(self) -> dict[str, Any]:
+        """Return every array of the game, and its generators; see `Restorable.snapshot`."""
+        generators = [generator.bit_generator.state for generator in self._generators]
+        return {"arrays": {k: v.copy() for k, v in self._arrays().items()}, "draws": generators}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Restore the arrays and generators; see `Restorable.restore`."""
+        arrays, generators = self._arrays(), [np.random.default_rng() for _ in range(self.num_envs)]
+        for name, array in arrays.items():
+            if snapshot["arrays"][name].shape != array.shape:
+                raise ValueError(f"another number of games: {name} is of another shape")
+        for generator, state in zip(generators, snapshot["draws"], strict=True):
+            generator.bit_generator.state = state
+        for name, array in arrays.items():
+            array[...] = snapshot["arrays"][name]
+        self._generators = generators
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {name: held for name, held in vars(self).items() if isinstance(held, np.ndarray)}
+
     def render(self) -> UInt8[np.ndarray, "B H W 3"] | None:
-        """Pictures of all games, or None where no `render_mode` was asked for."""
+        """Return pictures of all games; None without a `render_mode`."""
         if self.render_mode is None:
             return None
         pixels = self._cells().repeat(_CELL, axis=1).repeat(_CELL, axis=2)
         return COLOURS[pixels]
 
     def _draw(self, where: Bool[np.ndarray, " B"], choices: int) -> Int[np.ndarray, " N"]:
-        """One uniform draw from `0 .. choices - 1` for each game in `where`, by its generator."""
+        """Draw uniformly from `0 .. choices - 1` for each game in `where`, by its generator."""
         games = np.flatnonzero(where)
         return np.array([self._generators[game].integers(choices) for game in games], np.int64)
 
     @abstractmethod
     def _begin(self, where: Bool[np.ndarray, " B"]) -> None:
-        """Sets the games in `where` to a fresh start."""
+        """Start the games in `where` anew."""
 
     @abstractmethod
     def _advance(
         self, action: Int[np.ndarray, " B"]
     ) -> tuple[Float[np.ndarray, " B"], Bool[np.ndarray, " B"], Bool[np.ndarray, " B"]]:
-        """Moves on; returns fresh arrays: float32 reward, terminated, truncated."""
+        """Play one move; return new arrays: float32 reward, terminated, truncated."""
 
     @abstractmethod
     def _observe(self) -> Observations:
-        """A fresh array of observations."""
+        """Return a new array of observations."""
 
     @abstractmethod
     def _cells(self) -> Int[np.ndarray, "B R C"]:
-        """The picture in big cells: an index into `COLOURS` for each."""
+        """Return the picture in large cells, each an index into `COLOURS`."""
 
 
 def vector_space(size: int) -> Box:
-    """Of float32 vectors [size] between 0 and 1."""
+    """Return the space of float32 vectors [size] between 0 and 1."""
     return Box(0.0, 1.0, (size,), np.float32)

@@ -7,11 +7,12 @@ from typing import Literal
 import gymnasium
 import torch
 
-from fastweights.envs.interface import Environments
+from fastweights.envs import Environments
 from fastweights.evaluation.games import film
 from fastweights.evaluation.pictures import write_clip
 from fastweights.evaluation.play import GamePlan, environments_of
 from fastweights.evaluation.player import ActionMode
+from fastweights.host.errors import UserError
 from fastweights.training.saved_agent import SavedAgent
 
 ClipFormat = Literal["mp4", "gif"]
@@ -26,37 +27,54 @@ def make_clip(
     ending: ClipFormat = "mp4",
     device: torch.device | str = "cpu",
 ) -> Path | None:
-    """Film the plan's first game into RUN/clips/, `seconds` of play at the game's own speed.
+    """Film the plan's first game into RUN/clips/: `seconds` of play at the game's own speed.
 
-    None, and a line on stderr, where nothing can be seen.
+    Returns None, after a line on stderr, if the environment draws no pictures.
     """
-    environments = _visible_environment(agent, plan)
-    if environments is None:
+    try:
+        environments = visible(agent, plan)
+    except UserError as error:
+        print(f"note: no clip, {error}", file=sys.stderr)
         return None
-    steps_per_second = 60 / environments.frames_per_step if environments.frames_per_step > 1 else 8
+    except ValueError as error:
+        print(f"note: no clip, {agent.options.env} cannot be drawn: {error}", file=sys.stderr)
+        return None
+    fps = steps_a_second(environments)
     pictures = film(
         agent.network,
         environments,
         action_mode=action_mode,
         seed=plan.seed,
-        max_steps=max(1, round(seconds * steps_per_second)),
+        max_steps=max(1, round(seconds * fps)),
         device=device,
     )
-    game = f"{plan.protocol}_{action_mode}_seed{plan.seed}"
-    path = agent.run / "clips" / f"step_{agent.step:012d}_{game}.{ending}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = write_clip(pictures, path, fps=steps_per_second)
+    written = write_clip(pictures, clip_path(agent, plan, action_mode, f".{ending}"), fps)
     environments.close()
     return written
 
 
-def _visible_environment(agent: SavedAgent, plan: GamePlan) -> Environments | None:
-    """One environment that has shown that it can be drawn; some of Gymnasium's need pygame."""
+def visible(agent: SavedAgent, plan: GamePlan) -> Environments:
+    """Return the plan's first game after a trial drawing; some games need pygame.
+
+    Raises `UserError` if the game draws no pictures, and `ValueError` as `environments_of` does.
+    """
     try:
         environments = environments_of(agent.options, plan, 1, plan.seed, render=True)
         environments.reset()
         environments.render()
-    except (gymnasium.error.Error, ValueError) as error:
-        print(f"note: no clip, {agent.options.env} cannot be drawn: {error}", file=sys.stderr)
-        return None
+    except gymnasium.error.Error as error:
+        raise UserError(f"{agent.options.env} cannot be drawn: {error}") from error
     return environments
+
+
+def steps_a_second(environments: Environments) -> float:
+    """Return agent steps a second at the game's own speed; 8 if a step is one emulator frame."""
+    return 60 / environments.frames_per_step if environments.frames_per_step > 1 else 8
+
+
+def clip_path(agent: SavedAgent, plan: GamePlan, action_mode: ActionMode, ending: str) -> Path:
+    """Return a file in the run's folder `clips`, which is made if missing."""
+    game = f"{plan.protocol}_{action_mode}_seed{plan.seed}"
+    path = agent.run / "clips" / f"step_{agent.step:012d}_{game}{ending}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

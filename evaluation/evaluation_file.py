@@ -1,13 +1,11 @@
-"""Test episodes as they are kept: one JSON file an evaluation, the same episodes as CSV beside it.
+"""Files of test episodes: one JSON file for each evaluation, and its episodes as CSV beside it.
 
     RUN/evaluations/step_000000200000_full-game_cap108000_argmax_5x30_seed1000000.json
     RUN/evaluations/step_000000200000_full-game_cap108000_argmax_5x30_seed1000000.csv
     RUN/evaluations.csv
 
-That is: everything; a row an episode; a row an evaluation.
-
-Raw episodes are what is measured; every mean and spread is computed from them when it is asked for.
-docs/evaluation.md has the fields.
+The three files hold everything, a row for each episode, and a row for each evaluation. Means and
+spreads are computed from the raw episodes on demand. docs/evaluation.md has the fields.
 """
 
 import csv
@@ -28,7 +26,7 @@ from fastweights.host.typed_fields import typed
 
 FORMAT = "fastweights-evaluation"
 VERSION = 1
-_MOST = 2**53  # a return: up to here floats count by ones
+_MOST = 2**53  # largest return: floats represent all smaller integers exactly
 
 
 class PlayedGame(NamedTuple):
@@ -36,49 +34,49 @@ class PlayedGame(NamedTuple):
 
     repeat: int
     episode: int  # within its repeat
-    seed: int  # a single environment seeded so plays this episode as its first
+    seed: int  # a single environment with this seed plays this episode first
     episode_return: float
     life_returns: tuple[float, ...]  # in order; they sum to episode_return
-    life_wraps: tuple[int, ...]  # how often the score counter passed its end in each life
+    life_wraps: tuple[int, ...]  # overflows of the score counter in each life
     lives: int
     agent_steps: int
     emulator_frames: int  # from the game's reset on
-    cut: bool  # ended by a cap on its length, not by the game
+    cut: bool  # ended by a time limit, not by the game
 
     @property
     def wraps(self) -> int:
-        """How often the score counter passed its end and began again."""
+        """The number of overflows of the score counter."""
         return sum(self.life_wraps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Raw test episodes with all that is needed to play them again."""
+    """Raw test episodes, with all settings that are needed to play them again."""
 
     env: str
     protocol: str
-    rules: dict[str, Any]  # all that the protocol came to; a non-Atari environment's options
-    score: str  # what the protocol calls a score: the return of a "game" or of a "life"
-    max_frames: int | None  # emulator frames after which a game was cut; None: never
+    rules: dict[str, Any]  # all fields of the protocol; a non-Atari environment's options
+    score: str  # unit of the protocol's scores: the return of a "game" or of a "life"
+    max_frames: int | None  # time limit of a game in emulator frames; None: no limit
     action_mode: str
     seed: int
     repeats: int
-    agent_steps: int  # that the agent had been trained for
+    agent_steps: int  # length of the agent's training
     core: str
-    score_modulus: int | None  # at which the game's score counter begins again; None: never
+    score_modulus: int | None  # score at which the counter overflows to zero; None: never
     episodes: tuple[PlayedGame, ...]
 
     @property
     def has_lives(self) -> bool:
-        """Whether a game was more than one life: else a life's return is its game's."""
+        """Whether games have several lives; otherwise a life's return is its game's."""
         return any(episode.lives > 1 for episode in self.episodes)
 
     def returns(self, unwrapped: bool = False) -> list[list[float]]:
-        """Full-game returns, a list a repeat; `unwrapped`: with what the counter lost added."""
+        """Return full-game returns, a list a repeat; `unwrapped` adds the counter's losses."""
         return self._by_repeat(lambda e: [e.episode_return + self._lost(e.wraps, unwrapped)])
 
     def life_returns(self, unwrapped: bool = False) -> list[list[float]]:
-        """Return of all lives, a list a repeat."""
+        """Return the returns of all lives, a list a repeat."""
         return self._by_repeat(
             lambda e: [
                 life + self._lost(wraps, unwrapped)
@@ -87,11 +85,11 @@ class Evaluation:
         )
 
     def scores(self, unwrapped: bool = False) -> list[list[float]]:
-        """What the protocol calls a score, a list a repeat: returns of games or of lives."""
+        """Return the protocol's scores, a list a repeat: returns of games or of lives."""
         return self.life_returns(unwrapped) if self.score == "life" else self.returns(unwrapped)
 
     def summary(self) -> dict[str, Any]:
-        """Means and population standard deviations; see docs/evaluation.md for each name."""
+        """Return means and population standard deviations, named as in docs/evaluation.md."""
         wrapped = [episode for episode in self.episodes if episode.wraps]
         return {
             "score_mean": _mean_of_means(self.scores()),
@@ -117,7 +115,7 @@ class Evaluation:
 
     @classmethod
     def load(cls, path: Path) -> "Evaluation":
-        """Read what `save` wrote.
+        """Read the file that `save` wrote.
 
         Raises:
             UserError: missing, damaged or foreign, in one line.
@@ -133,19 +131,19 @@ class Evaluation:
             ) from error
         try:
             if (content["format"], content["version"]) != (FORMAT, VERSION):
-                raise ValueError("its format or version is another")
+                raise ValueError("it has another format or version")
             episodes = tuple(_episode(raw) for raw in content["episodes"])
             plain = {name: content[name] for name in content if name != "episodes"}
             evaluation = cls(**typed(cls, plain), episodes=episodes)
             evaluation.check()
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
-                f"{path} is no evaluation that this program reads ({error!r}): evaluate again"
+                f"{path} is not an evaluation of this program ({error!r}): evaluate again"
             ) from error
         return evaluation
 
     def check(self) -> None:
-        """Raise a one-line `ValueError` where its parts contradict each other."""
+        """Raise a one-line `ValueError` if its parts contradict each other."""
         found = {episode.repeat for episode in self.episodes}
         if not found or (min(found), max(found), len(found)) != (0, self.repeats - 1, self.repeats):
             raise ValueError("every repeat must have episodes, and every episode its repeat")
@@ -161,7 +159,7 @@ class Evaluation:
         """Write `path` (JSON, with the summary and `about`) and a CSV of the same name.
 
         Raises:
-            UserError: `check` finds something, such as a return that is not finite.
+            UserError: `check` found an error, such as a return that is not finite.
         """
         try:
             self.check()
@@ -176,7 +174,7 @@ class Evaluation:
         write_bytes(path.with_suffix(".csv"), _csv(self._rows()))
 
     def file_name(self) -> str:
-        """One file a checkpoint, protocol, cap, mode, number of episodes and seed."""
+        """The file's name, from checkpoint, protocol, limit, mode, number of games and seed."""
         count = f"{self.repeats}x{len(self.episodes) // self.repeats}"
         cap = () if self.max_frames is None else (f"cap{self.max_frames}",)
         parts = (self.protocol, *cap, self.action_mode, count, f"seed{self.seed}")
@@ -202,9 +200,9 @@ def _warn(line: str) -> None:
 
 
 def evaluations_in(run: Path, warn: Callable[[str], None] = _warn) -> dict[Path, Evaluation]:
-    """Every evaluation kept in the run folder `run`, by its file, fewest training steps first.
+    """Return every evaluation in the run folder `run`, by its file, fewest training steps first.
 
-    A torn or foreign file does not spoil the others: it is left out, and `warn` is told why.
+    A damaged or foreign file is left out, and `warn` is called with the reason.
     """
     found = {}
     for path in sorted((Path(run) / "evaluations").glob("step_*.json")):
@@ -216,7 +214,7 @@ def evaluations_in(run: Path, warn: Callable[[str], None] = _warn) -> dict[Path,
 
 
 def write_overview(run: Path) -> None:
-    """Write RUN/evaluations.csv afresh: a row an evaluation, by training steps."""
+    """Write RUN/evaluations.csv: a row for each evaluation, sorted by training steps."""
     rows = []
     for evaluation in evaluations_in(run).values():
         names = ("env", "protocol", "action_mode", "score", "max_frames", "seed", "repeats")
@@ -240,7 +238,7 @@ def _mean_of_means(repeats: list[list[float]]) -> float:
 
 
 def _mean_without(returns_and_wraps: Iterable[tuple[float, int]]) -> float | None:
-    """Mean of the returns that did not wrap; None where all did."""
+    """Return the mean of the returns without overflow; None if all overflowed."""
     straight = [one for one, wraps in returns_and_wraps if not wraps]
     return fmean(straight) if straight else None
 
@@ -254,7 +252,7 @@ def _episode(raw: Mapping[str, Any]) -> PlayedGame:
 
 
 def _adds_up(episode: PlayedGame) -> bool:
-    """Whether its lives' returns sum to its own, as exactly as float32 rewards allow."""
+    """Return whether the lives' returns sum to the game's, up to float32 rounding of rewards."""
     largest = max(map(abs, (episode.episode_return, *episode.life_returns)))
     missing = math.fsum(episode.life_returns) - episode.episode_return
     return abs(missing) <= 1e-6 * max(1.0, largest)

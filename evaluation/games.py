@@ -1,8 +1,8 @@
-"""Playing test episodes with a trained network.
+"""Test episodes of a trained network.
 
-Every environment plays one game, its first, and every game that was begun counts. Taking the first
-N games to finish would favour short ones, and short ones are mostly bad ones. Game i is decided by
-`seed + i` alone (`evaluation/player.py`), so the same games are played however many run at once.
+Every environment plays one game, its first, and all of these games count. The first N games to
+finish would be biased towards short games, which are mostly bad ones. Game i depends on `seed + i`
+only (`evaluation/player.py`), so it is the same for any number of simultaneous games.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -11,26 +11,32 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from fastweights.agents.network import Network
-from fastweights.envs.interface import Environments, Episode, Life
-from fastweights.envs.naming import resolve
-from fastweights.envs.protocols import HALF_AN_HOUR, PROTOCOLS, protocol_named
+from fastweights.agents import Network
+from fastweights.envs import (
+    HALF_AN_HOUR,
+    PROTOCOLS,
+    Environments,
+    Episode,
+    Life,
+    protocol_named,
+    resolve,
+)
 from fastweights.evaluation.player import ActionMode, Player
 from fastweights.host.names import unknown
 from fastweights.training.environments import Rules, trained_rules
 from fastweights.training.options import RunOptions
 
-# Atari's score counters have six decimal digits or fewer. A step that loses half of that has not
-# been punished: the counter has passed its end. Battlezone and Up'n Down get there; in games with
-# shorter counters ale-py adds up itself.
+# Atari's score counters have six decimal digits or fewer. If a step loses half of the counter's
+# range, the counter has overflowed. This happens in Battlezone and Up'n Down; in games with
+# shorter counters ale-py adds up the score itself.
 _ATARI_SCORE_MODULUS = 1_000_000
 
 
 class Played(NamedTuple):
-    """One finished game, and what `Episode` does not say of it."""
+    """One finished game, and the overflows of its score counter."""
 
     game: Episode
-    life_wraps: tuple[int, ...]  # times that the score counter passed its end, in each life
+    life_wraps: tuple[int, ...]  # overflows of the score counter in each life
 
 
 def play_games(
@@ -44,12 +50,18 @@ def play_games(
     max_steps: int | None = None,
     progress: Callable[[int, int], None] = lambda finished, longest: None,
 ) -> list[Played]:
-    """Play each environment's first game to its end; one entry an environment, in order.
+    """Play each environment's first game to its end; return one result an environment, in order.
 
-    `seed`: environment i's is `seed + i`. `score_modulus`: at which the score counter begins again.
-    `max_steps`: agent steps after which a game of one life is cut, with the return that it has by
-    then. `progress` is called after every step with the number of games finished and the agent
-    steps of those that go on; what it raises ends the playing.
+    Args:
+        network: the agent's network.
+        environments: the environments; environment i has seed `seed + i`.
+        action_mode: sampled or argmax.
+        seed: seed of the first environment, and of its sampled actions.
+        device: device of the network.
+        score_modulus: score at which the counter overflows; None for never.
+        max_steps: agent steps after which a game of one life is cut; its return so far counts.
+        progress: called after every step with the number of finished games and the agent steps of
+            the others. An exception from it ends the playing.
     """
     player = Player(network, environments, action_mode=action_mode, seed=seed, device=device)
     finished: dict[int, Played] = {}
@@ -79,7 +91,7 @@ def film(
     max_steps: int,
     device: torch.device | str = "cpu",
 ) -> Iterator[np.ndarray]:
-    """The pictures [H, W, 3] of the first environment's first episode, one an agent step.
+    """Yield pictures [H, W, 3] of the first environment's first episode, one an agent step.
 
     Ends with the episode, or after `max_steps` agent steps.
     """
@@ -93,7 +105,7 @@ def film(
 
 
 def check_actions(network: Network, environments: Environments) -> None:
-    """Raise a one-line `ValueError` where a network cannot play an environment."""
+    """Raise a one-line `ValueError` if the network cannot play the environment."""
     config = network.config
     if config.num_actions != environments.num_actions:
         raise ValueError(
@@ -109,18 +121,19 @@ def check_actions(network: Network, environments: Environments) -> None:
 
 
 def score_modulus(env: str) -> int | None:
-    """At which an environment's score counter begins again; None: never."""
+    """Return the score at which an environment's counter overflows; None for never."""
     return None if resolve(env).rom is None else _ATARI_SCORE_MODULUS
 
 
 def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None = None) -> Rules:
-    """The rules for testing an agent trained with `options`, under a protocol or as `trained`.
+    """Return the rules of test games for an agent trained with `options`.
 
-    On Atari a game is cut as `longest_test` says. How the agent sees and acts stays as it was
-    trained: with fewer actions than a protocol offers, it simply never chooses the others.
+    `protocol` may be `trained`. On Atari a game is cut as `longest_test` says. Observations and
+    actions stay as in training: an agent with fewer actions than the protocol never uses the
+    others.
 
     Raises:
-        ValueError: an unknown protocol, or one that the environment has not.
+        ValueError: an unknown protocol, or one for other environments.
     """
     if protocol not in (known := (*PROTOCOLS, "trained")):
         raise ValueError(unknown("protocol", protocol, known))
@@ -136,10 +149,10 @@ def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None
 
 
 def longest_test(options: RunOptions, protocol: str, max_frames: int | None = None) -> int | None:
-    """Frames after which a test game is cut; None for never.
+    """Return the time limit of a test game in frames; None for no limit.
 
-    `max_frames`: what was asked for, 0 for no limit. Where nothing was, the limit is the
-    protocol's (as `trained`: training's), and half an hour where that has none or is not Atari's.
+    `max_frames`: the limit that was asked for, 0 for none. None selects the protocol's limit
+    (`trained`: training's), or half an hour if there is none.
 
     Raises:
         ValueError: an unknown protocol.
@@ -152,15 +165,15 @@ def longest_test(options: RunOptions, protocol: str, max_frames: int | None = No
     return own.max_frames or HALF_AN_HOUR
 
 
-# How an agent sees and acts: the same under every protocol.
+# Observations and actions: the same under every protocol.
 THE_AGENTS_OWN = ("frame_skip", "max_pool", "frame_stack", "full_action_set")
 
-# What makes another task of a game: kept as it was trained, too, and named beside the protocol.
+# Options that change the task: also as in training, and named beside the protocol.
 THE_TASKS_OWN = ("flicker",)
 
 
 class _Wraps:
-    """Counts the times that each game's score counter began again."""
+    """Counters of the overflows of each game's score."""
 
     def __init__(self, num_envs: int, modulus: int | None):
         self._jump = -np.inf if modulus is None else -modulus / 2
@@ -174,5 +187,5 @@ class _Wraps:
             self._now[life.env] = 0
 
     def of_game(self, game: Episode) -> tuple[int, ...]:
-        """Of an environment's first game, which has just ended."""
+        """Return the counts of an environment's first game, which has just ended."""
         return tuple(self._lives[game.env][: len(game.life_returns)])

@@ -1,7 +1,7 @@
-"""Learning curves: of one run, and of several seeds; every picture draws them with this.
+"""Learning curves of one run or of several seeds, for every picture of the project.
 
-Colours are safe for colour-blind readers, and every line has a dash pattern and a marker of its
-own, so that a print in grey can be read.
+Colours are safe for colour-blind readers. Every line has its own dash pattern and marker, so that
+grey prints are readable.
 """
 
 import itertools
@@ -18,14 +18,15 @@ from fastweights.evaluation.training_returns import FULL_GAME, Unit, recent_mean
 from fastweights.host.atomic_files import replacing
 from fastweights.host.errors import one_line
 
-Styles = Mapping[str, dict[str, Any]]  # of lines, by label
+Styles = Mapping[str, dict[str, Any]]  # line styles, by label
 
 _DASHES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _GRID = 200  # points
 _REFERENCES = COLOURS[2:]
-_FAR = 2.0  # games this many times beyond the range of 99 % would squash all others
-_FEW_POINTS = 20  # of a curve, which are drawn as points too
+_FAR = 2.0  # games beyond this multiple of the range of 99 % are left out of the axis
+_LEGEND_COLUMNS = 5  # at most
+_FEW_POINTS = 20  # curves with fewer points are drawn with markers, too
 
 
 class Curve(NamedTuple):
@@ -45,7 +46,7 @@ class Band(NamedTuple):
 
 
 def band(curves: list[Curve]) -> Band | None:
-    """Of the seeds that have points; None where they have none, or no x in common."""
+    """Return mean and range over the seeds; None without points or without a common x."""
     curves = [one for one in curves if len(one.x)]
     if not curves:
         return None
@@ -58,7 +59,7 @@ def band(curves: list[Curve]) -> Band | None:
 
 
 def line_styles(labels: Sequence[str]) -> Styles:
-    """A colour, a dash pattern and a marker each; no two of the first 28 share all three."""
+    """Return a colour, dash pattern and marker each; the first 28 are all different."""
     return {
         label: {
             "color": COLOURS[index % len(COLOURS)],
@@ -72,9 +73,9 @@ def line_styles(labels: Sequence[str]) -> Styles:
 def draw_seeds(
     axes: Any, curves: list[Curve], style: dict[str, Any], label: str, bands: bool = True
 ) -> None:
-    """The mean of several seeds, where all of them have points; thin lines and a band of each seed.
+    """Draw the mean of several seeds where all have points, thin lines of seeds, and a band.
 
-    Without `bands`, the mean alone.
+    Without `bands`, only the mean is drawn.
     """
     together = band(curves)
     if bands and len(curves) > 1:
@@ -88,7 +89,7 @@ def draw_seeds(
 
 
 def draw_line(axes: Any, points: Sequence[np.ndarray], style: dict[str, Any], label: str) -> None:
-    """A line with its name in the legend; of few points or many, some eight have markers."""
+    """Draw a line with its name in the legend; about eight points have markers."""
     x, y = points
     every = max(1, len(x) // 8)
     axes.plot(x, y, label=literal(label), markevery=every, markersize=5, linewidth=1.6, **style)
@@ -109,8 +110,8 @@ def learning_curve(
     Args:
         logs: Columns as `read_logs` returns them.
         path: The PNG to write.
-        unit: What the returns are of, from `measured_unit`.
-        num_envs: Environments that the run trains on; the mean begins with as many games or lives.
+        unit: Unit of the returns, from `measured_unit`.
+        num_envs: Environments of the training; the mean begins with as many games or lives.
         title: The heading.
         frames_per_step: Emulator frames an agent step. Above 1 an upper axis shows frames.
         references: Returns of the same unit to draw as horizontal lines, by name, e.g.
@@ -131,7 +132,7 @@ def draw_learning_curve(
     frames_per_step: int,
     references: Mapping[str, float],
 ) -> Any:
-    """The Matplotlib figure that `learning_curve` writes."""
+    """Return the Matplotlib figure that `learning_curve` writes."""
     figure = new_figure(5)
     axes = figure.add_subplot()
     if unit is FULL_GAME:
@@ -149,12 +150,32 @@ def draw_learning_curve(
 
 
 def new_figure(height: float, width: float = 8) -> Any:
-    """A Matplotlib figure, measured in inches, that needs no screen."""
+    """Return a Matplotlib figure, measured in inches, that needs no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
+    return figure
+
+
+def with_legend(figure: Any) -> Any:
+    """Return `figure` with one legend below all axes, and made taller for it."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        found |= {label: h for label, h in zip(labels, handles, strict=True) if label not in found}
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    labels = [textwrap.fill(label, 80, drop_whitespace=False) for label in found]
+    for columns in range(min(_LEGEND_COLUMNS, len(found)), 0, -1):
+        legend = figure.legend(found.values(), labels, loc="outside lower center", ncols=columns)
+        size = legend.get_window_extent(renderer)
+        if columns == 1 or size.width <= 0.95 * figure.bbox.width:
+            figure.set_figheight(figure.get_figheight() + size.height / figure.dpi)
+            break
+        legend.remove()
     return figure
 
 
@@ -185,7 +206,7 @@ def _plot_games(axes: Any, logs: Mapping[str, list[Any]]) -> None:
 
 
 def _plot_recent(axes: Any, points: Sequence[tuple[int, float]], unit: Unit) -> None:
-    """A line; of few points, also the points."""
+    """Draw a line; if there are few points, also the points."""
     marker = "o" if len(points) <= _FEW_POINTS else None
     label = f"mean of up to 100 recent {unit.plural}"
     axes.plot(*zip(*points, strict=True), color=ORANGE, linewidth=2, marker=marker, label=label)
@@ -212,6 +233,6 @@ def _scaling(factor: float) -> Callable[[Any], Any]:
 
 
 def literal(text: str) -> str:
-    """What Matplotlib draws as `text`: dollars make no formula, legends leave nothing out."""
+    """Return text that Matplotlib draws literally: no formulas, no hidden legend entries."""
     lines = (one_line(line).replace("$", r"\$") for line in text.split("\n"))
     return re.sub("^(?=_|$)", " ", "\n".join(lines))

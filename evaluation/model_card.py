@@ -9,7 +9,7 @@ from fastweights.evaluation.score_summary import spread
 
 
 def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) -> str:
-    """The card of the agent in a checkpoint's `payload`; `evaluations` are this agent's."""
+    """Return the card of the agent in a checkpoint's `payload`, with its `evaluations`."""
     options = payload["flags"]
     parameters = sum(weight.numel() for weight in payload["model_state_dict"].values())
     tags = "".join(f"\n- {tag}" for tag in ("reinforcement-learning", "impala", options["core"]))

@@ -1,6 +1,6 @@
-"""What a game looks like: a clip, one frame.
+"""Clips and single pictures of a game.
 
-All files are written beside and renamed. Nothing here needs a screen.
+All files are written to a temporary name and renamed. Nothing here needs a screen.
 """
 
 import itertools
@@ -12,15 +12,15 @@ import numpy as np
 
 from fastweights.host.atomic_files import replacing
 
-_SHORTEST_GIF_FRAME = 20  # milliseconds; browsers slow shorter ones down to 100
+_SHORTEST_GIF_FRAME = 20  # milliseconds; browsers slow shorter frames down to 100
 
 
 def write_clip(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
-    """Write pictures [H, W, 3] or [H, W], uint8, as a clip; return where it went.
+    """Write pictures [H, W, 3] or [H, W], uint8, as a clip; return its path.
 
-    A `path` ending in .gif makes a GIF, any other an MP4 (H.264, yuv420p); small pictures are
-    enlarged two or three times. Without ffmpeg it becomes a GIF beside, and stderr says so.
-    Frames are taken one by one, so a generator of a long game costs no memory for an MP4.
+    A `path` that ends in .gif makes a GIF, any other an MP4 (H.264, yuv420p). Small pictures are
+    enlarged two or three times. Without ffmpeg, a GIF is written beside `path`, with a warning on
+    stderr. Frames are read one by one, so an MP4 of a long game needs little memory.
 
     Raises:
         ValueError: no frames, not pictures, or of different sizes.
@@ -39,7 +39,9 @@ def write_clip(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
 def still(frame: np.ndarray, path: Path) -> None:
     """Write a picture [H, W, 3] or [H, W], uint8, as PNG, enlarged as a clip's frames are.
 
-    Raises `ValueError` where it is no picture, `OSError` where `path` cannot be written.
+    Raises:
+        ValueError: not a picture.
+        OSError: `path` cannot be written.
     """
     from PIL import Image
 
@@ -80,7 +82,7 @@ def _write_mp4(pictures: Iterator[np.ndarray], path: Path, fps: float) -> None:
             count += 1
     finally:
         writer.close()
-    # ffmpeg's exit code is lost in the writer; a full disk shows as frames that are not there.
+    # The writer drops ffmpeg's exit code; missing frames reveal a full disk.
     _check_length(path, count)
 
 
@@ -104,7 +106,7 @@ def _write_gif(pictures: Iterator[np.ndarray], path: Path, fps: float) -> None:
 
 
 def _checked(frames: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """RGB pictures of one size with even sides. The first is checked before anything is written."""
+    """Yield RGB pictures of one size with even sides; check the first before writing."""
     frames = iter(frames)
     first = next(frames, None)
     if first is None:
@@ -126,7 +128,7 @@ def _as_rgb(frame: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
 
 
 def _enlarged(picture: np.ndarray) -> np.ndarray:
-    """Nearest neighbour, so that pixels stay sharp; then even sides, which yuv420p asks for."""
+    """Enlarge by nearest neighbour, so that pixels stay sharp; then make sides even for yuv420p."""
     longest = max(picture.shape[:2])
     factor = 3 if longest <= 120 else 2 if longest <= 320 else 1
     picture = picture.repeat(factor, axis=0).repeat(factor, axis=1)

@@ -1,4 +1,4 @@
-"""Test games as every command plays them: at once where they fit, with progress, kept in files."""
+"""Test games for every command: in parallel if they fit, with progress, stored in files."""
 
 import math
 import sys
@@ -11,8 +11,8 @@ from typing import TextIO
 
 import torch
 
-from fastweights.agents.network import Network
-from fastweights.envs.interface import Environments
+from fastweights.agents import Network
+from fastweights.envs import Environments
 from fastweights.evaluation.evaluation_file import Evaluation, PlayedGame, write_overview
 from fastweights.evaluation.games import (
     Played,
@@ -23,13 +23,14 @@ from fastweights.evaluation.games import (
     score_modulus,
 )
 from fastweights.evaluation.player import ActionMode
+from fastweights.host.flags import check_at_least
 from fastweights.host.progress import Display
 from fastweights.host.provenance import git_revision
 from fastweights.training.environments import make_environments, trained_rules
 from fastweights.training.options import RunOptions
 from fastweights.training.seeds import TEST_SEEDS
 
-_MOST_AT_ONCE = 256  # environments
+_MOST_AT_ONCE = 256  # environments in parallel
 _HALF_AN_HOUR = 30 * 60 * 60 // 4  # agent steps of Atari
 
 Report = Callable[[int, int], None]  # games finished, agent steps of the longest
@@ -37,7 +38,7 @@ Report = Callable[[int, int], None]  # games finished, agent steps of the longes
 
 @dataclass(frozen=True, kw_only=True)
 class GamePlan:
-    """Which games an agent is tested on. The same plan gives an agent the same games."""
+    """The test games of an agent. Equal plans give an agent equal games."""
 
     episodes: int = 30
     """Number of full games per repeat."""
@@ -58,23 +59,20 @@ class GamePlan:
 
     @property
     def games(self) -> int:
-        """In all repeats."""
+        """The number of games in all repeats."""
         return self.episodes * self.repeats
 
 
 def check(plan: GamePlan) -> None:
-    """Raise a one-line `ValueError` for numbers that cannot work."""
-    least = {"episodes": 1, "repeats": 1, "num_envs": 0, "max_frames": 0}
-    for name, value in least.items():
-        given = getattr(plan, name)
-        if given is not None and given < value:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least {value}, not {given}")
+    """Raise a one-line `ValueError` for a value that is not allowed."""
+    check_at_least(plan, 1, "episodes", "repeats")
+    check_at_least(plan, 0, "num_envs", "max_frames")
     if not 0 <= plan.seed <= 2**31 - 1 - plan.games:
         raise ValueError(f"--seed must lie in [0, {2**31 - 1 - plan.games}], not {plan.seed}")
 
 
 def check_plays(network: Network, trained: RunOptions, plan: GamePlan) -> None:
-    """Raise a one-line `ValueError` where a network cannot play the games of `plan`."""
+    """Raise a one-line `ValueError` if the network cannot play the games of `plan`."""
     environments = environments_of(trained, plan, 1, plan.seed)
     check_actions(network, environments)
     environments.close()
@@ -92,12 +90,12 @@ def play(
 ) -> Evaluation:
     """Play the games of `plan` with a network trained with `trained` for `step` agent steps.
 
-    `report` is called after every step; what it raises ends the playing. `check_plays` says
-    beforehand whether they can be played.
+    `report` is called after every step; an exception from it ends the playing. Call `check_plays`
+    first, to find out whether the games can be played.
     """
     at_once = min(plan.num_envs or _MOST_AT_ONCE, plan.games)
     limit = longest_test(trained, plan.protocol, plan.max_frames)
-    is_atari = trained_rules(trained).resolved(trained.env) is not None  # ale-py cuts, life by life
+    is_atari = trained_rules(trained).resolved(trained.env) is not None  # ale-py cuts these games
     played: list[Played] = []
     for first in range(0, plan.games, at_once):
         number, seed = min(at_once, plan.games - first), plan.seed + first
@@ -118,7 +116,7 @@ def play(
 def environments_of(
     trained: RunOptions, plan: GamePlan, num_envs: int, seed: int, render: bool = False
 ) -> Environments:
-    """`num_envs` environments as `plan` wants them for an agent trained with `trained`."""
+    """Return `num_envs` environments for `plan` and an agent trained with `trained`."""
     rules = rules_for_testing(trained, plan.protocol, plan.max_frames)
     return make_environments(
         trained, num_envs, seed, rules=rules, render=render, num_threads=plan.num_threads
@@ -126,7 +124,7 @@ def environments_of(
 
 
 def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object) -> Path:
-    """File an evaluation in the run folder `run`; return the JSON's path."""
+    """Store an evaluation in the run folder `run`; return the JSON's path."""
     path = run / "evaluations" / evaluation.file_name()
     evaluation.save(
         path,
@@ -149,12 +147,18 @@ def progress_bar(
     limit: int | None = None,
     option: str = "--max-frames",
 ) -> Iterator[Report]:
-    """Show how many games are finished, and the time left at their pace so far, on stderr.
+    """Show the number of finished games, and an estimate of the time left, on stderr.
 
-    `limit`: frames after which they are cut, as `option` of the command says; None for never.
+    The estimate is from the mean pace since the beginning: many games run in parallel, so it may
+    take long until the first game ends.
 
-    Many games run at once, so the first may be long in coming, and the next: the pace is that of
-    all the time since the beginning.
+    Args:
+        games: number of games.
+        what: what the bar counts, in words.
+        stream: stream to write to; None for stderr.
+        clock: clock in seconds.
+        limit: frames after which games are cut; None for never.
+        option: the command's option for `limit`, for a note about long games.
     """
     said = False
 

@@ -1,11 +1,10 @@
-"""A trained network at the controls of many games, such that no game knows of the others.
+"""A trained network that plays many games, each independent of the others.
 
-A game is decided by its seed alone: by how the environment starts and draws, by the random numbers
-that pick sampled actions, which each game has of its own, and by arithmetic. The last is not
-obvious. Convolutions and matrix products round differently in batches of different size (seen: 1e-7
-in the policy's logits between batches of 1 and of 16, on a CPU), and one rounded tie changes a
-whole game. So the network always sees blocks of the same number of rows, filled up where fewer
-games are left.
+A game depends on its seed only: through the environment's start and draws, through the random
+numbers for sampled actions, which are separate for each game, and through arithmetic. Arithmetic
+needs care: convolutions and matrix products round differently in batches of different size (1e-7 in
+the policy's logits between batches of 1 and of 16, on a CPU), and one rounded tie changes a whole
+game. So the network always reads blocks of the same number of rows, padded if fewer games are left.
 """
 
 from typing import Any, Literal
@@ -15,22 +14,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fastweights.agents.actor import Decision
-from fastweights.agents.network import Network, NetworkOutput
-from fastweights.envs.interface import Environments, TimeStep
+from fastweights.agents import Decision, Network, NetworkOutput
+from fastweights.envs import Environments, TimeStep
 from fastweights.kernels.recurrence import State, map_state
 
 ActionMode = Literal["argmax", "sampled"]
-BLOCK = 16  # rows the network sees at once
+BLOCK = 16  # rows of a network call
 
-_NOISE = 0xAC7  # sets the actions' random numbers apart from the environments' of the same seed
+_NOISE = 0xAC7  # separates the actions' random numbers from the environments' of the same seed
 
 
 class Player:
-    """Plays; between two calls it stands before `row`, on which it has not acted yet.
+    """The state of the games between two calls: `row` is the next row to act on.
 
-    Environment `i` is seeded `seed + i` by whoever made `environments`; the same number seeds the
-    choice of its sampled actions. `playing`: the environments that get actions, all at first.
+    The caller made `environments` with seed `seed + i` for environment i; the same number seeds
+    its sampled actions. `playing`: the environments that get actions, initially all.
     """
 
     def __init__(
@@ -54,9 +52,9 @@ class Player:
         self._states = [network.initial_state(BLOCK) for _ in self._rows]
 
     def step(self) -> Decision:
-        """One action of every game still played; the others are given action 0.
+        """Act once in every game of `playing`, and return these decisions in order.
 
-        Returns what was decided in the games of `playing`, in that order.
+        The other games are given action 0.
         """
         thoughts = []
         for number in range(len(self._rows)):
@@ -73,11 +71,11 @@ class Player:
 
     @torch.no_grad()
     def inspect(self) -> list[dict[str, Tensor]]:
-        """The core's inside when it consumes the current row, of the first block's games."""
+        """Return `Core.inspect` of the current row, for the first block's games."""
         return self._network.inspect(*self._seen(0))
 
     def keep(self, envs: Int[np.ndarray, " N"]) -> None:
-        """May care no longer for any but `envs`; closes ranks where that saves a block."""
+        """Drop the games other than `envs`; merge blocks if that saves one."""
         stay = np.isin(self.playing, envs)
         if -(-stay.sum() // BLOCK) == len(self._rows):
             return
@@ -90,7 +88,7 @@ class Player:
         ]
 
     def _seen(self, block: int) -> tuple[Any, ...]:
-        """The network's arguments at the current row, with a time axis of one."""
+        """Return the network's arguments at the current row, with a time axis of one."""
         row, envs = self.row, self._rows[block]
         parts = (row.frame, row.reward, row.is_first, self._last_action)
         sent = (torch.as_tensor(part[envs], device=self._device)[None] for part in parts)
@@ -105,21 +103,21 @@ class Player:
     ) -> Int[np.ndarray, " N"]:
         if self._greedy:
             return logits.argmax(-1).cpu().numpy()
-        # Where the cumulative distribution passes a uniform draw.
+        # The action at which the cumulative distribution passes a uniform draw.
         draw = np.array([self._noise[env].random() for env in envs])
         cumulative = logits.cpu().double().softmax(-1).cumsum(-1).numpy()[:, :-1]
         return (cumulative <= draw[:, None]).sum(1)
 
 
 def _filled(envs: Int[np.ndarray, " N"]) -> Int[np.ndarray, "blocks rows"]:
-    """In blocks, the last filled up with its own first entry."""
+    """Return blocks of environments, the last padded with its own first entry."""
     missing = -len(envs) % BLOCK
     first_of_last = envs[len(envs) - len(envs) % BLOCK :][:1]
     return np.concatenate((envs, np.repeat(first_of_last, missing))).reshape(-1, BLOCK)
 
 
 def _joined(states: list[State]) -> State:
-    """States of blocks as one, along the batch axis."""
+    """Return the states of blocks as one, along the batch axis."""
     if isinstance(states[0], Tensor):
         return torch.cat(states)
     parts = [_joined(list(part)) for part in zip(*states, strict=True)]

@@ -1,4 +1,4 @@
-"""Scores to compare with, from the data files in `evaluation/scores/`, which name their sources."""
+"""Published scores, from the data files in `evaluation/scores/`, which name their sources."""
 
 import csv
 from functools import cache
@@ -9,26 +9,26 @@ _FOLDER = Path(__file__).parent / "scores"
 
 
 class PublishedScore(NamedTuple):
-    """Mean and standard deviation; of agents, of the means of 5 x 30 test episodes, each a life."""
+    """Mean and standard deviation; for agents, over the means of 5 x 30 test episodes (lives)."""
 
     mean: float
-    std: float | None  # None: of one run
+    std: float | None  # None: one run
 
 
 class ReferenceScores(NamedTuple):
-    """What random play and a professional human tester score in a full game."""
+    """Scores of random play and of a professional human tester in a full game."""
 
     random: float
     human: float
 
     def normalised(self, score: float) -> float:
-        """0 for random play, 1 for the human."""
+        """Return the score on a scale with 0 for random play and 1 for the human."""
         return (score - self.random) / (self.human - self.random)
 
 
 @cache
 def recurrent_fwp() -> dict[tuple[str, int, str], PublishedScore]:
-    """Irie et al. 2021, Tables 9 and 10, by game, agent steps (50 M, 200 M) and core."""
+    """Return Irie et al. 2021, Tables 9 and 10, by game, agent steps (50 M, 200 M) and core."""
     return {
         (row["game"], int(row["agent_steps"]), row["core"]): PublishedScore(
             float(row["mean"]), float(row["std"])
@@ -39,7 +39,7 @@ def recurrent_fwp() -> dict[tuple[str, int, str], PublishedScore]:
 
 @cache
 def random_and_human() -> dict[str, ReferenceScores]:
-    """The usual 57 games, by name (`Qbert`)."""
+    """Return the reference scores of the usual 57 games, by name (`Qbert`)."""
     return {
         row["game"]: ReferenceScores(float(row["random"]), float(row["human"]))
         for row in read_rows(_FOLDER / "atari57_random_human.csv")
@@ -47,6 +47,6 @@ def random_and_human() -> dict[str, ReferenceScores]:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file of scores; lines that begin with # are comments."""
+    """Return the rows of a CSV file of scores; lines that begin with # are comments."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return list(csv.DictReader(line for line in lines if not line.startswith("#")))

@@ -1,4 +1,4 @@
-"""What an evaluation comes to, in words: its mean and spread, and what to know of them."""
+"""Summaries of an evaluation in words: its mean and spread, and remarks about them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ class Spread(NamedTuple):
     """A mean and a population standard deviation over `over`: seeds, repeats or episodes."""
 
     mean: float
-    std: float | None  # None: of one value
+    std: float | None  # None: one value
     over: str
 
     def __str__(self) -> str:
@@ -22,9 +22,9 @@ class Spread(NamedTuple):
 
 
 def spread(evaluation: Evaluation, what: str) -> Spread:
-    """Over the repeats' means where there are repeats, over all episodes where there is one.
+    """Return mean and deviation over the repeats' means, or over episodes of a single repeat.
 
-    `what`: full_game, life or score (whichever of the two the protocol counts).
+    `what`: full_game, life or score (the protocol's unit).
     """
     name = _counted(evaluation) if what == "score" else what
     summary = evaluation.summary()
@@ -35,14 +35,14 @@ def spread(evaluation: Evaluation, what: str) -> Spread:
 
 
 def over_episodes(summary: Mapping[str, Any], name: str) -> Spread:
-    """Over all full games or all lives of an evaluation with this `summary`."""
+    """Return mean and deviation over all full games or lives of an evaluation's `summary`."""
     several = summary["lives" if name == "life" else "episodes"] > 1
     std = summary[f"{name}_std"] if several else None
     return Spread(summary[f"{name}_mean"], std, "episodes" if several else "-")
 
 
 def remarks(evaluation: Evaluation) -> list[str]:
-    """What a reader of the mean has to know: scores that wrapped, games that were cut."""
+    """Return remarks about the mean: scores that overflowed, games that were cut."""
     summary, lines = evaluation.summary(), []
     games, wrapped = summary["episodes"], summary["wrapped_episodes"]
     if wrapped:
@@ -60,7 +60,7 @@ def remarks(evaluation: Evaluation) -> list[str]:
 
 
 def cut_games(evaluation: Evaluation) -> str:
-    """How many games the limit of their length ended; empty where it ended none."""
+    """Return the number of games that reached the time limit, in words; empty for none."""
     summary = evaluation.summary()
     if not summary["cut_episodes"]:
         return ""
@@ -69,5 +69,5 @@ def cut_games(evaluation: Evaluation) -> str:
 
 
 def _counted(evaluation: Evaluation) -> str:
-    """What a score is the return of, as the summary's names begin."""
+    """Return the unit of a score, as the prefix of the summary's names."""
     return "life" if evaluation.score == "life" else "full_game"

@@ -1,11 +1,11 @@
-"""What scores over several games and seeds come to, and how sure one can be of it.
+"""Statistics of scores over several games and seeds, with confidence intervals.
 
 Source of every definition: Agarwal et al. 2021, Deep Reinforcement Learning at the Edge of the
 Statistical Precipice (NeurIPS). Scores are normalised, one number a run; a run is a training seed.
 Runs of a game are exchangeable, games are not: a bootstrap draws runs within each game.
 
 Every statistic takes a list with one array [..., runs] a game and works along the last axis, so a
-bootstrap gives it all resamples at once. Games may differ in their number of runs.
+bootstrap passes all resamples at once. Games may differ in their number of runs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,17 +17,17 @@ from numpy.typing import ArrayLike
 Games = Sequence[np.ndarray]  # one array [..., runs] a game
 Scores = Mapping[str, ArrayLike]  # game -> a score a run
 
-# Arrays [2, N] a stratum: sums of scores and how many scores each sum is of. N are drawn together,
-# such as the lives of one game.
+# Arrays [2, N], one for each stratum: sums of scores, and the number of scores in each sum. Scores
+# of one sum, such as the lives of one game, are drawn together.
 Sums = Sequence[np.ndarray]
 
-_CHUNK = 2_000  # resamples at once, for the memory's sake
+_CHUNK = 2_000  # resamples at once, to limit memory
 
 
 class Estimate(NamedTuple):
-    """A statistic and its confidence interval; arrays where the statistic is one.
+    """A statistic and its confidence interval; arrays if the statistic is an array.
 
-    The interval is NaN where no game has two runs: there is nothing to resample.
+    The interval is NaN if no game has two runs.
     """
 
     value: float | np.ndarray
@@ -36,29 +36,29 @@ class Estimate(NamedTuple):
 
 
 def iqm(games: Games) -> np.ndarray:
-    """Interquartile mean: of all runs of all games, the mean without the best and worst quarter."""
+    """Return the interquartile mean: all runs of all games without the best and worst quarter."""
     everything = np.sort(np.concatenate(games, -1), -1)
     cut = everything.shape[-1] // 4
     return everything[..., cut : everything.shape[-1] - cut].mean(-1)
 
 
 def mean(games: Games) -> np.ndarray:
-    """Mean over games of the mean over runs."""
+    """Return the mean over games of the mean over runs."""
     return _over_games(games).mean(0)
 
 
 def median(games: Games) -> np.ndarray:
-    """Median over games of the mean over runs."""
+    """Return the median over games of the mean over runs."""
     return np.median(_over_games(games), 0)
 
 
 def optimality_gap(games: Games, target: float = 1.0) -> np.ndarray:
-    """How far short of `target` a run falls on average; more than `target` counts as `target`."""
+    """Return the mean shortfall of runs below `target`; zero for runs above it."""
     return target - _over_games([np.minimum(runs, target) for runs in games]).mean(0)
 
 
 def probability_of_improvement(games: Games, others: Games) -> np.ndarray:
-    """Mean over games of P(a run of `games` scores above one of `others`); a tie counts half."""
+    """Return the mean over games of P(run of `games` > run of `others`); ties count half."""
     pairs = [
         np.sign(ours[..., :, None] - theirs[..., None, :]).mean((-1, -2)) / 2 + 0.5
         for ours, theirs in zip(games, others, strict=True)
@@ -67,7 +67,7 @@ def probability_of_improvement(games: Games, others: Games) -> np.ndarray:
 
 
 def performance_profile(thresholds: ArrayLike) -> Callable[[Games], np.ndarray]:
-    """The statistic [..., thresholds]: share of runs above each threshold, games counting alike."""
+    """Return the statistic [..., thresholds]: share of runs above each, games weighted equally."""
     levels = np.asarray(thresholds, float)
     return lambda games: np.mean([(g[..., None] > levels).mean(-2) for g in games], 0)
 
@@ -78,7 +78,7 @@ class Comparison(NamedTuple):
     ours: float
     theirs: float
     difference: Estimate
-    percent: Estimate | None  # None where the second is zero
+    percent: Estimate | None  # None if the second is zero
 
 
 STATISTICS: dict[str, Callable[[Games], np.ndarray]] = {
@@ -96,7 +96,7 @@ def estimate(
     resamples: int = 50_000,
     seed: int = 0,
 ) -> Estimate:
-    """`statistic` of one set of scores, or of two, with its stratified percentile bootstrap.
+    """Return `statistic` of one or two sets of scores, with a stratified percentile bootstrap.
 
     Two sets must be of the same games.
 
@@ -134,9 +134,9 @@ def compare(
 ) -> Comparison:
     """Compare two mean scores, each the mean over strata, by a stratified percentile bootstrap.
 
-    Each side is resampled on its own, within its strata. Intervals are NaN where some stratum has
-    one entry. The percentage has none where the resampled divisor changes its sign too often to
-    bound a quotient (in more than a tail of the confidence).
+    Each side is resampled separately, within its strata. Intervals are NaN if some stratum has one
+    entry. The percentage has no interval if the resampled divisor changes its sign too often (in
+    more than a tail of the confidence) to bound the quotient.
     """
     a, b = (float(_mean_of_strata(side)) for side in (ours, theirs))
     if any(stratum.shape[-1] < 2 for side in (ours, theirs) for stratum in side):
@@ -160,12 +160,12 @@ def compare(
 
 
 def _mean_of_strata(strata: Sums) -> np.ndarray:
-    """[...]: of strata [2, ..., N]."""
+    """Return [...] from strata [2, ..., N]."""
     return np.mean([sums.sum(-1) / counts.sum(-1) for sums, counts in strata], 0)
 
 
 def _drawn_means(strata: Sums, resamples: int, generator: np.random.Generator) -> np.ndarray:
-    """[resamples]."""
+    """Return resampled means, [resamples]."""
     chunks = []
     for count in _chunks(resamples):
         indices = (generator.integers(one.shape[-1], size=(count, one.shape[-1])) for one in strata)
@@ -174,7 +174,7 @@ def _drawn_means(strata: Sums, resamples: int, generator: np.random.Generator) -
 
 
 def _over_games(games: Games) -> np.ndarray:
-    """[games, ...]: means over runs."""
+    """Return means over runs, [games, ...]."""
     return np.stack([runs.mean(-1) for runs in games])
 
 

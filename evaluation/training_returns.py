@@ -1,31 +1,32 @@
-"""Which training returns of a run are worth drawing: one unit, and enough of it.
+"""Selection of a run's training returns for a curve: one unit, and enough of it.
 
 A game has a return when it ends. The first games to end are the short ones, and short games are
-mostly bad ones, so the mean of what ended early says little. Means begin where as many games have
-ended as there are environments.
+mostly bad ones, so their mean is biased. Means begin where as many games have ended as there are
+environments.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-_FEWEST = 10  # games or lives, however few environments there are
-_UNBIASED = 5  # games an environment, from which on the game in progress matters little
+_FEWEST = 10  # fewest games or lives, for any number of environments
+_FEWEST_POINTS = 2  # of a curve; around a single one the axes would be invented
+_UNBIASED = 5  # games an environment; with more, games in progress matter little
 
 Logs = Mapping[str, list[Any]]
 
 
 class Unit(NamedTuple):
-    """What a return is the return of."""
+    """The unit of a return: a full game or a life."""
 
     name: str
     plural: str
     recent: str  # column of the logs: mean of the last 100
-    count: str  # column of the logs: how many have ended
-    tested: str  # as the names in an evaluation's summary begin
+    count: str  # column of the logs: number ended
+    tested: str  # prefix of the names in an evaluation's summary
 
 
 class Shortfall(NamedTuple):
-    """What a short run could not measure, in words."""
+    """A measurement that a short run lacks, in words."""
 
     happened: str
     consequence: str  # whole sentences
@@ -39,18 +40,20 @@ LIFE = Unit("life", "lives", "recent_life_return", "lives", "life")
 
 
 def measured_unit(logs: Logs, num_envs: int) -> Unit | None:
-    """Full games where enough have ended, else lives, else None: there is nothing to draw.
+    """Return full games if enough have ended, else lives, else None: no curve to draw.
 
     In games of one life a life is the game, so there are no lives to fall back on.
     """
-    if recent_means(logs, FULL_GAME, num_envs):
+    if len(recent_means(logs, FULL_GAME, num_envs)) >= _FEWEST_POINTS:
         return FULL_GAME
     has_lives = ended(logs, LIFE) > ended(logs, FULL_GAME)
-    return LIFE if has_lives and recent_means(logs, LIFE, num_envs) else None
+    if has_lives and len(recent_means(logs, LIFE, num_envs)) >= _FEWEST_POINTS:
+        return LIFE
+    return None
 
 
 def recent_means(logs: Logs, unit: Unit, num_envs: int) -> list[tuple[int, float]]:
-    """(agent steps, mean return of the last 100), from where enough have ended."""
+    """Return (agent steps, mean return of the last 100), from the row where enough have ended."""
     steps, values = logs.get("step", []), logs.get(unit.recent, [])
     counts = logs.get(unit.count) or [0] * len(steps)
     rows = zip(steps, values, counts, strict=False)
@@ -63,19 +66,19 @@ def recent_means(logs: Logs, unit: Unit, num_envs: int) -> list[tuple[int, float
 
 
 def ended(logs: Logs, unit: Unit) -> int:
-    """How many have ended since the run began."""
+    """Return the number of `unit` ended since the run began."""
     return next((n for n in reversed(logs.get(unit.count, [])) if isinstance(n, int)), 0)
 
 
 def fewest(num_envs: int) -> int:
-    """Of which a mean is drawn."""
+    """Return the fewest games or lives of which a mean is drawn."""
     return max(_FEWEST, num_envs)
 
 
 def shortfall(logs: Logs, num_envs: int, drawn: Unit | None = None) -> Shortfall | None:
-    """What a run could not measure; None where many games have ended.
+    """Return what a run could not measure; None if many games have ended.
 
-    `drawn`: the picture's unit, where other runs in it decide (default: `measured_unit`).
+    `drawn`: the picture's unit, if other runs in it decide (default: `measured_unit`).
     """
     games, unit = ended(logs, FULL_GAME), measured_unit(logs, num_envs)
     if games >= _UNBIASED * fewest(num_envs):
@@ -91,7 +94,7 @@ def shortfall(logs: Logs, num_envs: int, drawn: Unit | None = None) -> Shortfall
             "training removes this bias.",
         )
     missing = (
-        f"A curve needs {fewest(num_envs)} full games, because the first games to end are the "
+        f"A curve begins at {fewest(num_envs)} full games, because the first games to end are the "
         "short ones."
     )
     if unit is None:

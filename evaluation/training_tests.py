@@ -1,9 +1,9 @@
-"""Test games of an agent in training: before, every so often, and after.
+"""Test games of an agent in training: before, at intervals, and after.
 
 The games are those of `evaluate.py --protocol trained --action-mode sampled`, with seeds that no
-training environment has. They are played between two updates with the weights as they are, on
-environments and random numbers of their own: training computes the same bits with them as without,
-and takes as much longer as the games do.
+training environment has. They are played between two updates with the present weights, in separate
+environments and with separate random numbers. Training is bit-identical with and without them; it
+takes longer by the duration of the games.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.evaluation.games import longest_test
 from fastweights.evaluation.play import GamePlan, Report, keep, play, progress_bar
@@ -21,12 +21,12 @@ from fastweights.evaluation.score_summary import cut_games
 from fastweights.host.errors import UserError
 from fastweights.training.options import RunOptions
 
-# Sampled actions: an agent a few minutes old is undecided, and argmax makes it freeze.
+# Sampled actions: with argmax, an agent after a few minutes repeats one action and gets stuck.
 ACTION_MODE: ActionMode = "sampled"
 
 
 def games_of(options: RunOptions) -> GamePlan:
-    """The test games of a run."""
+    """Return the test games of a run."""
     return GamePlan(
         episodes=options.evaluate_episodes,
         repeats=1,
@@ -37,7 +37,7 @@ def games_of(options: RunOptions) -> GamePlan:
 
 
 def shown(options: RunOptions, what: str) -> AbstractContextManager[Report]:
-    """Show how far a run's test games are."""
+    """Show the progress of a run's test games."""
     plan = games_of(options)
     limit = longest_test(options, plan.protocol, plan.max_frames)
     return progress_bar(plan.games, what, limit=limit, option="--evaluate-max-frames")
@@ -51,7 +51,7 @@ def play_and_keep(
     device: torch.device,
     report: Report = lambda finished, longest: None,
 ) -> Evaluation:
-    """Play a run's test games with `network` after `step` agent steps and files them."""
+    """Play a run's test games with `network` after `step` agent steps, and store them."""
     evaluation = play_games_of(network, options, step, device, report)
     keep(evaluation, run, options)
     return evaluation
@@ -66,10 +66,10 @@ def play_games_of(
 
 
 class PeriodicTest:
-    """Plays a run's test games each time that training has passed another `evaluate_every` steps.
+    """Test games whenever training has passed another `evaluate_every` steps.
 
-    `step`: agent steps already trained for. Where the run was stopped amid the games that were due
-    by then, it owes them. `say` is given a line on each result.
+    `step`: agent steps already trained for. If the run was stopped during the games due by then,
+    they are played first. `say` is called with a line about each result.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class PeriodicTest:
         self._periods = self._passed(max(steps, default=step))
 
     def __call__(self, step: int, check: Callable[[], None]) -> None:
-        """Play if it is time; `check` may raise now and then, and the games leave no trace."""
+        """Play the games if they are due; if `check` raises, the games leave no trace."""
         if self._passed(step) == self._periods:
             return
         evaluation = play_games_of(
@@ -97,7 +97,7 @@ class PeriodicTest:
         self._periods = self._passed(step)
         try:
             keep(evaluation, self._run, self._options)
-        except (OSError, UserError) as error:  # training goes on, as when a checkpoint is not kept
+        except (OSError, UserError) as error:  # training goes on, as after a failed checkpoint
             self._say(f"warning: the test games at {step:,} agent steps were not kept: {error}")
         summary = evaluation.summary()
         self._say(

@@ -1,1 +1,1 @@
-"""Grids of runs (settings x core x seed), their tables and pictures; sequence tasks' runs."""
+"""Runs of agents and sequence tasks, and grids of them with their tables and pictures."""

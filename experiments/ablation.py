@@ -1,4 +1,4 @@
-"""The arms of the ablation: the preset `quick`, and what it is with one ingredient taken away."""
+"""The arms of the ablation: the preset `quick`, and variants that lack one ingredient."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,28 +12,28 @@ TOTAL_STEPS = 500_000  # agent steps of each arm
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """Options that differ from a preset's, and what they are compared for."""
+    """A preset with changed options, and the reason for the comparison."""
 
     reason: str  # one line
     preset: str = "quick"
-    learner: Mapping[str, Any] = field(default_factory=dict)  # of `LearnerConfig`
-    others: Mapping[str, Any] = field(default_factory=dict)  # of `RunOptions`
+    learner: Mapping[str, Any] = field(default_factory=dict)  # fields of `LearnerConfig`
+    others: Mapping[str, Any] = field(default_factory=dict)  # fields of `RunOptions`
 
     def options(self, core: str) -> RunOptions:
-        """All options of the arm."""
+        """Return all options of the arm."""
         options = preset(self.preset, core)
         learner = replace(options.learner, total_steps=TOTAL_STEPS, **self.learner)
         return replace(options, learner=learner, **self.others)
 
 
 ARMS: dict[str, Arm] = {
-    "quick": Arm(reason="The recipe as it is: what the others are compared with."),
+    "quick": Arm(reason="The recipe that the others are compared with."),
     "appo": Arm(
         reason="V-trace targets in place of generalised advantages, under the same surrogate.",
         learner={"objective": "appo"},
     ),
     "no-reuse": Arm(
-        reason="One gradient step on each batch: what the four passes in minibatches bring.",
+        reason="One gradient step on each batch in place of four passes in minibatches.",
         learner={"epochs": 1, "minibatches": 1},
     ),
     "rmsprop": Arm(
@@ -41,11 +41,11 @@ ARMS: dict[str, Arm] = {
         learner={"optimizer": "rmsprop", "learning_rate": 6e-4, "alpha": 0.99, "epsilon": 0.01},
     ),
     "raw-advantages": Arm(
-        reason="Advantages as they are: what scaling them to standard deviation 1 brings.",
+        reason="Advantages without scaling to standard deviation 1.",
         learner={"normalize_advantages": False},
     ),
     "torch-heads": Arm(
-        reason="Heads drawn as PyTorch draws them: what a nearly uniform first policy brings.",
+        reason="Heads with PyTorch's initial weights in place of a nearly uniform first policy.",
         others={"head_init": "torch"},
     ),
     "plain-stem": Arm(

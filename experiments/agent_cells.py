@@ -1,4 +1,4 @@
-"""A grid's runs of the command `atari`: agents, each trained and then tested."""
+"""Runs of the command `atari` in a grid: agents, each trained and then tested."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -11,7 +11,7 @@ from fastweights.evaluation.reports.runs import open_run
 from fastweights.evaluation.training_returns import FULL_GAME, ended
 from fastweights.experiments.grid import Run, as_flags, read_result
 from fastweights.host.commands import process
-from fastweights.records.run_folder import read_meta
+from fastweights.records import read_meta
 from fastweights.training.checks import check
 from fastweights.training.options import RunOptions, changes
 from fastweights.training.presets import preset
@@ -21,13 +21,14 @@ _LAST = ("savedir", "xpid")
 
 @dataclass(frozen=True)
 class AgentRun(Run):
-    """An agent's training, and the test games after it where its options ask for some.
+    """An agent's training, followed by test games if its options ask for some.
 
-    Raises a one-line `ValueError` for options that cannot work, or lack a name.
+    Raises:
+        ValueError: options that are not allowed, or without a name; one line.
     """
 
     options: RunOptions
-    preset: str = "paper"  # what the command starts from
+    preset: str = "paper"  # the command's preset, to which the options are changes
 
     def __post_init__(self) -> None:
         check(self.options)
@@ -66,7 +67,7 @@ class AgentRun(Run):
         return changes(RunOptions.from_dict(stored), self.options)
 
     def result(self) -> dict[str, Any]:
-        """What training and the test games measured, and where the run came from."""
+        """Return the measurements of training and test games, and the run's origin."""
         meta = read_meta(self.path)
         tested = read_result(self._test_games()[-1], _tested) if self._is_tested else {}
         trained = {"training": _trained(open_run(self.path))}
@@ -75,7 +76,7 @@ class AgentRun(Run):
 
     @property
     def _module(self) -> list[str]:
-        """What a command must name beside a run whose game brings a module of its own."""
+        """Return the arguments that commands need for a game with a module of its own."""
         return ["--env", self.options.env] if ":" in self.options.env else []
 
     @property
@@ -83,7 +84,10 @@ class AgentRun(Run):
         return self.options.evaluate_episodes > 0
 
     def _test_games(self) -> list[Path]:
-        """Files of games after training, the newest last; games before it are of agent step 0."""
+        """Return the files of games after training, the newest last.
+
+        Files of agent step 0 hold games before training.
+        """
         found = sorted((self.path / "evaluations").glob("step_*.json"))
         return [path for path in found if not path.name.startswith(f"step_{0:012d}_")]
 
@@ -94,7 +98,7 @@ def _tested(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _trained(run: LoggedRun) -> dict[str, Any]:
-    """The last row of the log. None: no game has ended, or not every row has its CPU time."""
+    """Return figures of the log's last row; None without a finished game or CPU times."""
     minutes, recent = float(cpu_minutes(run)[-1]), float(numbers(run, FULL_GAME.recent)[-1])
     return {
         "agent_steps": run.agent_steps,

@@ -1,7 +1,7 @@
-"""What a grid of agents keeps of its runs' logs: learning curves, and a copy small enough to store.
+"""Logs of a grid of agents: learning curves, and copies that are small enough to store.
 
-Curves and copies begin as the reports' do: where as many games have ended as there are
-environments (`evaluation/training_returns.py`).
+Curves and copies begin as in the reports: where as many games have ended as there are environments
+(`evaluation/training_returns.py`).
 """
 
 import csv
@@ -22,23 +22,23 @@ from fastweights.experiments.rows import Row
 from fastweights.host.atomic_files import write_bytes
 
 RETURN = "return, mean of the last 100 training games"
-# Of logs.csv, beside agent steps and CPU time: what says how a run went, and why.
+# Columns of logs.csv to copy, besides agent steps and CPU time.
 _COPIED = (
     *("games", FULL_GAME.recent, "recent_game_agent_steps", "approx_kl", "clip_fraction"),
     *("explained_variance", "entropy_loss", "gradient_norm", "learning_rate"),
 )
-_MOST_ROWS = 200  # copied of a run
+_MOST_ROWS = 200  # copied rows of a run
 
 
 def curves_of(row: Row, x: Callable[[Run], np.ndarray]) -> list[Curve]:
-    """A learning curve of each finished seed, over agent steps or CPU minutes."""
+    """Return a learning curve of each finished seed, over agent steps or CPU minutes."""
     return [returns(open_run(run.path), FULL_GAME, x) for run in row.runs.values()]
 
 
 def draw_learning(rows: Sequence[Row], panel: str, path: Path, title: str) -> None:
-    """Returns over agent steps and over CPU minutes, in a row of panels for each value of `panel`.
+    """Draw the return over agent steps and CPU minutes, a row of panels for each `panel`.
 
-    A line has the name of the other labels that rows have differently.
+    A line's name has the other labels that differ between rows.
     """
     panels: dict[str, list[Row]] = {}
     for row in rows:
@@ -55,9 +55,9 @@ def draw_learning(rows: Sequence[Row], panel: str, path: Path, title: str) -> No
 
 
 def write_logs(rows: Sequence[Row], path: Path) -> None:
-    """A CSV file of all finished runs' logs: up to 200 rows of each, evenly spaced, the last kept.
+    """Write a CSV file of all finished runs' logs: up to 200 rows of each, evenly spaced.
 
-    `cpu_seconds` are those since the run began.
+    The last row is always there. `cpu_seconds` count from the run's start.
     """
     text = io.StringIO(newline="")
     labels = [*rows[0].labels, "seed"]

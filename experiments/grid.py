@@ -1,7 +1,7 @@
-"""A grid of runs: settings x cores x seeds, each run a command in a process of its own.
+"""A grid of runs: settings x cores x seeds, each run a command in a separate process.
 
-Runs that have finished are kept, runs that were cut off go on, and missing runs start, as many at
-once as asked, one thread each. `docs/experiments.md` shows how to declare a grid and its table.
+Finished runs are kept, interrupted runs are resumed, and missing runs are started: as many at once
+as asked, one thread each. `docs/experiments.md` shows how to declare a grid and its table.
 """
 
 import itertools
@@ -17,14 +17,15 @@ from rich.console import Console
 from fastweights.experiments.jobs import STOPPED, Job, SideBySide, names, report
 from fastweights.host.devices import processors
 from fastweights.host.errors import UserError, describe_os_error
+from fastweights.host.flags import flag
 from fastweights.host.folder_lock import FolderLock
 from fastweights.host.json_files import read_object
 from fastweights.host.stopping import Interrupted
-from fastweights.records.run_folder import read_meta
+from fastweights.records import read_meta
 
 
 class Run(ABC):
-    """One training run: a run folder, and the commands that fill it."""
+    """Abstract: one training run, with its run folder and the commands that fill it."""
 
     @property
     @abstractmethod
@@ -38,22 +39,23 @@ class Run(ABC):
 
     @abstractmethod
     def start(self) -> list[str]:
-        """The command that starts the run, with one thread."""
+        """Return the command that starts the run, with one thread."""
 
     @abstractmethod
     def go_on(self) -> list[str]:
-        """The command that goes on with the run in the folder, with one thread."""
+        """Return the command that resumes the run in the folder, with one thread."""
 
     @abstractmethod
     def differences(self, stored: dict[str, Any]) -> list[str]:
-        """The options that differ from a stored run's: `--core rdn (was lstm)`.
+        """Return the options that differ from a stored run's: `--core rdn (was lstm)`.
 
-        Raises a one-line `ValueError` where `stored` holds no options of such a run.
+        Raises:
+            ValueError: `stored` is not the options of such a run; one line.
         """
 
     @abstractmethod
     def result(self) -> dict[str, Any]:
-        """What the finished run measured, as JSON. Raises a one-line `UserError` where damaged."""
+        """Return the finished run's measurements as JSON; `UserError`, one line, if damaged."""
 
     @property
     def name(self) -> str:
@@ -66,13 +68,13 @@ class Run(ABC):
         return (self.path / "meta.json").exists()
 
     def command(self) -> list[str] | None:
-        """The command to run next; None where the run has finished."""
+        """Return the command to run next; None if the run has finished."""
         if self.finished:
             return None
         return self.go_on() if self.begun else self.start()
 
     def check(self) -> None:
-        """Raises a one-line `UserError` where the folder holds a run of other options."""
+        """Raise a one-line `UserError` if the folder holds a run of other options."""
         if not (self.begun or self.finished):
             return
         try:
@@ -80,20 +82,20 @@ class Run(ABC):
         except UserError:
             raise
         except ValueError as error:
-            raise UserError(f"{self.path} is no run of this table: {error}") from error
+            raise UserError(f"{self.path} is not a run of this table: {error}") from error
         if different:
             raise UserError(
                 f"{self.path} holds another run than the table's, which has "
                 f"{', '.join(different)}: move it away, or name another --runs"
             )
         if self.finished:
-            self.result()  # a damaged result is reported before hours of training, not after
+            self.result()  # report a damaged result before hours of training
 
 
 class Cell(NamedTuple):
-    """A place in a grid: the values that name it, `seed` among them, and its run.
+    """A cell of a grid: its labels, with `seed` among them, and its run.
 
-    Cells may share a run. A cell without a run is a figure that only the paper has.
+    Cells may share a run. A cell without a run has the paper's figure only.
     """
 
     labels: Mapping[str, Any]
@@ -101,9 +103,10 @@ class Cell(NamedTuple):
 
 
 def cells(run: Callable[..., Run], **axes: Sequence[Any]) -> list[Cell]:
-    """Every combination of the axes' values: `cells(run, depth=(5, 10), core=CORES, seed=(1, 2))`.
+    """Return every combination of the axes' values as cells.
 
-    `run` takes one value of each axis, by name.
+    `cells(run, depth=(5, 10), core=CORES, seed=(1, 2))`: `run` takes one value of each axis, by
+    name.
     """
     combinations = (dict(zip(axes, one, strict=True)) for one in itertools.product(*axes.values()))
     return [Cell(labels, run(**labels)) for labels in combinations]
@@ -111,7 +114,7 @@ def cells(run: Callable[..., Run], **axes: Sequence[Any]) -> list[Cell]:
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells whose runs lie in one folder."""
+    """Cells whose runs are in one folder."""
 
     title: str
     cells: Sequence[Cell]
@@ -119,15 +122,15 @@ class Grid:
 
     @property
     def runs(self) -> list[Run]:
-        """The cells' runs, each once."""
+        """The cells' runs, without repetition."""
         return list(dict.fromkeys(cell.run for cell in self.cells if cell.run))
 
     def fill(self, at_once: int) -> dict[str, str]:
-        """Runs what is missing; returns the reasons of failures, by the runs' names.
+        """Run what is missing; return the reasons of failures, by the runs' names.
 
         Raises:
-            UserError: a run of other options is in the folder, or another process fills it.
-            Interrupted: SIGINT or SIGTERM came; all processes have ended, and a later call goes on.
+            UserError: the folder has a run of other options, or another process fills it.
+            Interrupted: SIGINT or SIGTERM came. All processes have ended; a later call continues.
         """
         with _locked(self.folder):
             runs, console = self.runs, Console()
@@ -146,20 +149,22 @@ class Grid:
 def rebuild(
     grid: Grid, write: Callable[[Mapping[str, str]], None], out: Path, at_once: int = 0
 ) -> int:
-    """Fills the grid and writes its tables; returns the command's exit code.
+    """Fill the grid and write its tables; return the command's exit code.
 
     Args:
-        write: writes the tables into `out`, given `Grid.fill`'s failures. Not called where the
-            grid was interrupted.
-        at_once: number of runs at once; 0: as many as there are cores.
+        grid: the grid.
+        write: writes the tables into `out`, given `Grid.fill`'s failures. Not called if the grid
+            was interrupted.
+        out: folder of the tables.
+        at_once: number of runs at once; 0: as many as there are CPU cores.
     """
     if at_once < 0:
         raise UserError(f"--jobs must be at least 0, not {at_once}")
-    for flag, folder in (("--runs", grid.folder), ("--out", out)):
+    for named, folder in (("--runs", grid.folder), ("--out", out)):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"{flag} cannot be made: {describe_os_error(error)}") from error
+            raise UserError(f"{named} cannot be made: {describe_os_error(error)}") from error
     try:
         failures = grid.fill(at_once or processors())
     except Interrupted as interrupted:
@@ -170,12 +175,12 @@ def rebuild(
 
 
 def as_flags(plain: Mapping[str, Any]) -> list[str]:
-    """The command line that sets these options, which are named as their flags."""
+    """Return the command line that sets these options, which are named as their flags."""
     return list(itertools.chain.from_iterable(itertools.starmap(_flag, plain.items())))
 
 
 def read_result(path: Path, of: Callable[[dict[str, Any]], Any]) -> Any:
-    """`of` what a JSON file holds. Raises a one-line `UserError` for a damaged file."""
+    """Return `of` the content of a JSON file; raise a one-line `UserError` for a damaged file."""
     try:
         return of(read_object(path))
     except (OSError, LookupError, TypeError, ValueError) as error:
@@ -185,11 +190,10 @@ def read_result(path: Path, of: Callable[[dict[str, Any]], Any]) -> Any:
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    flag = name.replace("_", "-")
     if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
+        return [flag(name) if value else flag(f"no_{name}")]
     values = value if isinstance(value, list | tuple) else [value]
-    return [f"--{flag}", *map(str, values)]
+    return [flag(name), *map(str, values)]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Commands side by side, each in a process of its own, of which none outlives this one."""
+"""Commands in parallel, each in a separate process that ends with this one."""
 
 import contextlib
 import os
@@ -20,38 +20,40 @@ from fastweights.host.stopping import Interrupted
 
 STOPPED = "stopped; its runs are saved, and the same command goes on with them"
 _POLL = 0.1  # seconds
-_NAMED = 12  # jobs in a line
+_NAMED = 12  # most names in a line
 _STOPPED = {128 + signal.SIGINT, 128 + signal.SIGTERM}
 
 
 class Job(NamedTuple):
-    """A command, asked for when its turn comes: None where nothing is left to do by then."""
+    """A command, computed when its turn comes; None if nothing is left to do by then."""
 
     name: str
     command: Callable[[], Sequence[str] | None]
 
 
 class SideBySide:
-    """Runs jobs, `at_once` of them at a time, and shows how many have ended and which are running.
+    """A runner of jobs, `at_once` at a time, that shows which have ended and which are running.
 
-    A job's output is in `folder`/NAME.out, which is kept only where the job failed.
+    A job's output is in `folder`/NAME.out, which is kept only if the job failed.
     """
 
     def __init__(self, at_once: int, folder: Path, console: Console) -> None:
-        self.failures: dict[str, str] = {}  # why, by the name of the job
+        self.failures: dict[str, str] = {}  # reason, by the name of the job
         self._at_once, self._folder = at_once, folder
         self._running: dict[str, subprocess.Popen] = {}
-        self._signals: list[int] = []  # that came
-        self._passed_on = 0  # of those
+        self._signals: list[int] = []  # received
+        self._passed_on = 0  # number of them
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         self._shown: dict[str, TaskID] = {}
         self._progress = Progress(*columns, console=console, transient=True)
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Runs all, those after a failure too; for the main thread.
+        """Run all jobs, also after a failure. Call it from the main thread.
 
-        SIGINT and SIGTERM go on to every running job, and nothing more is started. Raises
-        `Interrupted` once they have ended.
+        SIGINT and SIGTERM go on to every running job, and no more jobs start.
+
+        Raises:
+            Interrupted: a signal came, and all jobs have ended.
         """
         waiting = deque(jobs)
         with self._noting_signals(), self._progress, self._nothing_left_behind():
@@ -133,25 +135,25 @@ class SideBySide:
 
 
 def report(failures: Mapping[str, str], folder: Path) -> int:
-    """A line for each failure, by the name of its job; returns the command's exit code."""
+    """Print a line for each failure, by the name of its job; return the exit code."""
     for name, reason in failures.items():
-        print(f"failed: {name}: {reason} (all it said: {folder / name}.out)", file=sys.stderr)
+        print(f"failed: {name}: {reason} (its output: {folder / name}.out)", file=sys.stderr)
     return EXIT_CODE if failures else 0
 
 
 def names(jobs: Iterable[str]) -> str:
-    """`a, b, c`, the first few of many, or `none`."""
+    """Return `a, b, c`, the first few of many, or `none`."""
     jobs = list(jobs)
     left = len(jobs) - _NAMED
     return ", ".join(jobs[:_NAMED]) + (f" and {left} more" if left > 0 else "") or "none"
 
 
 def _why(code: int, said: Path) -> str:
-    """In one line: the last one that a command said, or the signal that ended it."""
+    """Return one line: the last line of a command's output, or the signal that ended it."""
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     if code in _STOPPED:
-        return "somebody stopped it"
+        return "it was stopped"
     lines = said.read_text(errors="replace").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
     return one_line(last).removeprefix("error: ")

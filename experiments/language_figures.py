@@ -1,9 +1,9 @@
-"""Figure 8 of Merrill et al. 2020: L5 and a^n b^n Sigma*, learned at 64 symbols, asked up to 2048.
+"""Figure 8 of Merrill et al. 2020: L5 and a^n b^n Sigma*, trained at 64 symbols, tested up to 2048.
 
-Four models: an LSTM, a QRNN, the same with a decoder of two layers, and a QRNN of two layers; the
-language with the paper's labels and with those of its published code. Embedding 4, 10 units,
-batches of 16, Adam at 1e-3, up to 100 epochs of 100,000 strings, patience 10; an answer at each
-position counts. Source: section 5, appendices E and H (ifo-QRNN) and the published settings.
+Four models: an LSTM, a QRNN, a QRNN with a decoder of two layers, and a QRNN of two layers. The
+second language has the paper's labels, or those of its published code. Embedding 4, 10 units,
+batches of 16, Adam at 1e-3, up to 100 epochs of 100,000 strings, patience 10. The accuracy is over
+all positions. Source: section 5, appendices E and H (ifo-QRNN) and the published settings.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from fastweights.tasks import LANGUAGES, Language
 from fastweights.tasks.train import TrainerConfig
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
-STRINGS = 500  # of each length
+STRINGS = 500  # strings of each length
 UNITS, EMBEDDING = 10, 4
 _QRNN = {"core": "qrnn", "core_pooling": "ifo"}
 MODELS: dict[str, dict[str, Any]] = {
@@ -45,13 +45,13 @@ SIZES = {  # by preset: epochs and sequences
 
 
 def languages() -> list[Language]:
-    """L5, and the other language with both versions of its labels."""
+    """Return L5, and the other language with both versions of its labels."""
     sigma = LANGUAGES["a_n_b_n_sigma"]
     return [LANGUAGES["l5"](), sigma(), sigma(legacy_labels=True)]
 
 
 def options(language: Language, model: str, preset: str) -> SequenceOptions:
-    """The options of one training."""
+    """Return the options of one training."""
     epochs, sizes = SIZES[preset]
     trainer = TrainerConfig(learning_rate=1e-3, batch_size=16, epochs=epochs, patience=10)
     given = {"core_width": UNITS, "embedding": EMBEDDING} | MODELS[model] | sizes
@@ -60,7 +60,7 @@ def options(language: Language, model: str, preset: str) -> SequenceOptions:
 
 
 def make_figure(number: int, preset: str, asked: TableOptions) -> int:
-    """Runs what is missing, writes figure_8.md, .csv, .json and .png, returns the exit code."""
+    """Run what is missing, write figure_8.md, .csv, .json and .png, and return the exit code."""
     if number != 8:
         raise UserError(f"--figure {number} is unknown; known: 8")
     if preset not in SIZES:
@@ -87,7 +87,7 @@ def make_figure(number: int, preset: str, asked: TableOptions) -> int:
 def _cells(
     language: Language, model: str, preset: str, seed: int, epochs: int | None, folder: Path
 ) -> list[Cell]:
-    """One for each length; they share a run."""
+    """Return a cell for each length; they share a run."""
     name = f"{labelled(language)}-{model.replace(' ', '-').strip('()').lower()}-seed{seed}"
     chosen = replace(options(language, model, preset), seed=seed, savedir=folder, xpid=_plain(name))
     if epochs:
@@ -120,26 +120,27 @@ def _write(grid: Grid, path: Path, failures: Mapping[str, str]) -> None:
     }
     results = [run.result() for run in grid.runs if run.finished]
     write_json(path.with_name("results.json"), results)
-    Table(columns=columns, title=grid.title).write(rows, path)
+    shown = {"axis": "answers right, percent", "panel": "language"}
+    Table(columns=columns, title=grid.title, **shown).write(rows, path)
     for language in dict.fromkeys(row.labels["language"] for row in rows):
         of_models: dict[str, list[Row]] = {}
         for row in rows:
             if row.labels["language"] == language and row.values:
                 of_models.setdefault(row.labels["model"], []).append(row)
         drawn = {model: _curves(of_model) for model, of_model in of_models.items()}
-        panel = Panel(drawn, "length", "answers right, percent")
+        panel = Panel(drawn, "length of the string", "answers right, percent", lengths=True)
         draw_curves([[panel]], path.with_name(f"figure_8_{language}.png"), language)
 
 
 def _curves(rows: list[Row]) -> list[Curve]:
-    """One for each seed, over the lengths."""
+    """Return a curve for each seed, over the lengths."""
     lengths = np.array([row.labels["length"] for row in rows], float)
     seeds = set.intersection(*(set(row.values) for row in rows))
     return [Curve(lengths, np.array([row.values[s] for row in rows], float)) for s in sorted(seeds)]
 
 
 def _majority(row: Row) -> str:
-    """The best that one answer everywhere scores, on strings of the length."""
+    """Return the best score of a constant answer, on strings of the length."""
     for run in row.runs.values():
         found = [r for r in run.result()["lengths"] if r["length"] == row.labels["length"]]
         return f"{100 * found[0]['commonest']:.1f}"

@@ -1,47 +1,109 @@
-"""Pictures of a run on a formal language: accuracy over lengths, and a trace through a string."""
+"""A picture of a trace through a string of a formal language."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from rich.console import Console
 
-from fastweights.evaluation.learning_curves import new_figure, save
-from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
-from fastweights.experiments.language_trace import Trace
+from fastweights.evaluation.learning_curves import (
+    line_styles,
+    literal,
+    new_figure,
+    save,
+    with_legend,
+)
+from fastweights.evaluation.palette import BLUE, ORANGE
+from fastweights.experiments.language_trace import Trace, trace, write_csv
+from fastweights.experiments.sequence_run import trained
+from fastweights.host.errors import user_input
 
-_IN_LEGEND = 9
+_MOST_LINES = 7  # strengths and gates; more are rows of a heat map
 _SHOWN_SYMBOLS = 80  # more do not fit below an axis
 
 
-def draw_lengths(points: np.ndarray, path: Path) -> None:
-    """A point a length: its length, and the share of its sequences that are all right."""
-    figure = new_figure(3)
-    labels = {"xlabel": "length", "ylabel": "sequences right, of 1"}
-    axes = figure.add_subplot(xscale="log", ylim=(-0.05, 1.05), **labels)
-    axes.plot(*points.T, ".", color=BLUE)
-    axes.grid(alpha=0.3)
-    save(figure, path)
+def show_trace(path: Path, command: str, text: str) -> int:
+    """Trace the model of the run at `path` through `text`; write trace.csv and trace.png.
+
+    `command`: the command that trains on the language. Prints a line, and returns the exit code.
+    Raises `UserError` if there is no such run.
+    """
+    model, options = trained(path, command)
+    with user_input():
+        found = trace(model, options, text)
+    write_csv(found, path / "trace.csv")
+    draw_trace(found, f"{options.core} on {options.task.title}", path / "trace.png")
+    Console().print(
+        f"{found.component} follows the machine: {100 * found.explained:.1f} % of its variance "
+        f"lies between the machine's states\nwrong answers: {len(found.wrong)} of "
+        f"{sum(one is not None for one in found.expected)}\n{path / 'trace.png'}\n"
+        f"{path / 'trace.csv'}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
 
 
 def draw_trace(found: Trace, title: str, path: Path) -> None:
-    """The machine, the number that follows it, and the write strengths, over the string."""
+    """Write the figure of `trace_figure` into the PNG `path`."""
+    save(trace_figure(found, title), path)
+
+
+def trace_figure(found: Trace, title: str) -> Any:
+    """Return a figure over the string: the machine, the number that follows it, the strengths."""
+    from matplotlib.ticker import MaxNLocator
+
     count = 3 if found.strengths else 2
-    figure, places = new_figure(1.6 * count + 1), np.arange(1, len(found.symbols) + 1)
-    figure.suptitle(title, fontsize="medium")
+    figure, places = new_figure(1.8 * count + 1), np.arange(1, len(found.symbols) + 1)
+    figure.suptitle(literal(title), fontsize="medium")
     panels = figure.subplots(count, sharex=True)
     panels[0].step(places, found.levels, where="mid", color=ORANGE)
-    panels[0].set_ylabel("machine's state")
-    wrong = [place + 1 for place in found.wrong]
-    panels[0].plot(wrong, [0] * len(wrong), "x", color="red", label="a wrong answer")
-    if wrong:
-        panels[0].legend(fontsize="small")
+    panels[0].set_ylabel("state of the\nlanguage's machine")
+    panels[0].yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    if wrong := [place + 1 for place in found.wrong]:
+        where = panels[0].get_xaxis_transform()
+        look = {"color": "black", "label": "a wrong answer", "transform": where, "clip_on": False}
+        panels[0].plot(wrong, [0] * len(wrong), "x", **look)
     panels[1].plot(places, found.values, ".-", color=BLUE)
-    panels[1].set_ylabel(f"{found.component}\n{100 * found.explained:.0f} % explained", fontsize=8)
-    for number, (name, values) in enumerate(found.strengths.items()):
-        style = {"color": COLOURS[number % len(COLOURS)], "linewidth": 1}
-        panels[-1].plot(places, values, label=name if number < _IN_LEGEND else None, **style)
-    if found.strengths:
-        panels[-1].legend(fontsize="xx-small", ncols=3)
-        panels[-1].set_ylabel("strength or gate", fontsize=8)
+    panels[1].set_ylabel(literal(f"memory:\n{found.component}"))
+    share = f"{100 * found.explained:.0f} % of its variance lies between the machine's states"
+    panels[1].set_title(share, fontsize="small")
+    if len(found.strengths) > _MOST_LINES:
+        _draw_map(figure, panels[2], found.strengths, len(places))
+    elif found.strengths:
+        _draw_strengths(panels[2], places, found.strengths)
+    panels[-1].set_xlabel("symbols of the string, in order")
     if len(places) <= _SHOWN_SYMBOLS:
         panels[-1].set_xticks(places, found.symbols, fontsize="small")
-    save(figure, path)
+    else:
+        panels[-1].set_xlabel("position in the string")
+    return with_legend(figure)
+
+
+def _draw_strengths(
+    axes: Any, places: np.ndarray, strengths: Mapping[str, Sequence[float]]
+) -> None:
+    """Draw a line each, which the legend names."""
+    styles = line_styles(list(strengths))
+    for name, values in strengths.items():
+        axes.plot(places, values, label=literal(name), linewidth=1, markersize=3, **styles[name])
+    axes.set_ylabel("strength or gate")
+
+
+def _draw_map(
+    figure: Any, axes: Any, strengths: Mapping[str, Sequence[float]], length: int
+) -> None:
+    """Draw a row each: a legend of so many lines could not be read."""
+    values = np.array(list(strengths.values()))
+    low, high = min(0.0, values.min()), max(1.0, values.max())
+    extent = (0.5, length + 0.5, len(values) - 0.5, -0.5)
+    look = {"aspect": "auto", "cmap": "cividis", "vmin": low, "vmax": high, "extent": extent}
+    image = axes.imshow(values, interpolation="nearest", **look)
+    figure.colorbar(image, ax=axes, label="strength or gate", fraction=0.03, pad=0.01)
+    kinds = [name.partition("[")[0] for name in strengths]
+    begins = {kind: kinds.index(kind) for kind in dict.fromkeys(kinds)}
+    names = [f"{kind}\n({kinds.count(kind)} units)".replace("_", " ") for kind in begins]
+    middles = [begins[kind] + (kinds.count(kind) - 1) / 2 for kind in begins]
+    axes.set_yticks(middles, names, fontsize="small")

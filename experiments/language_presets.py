@@ -1,4 +1,4 @@
-"""The presets of formal languages: the published best configurations, and ours for two cores.
+"""The presets of formal languages: the published best configurations, and ours for two CPU cores.
 
 Source: Irie et al. 2023, appendix C.2 and Tables 3 to 5, and its code: Adam (0.9, 0.995, 1e-9), no
 dropout, no clipping, no positions; up to 300 epochs of 10,000 strings; a measurement every 50
@@ -18,14 +18,14 @@ from fastweights.tasks import Language
 from fastweights.tasks.train import TrainerConfig
 
 _TABLE = Path(__file__).parent / "scores" / "formal_languages_2023_configurations.csv"
-FURTHER = (500, 2_000, 10_000)  # lengths that a solution is tried on
-# What the published models have: no positions; Transformers with LayerNorm after each branch.
+FURTHER = (500, 2_000, 10_000)  # lengths on which a solution is tested
+# As in the published models: no positions; Transformers with LayerNorm after each branch.
 MAPS = PUBLISHED_MAPS | {"transformer": {"positions": "none", "norm": "post"}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """One row of a table of configurations; `feedforward` in multiples of the width."""
+    """A row of a table of configurations; `feedforward` is in multiples of the width."""
 
     layers: int = 1
     width: int = 32
@@ -35,14 +35,14 @@ class Configuration:
     batch_size: int = 16
 
     def sizes(self) -> dict[str, int]:
-        """The core's."""
+        """Return the core's sizes."""
         sizes = {name: getattr(self, name) for name in ("layers", "width", "heads")}
         return sizes | {"feedforward": self.feedforward * self.width}
 
 
 @cache
 def configurations() -> Mapping[tuple[str, str], Configuration]:
-    """By task and core; a task of `*` stands for all that have no row of their own."""
+    """Return configurations by task and core; the task `*` is for all without a row."""
     kinds = {name: type(value) for name, value in vars(Configuration()).items()}
     return {
         (row["task"], row["core"]): Configuration(
@@ -53,20 +53,22 @@ def configurations() -> Mapping[tuple[str, str], Configuration]:
 
 
 def configuration(task: str, core: str) -> Configuration:
-    """The published one of a task and core, else one of the published search space."""
+    """Return the published configuration of a task and core, or one of the search space."""
     known = configurations()
     return known.get((task, core)) or known.get(("*", core)) or Configuration()
 
 
 def paper(core: str, task: Language) -> SequenceOptions[Language]:
-    """As published: up to 300 epochs of 10,000 strings."""
+    """Return the published options: up to 300 epochs of 10,000 strings."""
     sizes = {"train_size": 10_000, "valid_size": 1_000, "test_size": 2_000}
     return _options(core, task, epochs=300, evaluate_every=50, **sizes)
 
 
 def small(core: str, task: Language) -> SequenceOptions[Language]:
-    """Minutes a model on one core: the same lengths and sizes; fewer strings and epochs, over which
-    the learning rate falls to zero."""
+    """Return options for minutes a model on one CPU core, with the published lengths and sizes.
+
+    There are fewer strings and epochs, over which the learning rate falls to zero.
+    """
     sizes = {"train_size": 2_000, "valid_size": 200, "test_size": 500, "length_size": 20}
     return _options(core, task, epochs=24, evaluate_every=100, anneal=True, **sizes)
 

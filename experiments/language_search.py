@@ -1,7 +1,7 @@
 """A search over the published space of settings: one task and core, each setting with every seed.
 
-The paper reports the best setting by the mean of Bin0 and Bin1; here the split that is held out
-for choosing decides, and both bins stand beside it.
+The paper reports the best setting by the mean of Bin0 and Bin1. Here the validation split selects
+it, and the scores on both bins stand beside it.
 Source: Irie et al. 2023, Table 3.
 """
 
@@ -33,7 +33,7 @@ ORDERS = ("grid", "random")
 
 @dataclass(frozen=True)
 class Setting:
-    """A point of the space: sizes of the core, as its options, and the trainer's."""
+    """A point of the search space: the core's sizes, as its options, and the trainer's."""
 
     sizes: tuple[tuple[str, int], ...]
     learning_rate: float
@@ -44,6 +44,7 @@ class Setting:
         return " ".join([*named, f"rate={self.learning_rate:g}", f"batch={self.batch_size}"])
 
     def options(self, base: SequenceOptions, seed: int, folder: Path) -> SequenceOptions:
+        """Return `base` with this setting, a seed and a folder."""
         name = str(self).replace(" ", "-").replace("=", "")
         rates = {"learning_rate": self.learning_rate, "batch_size": self.batch_size}
         return replace(
@@ -57,7 +58,7 @@ class Setting:
 
 
 def space(core: str) -> list[Setting]:
-    """All settings of a core: of its options those that it has, and that fit each other."""
+    """Return all settings of a core: its own options, in combinations that fit each other."""
     known = core_kind(core).options()
     is_block = "heads" in known
     axes = {"layers": LAYERS if is_block else LSTM_LAYERS, "heads": HEADS}
@@ -73,7 +74,7 @@ def space(core: str) -> list[Setting]:
 
 
 def search(order: str, trials: int, base: SequenceOptions, asked: TableOptions) -> int:
-    """Runs what is missing and writes search.md, .csv, .json and .png; returns the exit code."""
+    """Run what is missing; write search.md, .csv, .json and .png; return the exit code."""
     if order not in ORDERS:
         raise UserError(unknown("--search", order, ORDERS))
     if trials < 1:
@@ -97,7 +98,7 @@ def search(order: str, trials: int, base: SequenceOptions, asked: TableOptions) 
 
 
 def _in_units(size: Mapping[str, int]) -> dict[str, int]:
-    """The feed-forward networks' size in units, not in multiples of the width."""
+    """Return sizes with the feed-forward networks' in units, not in multiples of the width."""
     return dict(size) | (
         {"feedforward": size["feedforward"] * size["width"]} if "feedforward" in size else {}
     )

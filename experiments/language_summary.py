@@ -1,7 +1,7 @@
 """Languages x memories on one page: which memory solves which language, ordered by class.
 
-A memory solves a language with a seed where every string of Bin0 and Bin1 is right, fits it where
-only every string of Bin0 is, and fails otherwise.
+With a seed, a memory *solves* a language if every string of Bin0 and Bin1 is right. It *fits* the
+language if only every string of Bin0 is right, and *fails* otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ from fastweights.host.errors import UserError, expanded, user_input
 from fastweights.host.names import unknown
 from fastweights.tasks import LANGUAGES
 
-# Grazzi et al. 2025: writes that can turn what is stored into its negative.
+# Grazzi et al. 2025: writes that can negate the stored value.
 _REVERSING = {"core_feature_map": "silu_unit", "core_max_write_strength": 2}
-# Memories that are a core with other options than its preset's.
+# Memories whose options differ from the core's preset.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "delta_net_2": ("delta_net", _REVERSING),
     "gated_delta_net_2": ("gated_delta_net", _REVERSING),
@@ -42,20 +42,20 @@ STATES = ("solved", "fits", "fails")
 
 
 def memories() -> dict[str, tuple[str, dict[str, Any]]]:
-    """A core and options by the name of each memory; `_2` stands for writes stronger than one."""
+    """Return a core and options by each memory's name; `_2` marks write strengths up to 2."""
     return {name: (name, {}) for name in CORES if not is_named_by_size(name)} | VARIANTS
 
 
 def state(result: Mapping[str, Any]) -> str:
-    """What a run came to."""
+    """Return a run's outcome: solved, fits or fails."""
     bins = [result[split]["sequence_accuracy"] == 1 for split in ("bin0", "bin1")]
     return "solved" if all(bins) else "fits" if bins[0] else "fails"
 
 
 def summarise(preset_name: str, asked: TableOptions) -> int:
-    """Runs what is missing; writes summary.md (a row a language), pairs.md, .csv, .json and .png.
+    """Run what is missing; write summary.md (a row a language), pairs.md, .csv, .json and .png.
 
-    `asked.settings` are the languages, `asked.only` the memories; all of them by default.
+    `asked.settings` are the languages, `asked.only` the memories; empty means all.
     """
     check_table(asked)
     languages = _chosen("--settings", asked.settings, LANGUAGES)
@@ -101,12 +101,13 @@ def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
     finished = [cell for cell in grid.cells if cell.run and cell.run.finished]
     results = [{**cell.labels, **cell.run.result()} for cell in finished]
     write_json(out / "results.json", results)
-    Table(columns=columns, title=grid.title).write(rows, out / "pairs")
+    shown = {"axis": "sequences of Bin1 right, percent", "panel": "language"}
+    Table(columns=columns, title=grid.title, **shown).write(rows, out / "pairs")
     print(text)
 
 
 def matrix(rows: Sequence[Row]) -> str:
-    """Markdown: a row a language, a column a memory, in each cell what its seeds came to."""
+    """Return Markdown: a row a language, a column a memory, the seeds' outcomes in cells."""
     found = {(row.labels["language"], row.labels["memory"]): row for row in rows}
     languages, names = (
         dict.fromkeys(row.labels[n] for row in rows) for n in ("language", "memory")
@@ -123,7 +124,7 @@ def matrix(rows: Sequence[Row]) -> str:
 
 
 def outcome(row: Row) -> str:
-    """`solved 2, fails 1`: how many seeds came to what; without a number where all agree."""
+    """Return `solved 2, fails 1`: the number of seeds by outcome; no number if all agree."""
     states = [state(run.result()) for run in row.runs.values()] + ["failed"] * len(row.failed)
     counts = {name: states.count(name) for name in (*STATES, "failed") if name in states}
     if len(counts) == 1:

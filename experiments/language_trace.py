@@ -1,10 +1,10 @@
-"""A look inside: the part of a memory that follows a language's machine, position by position.
+"""A trace: the component of a memory that follows a language's machine, position by position.
 
-Every number that a core shows of its inside (`Core.inspect`) is a candidate: a unit of an LSTM, an
-entry of a fast weight matrix, a write strength. Of delta rules there is one more, the eigenvalue
-1 - beta |k|^2 by which a write multiplies what its key has stored: below zero it can flip a sign.
-On strings drawn for the purpose, the candidate is chosen that the machine's state explains best
-(the correlation ratio: the share of its variance that lies between states).
+Every number that `Core.inspect` returns is a candidate: a unit of an LSTM, an entry of a fast
+weight matrix, a write strength. For delta rules there is one more, the eigenvalue 1 - beta |k|^2 by
+which a write multiplies the value stored at its key; below zero it can flip a sign. The selected
+candidate is the one that the machine's state explains best on strings drawn for this purpose, by
+the correlation ratio: the share of its variance that lies between states.
 """
 
 import csv
@@ -25,22 +25,22 @@ from fastweights.tasks import Language, Sample
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import Sequences
 
-STRINGS = 64  # that the component is chosen on
+STRINGS = 64  # strings on which the component is selected
 LONGEST_TRACE = 2_000  # symbols
-_LARGEST = 50_000_000  # numbers held at once
-_GROWING = ("count",)  # says the position, which a machine's state may follow as well
+_LARGEST = 50_000_000  # most numbers in memory
+_GROWING = ("count",)  # tells the position, which a machine's state may follow as well
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """One string, at each position: the machine, the model's answer, and what carries it."""
+    """One string, position by position: the machine, the model's answer, and the component."""
 
     symbols: Sequence[str]
     levels: Sequence[float]  # the machine's state as a number
     expected: Sequence[str | None]
     answered: Sequence[str]
-    component: str  # its name: layer 1 fast_weights[0, 2, 1]
-    explained: float  # of its variance, by the machine's state, on other strings
+    component: str  # such as: layer 1 fast_weights[0, 2, 1]
+    explained: float  # share of its variance, by the machine's state, on other strings
     values: Sequence[float]
     strengths: Mapping[str, Sequence[float]]  # write strengths and eigenvalues, by name
 
@@ -52,10 +52,11 @@ class Trace:
 
 
 def trace(model: SequenceModel, options: SequenceOptions, text: str) -> Trace:
-    """Follows a model through a string.
+    """Follow a model through a string.
 
-    Raises a one-line `ValueError` for a string that is none of the language's, or too long, and a
-    core that shows nothing of its inside.
+    Raises:
+        ValueError: the string is too long or not in the language's symbols, or the core has no
+            memory to inspect; one line.
     """
     language = options.task
     symbols = language.with_questions(language.parse(text))
@@ -79,7 +80,7 @@ def trace(model: SequenceModel, options: SequenceOptions, text: str) -> Trace:
 
 
 def write_csv(found: Trace, path: Path) -> None:
-    """A row a position."""
+    """Write a row for each position."""
     text = io.StringIO(newline="")
     head = ("position", "symbol", "machine", "expected", "answered", found.component)
     writer = csv.writer(text, lineterminator="\n")
@@ -97,17 +98,17 @@ def _drawn(language: Language, options: SequenceOptions) -> list[Sample]:
 
 
 class Followed(NamedTuple):
-    """What happened at every position P of some strings, all first positions first."""
+    """The values at every position P of some strings, all first positions first."""
 
     answers: list[int]
-    levels: np.ndarray  # [P], of the machine
+    levels: np.ndarray  # [P], the machine's state
     names: list[str]
     values: np.ndarray  # [P, names]
 
 
 @torch.no_grad()
 def _follow(model: SequenceModel, language: Language, samples: Sequence[Sample]) -> Followed:
-    """Steps through all strings side by side."""
+    """Step through all strings side by side."""
     model.eval()
     tokens, _ = (sequences := Sequences.of(samples)).batch(torch.arange(len(samples)))
     strings = ([language.words[token] for token in sample.tokens] for sample in samples)
@@ -119,7 +120,7 @@ def _follow(model: SequenceModel, language: Language, samples: Sequence[Sample])
         levels += [machine[time] for machine in machines if time < len(machine)]
         names, numbers = _flat(model.core.inspect(x_t, state))
         if numbers.numel() * len(x) > _LARGEST:
-            raise ValueError("the core's state is too large to look through position by position")
+            raise ValueError("the core's state is too large for a trace: choose smaller sizes")
         y, state = model.core.step(x_t, state)
         answers.append(model.answer(y).argmax(-1)[going])
         values.append(numbers[going])
@@ -128,9 +129,9 @@ def _follow(model: SequenceModel, language: Language, samples: Sequence[Sample])
 
 
 def _explained(followed: Followed) -> tuple[list[str], np.ndarray]:
-    """The share of each number's variance that lies between the machine's states, adjusted.
+    """Return names, and the share of each number's variance that lies between states.
 
-    Adjusted as R^2 is, for the number of states; -inf for a number that hardly changes.
+    Adjusted, as R^2 is, for the number of states; -inf for a number that hardly changes.
     """
     _, states = np.unique(followed.levels, return_inverse=True)
     groups = np.eye(states.max() + 1)[states]  # [P, states]
@@ -143,9 +144,9 @@ def _explained(followed: Followed) -> tuple[list[str], np.ndarray]:
 
 
 def _flat(layers: list[dict[str, Tensor]]) -> tuple[list[str], Tensor]:
-    """All numbers of a step side by side, [B, names], and what each is."""
+    """Return all numbers of a step side by side, [B, names], and their names."""
     if not layers:
-        raise ValueError("the core has no memory to look into")
+        raise ValueError("the core has no memory to trace")
     names, parts = [], []
     for number, layer in enumerate(layers, 1):
         where = f"layer {number} " if len(layers) > 1 else ""
@@ -159,7 +160,7 @@ def _flat(layers: list[dict[str, Tensor]]) -> tuple[list[str], Tensor]:
 
 
 def _eigenvalues(layer: dict[str, Tensor]) -> dict[str, Tensor]:
-    """1 - beta |k|^2 [B, H], where a layer has one write strength a head."""
+    """Return 1 - beta |k|^2 [B, H], if the layer has one write strength a head."""
     key, strength = layer.get("key"), layer.get("strength")
     if key is None or strength is None or strength.shape != key.shape[:-1]:
         return {}

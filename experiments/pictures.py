@@ -1,8 +1,8 @@
-"""Pictures of a grid: its table as points with intervals, and learning curves over seeds."""
+"""Pictures of runs: a table as points with intervals, curves over seeds, accuracy over lengths."""
 
 import itertools
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,70 +10,134 @@ from fastweights.evaluation.learning_curves import (
     Curve,
     draw_seeds,
     line_styles,
+    literal,
     new_figure,
     save,
+    with_legend,
 )
 from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
 from fastweights.experiments.rows import Row
 
+_PERCENT = (-3.0, 103.0)  # the axis of shares, whatever they are
+_NARROWEST = 0.1  # an axis spans this share of its largest value, or small differences look large
+_NAME, _TITLE = 48, 80  # characters of a line
+_MANY = 10_000  # numbers from which an axis says k and M
+_WORDS = 0.25  # height of a row of panels without curves
+NOTHING = "nothing to draw yet: too few games have ended"
+
+_SPLITS = {
+    "bin0": "Bin0, lengths of training",
+    "bin1": "Bin1, longer strings",
+    "length": "strings drawn of a length",
+}
+
 
 def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str = "") -> None:
-    """A line a row: each seed, their mean with its 95 % interval, and the published mean ± std.
+    """Write the figure of `rows_figure` into the PNG `path`."""
+    save(rows_figure(rows, unit, title, panel), path)
 
-    `panel`: the label whose values have a panel each, with an axis of its own.
+
+def rows_figure(rows: Sequence[Row], unit: str, title: str, panel: str = "") -> Any:
+    """Return a figure with a line a row: seeds, their mean and 95 % interval, and the paper's.
+
+    Where some rows have runs of ours, the others are in the table alone.
+
+    Args:
+        rows: At least one.
+        unit: What the values are. An axis of percent reaches from 0 to 100.
+        title: The heading.
+        panel: The label whose values have a panel each, with an axis of its own.
+
+    Returns:
+        A Matplotlib figure.
     """
-    names, shared = _names(rows, panel)
+    ours = [row for row in rows if row.values or row.failed]
+    shown = ours or [row for row in rows if row.published]
+    if not shown:
+        return _words(title, "No run has measured anything yet.")
+    names, shared = _names(shown, panel)
     panels: dict[str, list[int]] = {}
-    for place, row in enumerate(rows):
+    for place, row in enumerate(shown):
         panels.setdefault(str(row.labels.get(panel, "")), []).append(place)
     lines = sum(1 + name.count("\n") for name in names) + shared.count("\n")
-    figure = new_figure(0.7 + 0.8 * len(panels) + 0.3 * lines)
-    ratios = [1 + len(places) for places in panels.values()]
-    every = figure.subplots(len(panels), squeeze=False, height_ratios=ratios)[:, 0]
-    above = [title, shared]
+    shared_axis = "percent" in unit
+    figure = new_figure(1.0 + (0.4 if shared_axis else 0.7) * len(panels) + 0.2 * lines)
+    ratios = [0.5 + len(places) for places in panels.values()]
+    grid = figure.subplots(len(panels), sharex=shared_axis, squeeze=False, height_ratios=ratios)
+    every = grid[:, 0]
+    heading = filter(None, (textwrap.fill(title, _TITLE), shared))
+    figure.suptitle("\n".join(map(literal, heading)), fontsize="medium")
     for axes, (name, places) in zip(every, panels.items(), strict=True):
-        axes.set_title("\n".join(filter(None, (*above, name))), fontsize="medium")
-        _draw_points(axes, [rows[place] for place in places])
+        if name:
+            axes.set_title(literal(name), fontsize="medium")
+        _draw_points(axes, [shown[place] for place in places])
         axes.set_yticks(range(len(places)), [names[place] for place in places], fontsize="small")
-        axes.set_ylim(len(places) - 0.5, -0.5)  # the first above; rows without a value too
+        axes.set_ylim(len(places) - 0.5, -0.5)  # the first above; rows that failed too
+        _set_range(axes, unit)
         axes.grid(axis="x", alpha=0.3)
-        above = []
-    every[-1].set_xlabel(unit)
-    handles = {name: handle for axes in every for name, handle in _labelled(axes)}
-    if handles:
-        figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles))
-    save(figure, path)
+    left_out = len(rows) - len(shown)
+    said = f"{left_out} of the table's {len(rows)} rows have no run here and are not drawn"
+    every[-1].set_xlabel(f"{unit}\n({said})" if left_out else unit)
+    return with_legend(figure)
+
+
+def _words(title: str, words: str) -> Any:
+    """Return a figure of words, where there is nothing to draw: axes would be invented."""
+    figure = new_figure(1)
+    figure.text(
+        0.5, 0.5, "\n".join(filter(None, (literal(title), words))), ha="center", va="center"
+    )
+    return figure
 
 
 def _draw_points(axes: Any, rows: Sequence[Row]) -> None:
     for place, row in enumerate(rows):
         values = list(row.values.values())
-        axes.plot(values, [place] * len(values), ".", color=BLUE, alpha=0.4, label="a seed")
+        if len(values) > 1:
+            axes.plot(values, [place] * len(values), ".", color=BLUE, alpha=0.5, label="a seed")
         if row.interval:
             axes.plot(row.interval, [place, place], color=BLUE, linewidth=2, label="95 % interval")
         if row.mean is not None:
-            axes.plot(row.mean, place, "D", color=BLUE, label="mean")
+            name = "mean of the seeds" if len(values) > 1 else "one seed"
+            fill = BLUE if len(values) > 1 else "none"
+            axes.plot(row.mean, place, "D", color=BLUE, markerfacecolor=fill, label=name)
+        else:
+            words = "failed" if row.failed else ""
+            where = axes.get_yaxis_transform()
+            axes.text(0.01, place, words, va="center", fontsize="small", transform=where)
         if row.published:
             style = {"color": ORANGE, "fmt": "o", "markerfacecolor": "none", "label": "paper"}
             axes.errorbar(row.published.mean, place + 0.25, xerr=row.published.std, **style)
 
 
-def _labelled(axes: Any) -> Iterator[tuple[str, Any]]:
-    handles, labels = axes.get_legend_handles_labels()
-    return zip(labels, handles, strict=True)
+def _set_range(axes: Any, unit: str) -> None:
+    """Show all of 0 to 100 percent; of other units a range that lets equal values look equal."""
+    if "percent" in unit:
+        axes.set_xlim(*_PERCENT)
+        return
+    low, high = axes.get_xlim()
+    missing = _NARROWEST * max(abs(low), abs(high)) - (high - low)
+    if missing > 0:
+        axes.set_xlim(low - missing / 2, high + missing / 2)
 
 
 def _names(rows: Sequence[Row], panel: str) -> tuple[list[str], str]:
-    """Each row's labels that others have differently, and the labels that all rows share.
+    """Return each row's differing labels, and the labels that all rows share.
 
-    Without the label `panel`, which stands above.
+    The label `panel` is left out: it is the panel's title.
     """
     labels = [{n: str(value) for n, value in row.labels.items() if n != panel} for row in rows]
     differ = [name for name in labels[0] if len({one[name] for one in labels}) > 1]
-    differ = differ or list(labels[0])  # of a single row
+    differ = differ or list(labels[0])  # a single row
     shared = [text for name, text in labels[0].items() if name not in differ]
-    names = [_wrapped([one[name] for name in differ], 40) for one in labels]
-    return names, _wrapped(shared, 80)
+    names = [_wrapped(_once([one[name] for name in differ]), _NAME) for one in labels]
+    return names, textwrap.fill(" · ".join(shared), _TITLE)
+
+
+def _once(texts: Sequence[str]) -> list[str]:
+    """Return `texts` without those that repeat another: LSTM and lstm, DeltaNet and delta_net."""
+    plain = ["".join(filter(str.isalnum, text)).casefold() for text in texts]
+    return [text for place, text in enumerate(texts) if plain[place] not in plain[:place]]
 
 
 def _wrapped(texts: Sequence[str], width: int) -> str:
@@ -81,32 +145,86 @@ def _wrapped(texts: Sequence[str], width: int) -> str:
 
 
 class Panel(NamedTuple):
-    """Learning curves of several seeds by name, and what the axes show."""
+    """Learning curves of several seeds by name, and the labels of the axes."""
 
     curves: Mapping[str, list[Curve]]
     x: str
     y: str
     title: str = ""
+    lengths: bool = False  # x is lengths that double
 
 
 def draw_curves(panels: Sequence[Sequence[Panel]], path: Path, title: str) -> None:
-    """A line for each name: the mean over its seeds, where all of them have points.
+    """Write the figure of `curves_figure` into the PNG `path`."""
+    save(curves_figure(panels, title), path)
 
-    A name has the same line in all `panels`, which are given row by row. Seeds and their band are
-    drawn where there are few enough names that bands do not hide each other.
+
+def curves_figure(panels: Sequence[Sequence[Panel]], title: str) -> Any:
+    """Return a figure with a line for each name: the mean over seeds, where all have points.
+
+    A name has the same line style in all `panels`, which are given row by row. Seeds and their band
+    are drawn only for few names, so that bands do not hide each other.
     """
     across = len(panels[0])
-    figure = new_figure(1 + 4 * len(panels), 3 + 5 * across)
-    figure.suptitle(title)
-    every = figure.subplots(len(panels), across, squeeze=False)
+    ratios = [1 if any(map(_has_points, row)) else _WORDS for row in panels]
+    figure = new_figure(0.6 + 4 * sum(ratios), 8 if across == 1 else 6 * across)
+    figure.suptitle(literal(textwrap.fill(title, 45 * across + 25)))
+    every = figure.subplots(len(panels), across, squeeze=False, height_ratios=ratios)
     names = dict.fromkeys(name for row in panels for panel in row for name in panel.curves)
     styles, bands = line_styles(list(names)), len(names) <= len(COLOURS)
     for axes, panel in zip(every.flat, itertools.chain.from_iterable(panels), strict=True):
-        axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
-        axes.grid(alpha=0.3)
+        if panel.title:
+            axes.set_title(literal(panel.title))
+        if not _has_points(panel):
+            axes.set_axis_off()  # axes without data would be invented
+            axes.text(0.5, 0.5, NOTHING, ha="center", transform=axes.transAxes)
+            continue
         for name, seeds in panel.curves.items():
             draw_seeds(axes, seeds, styles[name], name, bands)
-    handles = {name: handle for axes in every.flat for name, handle in _labelled(axes)}
-    if handles:
-        figure.legend(handles.values(), handles, loc="outside right upper", fontsize="small")
-    save(figure, path)
+        axes.set(xlabel=panel.x, ylabel=panel.y if axes in every[:, 0] else "")
+        _format_x(axes, panel.lengths)
+        axes.grid(alpha=0.3)
+    return with_legend(figure)
+
+
+def _has_points(panel: Panel) -> bool:
+    return any(len(one.x) for seeds in panel.curves.values() for one in seeds)
+
+
+def _format_x(axes: Any, lengths: bool) -> None:
+    """Begin at 0, or show lengths by their logarithm; write large numbers as 200 k."""
+    from matplotlib.ticker import EngFormatter
+
+    if lengths:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        return
+    axes.set_xlim(left=0)
+    if axes.get_xlim()[1] >= _MANY:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+
+
+def draw_lengths(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write the figure of `lengths_figure` into the PNG `path`."""
+    save(lengths_figure(rows), path)
+
+
+def lengths_figure(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a figure: a point a length and split, the share of its sequences that are right.
+
+    `rows` have a `split`, a `length` and a `sequence_accuracy`.
+    """
+    figure = new_figure(3)
+    axes = figure.add_subplot(xscale="log", ylim=(-5, 105))
+    axes.set(xlabel="length of the sequence, symbols", ylabel="sequences right, percent")
+    splits = dict.fromkeys(row["split"] for row in rows)
+    styles = line_styles(list(splits))
+    for split in splits:
+        of_split = [row for row in rows if row["split"] == split]
+        lengths = [row["length"] for row in of_split]
+        shares = [100 * row["sequence_accuracy"] for row in of_split]
+        look = {"linestyle": "", "markersize": 4, "label": _SPLITS.get(split, split)}
+        axes.plot(lengths, shares, **styles[split] | look)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.grid(alpha=0.3)
+    return with_legend(figure)

@@ -1,4 +1,4 @@
-"""The paper's figures for sequence tasks, from the data file in `experiments/scores/`."""
+"""The papers' figures for sequence tasks, from the data file in `experiments/scores/`."""
 
 from functools import cache
 from pathlib import Path
@@ -15,23 +15,23 @@ class AlgorithmicScore(NamedTuple):
 
     task: str
     table: int
-    setting: str  # one of the task's: variables=3; or empty
+    setting: str  # of the task, such as variables=3; or empty
     row: str
     core: str
-    sizes: str  # of the core, where the table names them: layers=8 width=128
+    sizes: str  # of the core, such as layers=8 width=128, if the table names them
     measure: str  # a split and a measure of `fastweights.tasks.train.Result`
-    mean: float | None  # None: a row that the paper does not have
+    mean: float | None  # None: the paper has no such row
     std: float | None
 
     @property
     def choice(self) -> str:
-        """What `--settings` calls it by."""
+        """The name of the setting for `--settings`."""
         return self.setting or self.task
 
 
 @cache
 def algorithmic() -> list[AlgorithmicScore]:
-    """Irie et al. 2021, Tables 2, 5, 6 and 7, and 2023, Tables 1 and 2, in their order."""
+    """Return Irie et al. 2021, Tables 2, 5, 6 and 7, and 2023, Tables 1 and 2, in their order."""
     numbers = {"table": int, "mean": _number, "std": _number}
     return [
         AlgorithmicScore(**{name: numbers.get(name, str)(text) for name, text in row.items()})

@@ -1,4 +1,4 @@
-"""A grid's rows: what the seeds of one setting and core measured, with statistics over seeds.
+"""A grid's rows: the measurements of one setting and core, with statistics over seeds.
 
 Means, population standard deviations, and 95 % intervals: a percentile bootstrap over seeds
 (`score_statistics`), which is too narrow for a handful of seeds. One seed has no interval.
@@ -14,25 +14,26 @@ from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.evaluation.statistics import estimate, mean
 from fastweights.experiments.grid import Cell, Run
 
-# What a table shows of labels and a run's result; None where the run has measured nothing.
+# A figure from labels and a run's result; None if the run has not measured it.
 Value = Callable[[dict[str, Any]], float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What the seeds of one setting and core measured."""
+    """The measurements of one setting and core, over seeds."""
 
     labels: Mapping[str, Any]  # without the seed
     seeds: Sequence[int]
-    values: Mapping[int, float]  # by seed; those of finished runs
+    values: Mapping[int, float]  # by seed; of finished runs
     others: Mapping[str, float | None] = field(default_factory=dict)  # means of other measures
     failed: Sequence[int] = ()  # seeds
-    runs: Mapping[int, Run] = field(default_factory=dict)  # finished ones, by seed
+    runs: Mapping[int, Run] = field(default_factory=dict)  # finished runs, by seed
     published: PublishedScore | None = None
     details: Mapping[str, Any] = field(default_factory=dict)  # more for the JSON file
 
     @property
     def mean(self) -> float | None:
+        """The mean over seeds; None without a finished run."""
         return _mean(self.values.values())
 
     @property
@@ -49,14 +50,14 @@ class Row:
         return float(found.low), float(found.high)
 
     def plain(self, unit: str) -> dict[str, Any]:
-        """As JSON; the values of the seeds have the name `unit`."""
+        """Return the row as JSON; the seeds' values have the name `unit`."""
         values = {unit: list(self.values.values())}
         by_seed = {"seeds": list(self.seeds), "failed": list(self.failed)}
         found = {**self._statistics(), **self.others}
         return {**self.labels, **values, **by_seed, **found, **self.details}
 
     def flat(self) -> dict[str, Any]:
-        """As a line of CSV, with nothing for seeds without a value."""
+        """Return the row as a line of CSV, with empty cells for seeds without a value."""
         each = {f"seed_{seed}": self.values.get(seed) for seed in self.seeds}
         return {**self.labels, **self._statistics(), **self.others, **each}
 
@@ -73,9 +74,13 @@ def rows_of(
     value: Value,
     others: Mapping[str, Value] | None = None,
 ) -> list[Row]:
-    """One row for the cells that differ only in their seed, in the cells' order.
+    """Return one row for the cells that differ only in their seed, in the cells' order.
 
-    `failures`: reasons, by the names of runs. `others`: measures of which a row has the mean.
+    Args:
+        cells: the grid's cells.
+        failures: reasons, by the names of runs.
+        value: the figure of the rows.
+        others: further figures, of which a row has the mean.
     """
     grouped: dict[tuple, list[Cell]] = {}
     for cell in cells:

@@ -1,4 +1,4 @@
-"""A grid's runs of the sequence tasks' commands: models, each trained and then measured."""
+"""Runs of the sequence tasks' commands in a grid: models, each trained and then measured."""
 
 import itertools
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_options import SequenceOptions, differences, flat
 from fastweights.experiments.sequence_run import RESULT
 from fastweights.host.commands import process
-from fastweights.records.run_folder import read_meta
+from fastweights.records import read_meta
 from fastweights.tasks.train import Result
 
 _FOLDERS = ("savedir", "data", "cache")
@@ -48,12 +48,12 @@ class SequenceRun(Run):
         return differences(SequenceOptions.from_dict(stored), self._with_window())
 
     def result(self) -> dict[str, Any]:
-        """See `recorded`."""
+        """Return the result with the run's origin; see `recorded`."""
         splits = self.options.task.splits[1:]
         return recorded(self.path, read_result(self.path / RESULT, partial(_measured, splits)))
 
     def _with_window(self) -> SequenceOptions:
-        """The options as a run keeps them: attention reaches over the longest sequence drawn."""
+        """Return the options as a run stores them, with attention over the longest sequence."""
         if "window" not in core_kind(self.options.core).options():
             return self.options
         drawn = sequences(self.options).values()
@@ -61,7 +61,7 @@ class SequenceRun(Run):
 
 
 def flags(options: SequenceOptions) -> list[str]:
-    """The command line that gives these options, whatever the preset."""
+    """Return the command line that gives these options under any preset."""
     plain = flat(options)
     name = plain.pop("task_name")
     which = {"task": name} if options.task.command else {}
@@ -69,19 +69,19 @@ def flags(options: SequenceOptions) -> list[str]:
 
 
 def recorded(path: Path, measured: dict[str, Any]) -> dict[str, Any]:
-    """What the run at `path` measured, the commit that it began at, its seed and its options."""
+    """Return the measurements of the run at `path`, its commit, its seed and its options."""
     meta = read_meta(path)
     commit, own = (meta.get("git") or {}).get("commit"), meta["args"]
     return measured | {"commit": commit, "seed": own["seed"], "options": without_folders(own)}
 
 
 def without_folders(plain: dict[str, Any]) -> dict[str, Any]:
-    """A run's plain options without what is somebody's own."""
+    """Return a run's plain options without local folders."""
     return {name: plain[name] for name in plain if name not in _FOLDERS}
 
 
 def _measured(splits: Sequence[str], result: dict[str, Any]) -> dict[str, Any]:
-    """The result, of which every measure is a number."""
+    """Return the result after a check that every measure is a number."""
     for split, measure in itertools.product(splits, Result._fields):
         float(result[split][measure])
     return result

@@ -1,4 +1,4 @@
-"""A task's sequences in a folder: drawn once, kept, and never drawn twice at the same time."""
+"""A task's sequences in a folder: drawn once and cached, by one process at a time."""
 
 import re
 from dataclasses import asdict
@@ -12,7 +12,7 @@ from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.token_files import read_splits
 from fastweights.host.errors import UserError, describe_os_error, expanded
 from fastweights.host.folder_lock import wait_for
-from fastweights.records.checkpoints import CheckpointError, load, save
+from fastweights.records import CheckpointError, load, save
 from fastweights.tasks import UNASKED, Task
 from fastweights.tasks.sequences import Sequences, draw
 
@@ -20,9 +20,9 @@ FILE = "sequences.pt"
 
 
 def sequences(options: SequenceOptions) -> dict[str, Sequences]:
-    """The splits that `options` ask for, from their folder, or drawn and kept there.
+    """Return the splits that `options` ask for, from their folder, or drawn and stored there.
 
-    Two commands at once: one draws, the other waits for it.
+    If two commands ask at the same time, one draws and the other waits.
 
     Raises:
         UserError: the folder holds sequences of other settings or something else, the task has too
@@ -32,7 +32,7 @@ def sequences(options: SequenceOptions) -> dict[str, Sequences]:
         return read_splits(expanded(options.files), options.task)
     folder = expanded(options.data or default_folder(options))
     path = folder / FILE
-    if not path.exists():  # else it is whole, and may be somebody else's
+    if not path.exists():  # an existing file is complete, and may belong to another user
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock = wait_for(folder)
@@ -50,7 +50,7 @@ def sequences(options: SequenceOptions) -> dict[str, Sequences]:
 
 
 def default_folder(options: SequenceOptions) -> Path:
-    """Beside the runs: `data/code_execution-variables=3-...`."""
+    """Return a folder beside the runs: `data/code_execution-variables=3-...`."""
     described = settings(options)
     pairs = [f"{name}={value}" for part in described.values() for name, value in part.items()]
     return (
@@ -59,7 +59,7 @@ def default_folder(options: SequenceOptions) -> Path:
 
 
 def settings(options: SequenceOptions) -> dict[str, dict[str, Any]]:
-    """What the sequences depend on."""
+    """Return the options that the sequences depend on."""
     return {"task": asdict(options.task), "draw": options.sizes | {"seed": options.data_seed}}
 
 
@@ -99,13 +99,11 @@ def _read(path: Path, options: SequenceOptions) -> dict[str, Sequences]:
 
 
 def _unreadable(path: Path) -> UserError:
-    return UserError(
-        f"{path} holds no sequences that can be read: delete it, and they are drawn again"
-    )
+    return UserError(f"{path} holds no readable sequences: delete it, and they are drawn again")
 
 
 def _whole(split: Sequences, size: int, task: Task) -> bool:
-    """Whether these are `size` sequences of the task's words and answers, all of them there."""
+    """Return whether `split` has `size` complete sequences of the task's words and answers."""
     if any(part.ndim != 1 or part.is_floating_point() or not len(part) for part in split):
         return False
     tokens, targets, lengths = split

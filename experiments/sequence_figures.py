@@ -12,26 +12,27 @@ from fastweights.experiments.sequence_presets import preset
 from fastweights.host.errors import UserError
 from fastweights.tasks import TASKS, Task
 
-# What the small preset divides the sizes of these tables by: LSTMs', and all others'.
+# Divisors of these tables' sizes for the small preset: for LSTMs, and for all others.
 SMALLER_LSTM = {6: {"width": 2}, 7: {"width": 8}}
 SMALLER = {6: {"layers": 2, "width": 4, "heads": 4, "feedforward": 4}}
 OF_CELLS = ("device", "kernels", "data", "legacy_conditional_assign")
 
 
 class Figure(NamedTuple):
-    """One figure of a paper's table, and the options of the runs that it is the mean of."""
+    """One figure of a paper's table, and the options of the runs whose mean it is."""
 
     published: AlgorithmicScore
     options: SequenceOptions
-    sizes: dict[str, int]  # of the core, where the table names them
-    own_sizes: dict[str, int]  # and those of them that the preset has otherwise
+    sizes: dict[str, int]  # of the core, if the table names them
+    own_sizes: dict[str, int]  # the sizes among them that the preset changes
 
     @property
     def has_papers_sizes(self) -> bool:
+        """Whether the runs have the sizes of the paper's row."""
         return self.sizes == named_sizes(self.published)
 
     def run(self, seed: int) -> SequenceRun:
-        """Its run with this seed; figures of one training share it."""
+        """Return its run with this seed; figures of one training share it."""
         setting = self.published.setting.replace("=", "")
         sizes = [f"{name}{size}" for name, size in self.own_sizes.items()]
         parts = [labelled(self.options.task), setting, self.options.core, *sizes, f"seed{seed}"]
@@ -39,7 +40,7 @@ class Figure(NamedTuple):
 
 
 def labelled(task: Task) -> str:
-    """The task's name, and whether its data is as the published generator's: they never mix."""
+    """Return the task's name, marked if its data follows the published generator."""
     legacy = any(value for name, value in vars(task).items() if name.startswith("legacy"))
     return f"{task.name}-legacy" if legacy else task.name
 
@@ -52,12 +53,15 @@ def figures(
     changes: Mapping[str, Any] | None = None,
     further: Sequence[str] = (),
 ) -> list[Figure]:
-    """The table's figures in the paper's order, of the tasks that a command trains on.
+    """Return the table's figures in the paper's order, of the tasks that a command trains on.
 
     Args:
-        epochs: at most so many.
-        changes: options of `OF_CELLS`, and `savedir`, for all of them.
-        further: cores that the paper does not have, each with a row of its own.
+        command: name of the command.
+        number: number of the table.
+        preset_name: name of the preset.
+        epochs: largest number of epochs; None for the preset's.
+        changes: options of `OF_CELLS`, and `savedir`, for all figures.
+        further: cores that the paper does not have, each with an added row.
 
     Raises:
         UserError: there is no such table.
@@ -76,7 +80,7 @@ def figures(
 def _unpublished(
     scores: Sequence[AlgorithmicScore], cores: Sequence[str]
 ) -> list[AlgorithmicScore]:
-    """The figures of cores that have none: of each setting and measure one, whatever its sizes."""
+    """Return a figure for each added core, setting and measure, of any size."""
     known = {score.core for score in scores}
     places = dict.fromkeys((score.task, score.setting, score.measure) for score in scores)
     first = {
@@ -92,7 +96,7 @@ def _unpublished(
 
 
 def named_sizes(score: AlgorithmicScore) -> dict[str, int]:
-    """The core's, as the table's row names them."""
+    """Return the core's sizes that the table's row names."""
     pairs = (pair.split("=") for pair in score.sizes.split())
     return {name: int(size) for name, size in pairs}
 
@@ -108,7 +112,7 @@ def _figure(
     of_task = {field.name for field in fields(task)} & set(changes)
     asked = task(**settings, **{name: changes[name] for name in of_task})
     changes = {name: changes[name] for name in changes if name not in of_task}
-    if score.core not in CORES:  # the paper's figure stands alone
+    if score.core not in CORES:  # a row with the paper's figure only
         options = replace(preset(preset_name, "lstm", asked), core=score.core, **changes)
         return Figure(score, options, {}, {})
     options = replace(preset(preset_name, score.core, asked), **changes)
@@ -122,7 +126,7 @@ def _figure(
 
 
 def _sizes_of(options: SequenceOptions) -> dict[str, Any]:
-    """All options of the core, by default and as they are set."""
+    """Return all options of the core, with defaults."""
     return vars(core_kind(options.core).config) | dict(options.core_options())
 
 

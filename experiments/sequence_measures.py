@@ -1,4 +1,4 @@
-"""What a finished run reports: every split, each length, and what simple baselines would score."""
+"""Measurements of a finished run: every split, each length, and simple baselines."""
 
 import csv
 import io
@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
-
-import numpy as np
 
 from fastweights.cores import core_kind
 from fastweights.experiments.sequence_options import SequenceOptions
@@ -28,9 +26,9 @@ LONGEST_ATTENDED = 2_000  # attention over more positions takes gigabytes
 def measure(
     model: SequenceModel, options: SequenceOptions, splits: Mapping[str, Sequences]
 ) -> dict[str, Any]:
-    """The held-out and the tested splits, the lengths asked for, the baselines' accuracies.
+    """Return scores on the held-out and test splits and on chosen lengths, and the baselines'.
 
-    `by_length` has a row for each length within each tested split.
+    `by_length` has a row for each length within each test split.
     """
     task = options.task
     answered = partial(judge, blank=task.blank, batch_size=JUDGED_AT_ONCE)
@@ -48,28 +46,25 @@ def measure(
 
 
 def write_lengths(measured: dict[str, Any], folder: Path) -> None:
-    """Writes lengths.csv and lengths.png where lengths were measured; takes `by_length` out."""
+    """Write lengths.csv and lengths.png if lengths were measured; remove `by_length`."""
     rows = [*measured.pop("by_length"), *measured["lengths"]]
     rows = [{name: row[name] for name in _COLUMNS} for row in rows]
     if not measured["lengths"]:
         return
-    from fastweights.experiments.language_pictures import (
-        draw_lengths,  # Matplotlib takes a second to import
-    )
+    from fastweights.experiments.pictures import draw_lengths  # Matplotlib takes a second to import
 
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, rows[0], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     write_bytes(folder / LENGTHS, text.getvalue().encode())
-    points = np.array([(row["length"], row["sequence_accuracy"]) for row in rows], float)
-    draw_lengths(points, folder / "lengths.png")
+    draw_lengths(rows, folder / "lengths.png")
 
 
 def _of_length(
     model: SequenceModel, options: SequenceOptions, longest: int, length: int
 ) -> dict[str, Any] | None:
-    """None where the model cannot attend to so many positions."""
+    """Return the scores at a length; None if attention would reach too many positions."""
     random = Random(f"{options.data_seed} length {length}")
     drawn = (options.task.sample_of_length(length, random) for _ in range(options.length_size))
     samples: dict[Sample, None] = dict.fromkeys(drawn)
@@ -84,13 +79,13 @@ def _of_length(
 
 
 def _commonest(sequences: Sequences) -> float:
-    """The share of the commonest answer, of all that are asked for."""
+    """Return the share of the commonest answer among all asked positions."""
     asked = sequences.targets[sequences.targets != UNASKED].long()
     return asked.bincount().max().item() / len(asked)
 
 
 def _wider(model: SequenceModel, options: SequenceOptions, window: int) -> SequenceModel:
-    """The same model with attention over `window` positions."""
+    """Return the same model with attention over `window` positions."""
     wide = replace(options, core_window=max(window, options.core_window)).build()
     wide.load_state_dict(model.state_dict())
     return wide.to(model.output.weight.device)

@@ -9,7 +9,8 @@ import tyro
 
 from fastweights.cores import core_kind
 from fastweights.cores.options import CoreSizes, of_core
-from fastweights.host.typed_fields import typed
+from fastweights.host.flags import check_at_least, contradictions
+from fastweights.host.typed_fields import typed_whole
 from fastweights.kernels import check_backend
 from fastweights.tasks import TASKS, Task
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
@@ -18,42 +19,42 @@ from fastweights.tasks.train import TrainerConfig
 
 Question = TypeVar("Question", bound=Task)
 LSTM_EMBEDDING = 128  # Irie et al. 2021, appendix B.2
-LONGEST_TEST = 1_000_000  # a mistyped length is a line, not hours
+LONGEST_TEST = 1_000_000  # a mistyped length gives an error, not hours of work
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceOptions(CoreSizes, Generic[Question]):
-    """Everything that decides what a run computes, and a few things about where it runs."""
+    """All options of a run on a sequence task: what it computes, and where it runs."""
 
     task: tyro.conf.OmitArgPrefixes[Question]
     core: str = "delta_net"
     """Memory; the command `atari` shows them all with --list-cores."""
     core_dropout: float | None = None
-    """Share of units left out in each residual block while training."""
+    """Dropout rate in each residual block."""
     embedding: int | None = None
     """Size of a word's vector (default: the model width of residual blocks, else 128)."""
     dropout: float = 0.0
-    """Share left out of the word's vector and of the core's output; for cores without blocks."""
+    """Dropout rate of the word's vector and of the core's output; for cores without blocks."""
     decoder: int = 0
     """Hidden units between the core's output and the answer; 0: no such layer."""
     trainer: tyro.conf.OmitArgPrefixes[TrainerConfig] = field(default_factory=TrainerConfig)
     train_size: int = 10_000
-    """Sequences to learn from."""
+    """Number of training sequences."""
     valid_size: int = 1_000
-    """Sequences held out: they choose the best epoch."""
+    """Number of held-out sequences, which select the best epoch."""
     test_size: int = 1_000
-    """Sequences of each split that only the reported result is measured on."""
+    """Number of test sequences in each test split."""
     test_lengths: tuple[int, ...] = ()
-    """Lengths of further sequences that the result is measured on; of formal languages."""
+    """Lengths of further test sequences; of formal languages."""
     length_size: int = 100
-    """Sequences of each of --test-lengths."""
+    """Number of sequences of each of --test-lengths."""
     data_seed: int = 1
-    """Of the sequences."""
+    """Seed of the sequences."""
     seed: int = 1
-    """Of weights, dropout and the order of batches."""
+    """Seed of weights, dropout and the order of batches."""
 
     files: Path | None = None
-    """Folder of token files (train.src, train.tgt, ...) to read the sequences from, undrawn."""
+    """Folder of token files (train.src, train.tgt, ...) to read the sequences from."""
     data: Path | None = None
     """Folder that keeps the sequences (default: beside the runs, named by their settings)."""
     device: str = "auto"
@@ -63,24 +64,27 @@ class SequenceOptions(CoreSizes, Generic[Question]):
     kernels: str = "auto"
     """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md.
 
-    With reference or chunked all other kernels of ours are left out, too.
+    With reference or chunked, all other kernels of this project are turned off, too.
     """
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints; the end of each epoch has one too."""
     profile: bool = False
     """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
     savedir: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder of the run folders."""
     xpid: str | None = None
     """The run folder's name (default: task, core and time)."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Sequences in each of the task's splits."""
+        """Return the number of sequences in each of the task's splits."""
         return split_sizes(self.task, self.train_size, self.valid_size, self.test_size)
 
     def model(self) -> ModelConfig:
-        """Residual blocks take words' vectors as they are; other cores from `embedding` units."""
+        """Return the model's options.
+
+        Residual blocks read words' vectors directly; other cores read `embedding` units.
+        """
         options = dict(self.core_options())
         default = LSTM_EMBEDDING
         if "embed" in core_kind(self.core).options() and self.embedding is None:
@@ -95,53 +99,43 @@ class SequenceOptions(CoreSizes, Generic[Question]):
         )
 
     def reaching(self, longest: int) -> "SequenceOptions":
-        """With attention over sequences of `longest` words, unless a window was asked for."""
+        """Return options with attention over `longest` words, unless a window was given."""
         if self.core_window is None and "window" in core_kind(self.core).options():
             return replace(self, core_window=longest)
         return self
 
     def build(self) -> SequenceModel:
+        """Return the model, with new weights."""
         return SequenceModel(len(self.task.words), len(self.task.answers), self.model())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; `from_dict` reads them."""
+        """Return plain values, which `from_dict` reads."""
         paths = {name: getattr(self, name) for name in ("data", "files", "savedir")}
         plain = {name: None if path is None else str(path) for name, path in paths.items()}
         return asdict(self) | plain | {"task_name": self.task.name}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "SequenceOptions":
-        """The inverse of `to_dict`. Raises a one-line `ValueError` for others."""
+        """Return the options that `to_dict` described; raise a one-line `ValueError` for others."""
         name = plain.get("task_name") if isinstance(plain, dict) else None
         if not isinstance(name, str) or name not in TASKS:
             raise ValueError(f"task_name must be one of {', '.join(TASKS)}")
-        parts = {"task": TASKS[name], "trainer": TrainerConfig}
-        own = typed(cls, {n: value for n, value in plain.items() if n not in parts})
-        try:
-            nested = {
-                n: kind(**typed(kind, plain[n], f"{n}.")) for n, kind in parts.items() if n in plain
-            }
-            return cls(**own | nested)
-        except TypeError as error:
-            raise ValueError(f"these options do not belong to this version: {error}") from error
+        return typed_whole(cls, plain, {"task": TASKS[name], "trainer": TrainerConfig})
 
 
-# What a resumed run may do differently: where and how it runs, not what it learns.
+# Options that a resumed run may change: where and how it runs, not what it learns.
 CHANGEABLE_ON_RESUME = (
     *("data", "device", "num_threads", "checkpoint_minutes", "profile", "savedir", "xpid"),
 )
 
 
 def check(options: SequenceOptions) -> None:
-    """Raises a one-line `ValueError` for numbers that cannot work."""
+    """Raise a one-line `ValueError` for a value that is not allowed."""
     options.task.check()
     options.trainer.check()
     core_kind(options.core)
     check_backend(options.kernels)
-    for name in ("train_size", "valid_size", "test_size", "length_size"):
-        if getattr(options, name) < 1:
-            flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag} must be at least 1, not {getattr(options, name)}")
+    check_at_least(options, 1, "train_size", "valid_size", "test_size", "length_size")
     if options.test_lengths and not options.task.has_lengths:
         raise ValueError(f"--test-lengths: the lengths of {options.task.name} cannot be chosen")
     for length in options.test_lengths:
@@ -158,39 +152,34 @@ def check(options: SequenceOptions) -> None:
 
 
 def check_seed(flag: str, seed: int) -> None:
-    """Raises a one-line `ValueError` for what is no seed."""
+    """Raise a one-line `ValueError` for a seed out of range."""
     if not 0 <= seed < 2**31:
         raise ValueError(f"{flag} must lie in [0, 2^31), not {seed}")
 
 
 def differences(saved: SequenceOptions, asked: SequenceOptions) -> list[str]:
-    """What a resumed run may not change and `asked` would: `--core lstm (was rdn)`."""
-    old = flat(saved)
-    return [
-        f"--{name.replace('_', '-')} {value} (was {old.get(name)})"
-        for name, value in changes(saved, asked).items()
-        if name not in CHANGEABLE_ON_RESUME
-    ]
+    """Return changes by `asked` that a resumed run may not make: `--core lstm (was rdn)`."""
+    return contradictions(flat(saved), flat(asked), CHANGEABLE_ON_RESUME)
 
 
 def changes(before: SequenceOptions, after: SequenceOptions) -> dict[str, Any]:
-    """The options of `after`, as plain values, that `before` has not or has otherwise."""
+    """Return the options of `after`, as plain values, that differ from `before`."""
     old, new = flat(before), flat(after)
     return {name: new[name] for name in new if name not in old or old[name] != new[name]}
 
 
 def flat(options: SequenceOptions) -> dict[str, Any]:
-    """Plain values by the names of their flags, and `task_name`."""
+    """Return plain values by the names of their flags, and `task_name`."""
     plain = options.to_dict()
     nested = plain.pop("task") | plain.pop("trainer")
     return plain | nested
 
 
-# The feature maps of the published code for sequences (these tasks', language models'), where that
-# of the agents has others.
+# Feature maps of the published code for sequences (these tasks and language models), if they differ
+# from the published agents'.
 RECURRENT_MAPS = {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"}
 PUBLISHED_MAPS = {
-    "lt": {"feature_map": "elu"},  # normalises nothing
+    "lt": {"feature_map": "elu"},  # not normalised
     "delta_mlp": {"feature_map": "elu_sum"},
     "delta_delta": {"feature_map": "elu_sum"},
     "delta_rnn": RECURRENT_MAPS,
@@ -200,5 +189,5 @@ PUBLISHED_MAPS = {
 
 
 def with_sizes(options: SequenceOptions, core_sizes: dict[str, int]) -> SequenceOptions:
-    """The same with other sizes of the core."""
+    """Return the options with other sizes of the core."""
     return replace(options, **of_core(options.core, core_sizes))

@@ -1,6 +1,6 @@
 """The presets behind the papers' tables: of code execution and ListOps, and of each other command.
 
-Named presets are functions from a core and a task to the options of its training.
+Presets are functions from a core and a task to the options of its training.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from fastweights.tasks.train import TrainerConfig
 
 
 def paper(core: str, task: Question) -> SequenceOptions[Question]:
-    """As published (Irie et al. 2021, appendix B.2): 200 epochs of 10,000 sequences."""
+    """Return the published options (Irie et al. 2021, appendix B.2): 200 epochs of 10,000."""
     if core == "lstm":
         trainer = TrainerConfig(learning_rate=3e-3, clip=0.1)
         return SequenceOptions(task=task, core=core, dropout=0.1, trainer=trainer)
@@ -24,7 +24,7 @@ def paper(core: str, task: Question) -> SequenceOptions[Question]:
 
 
 def small(core: str, task: Question) -> SequenceOptions[Question]:
-    """Minutes a model on two cores: shorter sequences, smaller models, 30 epochs of 4,000."""
+    """Return options for minutes a model on two CPU cores: shorter sequences, smaller models."""
     own, clip = preset_of_core(core, {"width": 128}), 0.1
     if core != "lstm":
         sizes = {"layers": 2, "width": 64, "heads": 4, "feedforward": 256}
@@ -35,16 +35,16 @@ def small(core: str, task: Question) -> SequenceOptions[Question]:
 
 
 PRESETS = {"paper": paper, "small": small}
-OF_COMMANDS = {"formal_language": language_presets.PRESETS}  # commands with presets of their own
+OF_COMMANDS = {"formal_language": language_presets.PRESETS}  # commands with separate presets
 
 
 def presets_of(task: Task | type[Task]) -> dict[str, Callable[[str, Task], SequenceOptions]]:
-    """The presets of a task's command, by name."""
+    """Return the presets of a task's command, by name."""
     return OF_COMMANDS.get(task.trained_by(), PRESETS)
 
 
 def preset(name: str, core: str, task: Question) -> SequenceOptions[Question]:
-    """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
+    """Return a preset's options; raise a `ValueError` that lists the known for an unknown name."""
     known = presets_of(task)
     if name not in known:
         raise ValueError(unknown("preset", name, known))

@@ -1,4 +1,4 @@
-"""One run on a sequence task: train, keep the best epoch, measure the split never seen before."""
+"""One run on a sequence task: train, keep the best epoch, measure the test splits."""
 
 import json
 import math
@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from fastweights.cores import growth
-from fastweights.cores.facts import network_facts
+from fastweights.cores import growth, network_facts
 from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_measures import measure, write_lengths
 from fastweights.experiments.sequence_options import SequenceOptions, check, differences
@@ -28,11 +27,21 @@ from fastweights.host.provenance import git_revision
 from fastweights.host.stages import Stages
 from fastweights.host.stopping import Interrupted, StopRequests
 from fastweights.kernels import SHORTEST_CHUNKED_UNROLL, use_backend
-from fastweights.records.checkpoint_folder import CheckpointFolder, Found, holds_checkpoints
-from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
-from fastweights.records.log_table import read_logs
-from fastweights.records.run_folder import RunFolder, check_xpid, claim_xpid, read_meta
-from fastweights.records.tensorboard import Scalars
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    Found,
+    RunFolder,
+    Scalars,
+    check_xpid,
+    claim_xpid,
+    fitting,
+    holds_checkpoints,
+    load,
+    read_logs,
+    read_meta,
+    save_or_warn,
+)
 from fastweights.tasks import TASKS, Task
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.train import Trainer
@@ -42,9 +51,10 @@ RESULT = "result.json"
 
 
 def saved_options(path: Path, command: str) -> SequenceOptions:
-    """The options of the run at `path`, its folders left out.
+    """Return the options of the run at `path`, without its folders.
 
-    Raises `UserError` where it is another command's, or none.
+    Raises:
+        UserError: there is no run, or it is another command's.
     """
     path = expanded(path)
     plain = read_meta(path).get("args", {})
@@ -54,7 +64,7 @@ def saved_options(path: Path, command: str) -> SequenceOptions:
         whose = f"a run of {kind}" if kind else "an agent's run"
         raise UserError(f"{path} is {whose}: go on with {typed(script)} --resume {path}")
     try:
-        # Where files go is the command line's to say: beside the run, unless it does.
+        # The command line sets the folders; by default they are beside the run.
         return replace(SequenceOptions.from_dict(plain), savedir=path.resolve().parent, data=None)
     except ValueError as error:
         raise UserError(
@@ -64,9 +74,10 @@ def saved_options(path: Path, command: str) -> SequenceOptions:
 
 
 def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
-    """The best weights of the run at `path`, on the CPU, and its options.
+    """Return the best weights of the run at `path`, on the CPU, and its options.
 
-    Raises a one-line `UserError` where there are none.
+    Raises:
+        UserError: there are none; one line.
     """
     options = saved_options(path, command)
     best = load(CheckpointFolder(path, milestones=()).best_path, torch.device("cpu"))
@@ -78,7 +89,7 @@ def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
 
 
 def run(options: SequenceOptions, resume: Path | None = None) -> int:
-    """Trains from scratch, or goes on at `resume`; returns the command's exit code."""
+    """Train from scratch, or resume the run at `resume`; return the command's exit code."""
     tune_allocator()
     with user_input():
         check(options)
@@ -88,7 +99,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
         device = choose_device(options.device)
         if options.kernels != "auto":
             use_backend(options.kernels)
-        _try(options, device)  # what cannot be is said before anything is drawn
+        _try(options, device)  # raise errors before sequences are drawn
     splits = sequences(options)
     options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
     torch.manual_seed(options.seed)
@@ -137,7 +148,7 @@ def _new_folder(options: SequenceOptions, facts: dict[str, Any]) -> RunFolder:
 
 
 def _try(options: SequenceOptions, device: torch.device) -> None:
-    """A few words through the model. Raises a one-line `ValueError` where it cannot compute."""
+    """Run a few words through the model; raise a one-line `ValueError` if it cannot compute."""
     with torch.device("meta"):
         check_fits(options.build(), device)
     model = options.build().to(device).eval()
@@ -149,7 +160,7 @@ def _try(options: SequenceOptions, device: torch.device) -> None:
 def _save_first(
     trainer: Trainer, options: SequenceOptions, checkpoints: CheckpointFolder, folder: RunFolder
 ) -> None:
-    """Has a checkpoint on disk before anything is learned; without one the folder goes again."""
+    """Write a checkpoint before training; if it cannot be written, remove the folder."""
     try:
         checkpoints.save(_packed(trainer, options) | {"git": git_revision()}, trainer.updates)
     except CheckpointError:
@@ -203,7 +214,7 @@ def _train(
 
 
 def timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The rows, each with how many positions it learned from in a second."""
+    """Yield the rows, each with the positions learned a second."""
     start = time.monotonic()
     for row in rows:
         now = time.monotonic()
@@ -212,7 +223,7 @@ def timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def seconds_of(path: Path) -> float:
-    """What the updates and the held-out split took, by the log: over all of a run's parts."""
+    """Return the seconds of updates and validation, from the log, over all parts of a run."""
     logs = read_logs(path)
     rates = zip(logs["positions"], logs["positions_per_second"], strict=True)
     return round(sum(positions / rate for positions, rate in rates if rate), 3)
@@ -220,7 +231,7 @@ def seconds_of(path: Path) -> float:
 
 def _packed(trainer: Trainer, options: SequenceOptions) -> dict[str, Any]:
     device, random = trainer.model.output.weight.device, {"torch": torch.get_rng_state()}
-    if device.type == "cuda":  # dropout's
+    if device.type == "cuda":  # for dropout
         random["cuda"] = torch.cuda.get_rng_state(device)
     return {
         "model_state_dict": trainer.model.state_dict(),
@@ -242,7 +253,7 @@ def _restore(
     except CheckpointError:
         if holds_checkpoints(folder.path):
             raise
-        folder.rewind(0)  # stopped before its first checkpoint
+        folder.rewind(0)  # the run stopped before its first checkpoint
         return
     for warning in found.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -259,14 +270,14 @@ def _restore(
 
 
 def _mend_best(trainer: Trainer, found: Found, checkpoints: CheckpointFolder) -> None:
-    """Undoes what `kill -9` between a checkpoint and its link, or damage, did to the best one."""
+    """Repair the best checkpoint after damage, or after `kill -9` between it and its link."""
     if trainer.best_score < 0 or trainer.best_score <= checkpoints.best_score:
         return
     score = found.payload.get("score")
     if score != trainer.best_score:
         print(
-            f"warning: {checkpoints.best_path} is not the best epoch's any more: the newest takes "
-            "its place, until there is a better one",
+            f"warning: {checkpoints.best_path} is not the best epoch's any more: the newest "
+            "replaces it, until there is a better one",
             file=sys.stderr,
         )
     if score is not None:
@@ -274,7 +285,7 @@ def _mend_best(trainer: Trainer, found: Found, checkpoints: CheckpointFolder) ->
 
 
 def _check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) -> None:
-    """Raises a one-line `CheckpointError` where a checkpoint is of other options than the run's."""
+    """Raise a one-line `CheckpointError` if a checkpoint has other options than the run."""
     with fitting(path):
         plain = payload["flags"]
         if plain.get("task_name") != options.task.name:
@@ -291,7 +302,7 @@ def _check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) ->
 def _measure(
     trainer: Trainer, options: SequenceOptions, splits: dict, checkpoints: CheckpointFolder
 ) -> dict[str, Any]:
-    """The best weights on the held-out split and on those that are reported."""
+    """Return the scores of the best weights on the held-out split and the test splits."""
     best = load(checkpoints.best_path, next(trainer.model.parameters()).device)
     _check_own(best, options, checkpoints.best_path)
     with fitting(checkpoints.best_path):

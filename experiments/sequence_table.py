@@ -25,6 +25,8 @@ from fastweights.host.names import did_you_mean
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
+    """Options of a table: its cells, and its folders."""
+
     seeds: tuple[int, ...] = (1, 2, 3)
     """--table: seeds of each cell."""
     only: tuple[str, ...] = ()
@@ -51,14 +53,19 @@ def make_table(
     asked: TableOptions,
     changes: Mapping[str, Any] | None = None,
 ) -> int:
-    """Runs what is missing and writes the table; returns the command's exit code.
+    """Run what is missing and write the table; return the command's exit code.
 
-    `changes`: what all figures have besides the preset, as in `figures`. Failed runs are gaps in
-    the table.
+    Args:
+        command: name of the command.
+        number: number of the table.
+        preset_name: name of the preset.
+        asked: cells and folders.
+        changes: changes to the preset for all figures, as in `figures`. Failed runs are gaps in
+            the table.
     """
     check_table(asked)
     shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
-    # Once: a run may be started from another folder than this one.
+    # Make the path absolute: a run may be started from another folder.
     folder = expanded(asked.runs).resolve() / f"{preset_name}{shortened}"
     changes = {**(changes or {}), "savedir": folder}
     settings = preset_name, asked.epochs_at_most, changes, _further(asked)
@@ -75,7 +82,7 @@ def make_table(
 
 
 def paper_table(rows: Sequence[Row], title: str = "") -> Table:
-    """Our figure, each seed's and the paper's, in percent; below, what ± is."""
+    """Return our figure, each seed's and the paper's, in percent; a note explains ±."""
     columns = {
         "setting": label("setting"),
         "model": _model,
@@ -91,7 +98,8 @@ def paper_table(rows: Sequence[Row], title: str = "") -> Table:
             "seeds solved": _solved,
             "updates, seconds to solve": _cost,
         }
-    return Table(columns=columns, title=title, note=_note(rows))
+    shown = {"axis": "accuracy, percent", "panel": "setting"}
+    return Table(columns=columns, title=title, note=_note(rows), **shown)
 
 
 def _cells(figure: Figure, asked: TableOptions) -> list[Cell]:
@@ -135,7 +143,7 @@ def _beside_the_papers(row: Row, figure: Figure) -> Row:
 
 
 def _model(row: Row) -> str:
-    """With its sizes here where they are not those that the paper's row names."""
+    """Return the core's name, with its sizes if the paper's row names others."""
     sizes = " ".join(f"{name}={size}" for name, size in row.details.get("sizes", {}).items())
     return row.labels["row"] + (f" (here {sizes})" if sizes else "")
 
@@ -148,7 +156,7 @@ def _paper(row: Row) -> str:
 
 
 def _baseline(result: Mapping[str, Any], measure: str) -> str:
-    """The best of what a task's baselines score, and its name."""
+    """Return the best score of a task's baselines, and its name."""
     split, measure = measure.split(maxsplit=1)
     scores = result["baselines"][split].items()
     name, best = max(scores, key=lambda item: item[1][measure.replace(" ", "_")])
@@ -156,14 +164,14 @@ def _baseline(result: Mapping[str, Any], measure: str) -> str:
 
 
 def _solved(row: Row) -> str:
-    """Seeds with everything right on the split that ends training, of those that were run."""
+    """Return the number of seeds with a perfect validation split, of all seeds run."""
     results = row.details.get("results", [])
     run = len(results) + len(row.failed)
     return f"{sum(result['solved'] for result in results)} of {run}" if run else ""
 
 
 def _cost(row: Row) -> str:
-    """Means over the seeds that solved the task."""
+    """Return means over the seeds that solved the task."""
     solved = [result for result in row.details.get("results", []) if result["solved"]]
     if not solved:
         return ""
@@ -182,7 +190,7 @@ def _note(rows: Sequence[Row]) -> str:
 
 
 def _further(asked: TableOptions) -> tuple[str, ...]:
-    """The cores' names; `all` leaves out those that are others in another size."""
+    """Return the added cores' names; `all` leaves out cores that are others in another size."""
     if asked.further == ("all",):
         return tuple(name for name in CORES if not is_named_by_size(name))
     with user_input():
@@ -192,7 +200,7 @@ def _further(asked: TableOptions) -> tuple[str, ...]:
 
 
 def check_table(asked: TableOptions) -> None:
-    """What no table can have. Raises a one-line `UserError`."""
+    """Raise a one-line `UserError` for options that no table can have."""
     if not asked.seeds or len(set(asked.seeds)) < len(asked.seeds):
         raise UserError("--seeds needs at least one, and each of them once")
     with user_input():
@@ -225,7 +233,7 @@ def _wanted(everything: list[Figure], asked: TableOptions) -> list[Figure]:
 
 
 def _is_run(figure: Figure, asked: TableOptions) -> bool:
-    """Whether the table runs the figure's seeds, or has found all of them."""
+    """Return whether the table runs the figure's seeds, or has found all of them."""
     if figure.options.core not in CORES:
         return False
     runs = (figure.run(seed) for seed in asked.seeds)
@@ -233,7 +241,7 @@ def _is_run(figure: Figure, asked: TableOptions) -> bool:
 
 
 def _is_there(run: SequenceRun) -> bool:
-    """Whether it has finished, as the table's; one that nobody asked for is no error if not."""
+    """Return whether the run has finished; an unrelated run in its folder is no error."""
     if run.finished:
         with suppress(UserError):
             run.check()

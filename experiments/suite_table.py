@@ -1,11 +1,11 @@
-"""What a suite writes: its table with the cost of each row, learning curves, and logs."""
+"""The files of a suite: its table with the cost of each row, learning curves, and logs."""
 
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastweights.experiments.agent_logs import draw_learning, write_logs
+from fastweights.experiments.agent_logs import RETURN, draw_learning, write_logs
 from fastweights.experiments.grid import Grid
 from fastweights.experiments.suites import Suite
 from fastweights.experiments.table import (
@@ -26,7 +26,7 @@ _NOTE = (
 
 
 def training_return(result: Mapping[str, Any]) -> float | None:
-    """The mean of the last 100 training games; None where none has ended."""
+    """Return the mean of the last 100 training games; None if none has ended."""
     return result["training"]["recent_full_game_return"]
 
 
@@ -43,7 +43,7 @@ COSTS = {"agent_steps": _agent_steps, "cpu_minutes": _cpu_minutes}
 
 
 def table(suite: Suite) -> Table:
-    """Returns with their intervals, and what they cost."""
+    """Return the table: returns with their intervals, and their cost."""
     digits = {"digits": suite.digits}
     columns = {name: label(name, code=name != suite.panel) for name in suite.axes}
     columns |= {
@@ -54,11 +54,12 @@ def table(suite: Suite) -> Table:
         "CPU minutes": other("cpu_minutes", digits=1),
     }
     note = f"{suite.note}\n\n{_NOTE}" if suite.note else _NOTE
-    return Table(columns=columns, unit="return", title=suite.question, note=note, panel=suite.panel)
+    shown = {"unit": "return", "axis": RETURN, "panel": suite.panel}
+    return Table(columns=columns, title=suite.question, note=note, **shown)
 
 
 def write(suite: Suite, grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
-    """What `write_grid` writes, logs.csv and learning_curves.png."""
+    """Write the files of `write_grid`, logs.csv and learning_curves.png."""
     rows = write_grid(grid, table(suite), training_return, out, failures, COSTS)
     write_logs(rows, out / "logs.csv")
     draw_learning(rows, suite.panel, out / "learning_curves.png", suite.question)

@@ -1,4 +1,4 @@
-"""Grids of agents that answer one question each, declared: `python launch/suite.py NAME`."""
+"""Declared grids of agents, one for each question: `python launch/suite.py NAME`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastweights.cores import CORES
-from fastweights.envs.naming import resolve
+from fastweights.envs import resolve
 from fastweights.experiments.ablation import ARMS
 from fastweights.experiments.agent_cells import AgentRun
 from fastweights.host.names import unknown
@@ -16,28 +16,28 @@ from fastweights.training.presets import preset
 
 
 class Start(NamedTuple):
-    """A run's options, but for its seed, budget and folder, and the preset that they are near."""
+    """A run's options without seed, budget and folder, and the preset closest to them."""
 
     preset: str
     options: RunOptions
 
 
 class Axis(NamedTuple):
-    """The values of one label that a suite is run for."""
+    """The values of one label of a suite."""
 
     default: Sequence[str]
-    known: Mapping[str, object] | None = None  # all that there are; None: any that `start` takes
+    known: Mapping[str, object] | None = None  # allowed values; None: any that `start` takes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
     """A grid of `axes` x seeds; a run's result is its return in training, without test games."""
 
-    question: str  # what its table answers: one line
-    axes: Mapping[str, Axis]  # by label; the first one's values have a panel of the picture each
+    question: str  # one line, answered by the table
+    axes: Mapping[str, Axis]  # by label; each value of the first has a panel of the picture
     start: Callable[..., Start]  # takes one value of each axis, by label
     seeds: Sequence[int] = (1, 2, 3)
-    digits: int = 1  # of returns, after the point
+    digits: int = 1  # decimals of returns
     note: str = ""  # below the table, and in --help
 
     @property
@@ -46,9 +46,10 @@ class Suite:
         return next(iter(self.axes))
 
     def run(self, runs: Path, total_steps: int | None, seed: int, **labels: str) -> AgentRun:
-        """The run of one cell, in the folder `runs`; `total_steps`: None for the suite's own.
+        """Return the run of one cell, in the folder `runs`; `total_steps` None: the suite's own.
 
-        Raises a one-line `ValueError` for unknown values and numbers of no use.
+        Raises:
+            ValueError: an unknown value, or a number out of range; one line.
         """
         for name, value in labels.items():
             known = self.axes[name].known
@@ -63,7 +64,7 @@ class Suite:
         return AgentRun(replace(options, learner=learner, **own), begin)
 
 
-# What an agent sees of Atari where four pictures in a row would answer most questions.
+# Views of Atari that need memory: four pictures in a row would be enough for most games.
 VIEWS = {
     "single": ("frame_stack=1",),
     "flicker": ("frame_stack=1", "flicker=0.5"),
@@ -88,7 +89,7 @@ def _popgym(game: str, core: str) -> Start:
 
 
 def _existing(env: str) -> str:
-    """Raises a one-line `ValueError` where there is no such environment."""
+    """Return `env`; raise a one-line `ValueError` if there is no such environment."""
     resolve(env)
     return env
 
@@ -105,7 +106,7 @@ SUITES: dict[str, Suite] = {
         note="\n".join(f"- `{name}`: {arm.reason}" for name, arm in ARMS.items()),
     ),
     "flicker": Suite(
-        question="Does a memory win on Atari where single pictures are seen, and half are blank?",
+        question="Does memory help on Atari if agents see single pictures, half of them blank?",
         axes={
             "game": Axis(("Pong", "Breakout")),
             "view": Axis(tuple(VIEWS), VIEWS),

@@ -20,12 +20,12 @@ Column = Callable[[Row], str]
 
 
 def label(name: str, code: bool = False) -> Column:
-    """The column of a label, `code` in Markdown's code font."""
+    """Return the column of a label, with `code` in Markdown's code font."""
     return lambda row: f"`{row.labels[name]}`" if code else str(row.labels[name])
 
 
 def mean_and_std(row: Row, digits: int = 1) -> str:
-    """The column `85.0 ± 5.0`: over seeds, without ± where there is one seed."""
+    """Return the cell `85.0 ± 5.0`: over seeds, without ± for one seed."""
     if row.mean is None:
         return "failed" * bool(row.failed)
     spread = f" ± {row.std:.{digits}f}" if len(row.values) > 1 else ""
@@ -33,12 +33,12 @@ def mean_and_std(row: Row, digits: int = 1) -> str:
 
 
 def interval(row: Row, digits: int = 1) -> str:
-    """The column `80.0 to 90.0`: 95 % of the mean's bootstrap distribution."""
+    """Return the cell `80.0 to 90.0`: 95 % of the mean's bootstrap distribution."""
     return " to ".join(f"{end:.{digits}f}" for end in row.interval) if row.interval else ""
 
 
 def each_seed(row: Row, digits: int = 1) -> str:
-    """The column `80.0, failed, 90.0`: a value of each seed."""
+    """Return the cell `80.0, failed, 90.0`: a value of each seed."""
     if not (row.values or row.failed):
         return ""
     shown = {seed: f"{value:.{digits}f}" for seed, value in row.values.items()}
@@ -47,7 +47,7 @@ def each_seed(row: Row, digits: int = 1) -> str:
 
 
 def other(name: str, digits: int = 0) -> Column:
-    """The column of another measure's mean over seeds: `500,736`."""
+    """Return the column of another measure's mean over seeds: `500,736`."""
 
     def shown(row: Row) -> str:
         mean = row.others[name]
@@ -58,13 +58,14 @@ def other(name: str, digits: int = 0) -> Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """How rows are shown."""
+    """The columns, unit and notes of a table."""
 
     columns: Mapping[str, Column]  # by their heads
     unit: str = "percent"  # of the values
+    axis: str = ""  # of the picture: what the values are, and their unit (default: the unit)
     title: str = ""
     note: str = ""  # below the Markdown table
-    panel: str = ""  # the label whose values have a panel of the picture each: units differ
+    panel: str = ""  # the label whose values each have a panel of the picture: units differ
 
     def markdown(self, rows: Sequence[Row]) -> str:
         """Return the table in Markdown."""
@@ -73,7 +74,7 @@ class Table:
         return f"{table}\n\n{self.note}\n" if self.note else f"{table}\n"
 
     def csv(self, rows: Sequence[Row]) -> str:
-        """One line a row; the columns are those of any of the rows."""
+        """Return CSV, a line a row; the columns are those of any of the rows."""
         lines = [row.flat() for row in rows]
         head = dict.fromkeys(name for line in lines for name in line)
         text = io.StringIO(newline="")
@@ -83,7 +84,7 @@ class Table:
         return text.getvalue()
 
     def write(self, rows: Sequence[Row], path: Path) -> None:
-        """Writes `path`.md, .csv, .json and .png, and prints the Markdown."""
+        """Write `path`.md, .csv, .json and .png, and print the Markdown."""
         from fastweights.experiments.pictures import (
             draw_rows,
         )  # Matplotlib takes a second to import
@@ -93,7 +94,7 @@ class Table:
             write_bytes(path.with_name(f"{path.name}.{ending}"), content.encode())
         write_json(path.with_name(f"{path.name}.json"), [row.plain(self.unit) for row in rows])
         picture = path.with_name(f"{path.name}.png")
-        draw_rows(rows, self.unit, self.title, picture, self.panel)
+        draw_rows(rows, self.axis or self.unit, self.title, picture, self.panel)
         Console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -110,9 +111,9 @@ def write_grid(
     failures: Mapping[str, str],
     others: Mapping[str, Value] | None = None,
 ) -> list[Row]:
-    """Writes table.md, .csv, .json and .png, and results.json with every finished run's result.
+    """Write table.md, .csv, .json and .png, and results.json with every finished run's result.
 
-    `failures`, `others`: as `rows_of` takes them.
+    `failures` and `others` are as in `rows_of`.
     """
     rows = rows_of(grid.cells, failures, value, others)
     finished = [cell for cell in grid.cells if cell.run and cell.run.finished]
@@ -124,9 +125,9 @@ def write_grid(
 def tabulate(
     grid: Grid, table: Table, value: Value, out: Path | None = None, at_once: int = 0
 ) -> int:
-    """Fills the grid and writes what `write_grid` writes into `out`, by default the runs' folder.
+    """Fill the grid, and write the files of `write_grid` into `out`, by default the runs' folder.
 
-    `value`: what the table shows of a run. `at_once`: as in `rebuild`. Returns the exit code.
+    `value`: the figure of a run. `at_once`: as in `rebuild`. Returns the exit code.
     """
     out = out or grid.folder
     return rebuild(grid, partial(write_grid, grid, table, value, out), out, at_once)

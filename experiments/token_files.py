@@ -1,9 +1,9 @@
-"""Sequences as files of tokens: a `.src` file of words and a `.tgt` file of answers a split.
+"""Sequences as files of tokens: a `.src` file of words and a `.tgt` file of answers for each split.
 
-A line is a sequence, its tokens with spaces between them; where no answer is asked for, the answer
-is `_` (a task whose blank is `_` asks everywhere). The files of a formal language have the names of
+A line is a sequence of tokens, separated by spaces. Where no answer is asked for, the answer is `_`
+(a task whose blank is `_` asks at every position). The files of a formal language have the names of
 the published data (Bhattamishra et al. 2020): `train_50`, `valid_50` for Bin0 and `test_50` for
-Bin1, where 50 is the largest size learned from; `selection_50` is what chooses the best weights.
+Bin1, where 50 is the largest size in training. `selection_50` selects the best weights.
 """
 
 import re
@@ -16,17 +16,17 @@ from fastweights.tasks import UNASKED, Sample, Task
 from fastweights.tasks.sequences import Sequences
 
 NOT_ASKED = "_"
-_STEMS = {"bin0": "valid", "bin1": "test", "valid": "selection"}  # of tasks with bins
-_HELD_OUT = 10  # one in so many of what is learned from, where no split to choose by is there
+_STEMS = {"bin0": "valid", "bin1": "test", "valid": "selection"}  # for tasks with bins
+_HELD_OUT = 10  # without a validation file, hold out one training sequence in so many
 
 
 def stem(task: Task, split: str) -> str:
-    """The name of a split's files, without an ending and a size."""
+    """Return the name of a split's files, without ending and size."""
     return _STEMS.get(split, split) if "bin0" in task.splits else split
 
 
 def write_splits(folder: Path, task: Task, splits: dict[str, Sequences]) -> list[Path]:
-    """Writes all splits and returns the files. Raises a one-line `UserError` where it cannot."""
+    """Write all splits and return the files; raise a one-line `UserError` on failure."""
     size = f"_{task.sizes[1]}" if "bin0" in task.splits else ""
     written = []
     try:
@@ -46,9 +46,10 @@ def write_splits(folder: Path, task: Task, splits: dict[str, Sequences]) -> list
 
 
 def read_splits(folder: Path, task: Task) -> dict[str, Sequences]:
-    """All splits of a task; every tenth sequence learned from is held out where no file is.
+    """Return all splits; without a validation file, hold out every tenth training sequence.
 
-    Raises a one-line `UserError` that names the file, and the line, that cannot be used.
+    Raises:
+        UserError: a file or a line cannot be used; one line that names it.
     """
     found = {split: _read_split(folder, task, split) for split in task.splits}
     if found["valid"] is None and found["train"]:
@@ -66,7 +67,7 @@ def read_splits(folder: Path, task: Task) -> dict[str, Sequences]:
 
 
 def _read_split(folder: Path, task: Task, split: str) -> list[Sample] | None:
-    """None where the split has no file."""
+    """Return the samples of a split; None if it has no file."""
     pattern = re.compile(rf"{stem(task, split)}(_\d+)?\.src")
     try:
         sources = sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
@@ -123,11 +124,11 @@ def _lines(path: Path) -> list[list[str]]:
     except OSError as error:
         raise UserError(describe_os_error(error)) from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text in UTF-8") from error
+        raise UserError(f"{path} is not text in UTF-8") from error
 
 
 def _text(path: Path) -> str:
-    """Without the end of the last line."""
+    """Return the file's text without the end of the last line."""
     return path.read_text(encoding="utf-8").removesuffix("\n")
 
 

@@ -1,8 +1,8 @@
-"""Lets the C library keep the memory that tensors free, in pages of two megabytes.
+"""Settings of the C library's allocator: keep freed memory, in pages of two megabytes.
 
-Every update allocates the same large activations. glibc maps blocks of that size freshly from the
-kernel and unmaps them when freed, so each update would pay for touching the same pages again; and
-in pages of four kilobytes, the processor spends much of its time on looking up where they are.
+Every update allocates the same large activations. glibc maps blocks of that size from the kernel
+and unmaps them when freed, so each update would touch new pages again. With pages of four
+kilobytes, the processor also spends much of its time on address translation.
 """
 
 import ctypes
@@ -11,13 +11,13 @@ import sys
 
 _M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD = -8, -4, -1  # <malloc.h>
 _NEVER = -1
-RESERVED = 8 * 2**30  # bytes of addresses; they cost nothing until something is stored there
+RESERVED = 8 * 2**30  # bytes of address space; no memory is used until it is written
 
 
 def tune_allocator() -> bool:
-    """Ask glibc to serve every block from one heap and never to trim it; False without glibc.
+    """Make glibc serve every block from one heap and never trim it; return False without glibc.
 
-    The process then holds on to the most it has ever used.
+    The process then keeps the largest amount of memory that it has ever used.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -33,9 +33,9 @@ def tune_allocator() -> bool:
 
 
 def _prefer_large_pages(libc: ctypes.CDLL, size: int) -> None:
-    """Grows the heap by `size` bytes whose pages shall be large, and hands them back to it.
+    """Grow the heap by `size` bytes of large pages, and return them to it.
 
-    A kernel that knows no such pages, or grants no such growth, leaves all as it was.
+    Has no effect on kernels without such pages, or if the growth is refused.
     """
     libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]

@@ -1,8 +1,8 @@
-"""Files that are either whole or not there: written beside, flushed, renamed.
+"""Files that are either complete or absent: written to a temporary name, flushed, renamed.
 
-A rename within a folder is atomic, so a reader, or a run resumed after `kill -9`, meets the old
-file or the new one. What a killed writer leaves behind is named `.partial-<pid>.<name>`; the name
-ends like the file's, because image and video writers choose the format by it.
+A rename within a folder is atomic, so a reader, or a run resumed after `kill -9`, finds the old
+file or the new one. A killed writer leaves a file `.partial-<pid>.<name>`. The name ends like the
+file's, because image and video writers choose the format by it.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ PARTIAL = ".partial-"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a path beside `path` to write; at the end of the block it becomes `path`.
+    """Yield a path beside `path` to write; at the end of the block it is renamed to `path`.
 
-    Whatever ends the block early, Ctrl-C included, the partial file is removed and the old file
-    stays. Raises `OSError` where the file cannot be written, flushed or renamed.
+    If an exception ends the block, also Ctrl-C, the partial file is removed and the old file stays.
+    Raises `OSError` if the file cannot be written, flushed or renamed.
     """
     partial = path.with_name(f"{PARTIAL}{os.getpid()}.{path.name}")
     try:
@@ -36,7 +36,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Replace `path` by `content`. Raises `OSError`; the old file then stays."""
+    """Replace the content of `path`. On `OSError` the old file stays."""
     with replacing(path) as partial, partial.open("wb") as file:
         file.write(content)
 
@@ -54,15 +54,15 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def remove_partials(folder: Path, ending: str = "") -> None:
-    """Remove what killed writers left in `folder`: only for the one process that writes there."""
+    """Remove partial files of killed writers in `folder`, as the only process that writes there."""
     for leftover in folder.glob(f"{PARTIAL}*{ending}"):
         with contextlib.suppress(OSError):
             leftover.unlink()
 
 
 def _flush_folder(folder: Path) -> None:
-    # The rename itself is on disk only once the folder is. Some file systems (and Windows) cannot
-    # flush a folder; the file is whole there too, only possibly the old one after a power cut.
+    # The rename is on disk only once the folder is flushed. Some file systems (and Windows) cannot
+    # flush a folder; after a power cut the old file may be there, but it is complete.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""How a command is named in hints, and how it is started as a process.
+"""Names of commands in hints, and their start as processes.
 
 Commands run as `python launch/atari.py` from a checkout, and as `fastweights atari` or
 `python -m fastweights atari` where the package is installed. Hints name a command in the way in
@@ -16,7 +16,7 @@ _SCRIPTS = Path(fastweights.__file__).resolve().parents[1] / "launch"
 
 
 def typed(command: str) -> str:
-    """What the user types to run `command` (`evaluate`, `t_maze`, ...), without its arguments."""
+    """Return what the user types to run `command` (`evaluate`, `t_maze`, ...)."""
     started = Path(sys.argv[0])
     if started.suffix == ".py" and started.parent.resolve() == _SCRIPTS:
         return f"python {shlex.quote(str(started.with_name(f'{command}.py')))}"
@@ -28,7 +28,7 @@ def typed(command: str) -> str:
 
 
 def process(command: str) -> list[str]:
-    """The words that start `command` in a process of its own, with the code that runs here."""
+    """Return the words that start `command` as a process, with the same code as here."""
     script = _SCRIPTS / f"{command}.py"
     if script.is_file():
         return [sys.executable, str(script)]

@@ -1,4 +1,4 @@
-"""A run folder's files lie in it: what somebody else packed cannot lead a command elsewhere."""
+"""Checks that a run folder's files are inside it: foreign folders must not lead elsewhere."""
 
 import os
 from collections.abc import Iterator
@@ -10,34 +10,34 @@ _A_RUN_HAS = ("meta.json", "checkpoints", "model.tar", "model.safetensors")
 
 
 def check_contained(folder: Path) -> None:
-    """`check_all_contained` for a folder of a run or an agent, before it is read.
+    """Call `check_all_contained` for a folder of a run or an agent, before it is read.
 
-    Folders that are neither, somebody's downloads with a checkpoint among them, are left alone.
+    Other folders, such as downloads with a checkpoint among them, are not checked.
     """
     if any(os.path.lexists(folder / name) for name in _A_RUN_HAS):
         check_all_contained(folder)
 
 
 def check_all_contained(folder: Path) -> None:
-    """Refuse a folder that holds a link out of it, a pipe or a device.
+    """Raise `UserError`, one line, for a folder that holds a link out of it, a pipe or a device.
 
-    `folder` itself may be reached through links, and links within it are fine. Raises `UserError`,
-    one line, and `OSError`.
+    `folder` itself may be reached through links, and links within it are allowed. Raises `OSError`
+    if the folder cannot be read.
     """
     inside = folder.resolve()
     for entry in _entries(inside):
         if entry.is_symlink():
             if not Path(entry.path).resolve().is_relative_to(inside):
                 raise UserError(
-                    f"{entry.path!r} is a link out of the run folder: put what it leads to there, "
-                    "or remove it"
+                    f"{entry.path!r} is a link out of the run folder: replace it by the file or "
+                    "folder itself, or remove it"
                 )
         elif not (entry.is_file() or entry.is_dir()):
             raise UserError(f"{entry.path!r} is neither a file nor a folder: remove it")
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Everything below `folder`, without following links. Raises `OSError`."""
+    """Yield everything below `folder`, without following links. Raises `OSError`."""
     with os.scandir(folder) as entries:
         for entry in entries:
             yield entry

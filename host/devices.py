@@ -1,4 +1,4 @@
-"""Which device, how many threads and which precision a command uses."""
+"""Selection of a command's device, threads and precision."""
 
 import os
 import platform
@@ -9,9 +9,14 @@ from fastweights.host.names import did_you_mean
 
 
 def choose_device(name: str, option: str = "--device") -> torch.device:
-    """`auto` is a GPU where there is one, else the CPU; `option` is where the name was given.
+    """Return the device; `auto` is a GPU if there is one, else the CPU.
 
-    Raises a one-line `ValueError` for a name torch does not know or a device this machine lacks.
+    Args:
+        name: the device's name.
+        option: the option that gave the name, for messages.
+
+    Raises:
+        ValueError: torch does not know the name, or this machine lacks the device; one line.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -25,7 +30,7 @@ def choose_device(name: str, option: str = "--device") -> torch.device:
             f"use {option} cpu"
         )
     if device.type == "cpu":
-        return torch.device("cpu")  # cpu:0 is no other device
+        return torch.device("cpu")  # cpu:0 is the same device
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise ValueError(f"{option} mps: no Apple GPU here; use {option} cpu")
     return device
@@ -37,7 +42,7 @@ PRECISION = "FASTWEIGHTS_PRECISION"
 
 
 def use_threads(count: int, processes: int = 1) -> None:
-    """Let torch use `count` CPU threads; 0: its part of those that `processes` may run on."""
+    """Let torch use `count` CPU threads; 0: an equal share of the CPUs for each of `processes`."""
     if count < 0:
         raise ValueError(f"--num-threads must be at least 0, not {count}")
     if count > MOST_THREADS:
@@ -46,9 +51,10 @@ def use_threads(count: int, processes: int = 1) -> None:
 
 
 def processors() -> int:
-    """CPUs that this process may run on; FASTWEIGHTS_CPUS, where it is set.
+    """Return the number of CPUs that this process may use; FASTWEIGHTS_CPUS overrides it.
 
-    Raises a one-line `ValueError` where FASTWEIGHTS_CPUS is no number of CPUs.
+    Raises:
+        ValueError: FASTWEIGHTS_CPUS is not a number of CPUs; one line.
     """
     if told := os.environ.get(CPUS):
         if not (told.isascii() and told.isdigit() and 1 <= int(told) <= MOST_THREADS):
@@ -62,20 +68,21 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 def compute_exactly(same_bits: bool = False) -> None:
-    """Have float32 be float32 on a GPU, where cuDNN would round to TF32; on a CPU it is.
+    """Turn TF32 off, so that float32 is exact on a GPU, as it is on a CPU.
 
-    `same_bits`: cuDNN's convolutions also give the same bits each time, which takes longer.
+    `same_bits`: also make cuDNN's convolutions deterministic, which is slower.
     """
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = same_bits
 
 
 def choose_precision(name: str, *devices: torch.device) -> str:
-    """`auto` is bfloat16 where all `devices` multiply it in hardware, else float32.
+    """Return the precision; `auto` is bfloat16 if all `devices` multiply it in hardware.
 
-    FASTWEIGHTS_PRECISION, where it is set, says what `auto` is instead.
+    Otherwise `auto` is float32. FASTWEIGHTS_PRECISION overrides `auto`.
 
-    Raises a one-line `ValueError` for an unknown name.
+    Raises:
+        ValueError: an unknown name; one line.
     """
     option = "--precision"
     if name == "auto":
@@ -92,5 +99,8 @@ def _multiplies_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu" or platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    # PyTorch's own question looks at the processor only; ATEN_CPU_CAPABILITY can hold it to less.
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
         return False
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()

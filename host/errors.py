@@ -1,10 +1,10 @@
-"""Where a command's expected failures become one line on stderr and exit code 2.
+"""Expected failures of a command: one line on stderr and exit code 2.
 
-Expected is what the user can put right: a `UserError`, too little memory, or an operating
-system that refuses (disk full, no permission). Everything else, plain `ValueError` included, is a
-bug of ours and keeps its traceback. Folders below `launch` raise plain `ValueError` for bad names
-and sizes; the command checks its options inside `user_input()`, which vouches that a `ValueError`
-from there is about the options.
+Expected failures are those that the user can correct: a `UserError`, too little memory, or an
+operating system that refuses (disk full, no permission). All other exceptions, plain `ValueError`
+included, are bugs and keep their traceback. Folders below `launch` raise plain `ValueError` for bad
+names and sizes. The command checks its options inside `user_input()`, which marks a `ValueError`
+from there as an error in the options.
 """
 
 import errno
@@ -20,10 +20,10 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 EXIT_CODE = 2
-INTERRUPTED_EXIT_CODE = 130  # 128 + SIGINT, what shells expect
+INTERRUPTED_EXIT_CODE = 130  # 128 + SIGINT, as shells expect
 
-# What a full, read-only or forbidden disk answers. ENOENT is not here: a path the user typed is
-# checked where it is read, so a missing file that gets this far is a bug.
+# Errors of a full, read-only or forbidden disk. ENOENT is not here: a path from the user is checked
+# where it is read, so a missing file that gets this far is a bug.
 _SYSTEM_SAYS_NO = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -36,19 +36,19 @@ _SYSTEM_SAYS_NO = {
 }
 
 
-_NO_MEMORY = "DefaultCPUAllocator: "  # torch, which goes on: can't allocate memory
+_NO_MEMORY = "DefaultCPUAllocator: "  # torch's message continues: can't allocate memory
 
 
 class UserError(ValueError):
-    """A failure whose message is a complete line for the person who typed the command."""
+    """A failure whose message is a complete line for the user of a command."""
 
 
 @contextmanager
 def user_input() -> Iterator[None]:
     """Turn a `ValueError` of the block into a `UserError` with the same message.
 
-    Only for blocks that check what the user asked for, before any training: a `ValueError` from
-    deep inside a training step is a bug.
+    Only for blocks that check options before any training: a `ValueError` from deep inside a
+    training step is a bug.
     """
     try:
         yield
@@ -81,7 +81,7 @@ def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, 
             reason, code = describe_os_error(error), EXIT_CODE
         except KeyboardInterrupt:
             reason, code = "interrupted", INTERRUPTED_EXIT_CODE
-        # One line whatever a message holds, so that scripts can rely on it.
+        # Always one line, so that scripts can rely on it.
         print("error:", one_line(reason), file=sys.stderr)
         raise SystemExit(code)
 
@@ -89,7 +89,7 @@ def one_line_errors(main: Callable[Parameters, Result]) -> Callable[Parameters, 
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """torch says it by a class of its own on a GPU, and by its words alone on a CPU."""
+    """Return whether memory ran out: an exception class on a GPU, a text on a CPU."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     return bool(kinds & {"MemoryError", "OutOfMemoryError"}) or _NO_MEMORY in str(error)
 
@@ -104,7 +104,7 @@ def _out_of_memory(error: Exception) -> str:
 
 
 def expanded(path: Path | str) -> Path:
-    """The path with a leading ~ replaced. Raises `UserError` for a user without a home folder."""
+    """Return the path with a leading ~ replaced; raise `UserError` without a home folder."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -112,14 +112,14 @@ def expanded(path: Path | str) -> Path:
 
 
 def one_line(message: str) -> str:
-    """Without line ends, nor what would steer a terminal: messages quote files and their names.
+    """Return a message without line ends and control characters, which could steer a terminal.
 
-    What no encoding can write, such as a file name's undecodable bytes, goes too.
+    Characters that no encoding can write, such as undecodable bytes of a file name, are removed.
     """
     return "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
 
 
 def describe_os_error(error: OSError) -> str:
-    """`runs/x: No space left on device`, or without the path where the system gave none."""
+    """Return `runs/x: No space left on device`, without the path if the system gave none."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {reason}" if error.filename else reason

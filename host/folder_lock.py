@@ -1,4 +1,4 @@
-"""A lock on a folder, held by one process and let go by the system however that process ends."""
+"""A lock on a folder, held by one process; the system releases it when the process ends."""
 
 import errno
 import os
@@ -9,25 +9,25 @@ from pathlib import Path
 from fastweights.host.errors import UserError
 
 _POLL = 0.2  # seconds
-# What file systems without locks answer.
+# Errors of file systems without locks.
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 class FolderLock:
-    """Holds `folder`/.lock until `release`; the file names who holds it.
+    """A lock on `folder`/.lock until `release`; the file names the process that holds it.
 
-    Raises `BlockingIOError` where another holds it, `UserError` where it is a link: what that leads
-    to would be overwritten.
+    Raises `BlockingIOError` if another process holds it, and `UserError` if the file is a link,
+    because the link's target would be overwritten.
 
-    File systems without locks grant it. A forked child does not hold it (filelock sees to that): it
-    would keep a run locked after its parent was killed.
+    File systems without locks grant it. A forked child does not hold it (filelock sees to that), so
+    that the run is not locked after its parent was killed.
     """
 
     def __init__(self, folder: Path) -> None:
-        from filelock import FileLock, Timeout  # ten milliseconds, so only where a folder is locked
+        from filelock import FileLock, Timeout  # the import takes ten milliseconds
 
         path = folder / ".lock"
-        # Files of filelock's own making in place of locks would outlive a killed process.
+        # filelock's substitute for locks, a plain file, would outlive a killed process.
         self._lock = FileLock(
             path,
             blocking=False,
@@ -47,12 +47,12 @@ class FolderLock:
                 raise
 
     def release(self) -> None:
-        """Let go; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         self._lock.release()
 
 
 def wait_for(folder: Path) -> FolderLock:
-    """A lock on `folder`, once whoever holds it lets go."""
+    """Return a lock on `folder`, after waiting until it is free."""
     while True:
         try:
             return FolderLock(folder)

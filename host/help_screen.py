@@ -1,8 +1,8 @@
-"""What `--help` and `--help-all` print of a command whose options are a dataclass.
+"""The text of `--help` and `--help-all` for a command whose options are a dataclass.
 
-`--help` describes what people set and names the rest, grouped by the folder that uses it;
-`--help-all` describes every option. tyro has the options' names, types and texts; its own screen
-has one order for all of them, several pages long.
+`--help` describes the common options and names the others, grouped by the folder that uses them;
+`--help-all` describes every option. tyro provides the options' names, types and texts. Its own
+screen has one order for all options and is several pages long.
 """
 
 import argparse
@@ -20,28 +20,28 @@ import tyro
 SHORT = ("-h", "--help")
 FULL = "--help-all"
 _WIDEST = 100  # columns
-_INDENT = 24  # of an option's description
+_INDENT = 24  # columns before an option's description
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Which options `--help` describes, and under which headings it names the others.
+    """The options that `--help` describes, and the headings under which it names the others.
 
-    Options are named without their dashes, `core_*` is every one that begins so. Those that no
-    group names are in the last one.
+    Options are named without their dashes; `core_*` is every option that begins so. Options that no
+    group names are in the last group.
     """
 
     described: Sequence[str] = ()  # none: all
     groups: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"Options": ()})
-    values: Mapping[str, Iterable[str]] = field(default_factory=dict)  # by option: what is allowed
-    # By option: what leaving it out comes to, where its own default is None.
+    values: Mapping[str, Iterable[str]] = field(default_factory=dict)  # by option: allowed values
+    # By option: the effective default, if the option's own default is None.
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Option:
-    names: tuple[str, ...]  # as they are typed; none: an argument without a flag
-    value: str  # its placeholder; empty: a switch
+    names: tuple[str, ...]  # as typed; none: an argument without a flag
+    value: str  # placeholder; empty: a switch
     help: str
     default: str  # empty: none
     allowed: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class _Option:
 
     @property
     def usage(self) -> str:
-        """How it is typed; a switch that is on by itself has two names."""
+        """Its usage; a switch that is on by default has two names."""
         names = self.names if self.is_on else self.names[:1]
         return f"{', '.join(names)} {self.value}".strip()
 
@@ -62,7 +62,7 @@ class _Option:
 
     @property
     def brief(self) -> str:
-        """Its name, the values that it takes, and its default."""
+        """Its name, values and default."""
         name = self.names[-1 if self.is_on else 0]
         value = f"{{{','.join(self.allowed)}}}" if self.allowed else self.value
         return " ".join(filter(None, (name, value, self._shown)))
@@ -80,12 +80,12 @@ class _Option:
 
 
 def asked_for(arguments: Sequence[str]) -> str | None:
-    """`--help-all` or `--help`, if either is among the arguments."""
+    """Return `--help-all` or `--help`, if either is among the arguments."""
     return next((word for word in (FULL, *SHORT) if word in arguments), None)
 
 
 def screen(kind: type, layout: Layout, full: bool, **of_tyro: Any) -> str:
-    """The text for options of the dataclass `kind`; `of_tyro`: what `tyro.cli` takes, too."""
+    """Return the text for options of the dataclass `kind`; `of_tyro` as for `tyro.cli`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         parser = tyro.extras.get_parser(kind, add_help=False, **of_tyro)
@@ -164,7 +164,7 @@ def _names(options: Sequence[_Option], width: int) -> str:
 
 
 def _wrapped(text: str, width: int) -> str:
-    """Paragraphs; those that are indented, such as examples, stay as they are."""
+    """Wrap paragraphs; indented paragraphs, such as examples, stay as they are."""
     paragraphs = re.split(r"\n *\n+", text.strip())
     fill = partial(textwrap.fill, width=width, break_on_hyphens=False)
     return "\n\n".join(part.rstrip() if "    " in part else fill(part) for part in paragraphs)

@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written."""
+"""Reading of JSON files that other programs may have written."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in the file at `path`.
+    """Return the object in the file at `path`.
 
-    Raises `OSError`, and `ValueError` for anything else, however deeply nested.
+    Raises `OSError`, and `ValueError` for any other content, however deeply nested.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -7,21 +7,21 @@ _CUTOFF = 0.7  # of difflib's ratio: `quik` is near `quick`, `gpu` is not near `
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """`unknown core 'rnd'; known: lstm, rdn; did you mean rdn?`"""
+    """Return `unknown core 'rnd'; known: lstm, rdn; did you mean rdn?`"""
     known = list(known)
     return f"unknown {kind} {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean rdn?`, or nothing where no known name is near."""
+    """Return `; did you mean rdn?`, or nothing if no known name is near."""
     near = nearest(name, known)
     return f"; did you mean {near}?" if near else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is a slip of: a letter or two, their order, capitals or hyphens.
+    """Return the known name that `name` probably means; None if none is near enough.
 
-    None where nothing is near enough to be meant.
+    Allows for a wrong, missing or swapped letter or two, other capitals and hyphens.
     """
     plain = {_plain(one): one for one in known}
     wanted = _plain(name)

@@ -1,6 +1,6 @@
-"""`--profile`: where a run's time goes, as a table and as a trace.
+"""`--profile`: the time of a run's stages and operators, as a table and as a trace.
 
-RUN/profile.txt   seconds of each stage in each thread, then the operators that took longest
+RUN/profile.txt   seconds of each stage in each thread, then the slowest operators
 RUN/trace.json    a few updates, operator by operator, for chrome://tracing or ui.perfetto.dev
 """
 
@@ -19,10 +19,10 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from fastweights.host.atomic_files import replacing, write_bytes
 from fastweights.host.stages import STAGES, Stages, Total
 
-WARM_UP = 5  # updates before the trace: kernels are built and memory is found in the first
+WARM_UP = 5  # updates before the trace: the first build kernels and allocate memory
 TRACED = 2  # updates; the trace of one is tens of megabytes
 _OPERATORS = 20
-_PATIENCE = 2.0  # seconds for the operators of a run that ends: somebody may have asked it to
+_PATIENCE = 2.0  # seconds for the table of operators at a run's end, which may be a request to stop
 _POLL = 0.05
 _NO_OPERATORS = "no table of operators: the run ended first; trace.json has them"
 
@@ -30,11 +30,10 @@ _NO_OPERATORS = "no table of operators: the run ended first; trace.json has them
 def profiled(
     rows: Iterator[dict[str, Any]], threads: Sequence[Stages], folder: Path
 ) -> Iterator[dict[str, Any]]:
-    """Passes `rows` on, traces a few updates, and at the end writes and prints the table.
+    """Pass `rows` on, trace a few updates, and at the end write and print the table.
 
-    The table leaves out what came before the trace's end, where the run went on after it. The
-    first of `threads` is the caller's: while operators are added up, what its stages check may end
-    the run.
+    If the run goes on after the trace, the table counts from the trace's end. The first of
+    `threads` is the caller's; its stages' checks may end the run while operators are added up.
     """
     table = _StageTable(threads)
     operators = f"no trace: the run ended before update {WARM_UP + 1}"
@@ -51,7 +50,7 @@ def profiled(
                     operators = _operators(ended, threads[0].check)
                     table = _StageTable(threads)
         finally:
-            if trace is not None:  # of fewer updates than were to be traced
+            if trace is not None:  # the run ended before all updates were traced
                 _stop(trace, threads, folder / "trace.json")
                 operators = _operators(trace, patience=_PATIENCE)
             stages, path = str(table), folder / "profile.txt"
@@ -60,7 +59,7 @@ def profiled(
 
 
 class _StageTable:
-    """What every thread did since this object was made, as text."""
+    """A table of every thread's stages since this object was made."""
 
     def __init__(self, threads: Sequence[Stages]):
         self._threads, self._since = threads, time.perf_counter()
@@ -99,7 +98,7 @@ def _start(threads: Sequence[Stages]) -> profile:
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    # torch's public options trace the calling thread only.
+    # torch's public options trace only the calling thread.
     everyone = _ExperimentalConfig(profile_all_threads=True)
     trace = profile(activities=activities, experimental_config=everyone)
     trace.start()
@@ -119,7 +118,7 @@ def _stop(trace: profile, threads: Sequence[Stages], path: Path) -> None:
 def _operators(
     trace: profile, check: Callable[[], None] = lambda: None, patience: float = math.inf
 ) -> str:
-    """The table of operators. To add them up takes many seconds, in which `check` may raise."""
+    """Return the table of operators; this takes many seconds, in which `check` may raise."""
     key = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
     tables: list[str] = []
 

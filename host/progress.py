@@ -1,12 +1,11 @@
-"""A run's progress on the terminal: a bar where there is one, a plain line every ten seconds where
-there is none (a log file, a pipe, a batch job).
+"""A run's progress: a bar on a terminal, or a plain line every ten seconds elsewhere.
 
-rich draws the bar, by its `Live` and `ProgressBar`. Its `Progress` would replace neither the lines
-nor the rate: without a terminal it writes nothing until the end, and its rate leaves out updates
-that finished nothing, so the first of ten test games to end would leave the rate unknown.
+rich draws the bar, with its `Live` and `ProgressBar`. Its `Progress` is not used: without a
+terminal it writes nothing until the end. Its rate also leaves out updates without a finished item,
+so the rate would stay unknown until the second of ten test games ends.
 
-A display never ends a run: where a terminal fails (closed, absurdly narrow, unable to show a
-character), plain lines take over, and where those fail too, silence.
+A display never ends a run. If a terminal fails (closed, very narrow, unable to show a character),
+plain lines replace the bar; if these fail, too, the display is silent.
 """
 
 import sys
@@ -21,7 +20,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-# What is shown, in this order, where the row has it: column of the logs -> short name.
+# Columns of the logs that are shown, in this order, if a row has them -> short name.
 SHOWN = {
     "recent_full_game_return": "return",
     "games": "games",
@@ -45,7 +44,7 @@ _REDRAW_INTERVAL = 0.1  # seconds
 
 
 class _Console(Console):
-    """Raises where nobody reads any more; rich's own would end the process."""
+    """A console that raises on a broken pipe; rich's own would end the process."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -55,8 +54,8 @@ class _Console(Console):
 class Display:
     """Progress from `step` to `total_steps`, both in `unit`s; a context manager.
 
-    `update` after every tick; `say` prints a line above the bar, as a plain `print` does within
-    the context. `clock` is in seconds and never goes back. The rate is that of the last `window`
+    Call `update` after every tick. `say` prints a line above the bar, as a plain `print` does
+    within the context. `clock` is in seconds and monotonic. The rate is over the last `window`
     seconds.
     """
 
@@ -86,7 +85,7 @@ class Display:
         try:
             console = _Console(file=self._stream)
             if console.is_terminal and not console.is_dumb_terminal:
-                # Drawn by hand from `update`: no thread of its own beside the learner.
+                # Refreshed from `update`, to avoid another thread beside the learner.
                 self._live = Live(console=console, auto_refresh=False, transient=False)
                 self._live.start()
         except Exception:
@@ -105,14 +104,14 @@ class Display:
 
     @property
     def steps_per_second(self) -> float | None:
-        """Steps a second over the window; None before the second update."""
+        """The rate in steps a second over the window; None before the second update."""
         (begin, first), (end, last) = self._history[0], self._history[-1]
         return (last - first) / (end - begin) if end > begin else None
 
     def update(self, step: int, row: Mapping[str, Any]) -> None:
-        """Show `step` (so far) and what `SHOWN` names of `row`."""
+        """Show `step` (so far) and the columns of `row` in `SHOWN`."""
         now = self._clock()
-        if len(self._history) > 1 and step == self._step:  # no more of them than steps
+        if len(self._history) > 1 and step == self._step:  # at most one entry a step
             self._history.pop()
         self._step, self._row = step, row
         self._history.append((now, step))
@@ -150,7 +149,7 @@ class Display:
             stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
             stream.flush()
         except (OSError, ValueError, LookupError):
-            return  # nobody is reading (a closed pipe or file): the run matters more
+            return  # a closed pipe or file must not end the run
 
     def _stop_live(self) -> None:
         live, self._live = self._live, None
@@ -163,13 +162,13 @@ class Display:
     def _bar(self) -> Group:
         lines = [" · ".join(part) for part in (self._progress(), self._facts()) if part]
         bar = ProgressBar(total=max(1, self._total_steps), completed=self._step)
-        # The bar comes last: it ends no line, so text after it would be cut off with it.
+        # The bar comes last: it does not end its line, so text after it would be cut off.
         return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines), bar)
 
     def _progress(self) -> list[str]:
         share = min(100, 100 * self._step / self._total_steps) if self._total_steps else 100
         done = f"{self._step:,} of {self._total_steps:,} {self._unit}"
-        if self._step > self._total_steps:  # the last update's batch is whole
+        if self._step > self._total_steps:  # the last update has a whole batch
             done = f"{self._step:,} {self._unit} ({self._total_steps:,} were asked for)"
         parts = [f"{share:.0f} %", done]
         rate = self.steps_per_second
@@ -181,7 +180,7 @@ class Display:
 
     def _facts(self) -> list[str]:
         row = dict(self._row)
-        if row.get("lives") == row.get("games"):  # an episode is one life: nothing to say of it
+        if row.get("lives") == row.get("games"):  # games of one life: the return of lives is equal
             row.pop("recent_life_return", None)
         return [
             f"{short} {_short_number(row[name])}"
@@ -195,7 +194,7 @@ def _short_number(value: Any) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """`2 d 03 h`, `1:02:03` or `02:03`."""
+    """Return `2 d 03 h`, `1:02:03` or `02:03`."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     if hours >= 48:

@@ -1,4 +1,4 @@
-"""Where a run came from: code, command, versions, machine. What `meta.json` records.
+"""The origin of a run for `meta.json`: code, command, versions, machine.
 
 Environment variables are recorded by an allow-list: run folders are shared, and environments hold
 passwords.
@@ -33,13 +33,13 @@ _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def environment() -> dict[str, str]:
-    """The environment variables that change how a run computes, and no others."""
+    """Return the environment variables that change how a run computes."""
     names = (*_ENVIRONMENT, *(f"SLURM_{name}" for name in _SLURM))
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def slurm() -> dict[str, str] | None:
-    """The Slurm job as TorchBeast records it (`job_id`, ...); None outside of one."""
+    """Return the Slurm job in TorchBeast's form (`job_id`, ...); None outside of a job."""
     if "SLURM_JOB_ID" not in os.environ:
         return None
     return {
@@ -50,10 +50,10 @@ def slurm() -> dict[str, str] | None:
 
 
 def git_revision(folder: Path = _REPOSITORY) -> dict[str, Any] | None:
-    """`commit`, `branch` (None where detached) and `is_dirty` of the repository at `folder`.
+    """Return `commit`, `branch` (None if detached) and `is_dirty` of the repository at `folder`.
 
-    None where `folder` is not a repository's root: an installed package inside somebody else's
-    repository would record the wrong commit.
+    None if `folder` is not a repository's root: for a package installed inside another repository,
+    the commit would be wrong.
     """
     try:
         root = _git(folder, "rev-parse", "--show-toplevel")
@@ -70,9 +70,9 @@ def git_revision(folder: Path = _REPOSITORY) -> dict[str, Any] | None:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python and the packages that results depend on; None where not installed.
+    """Return the versions of Python and of packages that results depend on; None if not installed.
 
-    PyTorch's own, where it is loaded, says more than the package's: 2.13.0+cu130.
+    If PyTorch is loaded, its own version is used, which has more detail: 2.13.0+cu130.
     """
     found: dict[str, str | None] = {"python": platform.python_version()}
     for name in _PACKAGES:
@@ -86,7 +86,7 @@ def versions() -> dict[str, str | None]:
 
 
 def machine() -> dict[str, Any]:
-    """Operating system, processor, core count, memory in bytes, and the GPUs already in use."""
+    """Return operating system, processor, cores, memory in bytes, and the GPUs already in use."""
     return {
         "system": platform.platform(),
         "processor": _processor_name(),
@@ -97,7 +97,7 @@ def machine() -> dict[str, Any]:
 
 
 def command_line() -> str:
-    """The command as it can be pasted into a shell."""
+    """Return the command in a form that can be pasted into a shell."""
     return shlex.join([Path(sys.executable).name, *sys.argv])
 
 
@@ -129,7 +129,7 @@ def _memory_bytes() -> int | None:
 
 
 def _gpu_names() -> list[str]:
-    # Asking a GPU its name starts CUDA, which costs memory: so only where the run has started it.
+    # Asking for a GPU's name starts CUDA and costs memory, so ask only if the run has started it.
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []

@@ -1,8 +1,8 @@
-"""Where a thread's time goes: seconds and counts of the stages that a step is made of.
+"""The time of a thread's stages: seconds and counts.
 
-Every schedule times every stage, always: a stage costs two microseconds. Entering one is also where
-a thread can be asked to stop, except for those of an update whose gradient is there; within a
-long pass of the network `training/layer_checks.py` asks too.
+Every schedule always times every stage, at a cost of two microseconds a stage. At the start of a
+stage a thread can also be asked to stop, except in stages of an update whose gradient is computed.
+Within a long pass of the network, `training/layer_checks.py` asks, too.
 """
 
 import threading
@@ -25,13 +25,13 @@ STAGES = {
     "log": "logs.csv, TensorBoard and the display",
     "save": "checkpoints",
 }
-# Once gradients are summed every learner makes the update; what is made is published and logged,
-# and a checkpoint is finished, before anything stops.
+# Once gradients are summed, every learner must make the update. It is published and logged, and a
+# checkpoint is finished, before anything stops.
 NEVER_STOPPED = {"optimise", "publish", "log", "save"}
 
 
 class Total(NamedTuple):
-    """What a stage has come to."""
+    """The total of a stage."""
 
     seconds: float
     calls: int
@@ -40,23 +40,23 @@ class Total(NamedTuple):
 class Stages:
     """The stages of one thread, called `name`: `with stages("emulation"): ...`.
 
-    They do not nest, so a thread's stages add up to its time. `checks` raise where the thread is to
-    stop; more can be added. One thread enters stages; any may ask for `totals` and `going_on`.
-    `annotate(stage)` is entered too, for a profiler.
+    Stages do not nest, so their times add up to the thread's time. `checks` raise when the thread
+    is to stop; more can be added. One thread enters stages; any thread may read `totals` and
+    `going_on`. `annotate(stage)` is entered, too, for a profiler.
     """
 
     def __init__(self, name: str, *checks: Callable[[], None]) -> None:
         self.name = name
         self.annotate: Callable[[str], AbstractContextManager[object]] = nullcontext
         self.current: str | None = None
-        self._entered = 0.0  # when `current` was
+        self._entered = 0.0  # start time of `current`
         self.checks = [*checks]
         self._lock = threading.Lock()
         self._totals = dict.fromkeys(STAGES, Total(0.0, 0))
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
-        """Times the block as part of `stage`, one of `STAGES`."""
+        """Time the block as part of `stage`, one of `STAGES`."""
         if stage not in NEVER_STOPPED:
             self.check()
         with self._lock:
@@ -70,25 +70,25 @@ class Stages:
                 self.current = None
 
     def check(self) -> None:
-        """Raise what any of `checks` raises."""
+        """Call the checks, which raise when the thread is to stop."""
         for check in self.checks:
             check()
 
     @property
     def going_on(self) -> tuple[str | None, float]:
-        """The stage that the thread is in, and for how many seconds."""
+        """Return the thread's present stage, and its seconds so far."""
         with self._lock:
             return self.current, time.perf_counter() - self._entered
 
     def add(self, elsewhere: Mapping[str, tuple[float, int]]) -> None:
-        """Enter seconds and calls of stages that were timed in another process."""
+        """Add seconds and calls of stages that were timed in another process."""
         with self._lock:
             for stage, (seconds, calls) in elsewhere.items():
                 before = self._totals[stage]
                 self._totals[stage] = Total(before.seconds + seconds, before.calls + calls)
 
     def totals(self) -> dict[str, Total]:
-        """Seconds and calls of every stage so far, the one that goes on included."""
+        """Return seconds and calls of every stage so far, with the present stage."""
         with self._lock:
             going_on = {self.current: self._so_far()} if self.current else {}
             return self._totals | going_on
@@ -99,14 +99,14 @@ class Stages:
 
 
 class Columns:
-    """The log's `seconds_<stage>`: what each stage took since the last row, over all threads."""
+    """The log's `seconds_<stage>`: each stage's time since the last row, over all threads."""
 
     def __init__(self, threads: Sequence[Stages]) -> None:
         self._threads = threads
         self._before = self._sums()
 
     def row(self) -> dict[str, float]:
-        """The columns since the last call."""
+        """Return the columns since the last call."""
         before, self._before = self._before, self._sums()
         return {f"seconds_{stage}": now - before[stage] for stage, now in self._before.items()}
 

@@ -1,15 +1,15 @@
-"""SIGINT and SIGTERM as a request that a run comes to when it can."""
+"""SIGINT and SIGTERM as a request, which a run answers when it can."""
 
 import signal
 import time
 from types import FrameType
 from typing import Any, Self
 
-_ONE_REQUEST = 2.0  # seconds: a batch system tells every process, and torchrun passes it on
+_ONE_REQUEST = 2.0  # seconds: batch systems and torchrun may both signal each process
 
 
 class Interrupted(Exception):
-    """Somebody asked the run to stop; `signal_number` says how."""
+    """A request to stop the run; `signal_number` is its signal."""
 
     def __init__(self, signal_number: int):
         super().__init__(signal.Signals(signal_number).name)
@@ -17,15 +17,15 @@ class Interrupted(Exception):
 
 
 class StopRequests:
-    """While entered, the first SIGINT or SIGTERM only leaves a note.
+    """A context in which the first SIGINT or SIGTERM only sets a flag.
 
-    A run can so come to a good place and save. A second signal, two seconds later or more, does
-    what it would have done without us. For the main thread.
+    A run can so finish its update and save. A second signal, two seconds later or more, has its
+    default effect. For the main thread.
     """
 
     def __init__(self) -> None:
-        self._noted = 0  # the signal that came; 0: none
-        self._since: float | None = None  # when the first came, by the monotonic clock
+        self._noted = 0  # signal received; 0: none
+        self._since: float | None = None  # time of the first signal, by the monotonic clock
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -38,7 +38,7 @@ class StopRequests:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raise `Interrupted`, once, where a signal has come."""
+        """Raise `Interrupted`, once, if a signal has come."""
         if number := self._noted:
             self._noted = 0
             raise Interrupted(number)

@@ -1,21 +1,25 @@
-"""What a file says about a dataclass or named tuple, checked against the types of its fields."""
+"""Values from a file, checked against the types of a dataclass's or named tuple's fields."""
 
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-_SHOWN = 60  # characters of a refused value
+_SHOWN = 60  # characters shown of a wrong value
 _REFUSED = object()
+Whole = TypeVar("Whole")
 
 
 def typed(kind: type, plain: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """The values of `plain` as the fields of `kind` of the same names have them.
+    """Return the values of `plain`, converted to the types of the fields of `kind`.
 
-    Plain values (None, bool, int, float, str, list, dict) become paths and tuples where the field
-    is one. Names that are no fields, and fields that are missing, are the caller's to judge.
-    `where` is put before the names in messages. Raises a one-line `ValueError`.
+    Plain values (None, bool, int, float, str, list, dict) become paths and tuples if the field's
+    type is one. The caller handles unknown names and missing fields. `where` is put before the
+    names in messages.
+
+    Raises:
+        ValueError: a value of another type; one line.
     """
     if not isinstance(plain, Mapping):
         raise ValueError(f"{where or 'the options'} must be names with values, not {_short(plain)}")
@@ -25,6 +29,24 @@ def typed(kind: type, plain: Mapping[str, Any], where: str = "") -> dict[str, An
         for name, value in plain.items()
         if name in hints
     }
+
+
+def typed_whole(kind: type[Whole], plain: Mapping[str, Any], parts: Mapping[str, type]) -> Whole:
+    """Return a `kind` from plain values; `parts` are its fields that are dataclasses.
+
+    Raises:
+        ValueError: a value of another type, or a missing or unknown part; one line.
+    """
+    own = typed(kind, {name: value for name, value in plain.items() if name not in parts})
+    try:
+        nested = {
+            name: part(**typed(part, plain[name], f"{name}."))
+            for name, part in parts.items()
+            if name in plain
+        }
+        return kind(**own | nested)
+    except TypeError as error:
+        raise ValueError(f"these options do not belong to this version: {error}") from error
 
 
 @cache
@@ -42,7 +64,7 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
 
 
 def _as(kind: Any, value: Any) -> Any:
-    """`value` as one of `kind`, or `_REFUSED`."""
+    """Return `value` as a `kind`, or `_REFUSED`."""
     origin = get_origin(kind)
     if origin is Literal:
         same = (one for one in get_args(kind) if type(one) is type(value) and one == value)
@@ -72,7 +94,7 @@ def _as_float(value: Any) -> Any:
         return _REFUSED
     try:
         return float(value)
-    except OverflowError:  # an integer beyond every float
+    except OverflowError:  # an integer larger than any float
         return _REFUSED
 
 
@@ -91,7 +113,7 @@ def _described(alternatives: tuple[Any, ...]) -> str:
 
 
 def _short(value: Any) -> str:
-    """Of any plain value, however large or deep."""
+    """Return a short text for any plain value, however large or deep."""
     if type(value) is int and abs(value) >= 10**_SHOWN:
         return "a number of many digits"
     if isinstance(value, list | tuple | dict):

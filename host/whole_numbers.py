@@ -1,15 +1,15 @@
-"""Whole numbers as people type them: 1000000, 1_000_000 or 1e6."""
+"""Whole numbers in the forms that people type: 1000000, 1_000_000 or 1e6."""
 
 import re
 from decimal import Decimal
 
 _DIGITS = re.compile(r"[+-]?\d+(?:_\d+)*")
 _WITH_EXPONENT = re.compile(r"[+-]?\d+(?:_\d+)*(?:\.\d+)?[eE]\+?\d{1,3}")
-_MOST = 2**63  # what checkpoints and torch hold is smaller
+_MOST = 2**63  # checkpoints and torch hold smaller numbers
 
 
 def whole_number(text: str) -> int:
-    """The number that `text` says, exactly: `2.5e6` is 2500000.
+    """Return the exact number in `text`: `2.5e6` is 2500000.
 
     Raises:
         ValueError: anything else, such as `1.5`, or a number beyond 63 bits.

@@ -1,7 +1,7 @@
-"""`python -m fastweights.kernels`: what this machine has, why, and a self-test of every operation.
+"""`python -m fastweights.kernels`: this machine's backends, and a self-test of every operation.
 
-Builds what is not built yet; exits with 1 if an available backend gives wrong numbers, with 2 if
-the environment names a backend that does not exist.
+Builds kernels that are not built yet. Exits with 1 if an available backend gives wrong numbers, and
+with 2 if the environment names a backend that does not exist.
 """
 
 import argparse
@@ -35,6 +35,7 @@ PARTS = (
 
 
 def describe_machine() -> list[str]:
+    """Return lines about the processor, threads, compilers and GPU."""
     try:
         path = cpu_build.compiler()
         compiler = f"{path} ({cpu_build.compiler_version(path).splitlines()[0]})"
@@ -56,7 +57,7 @@ def describe_machine() -> list[str]:
 
 
 def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
-    """Whether all went well, and a line that says what was found."""
+    """Return whether the backend is right or unavailable, and a line that says which."""
     if backend not in operation.backends:
         return True, f"not available: it has no {backend} kernel"
     device = torch.device("cuda" if backend == "cuda" else "cpu")
@@ -76,7 +77,7 @@ def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
         name: float((found[name].cpu() - right).abs().max() / right.abs().max().clamp_min(1.0))
         for name, right in expected.items()
     }
-    # NaN, which `max` would pass over, is worse than any number.
+    # NaN counts as the largest error; `max` would skip it.
     worst = max(errors, key=lambda name: (math.isnan(errors[name]), errors[name]))
     seconds = time.perf_counter() - began
     good = errors[worst] <= TOLERANCE
@@ -85,7 +86,7 @@ def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
 
 
 def self_tests_beside_pytorch(device: str = "cpu") -> Iterator[tuple[str, bool, str]]:
-    """The kernels that are no recurrences: name, whether all went well, a line."""
+    """Test the kernels that are not recurrences; yield name, whether it is right, and a line."""
     last = {"memory_format": torch.channels_last}
     pixels = torch.arange(2 * 4 * 9 * 9).remainder(251).to(torch.uint8).view(2, 4, 9, 9)
     x = torch.linspace(-1, 1, 2 * 16 * 9 * 9).cos().view(2, 16, 9, 9).contiguous(**last)
@@ -128,6 +129,7 @@ def _with_gradients(function: Callable[..., Tensor], inputs: Sequence[Tensor]) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the report; return the exit code."""
     argparse.ArgumentParser(prog="python -m fastweights.kernels", description=__doc__).parse_args(
         arguments
     )
@@ -145,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, operation in OPERATIONS.items():
         for backend in BACKENDS_TESTED:
             if backend == "chunked" and backend not in operation.backends:
-                continue  # most recurrences have no such form
+                continue  # most recurrences have no chunked form
             passed, line = self_test(operation, backend)
             print(f"{name:22s} {backend:8s} {line}", flush=True)
             good = good and passed

@@ -1,13 +1,13 @@
-"""What the chunked forms share: time cut into chunks, and who may see whom across resets.
+"""Common parts of the chunked backends: time cut into chunks, and masks across resets.
 
-Inside a chunk, a row sees the rows of its own segment (the stretch between two resets) and, as long
-as no reset lies between, the weights that the chunk began with. All masks select, forward and
-backward: a NaN that an old episode left behind reaches neither a new row nor its gradient.
+Inside a chunk, a row sees the rows of its own segment (the stretch between two resets). If no reset
+lies between, it also sees the weights at the start of the chunk. All masks select, forward and
+backward: a NaN from an old episode reaches neither a new row nor its gradient.
 
-Matrix products over a chunk multiply what a mask has set to zero, and 0 * NaN is NaN. So rows with
-an entry that is not finite enter them as zeros, and what depends on such a row is set to NaN
-afterwards: the rest of its segment, no more; no gradient flows back through it. Finite inputs so
-large that a product overflows are not guarded against.
+Matrix products over a chunk multiply entries that a mask has set to zero, and 0 * NaN is NaN. So
+rows with an entry that is not finite enter the products as zeros. Every result that depends on such
+a row, the rest of its segment, is set to NaN afterwards, and no gradient flows back through it.
+Finite inputs so large that a product overflows are not guarded against.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,17 +21,19 @@ CHUNK = 32
 
 
 class Chunk(NamedTuple):
+    """Rows of a chunk, and masks of what they see."""
+
     rows: slice
     visible: Bool[Tensor, "B 1 C C"]  # row i sees row j <= i
     before: Bool[Tensor, "B 1 C C"]  # the same without row i itself
     live: Bool[Tensor, "B 1 C 1"]  # row i sees the chunk's first weights
-    last: Bool[Tensor, "B 1 C 1"]  # row i lies in the segment that goes on after the chunk
-    carries: Bool[Tensor, "B 1 1 1"]  # the chunk's first weights go on after it
+    last: Bool[Tensor, "B 1 C 1"]  # row i lies in the segment that continues after the chunk
+    carries: Bool[Tensor, "B 1 1 1"]  # the chunk's first weights survive to its end
 
 
 def chunks(is_first: Bool[Tensor, "T B"]) -> Iterator[Chunk]:
-    """The chunks of an unroll, in order."""
-    segments = is_first.t().cumsum(-1)  # 0 is the segment that the initial state belongs to
+    """Yield the chunks of an unroll, in order."""
+    segments = is_first.t().cumsum(-1)  # segment 0 continues the initial state
     previous = torch.zeros_like(segments[:, :1])
     for start in range(0, is_first.shape[0], CHUNK):
         rows = slice(start, start + CHUNK)
@@ -50,7 +52,7 @@ def chunks(is_first: Bool[Tensor, "T B"]) -> Iterator[Chunk]:
 
 
 def keep(mask: Tensor, values: Tensor) -> Tensor:
-    """The values where the mask is true, zero elsewhere, gradients likewise."""
+    """Return the values where the mask is true and zero elsewhere; gradients likewise."""
     return torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
 
 
@@ -59,29 +61,29 @@ def read_live(
     queries: Float[Tensor, "B H C K"],
     weights: Float[Tensor, "B H K V"],
 ) -> Float[Tensor, "B H C V"]:
-    """W^T q for the rows that see W, zero for the others; their gradients do not see W either."""
+    """Return W^T q for the rows that see W and zero for the others; gradients likewise."""
     return keep(live, keep(live, queries) @ weights)
 
 
 class Fading(NamedTuple):
-    """How much is left, in a chunk, of a memory that fades."""
+    """Products of the decays in a chunk."""
 
-    since_start: Float[Tensor, "B H C 1"]  # in each row, of what the chunk began with
-    between: Float[Tensor, "B H C C"]  # in row i, of what row j <= i wrote; 1 above the diagonal
+    since_start: Float[Tensor, "B H C 1"]  # from the chunk's start to row i
+    between: Float[Tensor, "B H C C"]  # from row j <= i to row i; 1 above the diagonal
 
     @property
     def to_end(self) -> Float[Tensor, "B H C 1"]:
-        """In the last row, of what each row wrote."""
+        """The decay from each row to the last row."""
         return self.between[..., -1, :].unsqueeze(-1)
 
     @property
     def through(self) -> Float[Tensor, "B H 1 1"]:
-        """In the last row, of what the chunk began with."""
+        """The decay from the chunk's start to the last row."""
         return self.since_start[..., -1:, :]
 
 
 def fading(log_decay: Float[Tensor, "B H C"]) -> Fading:
-    """What decays leave; the sums between rows are added up pair by pair: nothing cancels."""
+    """Return the decays; sums between rows are added pair by pair, so that nothing cancels."""
     rows = log_decay.shape[-1]
     later = torch.ones(rows, rows, dtype=torch.bool, device=log_decay.device).tril(-1)
     between = keep(later, log_decay.unsqueeze(-1).expand(*log_decay.shape, rows)).cumsum(-2)
@@ -89,18 +91,18 @@ def fading(log_decay: Float[Tensor, "B H C"]) -> Fading:
 
 
 class Spoilt(NamedTuple):
-    """Where the caller's rows hold a NaN or an infinity."""
+    """Rows of the caller that hold a NaN or an infinity."""
 
-    read: Bool[Tensor, "T B H"]  # the query: concerns its own row only
-    written: Bool[Tensor, "T B H"]  # the others: concern all that is read later
+    read: Bool[Tensor, "T B H"]  # in the query: spoils its own row only
+    written: Bool[Tensor, "T B H"]  # in other inputs: spoils all later rows of the segment
 
     def rows(self, chunk: Chunk) -> Bool[Tensor, "B H C 1"]:
-        """The rows of a chunk whose result is NaN."""
+        """Return the rows of a chunk whose result is NaN."""
         own, written = (mask[chunk.rows].movedim(0, -1) for mask in self)
         return (own | (chunk.visible & written.unsqueeze(-2)).any(-1)).unsqueeze(-1)
 
     def weights(self, chunk: Chunk) -> Bool[Tensor, "B H 1 1"]:
-        """The heads whose weights after a chunk are NaN."""
+        """Return the heads whose weights after a chunk are NaN."""
         written = self.written[chunk.rows].movedim(0, -1).unsqueeze(-1)
         return (chunk.last & written).any(-2, keepdim=True)
 
@@ -108,7 +110,7 @@ class Spoilt(NamedTuple):
 def without_spoilt(
     rows: Float[Tensor, "T B H *rest"],
 ) -> tuple[Float[Tensor, "T B H *rest"], Bool[Tensor, "T B H"]]:
-    """The input with zeros for what is not finite, and the rows that held such an entry."""
+    """Return the input with zeros for entries that are not finite, and the rows that held one."""
     finite = rows.detach().isfinite()
     return keep(finite, rows), ~finite.flatten(3).all(-1) if rows.ndim > 3 else ~finite
 
@@ -120,9 +122,9 @@ def loop_over_chunks(
     weights: Float[Tensor, "B H K V"],
     empty: Float[Tensor, "T B H V"],
 ) -> tuple[Float[Tensor, "T B H V"], Float[Tensor, "B H K V"]]:
-    """Applies `step(chunk, *inputs [B, H, C, ...], weights) -> (y [B, H, C, V], weights)`.
+    """Apply `step(chunk, *inputs [B, H, C, ...], weights) -> (y [B, H, C, V], weights)`.
 
-    The first of `inputs` is the query, which is only read with.
+    The first of `inputs` is the query, which reads only.
     """
     inputs, masks = zip(*(without_spoilt(x) for x in inputs), strict=True)
     spoilt = Spoilt(masks[0], torch.stack(masks[1:]).any(0))

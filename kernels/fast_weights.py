@@ -4,18 +4,18 @@ from torch import Tensor
 
 
 def read(weights: Tensor, query: Tensor) -> Tensor:
-    """W^T q: weights [B, H, K, V], query [B, H, K] -> [B, H, V]."""
+    """Return W^T q: weights [B, H, K, V], query [B, H, K] -> [B, H, V]."""
     return (query.unsqueeze(-2) @ weights).squeeze(-2)
 
 
 def add_outer(weights: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """W + k v^T, out of place: key [B, H, K], value [B, H, V]."""
+    """Return W + k v^T, out of place: key [B, H, K], value [B, H, V]."""
     return weights + key.unsqueeze(-1) * value.unsqueeze(-2)
 
 
 def delta_write(weights: Tensor, key: Tensor, value: Tensor, strength: Tensor) -> Tensor:
-    """The delta rule: moves what W answers to `key` toward `value` by `strength` [B, H] in [0, 1].
+    """Apply the delta rule: W + k (beta (v - W^T k))^T, with strength beta [B, H] in [0, 1].
 
-    W + k (beta (v - W^T k))^T (Widrow & Hoff 1960; Schlag et al. 2021, eq. 24).
+    Moves the value stored at `key` toward `value` (Widrow & Hoff 1960; Schlag et al. 2021, eq. 24).
     """
     return add_outer(weights, key, strength.unsqueeze(-1) * (value - read(weights, key)))

@@ -1,6 +1,6 @@
-"""What every recurrence shares: forgetting at a first row, and the plain loop over time.
+"""Common parts of every recurrence: the reset at a first row, and the plain loop over time.
 
-The loop is the *definition* of an unrolled operation and its slowest implementation: each fast
+The loop is the *definition* of an unrolled operation and its slowest implementation. Each fast
 backend is tested against it.
 """
 
@@ -14,7 +14,7 @@ State = TypeVar("State", bound=tuple)  # a NamedTuple of tensors, or of further 
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: State | Tensor) -> State | Tensor:
-    """Applies `function` to every tensor of a state, however deeply nested."""
+    """Apply `function` to every tensor of a state, also of nested states."""
     mapped = [
         function(part) if isinstance(part, Tensor) else map_state(function, part) for part in state
     ]
@@ -22,10 +22,10 @@ def map_state(function: Callable[[Tensor], Tensor], state: State | Tensor) -> St
 
 
 def forget(state: State, is_first: Tensor) -> State:
-    """A fresh (zero) state in the columns where `is_first` is true, the given one elsewhere.
+    """Return a state that is zero in columns where `is_first` is true, and unchanged elsewhere.
 
     `state`: tensors [B, ...]; `is_first`: bool [B]. Selects rather than multiplies, so a NaN or
-    infinity that an old episode left behind does not survive.
+    infinity from an old episode does not survive.
     """
     return map_state(lambda tensor: _zero_where(is_first, tensor), state)
 
@@ -42,11 +42,17 @@ def loop_over_time(
     state: State,
     empty: Tensor,
 ) -> tuple[Tensor, State]:
-    """Applies `step(*inputs[t], state) -> (y[t], state)` along the first axis of `inputs`.
+    """Apply `step(*inputs[t], state) -> (y[t], state)` along the first axis of `inputs`.
 
-    `is_first` [T, B] forgets before row t. `empty` is what y looks like where T = 0; the state is
-    a copy then: what is returned never is the caller's own memory.
-    Arithmetic is in the state's dtype, whatever the inputs' (float32 state under bfloat16 inputs).
+    Computes in the state's dtype, also for inputs of another one (bfloat16 inputs, float32 state).
+
+    Args:
+        step: one step of the recurrence.
+        inputs: tensors [T, B, ...].
+        is_first: bool [T, B]; the state is reset before row t.
+        state: the state before row 0.
+        empty: a tensor like y, returned for T = 0. The state returned then is a copy: results
+            never share the caller's memory.
     """
     if is_first.shape[0] == 0:
         return empty.clone(), map_state(torch.clone, state)

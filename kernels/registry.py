@@ -1,4 +1,4 @@
-"""Every operation by name, for the self-test, the benchmark and the tests."""
+"""All operations by name, for the self-test, the benchmark and the tests."""
 
 from fastweights.kernels.delta_lstm import delta_lstm
 from fastweights.kernels.delta_rnn import delta_rnn

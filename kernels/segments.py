@@ -1,10 +1,10 @@
-"""Recurrences by PyTorch's own kernels, which know no forgetting: one call a segment.
+"""Recurrences by PyTorch's own kernels, which have no resets: one call for each segment.
 
-On a GPU these are cuDNN's. An unroll is cut at the rows where any stream forgets; to find them the
-host waits for `is_first` once.
+On a GPU these kernels are cuDNN's. An unroll is cut at the rows where any stream is reset; to find
+them, the host waits for `is_first` once.
 
-TF32, which cuDNN takes unless told otherwise, is off in both passes. That switch is the process's:
-convolutions in other threads lose it for as long.
+TF32, cuDNN's default, is turned off in both passes. The switch belongs to the process, so
+convolutions in other threads run without TF32 during these calls.
 """
 
 import threading
@@ -29,19 +29,21 @@ Hidden = Float[Tensor, "T B D"]
 
 @dataclass
 class Exactness:
-    """Keeps TF32 off from the first `begin` to the last `end`, whichever threads they are in."""
+    """A counter that keeps TF32 off from the first `begin` to the last `end`, in any threads."""
 
     depth: int = 0
     allowed: bool = True
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, *_: object) -> None:
+        """Turn TF32 off if this is the first of nested calls."""
         with self.lock:
             if self.depth == 0:
                 self.allowed, cudnn.allow_tf32 = cudnn.allow_tf32, False
             self.depth += 1
 
     def end(self, *_: object) -> None:
+        """Restore TF32 if this is the last of nested calls."""
         with self.lock:
             self.depth -= 1
             if self.depth == 0:
@@ -65,7 +67,7 @@ def unroll_by_segments(
     is_first: Bool[Tensor, "T B"],
     state: State,
 ) -> tuple[Hidden, State]:
-    """Applies `whole(x, state) -> (y, state)` to every stretch in which nothing is forgotten."""
+    """Apply `whole(x, state) -> (y, state)` to every stretch without a reset."""
     cuts = is_first[1:].any(1).nonzero().flatten().tolist()
     parts = []
     for start, stop in pairwise([0, *(cut + 1 for cut in cuts), len(x)]):
@@ -81,7 +83,7 @@ def one_layer(
     weights: Sequence[Tensor],
     has_biases: bool,
 ) -> tuple[Tensor, ...]:
-    """Calls `torch.lstm`, `torch.gru` or `torch.rnn_tanh`; `before` has an axis of one layer."""
+    """Call `torch.lstm`, `torch.gru` or `torch.rnn_tanh`; `before` has a layer axis of size one."""
     learning = torch.is_grad_enabled()
     with exact():
         y, *state = kernel(x, before, weights, has_biases, 1, 0.0, learning, False, False)
@@ -99,9 +101,9 @@ def by_pytorch(
     state: State,
     weights: Sequence[Tensor],
 ) -> tuple[Hidden, State]:
-    """As `law`, for a state of one hidden vector, in its dtype, inside autocast too.
+    """Unroll a recurrence with one hidden vector, in the state's dtype, also under autocast.
 
-    Where the host may not wait, or the backend is `reference`, it is the law.
+    Runs `law`, the reference, where the host must not wait or the backend is `reference`.
     """
     dtype, device = state[0].dtype, x.device.type
     x, cast = x.to(dtype), [weight.to(dtype) for weight in weights]

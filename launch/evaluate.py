@@ -17,24 +17,22 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
-import torch
 import tyro
 from rich.console import Console
 
-from fastweights.evaluation.clips import ClipFormat, make_clip
+from fastweights.evaluation.agent_games import ClipPlan, play_agent
+from fastweights.evaluation.clips import ClipFormat
 from fastweights.evaluation.evaluation_file import Evaluation
-from fastweights.evaluation.games import longest_test
-from fastweights.evaluation.play import GamePlan, check, check_plays, keep, play, progress_bar
+from fastweights.evaluation.play import GamePlan, check, check_plays
 from fastweights.evaluation.player import ActionMode
-from fastweights.evaluation.score_summary import remarks
+from fastweights.evaluation.printed_tables import comparison_tables
 from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, compute_exactly, use_threads
-from fastweights.host.errors import UserError, one_line_errors, user_input
+from fastweights.host.errors import one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
-from fastweights.launch.cli.tables import comparison_table, evaluation_table
 from fastweights.launch.export import export_safetensors
-from fastweights.records.run_folder import runs_near
-from fastweights.training.saved_agent import SavedAgent, check_game, open_agent
+from fastweights.records import runs_near
+from fastweights.training.saved_agent import check_game, open_agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +66,13 @@ class EvaluateOptions(GamePlan):
 
     @property
     def action_modes(self) -> tuple[ActionMode, ...]:
+        """The modes of choosing actions, one or both."""
         return ("argmax", "sampled") if self.action_mode == "both" else (self.action_mode,)
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     options = typed_options(EvaluateOptions, arguments, prog=typed("evaluate"))
     with user_input():
         _check(options)
@@ -92,10 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     played: dict[str, dict[str, Evaluation]] = {}
     try:
         for agent in agents:
-            _evaluate(agent, options, device, played)
+            clip = ClipPlan(options.clip_seconds, options.clip_format) if options.clip else None
+            play_agent(agent, options, options.action_modes, device, played, clip)
     finally:  # what was played is shown, whatever became of the rest
         for evaluations in played.values():
-            if table := comparison_table(evaluations):
+            for table in comparison_tables(evaluations):
                 Console().print(table)
     return 0
 
@@ -110,55 +110,6 @@ def _check(options: EvaluateOptions) -> None:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
     if not 0 < options.clip_seconds < math.inf:
         raise ValueError(f"--clip-seconds must be above 0 and finite, not {options.clip_seconds}")
-
-
-def _evaluate(
-    agent: SavedAgent,
-    options: EvaluateOptions,
-    device: torch.device,
-    played: dict[str, dict[str, Evaluation]],
-) -> None:
-    """Play an agent's games; notes them in `played`, by game and by what to call them."""
-    console, name = Console(), agent.run.resolve().name
-    limit = longest_test(agent.options, options.protocol, options.max_frames)
-    evaluations: dict[str, Evaluation] = {}
-    unkept: Exception | None = None
-    for mode in options.action_modes:
-        with progress_bar(options.games, f"{name} ({mode})", limit=limit) as report:
-            evaluation = play(
-                agent.network,
-                agent.options,
-                agent.step,
-                options,
-                mode,
-                device=device,
-                report=report,
-            )
-        evaluations[mode] = evaluation
-        called = f"{name}, {agent.step:,} steps ({evaluation.core}, {mode})"
-        played.setdefault(evaluation.env, {})[called] = evaluation
-        try:
-            path = keep(evaluation, agent.run, agent.options, checkpoint=agent.path.name)
-            console.print(f"episodes: {path}", soft_wrap=True)
-        except (OSError, UserError) as error:  # what was played is shown first
-            unkept = error
-    console.print(evaluation_table(f"{name}, {agent.step:,} agent steps", evaluations))
-    for mode, evaluation in evaluations.items():
-        for line in remarks(evaluation):
-            console.print(f"{mode}: {line}", soft_wrap=True)
-    if unkept:
-        raise UserError(f"the games were not kept: {unkept}") from unkept
-    if options.clip and (
-        clip := make_clip(
-            agent,
-            options,
-            options.action_modes[0],
-            seconds=options.clip_seconds,
-            ending=options.clip_format,
-            device=device,
-        )
-    ):
-        console.print(f"clip: {clip}", soft_wrap=True)
 
 
 if __name__ == "__main__":

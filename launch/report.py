@@ -21,10 +21,9 @@ import tyro
 from rich.console import Console
 
 from fastweights.cores import core_kind
-from fastweights.evaluation.reports.document import FIGURES, Figure, to_html, to_markdown
+from fastweights.evaluation.reports.document import write
 from fastweights.evaluation.reports.runs import grouped, open_runs
 from fastweights.evaluation.reports.sections import build
-from fastweights.host.atomic_files import write_bytes
 from fastweights.host.commands import typed
 from fastweights.host.errors import expanded, one_line, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
@@ -50,7 +49,7 @@ class ReportOptions:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     options = typed_options(ReportOptions, arguments, prog=typed("report"))
     with user_input():
         pairs = [_pair(text) for text in options.compare]
@@ -61,14 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(one_line(f"warning: {warning}"), file=sys.stderr)
     folder = _folder([run.path for run in runs], options.out)
     blocks = build(grouped(runs), pairs, folder)
-    (folder / FIGURES).mkdir(parents=True, exist_ok=True)
-    for block in blocks:
-        if isinstance(block, Figure):
-            write_bytes(folder / FIGURES / f"{block.name}.svg", block.drawing)
-    write_bytes(folder / "report.md", to_markdown(options.title, blocks).encode())
-    write_bytes(folder / "report.html", to_html(options.title, blocks).encode())
-    for name in ("report.html", "report.md"):
-        Console().print(one_line(f"report: {folder / name}"), markup=False, soft_wrap=True)
+    for path in write(options.title, blocks, folder):
+        Console().print(one_line(f"report: {path}"), markup=False, soft_wrap=True)
     return 0
 
 

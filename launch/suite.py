@@ -18,11 +18,12 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
 
 from fastweights.experiments.grid import Grid, cells, rebuild
 from fastweights.experiments.suite_table import write
-from fastweights.experiments.suites import SUITES, Suite
+from fastweights.experiments.suites import SUITES
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, one_line_errors, user_input
 from fastweights.host.names import unknown
-from fastweights.launch.cli.parser import Parser, count
+from fastweights.launch.cli.grid_options import add_axis, add_grid_options, axes_of, folders
+from fastweights.launch.cli.parser import Parser
 
 HELP = """{purpose}
 
@@ -44,6 +45,7 @@ logs.csv (200 rows of each run's log)."""
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command."""
     command, width = typed("suite"), max(map(len, SUITES))
     purpose = (__doc__ or "").partition("\n")[0]
     suites = "\n".join(f"    {name:{width}}  {one.question}" for name, one in SUITES.items())
@@ -52,38 +54,22 @@ def parser() -> argparse.ArgumentParser:
     for name, suite in SUITES.items():
         note = f"{suite.note}\n\n" if suite.note else ""
         text = OF_ONE.format(question=suite.question, note=note, atari=typed("atari"))
-        _add_options(named.add_parser(name, description=text), name, suite)
+        of_one = named.add_parser(name, description=text)
+        for axis, (default, _) in suite.axes.items():
+            add_axis(of_one, axis, default)
+        add_grid_options(of_one, suite.seeds, Path("runs") / name)
     return parser
-
-
-def _add_options(parser: argparse.ArgumentParser, name: str, suite: Suite) -> None:
-    for axis, (default, _) in suite.axes.items():
-        shown = {"metavar": axis.upper(), "help": f"default: {' '.join(default)}"}
-        parser.add_argument(f"--{axis}s", dest=axis, nargs="+", default=default, **shown)
-    seeds = {"type": count, "default": suite.seeds, "metavar": "SEED"}
-    usual = " ".join(map(str, suite.seeds))
-    parser.add_argument("--seeds", dest="seed", nargs="+", help=f"default: {usual}", **seeds)
-    steps = {"type": count, "metavar": "STEPS", "help": "agent steps of each run: the preset's"}
-    parser.add_argument("--total-steps", **steps)
-    jobs = {"type": count, "default": 0, "help": "runs at once; 0: as many as there are cores"}
-    parser.add_argument("--jobs", **jobs)
-    runs = Path("runs") / name
-    parser.add_argument("--runs", type=Path, default=runs, help=f"folder of the runs: {runs}")
-    parser.add_argument("--out", type=Path, help="folder of what is written: that of the runs")
 
 
 @one_line_errors
 def main(words: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     words = sys.argv[1:] if words is None else words
     if words and not words[0].startswith("-") and words[0] not in SUITES:
         raise UserError(unknown("suite", words[0], SUITES))
     options = parser().parse_args(words)
     suite = SUITES[options.suite]
-    axes = {name: getattr(options, name) for name in (*suite.axes, "seed")}
-    if twice := [name for name, values in axes.items() if len(set(values)) < len(values)]:
-        raise UserError(f"--{twice[0]}s takes each of its values once")
-    runs, out = options.runs.resolve(), (options.out or options.runs).resolve()
+    axes, (runs, out) = axes_of(options, list(suite.axes)), folders(options)
     with user_input():
         found = cells(partial(suite.run, runs, options.total_steps), **axes)
         grid = Grid(options.suite, found, runs)

@@ -5,9 +5,8 @@ For example: `python launch/watch.py RUN`.
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -18,25 +17,20 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
-import gymnasium
-import numpy as np
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fastweights.envs.interface import Environments
-from fastweights.evaluation.films.moments import Moment, moments
-from fastweights.evaluation.films.screen import Screen
-from fastweights.evaluation.films.window import Window
+from fastweights.evaluation.clips import clip_path, steps_a_second, visible
+from fastweights.evaluation.films.film import episode, film, show, title
 from fastweights.evaluation.games import check_actions
 from fastweights.evaluation.pictures import write_clip
-from fastweights.evaluation.play import GamePlan, environments_of
-from fastweights.evaluation.player import ActionMode, Player
+from fastweights.evaluation.play import GamePlan
+from fastweights.evaluation.player import ActionMode
 from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, compute_exactly, use_threads
-from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
+from fastweights.host.errors import expanded, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
-from fastweights.training.saved_agent import SavedAgent, check_game, open_agent
+from fastweights.training.saved_agent import check_game, open_agent
 from fastweights.training.seeds import TEST_SEEDS
 
 
@@ -70,31 +64,36 @@ class WatchOptions:
     num_threads: int = 0
     """Number of CPU threads; 0: one per core."""
 
+    @property
+    def game(self) -> GamePlan:
+        """The one game that is filmed."""
+        return GamePlan(protocol=self.protocol, seed=self.seed, num_threads=self.num_threads)
+
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     options = typed_options(WatchOptions, arguments, prog=typed("watch"))
     with user_input():
         use_threads(options.num_threads)
         compute_exactly()
         check(options)
-        agent = open_agent(options.run, choose_device(options.device), options.env)
+        device = choose_device(options.device)
+        agent = open_agent(options.run, device, options.env)
         check_game(agent.options, options.env, agent.path)
-        environments = _visible(agent, options)
+        environments = visible(agent, options.game)
         check_actions(agent.network, environments)
     for warning in agent.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    fps = _pictures_a_second(environments)
-    episode = _episode(agent, environments, options)
-    if (limit := _limit(options, fps)) is not None:
-        episode = islice(episode, limit)
-    pictures = _pictures(episode, _title(agent), environments, limit)
+    fps = steps_a_second(environments)
+    played = episode(agent, environments, options.action_mode, options.seed, device)
+    pictures = film(agent, environments, played, _limit(options, fps))
     if options.live:
-        _show(pictures, _title(agent), fps)
+        show(pictures, title(agent), fps)
     else:
-        path = write_clip(pictures, _path(agent, options), fps)
-        Console().print(f"film: {path}", soft_wrap=True)
+        out = expanded(options.out) if options.out else None
+        path = out or clip_path(agent, options.game, options.action_mode, "_memory.mp4")
+        Console().print(f"film: {write_clip(pictures, path, fps)}", soft_wrap=True)
     environments.close()
     return 0
 
@@ -111,77 +110,10 @@ def check(options: WatchOptions) -> None:
         raise ValueError(f"--out {options.out}: no such folder; make it first")
 
 
-def _visible(agent: SavedAgent, options: WatchOptions) -> Environments:
-    try:
-        plan = GamePlan(
-            protocol=options.protocol, seed=options.seed, num_threads=options.num_threads
-        )
-        environments = environments_of(agent.options, plan, 1, options.seed, render=True)
-        environments.reset()
-        environments.render()
-    except gymnasium.error.Error as error:
-        raise UserError(f"{agent.options.env} cannot be drawn: {error}") from error
-    return environments
-
-
-def _episode(
-    agent: SavedAgent, environments: Environments, options: WatchOptions
-) -> Iterator[Moment]:
-    player = Player(
-        agent.network,
-        environments,
-        action_mode=options.action_mode,
-        seed=options.seed,
-        device=choose_device(options.device),
-    )
-    return moments(player)
-
-
-def _pictures(
-    episode: Iterator[Moment], title: str, environments: Environments, limit: int | None
-) -> Iterator[np.ndarray]:
-    """Every moment drawn, with progress on stderr."""
-    first = next(episode)
-    screen = Screen(first, title, environments.action_meanings)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task("filming", total=limit, rate="")
-        for moment in chain([first], episode):
-            yield screen.draw(moment)
-            speed = progress.tasks[0].speed or 0.0
-            progress.update(task, advance=1, rate=f"{moment.step + 1:,} at {speed:.0f}/s")
-
-
-def _show(pictures: Iterator[np.ndarray], title: str, fps: float) -> None:
-    with Window(title, fps) as window:
-        for picture in pictures:
-            window.show(picture)
-            if not window.is_open:
-                return
-
-
 def _limit(options: WatchOptions, fps: float) -> int | None:
-    """Pictures at most; None for the whole episode."""
+    """Return the largest number of pictures; None for the whole episode."""
     asked = [options.frames, options.seconds and max(1, round(options.seconds * fps))]
     return min((limit for limit in asked if limit is not None), default=None)
-
-
-def _pictures_a_second(environments: Environments) -> float:
-    return 60 / environments.frames_per_step if environments.frames_per_step > 1 else 8
-
-
-def _title(agent: SavedAgent) -> str:
-    options = agent.options
-    return f"{options.core} on {options.env}, seed {options.seed}, {agent.step:,} agent steps"
-
-
-def _path(agent: SavedAgent, options: WatchOptions) -> Path:
-    if options.out is not None:
-        return expanded(options.out)
-    game = f"{options.protocol}_{options.action_mode}_seed{options.seed}"
-    path = agent.run / "clips" / f"step_{agent.step:012d}_{game}_memory.mp4"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 if __name__ == "__main__":

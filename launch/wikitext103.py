@@ -24,7 +24,7 @@ USES = {"evaluate": evaluate, "generate": write, "export": export}
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in USES:
         return USES[words[0]](words[1:])

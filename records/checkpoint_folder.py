@@ -1,13 +1,13 @@
-"""Which checkpoints a run keeps, and which one it goes on from.
+"""The checkpoints that a run keeps, and the checkpoint that it resumes from.
 
     RUN/model.tar                                  the newest, by TorchBeast's name
     RUN/checkpoints/step_000001234567.pt           the newest three, by agent steps
     RUN/checkpoints/best.pt                        the best score so far
     RUN/checkpoints/milestone_000050000000.pt      the first at or after each milestone
 
-All but `step_*` are hard links where the file system has them, so they cost no space until the
-file they came from is dropped. The score travels inside the checkpoint: there is no second file
-that could disagree with `best.pt` after a crash.
+All but `step_*` are hard links if the file system has them, so they cost no space until the
+original file is removed. The score is stored in the checkpoint, so that it agrees with `best.pt`
+also after a crash.
 """
 
 import math
@@ -19,11 +19,11 @@ import torch
 from fastweights.host.atomic_files import link_or_copy, remove_partials
 from fastweights.records.checkpoints import CheckpointError, cannot_write, load, write
 
-MILESTONES = (50_000_000, 200_000_000)  # agent steps: the published figures' two readings
+MILESTONES = (50_000_000, 200_000_000)  # agent steps of the published figures
 
 
 class Found(NamedTuple):
-    """A checkpoint to go on from."""
+    """A checkpoint to resume from."""
 
     path: Path
     payload: dict[str, Any]
@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
 
 def _is_kept_from_us(error: CheckpointError) -> bool:
-    """Whether the file is there but was not read: it may be whole."""
+    """Return whether the file exists but could not be read: it may be intact."""
     cause = error.__cause__
     return isinstance(cause, OSError) and not isinstance(
         cause, FileNotFoundError | IsADirectoryError
@@ -39,14 +39,14 @@ def _is_kept_from_us(error: CheckpointError) -> bool:
 
 
 def holds_checkpoints(run: Path) -> bool:
-    """Whether a run has any, whole or damaged; half of one that was being written is none."""
+    """Return whether a run has checkpoints, intact or damaged; partial files do not count."""
     return any((run / "checkpoints").glob("[!.]*.pt"))
 
 
 class CheckpointFolder:
-    """The checkpoints of the run folder `folder`. Making one touches nothing on disk.
+    """The checkpoints of the run folder `folder`. The constructor changes nothing on disk.
 
-    `keep_last`: how many of the newest to keep; `milestones`: agent steps kept for good.
+    `keep_last`: number of newest checkpoints to keep; `milestones`: agent steps kept for good.
     Only one process may `save`; any may call `latest` at the same time.
     """
 
@@ -72,10 +72,14 @@ class CheckpointFolder:
         return self._best_score
 
     def save(self, payload: dict[str, Any], step: int, score: float | None = None) -> Path:
-        """Save `payload` with `step` and `score` added, updates the links, drops what is too old.
+        """Save `payload` with `step` and `score`, update the links, and remove old checkpoints.
 
-        `step`: agent steps so far. `score`: higher is better; None or NaN is never the best.
-        Checkpoints with a larger step belong to a future that a rewound run has left, and go too.
+        Checkpoints with a larger step are removed, too: they are from before a rewind.
+
+        Args:
+            payload: plain values and tensors.
+            step: agent steps so far.
+            score: higher is better; None or NaN is never the best.
 
         Raises:
             CheckpointError: could not write; every earlier checkpoint is still there.
@@ -95,7 +99,7 @@ class CheckpointFolder:
         return path
 
     def latest(self, map_location: str | torch.device = "cpu") -> Found:
-        """The newest checkpoint that loads, with a warning line for each newer one that does not.
+        """Return the newest checkpoint that loads, with a warning for each newer one that does not.
 
         Raises:
             CheckpointError: there is none, none that loads, or the newest may not be read.
@@ -125,7 +129,7 @@ class CheckpointFolder:
             self.link_best(path, score)
 
     def link_best(self, path: Path, score: float) -> None:
-        """Make `path` the best, whatever was."""
+        """Make `path` the best checkpoint, whatever the best was."""
         link_or_copy(path, self.best_path)
         self._best_score = score
 
@@ -147,7 +151,7 @@ class CheckpointFolder:
         try:
             score = load(self.best_path).get("score")
         except CheckpointError:
-            return -math.inf  # none yet, or damaged: the next scored checkpoint takes its place
+            return -math.inf  # none yet, or damaged: the next scored checkpoint replaces it
         return float(score) if isinstance(score, int | float) else -math.inf
 
     def _remove_leftovers(self) -> None:

@@ -1,8 +1,8 @@
 """One checkpoint: a dict of plain tensors, numbers, strings, lists and dicts in one file.
 
-It loads with `torch.load(weights_only=True)`, so opening a stranger's checkpoint runs nothing, and
-it uses TorchBeast's names (`model_state_dict`, `optimizer_state_dict`, `scheduler_state_dict`,
-`flags`, `stats`), so tools made for those find what they look for.
+It loads with `torch.load(weights_only=True)`, so a foreign checkpoint cannot run code. It uses
+TorchBeast's names (`model_state_dict`, `optimizer_state_dict`, `scheduler_state_dict`, `flags`,
+`stats`), so tools for TorchBeast can read it.
 """
 
 import _codecs
@@ -28,7 +28,7 @@ VERSION = 1
 _PLAIN = (type(None), bool, int, float, str, torch.Tensor, torch.nn.Parameter)
 _ZIP_BEGINS = b"PK\x03\x04"
 _OLD_FILE_BEGINS = b"\x80\x02\x8a\x0a"  # torch before 1.6: a pickled magic number
-# What a pickled NumPy number calls, under its names in NumPy 1 and 2. None of it runs anything.
+# Functions in a pickled NumPy number, by their names in NumPy 1 and 2. All of them are safe.
 _SCALAR = np.float64(0).__reduce__()[0]
 _NUMPY_SCALARS = [
     (_SCALAR, "numpy.core.multiarray.scalar"),
@@ -44,11 +44,11 @@ class CheckpointError(UserError):
 
 
 def save(payload: dict[str, Any], path: Path) -> None:
-    """Write `payload`, with `format` and `version` added, so that `path` is always whole.
+    """Write `payload`, with `format` and `version` added, so that `path` is always complete.
 
     Raises:
         CheckpointError: the disk is full, read-only, ...; an older file at `path` is untouched.
-        TypeError: something in `payload` would not load again, with the keys that lead to it.
+        TypeError: a value in `payload` could not be loaded again; the message has its keys.
     """
     try:
         write(payload, path)
@@ -57,10 +57,10 @@ def save(payload: dict[str, Any], path: Path) -> None:
 
 
 def write(payload: dict[str, Any], path: Path) -> None:
-    """What `save` does; the operating system's refusal is an `OSError`."""
+    """Write as `save` does; an error of the operating system stays an `OSError`."""
     payload = {"format": FORMAT, "version": VERSION, **payload}
     _check_plain(payload, "payload")
-    # Through memory: torch's own file writer hides the operating system's reason for a failure.
+    # Write from memory: torch's file writer hides the operating system's reason for a failure.
     buffer = io.BytesIO()
     torch.save(payload, buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,11 +69,11 @@ def write(payload: dict[str, Any], path: Path) -> None:
 
 
 def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:
-    """The checkpoint at `path`, its tensors on `map_location`. Runs nothing the file holds.
+    """Return the checkpoint at `path`, its tensors on `map_location`. Runs no code from the file.
 
     Raises:
-        CheckpointError: missing, unreadable, truncated, damaged or foreign, or of a version that
-            this program does not know; one line that says which.
+        CheckpointError: missing, unreadable, truncated, damaged or foreign, or of another version;
+            one line with the reason.
     """
     payload = read(path, map_location)
     if payload.get("format") != FORMAT:
@@ -87,17 +87,17 @@ def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]
 
 
 def read(path: Path, map_location: str | torch.device = "cpu") -> dict[Any, Any]:
-    """What `torch.save` put into a file, if it is a dict of plain values, ours or not.
+    """Return the dict of plain values in a file of `torch.save`, also of other programs.
 
-    Tensors, numbers (NumPy's too, which TorchBeast's files hold), strings, lists and dicts; runs
-    nothing the file holds. Raises `CheckpointError` as `load` does.
+    Plain values are tensors, numbers (also NumPy's, as in TorchBeast's files), strings, lists and
+    dicts. Runs no code from the file. Raises `CheckpointError` as `load` does.
     """
     path = Path(path)
     _check_archive(path)
     try:
         with torch.serialization.safe_globals(_NUMPY_SCALARS):
             payload = torch.load(path, map_location=map_location, weights_only=True)
-    except Exception as error:  # a foreign file fails in any way it likes
+    except Exception as error:  # a foreign file can raise any exception
         raise CheckpointError(_why_refused(path, map_location)) from error
     if not isinstance(payload, dict):
         raise CheckpointError(_foreign(path, "it was written by another program"))
@@ -105,7 +105,7 @@ def read(path: Path, map_location: str | torch.device = "cpu") -> dict[Any, Any]
 
 
 def save_or_warn(save: Callable[[], object]) -> None:
-    """Call `save`; a checkpoint that cannot be written now costs a line, not the run."""
+    """Call `save`; if the checkpoint cannot be written, warn and go on."""
     try:
         save()
     except CheckpointError as error:
@@ -113,9 +113,9 @@ def save_or_warn(save: Callable[[], object]) -> None:
 
 
 def cannot_write(path: Path, error: OSError, kept: str = "") -> CheckpointError:
-    """The error that says why `path` could not be written, what there is instead, what to do.
+    """Return the error for `path`: the reason, the checkpoint that remains, and the remedy.
 
-    `kept`: which checkpoint the run still has; empty for a file that belongs to no run.
+    `kept`: the checkpoint that the run still has; empty for a file outside a run.
     """
     remedy = "free the disk, or make it writable"
     if error.errno == errno.EFBIG:
@@ -125,7 +125,7 @@ def cannot_write(path: Path, error: OSError, kept: str = "") -> CheckpointError:
 
 
 def _check_plain(value: Any, where: str) -> None:
-    # By exact type: a NumPy float64 is a `float`, and a NamedTuple a `tuple`, that do not load.
+    # Check exact types: a NumPy float64 is a `float`, and a NamedTuple a `tuple`; neither loads.
     if type(value) in (dict, OrderedDict):
         for key, item in value.items():
             if type(key) not in (str, int):
@@ -142,7 +142,7 @@ def _check_plain(value: Any, where: str) -> None:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise unless `path` is a whole zip archive, as `torch.save` writes, or an old one's file."""
+    """Raise unless `path` is a complete zip archive of `torch.save`, or its old format."""
     try:
         with path.open("rb") as file:
             begin = file.read(len(_ZIP_BEGINS))
@@ -155,24 +155,24 @@ def _check_archive(path: Path) -> None:
     if not begin:
         raise CheckpointError(_damaged(path, "it is empty"))
     if begin == _OLD_FILE_BEGINS:
-        return  # nothing to check beforehand: it has no checksums
+        return  # the old format has no checksums
     if begin != _ZIP_BEGINS[: len(begin)]:
         raise CheckpointError(_foreign(path, "it is not an archive that torch.save writes"))
-    # torch does not compare checksums when it reads; a flipped bit would become a wrong weight.
+    # torch does not check checksums; a flipped bit would become a wrong weight.
     try:
         with zipfile.ZipFile(path) as archive:
             packed = any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist())
             broken = None if packed else archive.testzip()
-    except Exception as error:  # damage surfaces as almost any exception
+    except Exception as error:  # damage can raise almost any exception
         raise CheckpointError(_damaged(path, "it is truncated or damaged")) from error
-    if packed:  # a few bytes could unpack to more than there is memory
+    if packed:  # a few bytes could unpack to more than the memory
         raise CheckpointError(_foreign(path, "it is compressed, which torch.save never does"))
     if broken is not None:
         raise CheckpointError(_damaged(path, f"the checksum of {broken} is wrong"))
 
 
 def _why_refused(path: Path, map_location: str | torch.device) -> str:
-    try:  # reads the names in the pickle, imports and runs none of them
+    try:  # read the names in the pickle, without importing or running them
         with torch.serialization.safe_globals(_NUMPY_SCALARS):
             unsafe = sorted(torch.serialization.get_unsafe_globals_in_checkpoint(path))
     except Exception:
@@ -199,8 +199,10 @@ def _foreign(path: Path, reason: str) -> str:
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """Turn what the content of another version's or a tampered checkpoint at `path` raises into
-    a `CheckpointError`."""
+    """Turn errors from the content of another version's checkpoint into a `CheckpointError`.
+
+    Tampered checkpoints raise it, too.
+    """
     try:
         yield
     except CheckpointError:

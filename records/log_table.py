@@ -1,9 +1,9 @@
-r"""`logs.csv` and `fields.csv`, as TorchBeast's tools expect them.
+r"""`logs.csv` and `fields.csv`, in the format of TorchBeast's tools.
 
 `logs.csv` begins with `# _tick,_time,...`; lines end with `\r\n`; `_tick` counts rows, `_time` is
-seconds since 1970, `step` agent steps. `fields.csv` gets one row, the whole list of columns, each
-time the list grows. Where it grows, `logs.csv` is rewritten under the longer first line (TorchBeast
-leaves the old one, and rows then have more cells than names).
+seconds since 1970, `step` agent steps. Whenever the list of columns grows, `fields.csv` gets a row
+with the whole list, and `logs.csv` is rewritten with the longer first line. (TorchBeast keeps the
+old first line, and later rows have more cells than names.)
 """
 
 import contextlib
@@ -28,7 +28,10 @@ _A_TICK = re.compile(r"[0-9]{1,18}")
 
 
 class LogTable:
-    """Appends rows to `folder`/logs.csv, going on from what is there. Raises `OSError`."""
+    """A writer that appends rows to `folder`/logs.csv, after the present rows.
+
+    Raises `OSError`.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "logs.csv"
@@ -36,16 +39,16 @@ class LogTable:
         self.fields, rows = _read(self._path)
         self._tick = _next_tick(rows)
         if self.fields:
-            self._replace(rows)  # without the half line that a killed process may have left
+            self._replace(rows)  # drops the half line of a killed process
         else:
             self.fields = list(COLUMNS)
             self._replace([])
             self._note_fields()
 
     def log(self, row: dict[str, Any], now: float | None = None) -> None:
-        """Append `row` with `_tick` and `_time` (seconds since 1970, default: the clock's).
+        """Append `row` with `_tick` and `_time` (seconds since 1970, default: now).
 
-        None becomes an empty cell. A row that cannot be written leaves no trace.
+        None becomes an empty cell. If writing fails, nothing of the row remains.
         """
         self._add_fields(row)
         stamped = {"_tick": self._tick, "_time": time.time() if now is None else now, **row}
@@ -53,10 +56,10 @@ class LogTable:
         self._tick += 1
 
     def rewind(self, step: int) -> None:
-        """Drop rows whose `step` (agent steps) is beyond `step`; `_tick` goes on from the rest."""
+        """Remove rows whose `step` (agent steps) is beyond `step`; `_tick` counts on."""
         _, rows = _read(self._path)
         if "step" not in self.fields:
-            raise UserError(f"{self._path} has no column of steps: it is no log of a run")
+            raise UserError(f"{self._path} has no column of steps: it is not a log of a run")
         column = self.fields.index("step")
         rows = [row for row in rows if not _is_beyond(row[column], step)]
         self._replace(rows)
@@ -79,13 +82,13 @@ class LogTable:
 
 
 def read_logs(path: Path) -> dict[str, list[Any]]:
-    """The columns of a `logs.csv`, or of the run folder that holds one, as equally long lists.
+    """Return the columns of a `logs.csv`, or of a run folder's, as lists of equal length.
 
-    Numbers are int or float, tuples tuples, empty cells None, anything else str. A half-written
-    last line is left out. TorchBeast's own files are read too.
+    Numbers are int or float, tuples tuples, empty cells None, other cells str. A half-written last
+    line is left out. TorchBeast's own files are supported.
 
     Raises:
-        UserError: no such file, or not such a table.
+        UserError: there is no such file, or it is not a table of logs.
     """
     path = Path(path)
     path = path / "logs.csv" if path.is_dir() else path
@@ -96,14 +99,14 @@ def read_logs(path: Path) -> dict[str, list[Any]]:
 
 
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Column names and whole rows of equal length; no names where there is no whole first line."""
+    """Return column names and complete rows of equal length; no names without a first line."""
     content = path.read_bytes() if path.exists() else b""
     text = content[: content.rfind(b"\n") + 1].decode("utf-8", errors="replace")
     if not text:
         return [], []
     if not text.startswith("#"):
         raise UserError(f"{path} is not a table of logs: its first line does not begin with '#'")
-    # NUL: what a power cut leaves in place of rows that had not reached the disk.
+    # A power cut can leave NUL bytes in place of rows that had not reached the disk.
     lines = (line for line in io.StringIO(text, newline="") if "\0" not in line)
     try:
         first, *rows = csv.reader(lines)
@@ -116,7 +119,7 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _longer_fields(path: Path, fields: list[str], width: int) -> list[str]:
-    """TorchBeast's first line names only the first tick's columns; `fields.csv` has them all."""
+    """Return all columns: TorchBeast's first line has the first tick's only, `fields.csv` all."""
     history = path.with_name("fields.csv")
     if width <= len(fields) or not history.exists():
         return fields
@@ -132,7 +135,7 @@ def _append(path: Path, line: bytes) -> None:
     with path.open("ab", buffering=0) as file:
         start = file.tell()
         try:
-            while line:  # a disk that fills up takes part of a line before it refuses
+            while line:  # a nearly full disk accepts part of a line before it fails
                 line = line[file.write(line) :]
         except OSError:
             with contextlib.suppress(OSError):
@@ -151,7 +154,7 @@ def _cell(value: Any) -> str:
         return ""
     if hasattr(value, "item"):  # a NumPy or torch scalar
         value = value.item()
-    # One row, one line: what a half-written end can be cut off by.
+    # No line breaks in cells, so that a half-written last row can be recognised.
     return " ".join(value.split()) if isinstance(value, str) else str(value)
 
 

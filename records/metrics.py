@@ -1,13 +1,19 @@
-"""One dict a tick in; `logs.csv` and TensorBoard out, with the last hundred games in between.
+"""Metrics of a run: one dict for each tick, written to `logs.csv` and TensorBoard.
 
-Columns of `logs.csv`: `episode_returns`, `mean_episode_return`, `mean_episode_step` and
-`mean_life_return` are about what finished in this tick (empty where nothing did); `recent_*` are
-means over the last 100 finished games or lives; `games` and `lives` count all of the run.
-`policy_lag` is the number of updates between the oldest weights that acted in the batch and those
-that learned from it, `learner_queue_size` the rollouts that waited meanwhile, `seconds_<stage>`
-what the stage took in this tick, in all threads together (`host/stages.py` says which are), and
-`cpu_seconds` the CPU time, user and system, that this process took since the row before, in all its
-threads. An episode is a full game; returns are undiscounted and unclipped; steps are agent steps.
+Columns of `logs.csv`:
+
+- `episode_returns`, `mean_episode_return`, `mean_episode_step` and `mean_life_return` are of games
+  and lives finished in this tick; empty if there are none.
+- `recent_*` are means over the last 100 finished games or lives.
+- `games` and `lives` count those of the whole run.
+- `policy_lag` is the number of updates between the oldest weights that acted in the batch and the
+  weights that learned from it.
+- `learner_queue_size` is the number of rollouts that waited meanwhile.
+- `seconds_<stage>` is the stage's time in this tick, over all threads (see `host/stages.py`).
+- `cpu_seconds` is the CPU time, user and system, of this process and its threads since the last
+  row.
+
+An episode is a full game; returns are undiscounted and unclipped; steps are agent steps.
 """
 
 from collections import deque
@@ -27,11 +33,14 @@ class Game(NamedTuple):
 
 
 class Metrics:
-    """Collects finished games and lives, and writes a row a tick.
+    """A collector of finished games and lives that writes a row each tick.
 
-    `write_row` takes the finished row (`RunFolder.log`). `tensorboard`: folder for event files, or
-    None for none. `resumed_at`: agent steps of the checkpoint a run goes on from; TensorBoard then
-    hides what was logged beyond it. `window`: how many games and lives `recent_*` average over.
+    Args:
+        write_row: takes the finished row (`RunFolder.log`).
+        tensorboard: folder for event files; None for none.
+        resumed_at: agent steps of the checkpoint that the run resumes from; TensorBoard hides
+            what was logged beyond it.
+        window: number of games and lives that `recent_*` average over.
     """
 
     def __init__(
@@ -51,20 +60,20 @@ class Metrics:
         self._life_count = 0
 
     def add_game(self, episode_return: float, agent_steps: int, emulator_frames: int) -> None:
-        """Note a finished full game."""
+        """Record a finished full game."""
         game = _game(episode_return, agent_steps, emulator_frames)
         self._games.append(game)
         self._tick_games.append(game)
         self._game_count += 1
 
     def add_life(self, life_return: float) -> None:
-        """Note a finished life, the last of a game included."""
+        """Record a finished life; the last life of a game counts, too."""
         self._lives.append(float(life_return))
         self._tick_lives.append(float(life_return))
         self._life_count += 1
 
     def recent(self) -> dict[str, float | int | None]:
-        """The `recent_*` means (None before the first game or life) and the counts."""
+        """Return the `recent_*` means (None before the first game or life) and the counts."""
         return {
             "recent_full_game_return": _mean(game.episode_return for game in self._games),
             "recent_life_return": _mean(self._lives),
@@ -75,9 +84,9 @@ class Metrics:
         }
 
     def log(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Write `row` (it must have `step`, agent steps) with this tick's and the recent games.
+        """Write `row`, which must have `step` (agent steps), with this tick's and the recent games.
 
-        Returns the whole row. What `write_row` raises passes through.
+        Returns the complete row. Exceptions of `write_row` pass through.
         """
         games, lives = self._tick_games, self._tick_lives
         whole = {
@@ -95,7 +104,7 @@ class Metrics:
         return whole
 
     def state_dict(self) -> dict[str, Any]:
-        """Windows, counts and what this tick has seen so far, as plain lists and numbers."""
+        """Return windows, counts and this tick's games so far, as plain lists and numbers."""
         return {
             "games": [list(game) for game in self._games],
             "lives": list(self._lives),
@@ -106,7 +115,7 @@ class Metrics:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         self._games = deque((_game(*game) for game in state["games"]), self._games.maxlen)
         self._lives = deque(map(float, state["lives"]), self._lives.maxlen)
         self._tick_games = [_game(*game) for game in state["tick_games"]]
@@ -115,7 +124,7 @@ class Metrics:
         self._life_count = int(state["life_count"])
 
     def close(self) -> None:
-        """Write out what TensorBoard still holds."""
+        """Flush TensorBoard's files."""
         if self._scalars is not None:
             self._scalars.close()
             self._scalars = None

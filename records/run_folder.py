@@ -1,9 +1,9 @@
-"""The folder `{savedir}/{xpid}` of one run, as TorchBeast lays it out.
+"""The folder `{savedir}/{xpid}` of one run, in TorchBeast's layout.
 
     meta.json     options, network, dates, code, machine         logs.csv, fields.csv   log_table.py
     latest -> xpid                                               beside it
 
-One process writes a run folder at a time, by a lock that dies with it.
+One process writes a run folder at a time; the lock ends with the process.
 """
 
 import datetime
@@ -33,20 +33,23 @@ _A_RUN_ALSO_MAKES = ("fields.csv", "tensorboard", "hashes.csv", ".lock")
 
 
 class RunFolderError(UserError):
-    """A run folder that cannot be made, opened or written."""
+    """A run folder cannot be made, opened or written."""
 
 
 def check_xpid(xpid: str) -> None:
-    """Raise a `RunFolderError` for what cannot name a run's folder."""
+    """Raise a `RunFolderError` for a name that cannot be a run folder's."""
     if re.search(r"[/\\\x00-\x1f\x7f]", xpid) or xpid.strip() in ("", ".", "..", "latest"):
         raise RunFolderError(f"--xpid {xpid!r} cannot name a folder: choose another")
 
 
 def claim_xpid(env: str, core: str, savedir: Path, now: datetime.datetime | None = None) -> str:
-    """`{env}-{core}-{YYYYmmdd-HHMMSS}`, made a file name, with `-2`, `-3`, ... where taken.
+    """Make a folder `{env}-{core}-{YYYYmmdd-HHMMSS}` and return its name.
 
-    Makes that folder, so that runs which start in one second have one each. Raises
-    `RunFolderError`.
+    If the name is taken, `-2`, `-3`, ... is appended: runs that start in the same second get
+    different folders.
+
+    Raises:
+        RunFolderError: the folder cannot be made.
     """
     stamp = f"{now or datetime.datetime.now():%Y%m%d-%H%M%S}"
     base = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{env}-{core}-{stamp}").lstrip(".-")
@@ -66,7 +69,7 @@ def claim_xpid(env: str, core: str, savedir: Path, now: datetime.datetime | None
 
 
 def read_meta(path: Path) -> dict[str, Any]:
-    """What `meta.json` of the run folder `path` says, without locking it.
+    """Return `meta.json` of the run folder `path`, without locking it.
 
     Raises:
         RunFolderError: no run there, or a damaged file.
@@ -89,9 +92,9 @@ def read_meta(path: Path) -> dict[str, Any]:
 
 
 def runs_near(path: Path, savedir: Path = Path("runs")) -> str:
-    """Which runs there are where none is at `path`: the one that was meant, or else the newest.
+    """Return a hint where there is no run at `path`: the nearest name, or else the newest run.
 
-    Looked for beside `path` and in `savedir`.
+    Searches beside `path` and in `savedir`.
     """
     folders = list(dict.fromkeys((path.parent, savedir)))
     found = [meta.parent for folder in folders for meta in _metas(folder)]
@@ -107,7 +110,7 @@ def runs_near(path: Path, savedir: Path = Path("runs")) -> str:
 def _metas(folder: Path) -> list[Path]:
     try:
         return [meta for meta in folder.glob("*/meta.json") if not meta.parent.is_symlink()]
-    except OSError:  # not to be read
+    except OSError:  # unreadable
         return []
 
 
@@ -133,9 +136,13 @@ class RunFolder:
         config: dict[str, Any],
         network: dict[str, Any] | None = None,
     ) -> "RunFolder":
-        """Make the folder of a new run; `config`, its resolved options, must be JSON-able.
+        """Make the folder of a new run.
 
-        `network`: what `network_facts` says.
+        Args:
+            savedir: folder of the run folders.
+            xpid: name of the run folder.
+            config: the resolved options; must be JSON-able.
+            network: facts from `network_facts`.
 
         Raises:
             RunFolderError: not writable, in use, `xpid` no file name, or the folder holds a run.
@@ -157,7 +164,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """Take up the run at `path` again, `latest` included; notes the fact in `meta.json`.
+        """Open the run at `path`, `latest` included, for resuming; recorded in `meta.json`.
 
         Raises:
             RunFolderError: no run there, not writable, or another process is writing it.
@@ -182,7 +189,7 @@ class RunFolder:
         """Append a row to `logs.csv`: TorchBeast's columns and any others; None is left empty.
 
         Raises:
-            RunFolderError: the disk is full, ...; the row leaves no trace.
+            RunFolderError: the disk is full, ...; nothing of the row remains.
         """
         try:
             self._table.log(row)
@@ -190,14 +197,14 @@ class RunFolder:
             raise _cannot_write(self.path / "logs.csv", error) from error
 
     def rewind(self, step: int) -> None:
-        """Drop logged rows beyond `step` (agent steps), for a run resumed from there."""
+        """Remove logged rows beyond `step` (agent steps), for a run resumed from there."""
         try:
             self._table.rewind(step)
         except OSError as error:
             raise _cannot_write(self.path / "logs.csv", error) from error
 
     def finish(self, successful: bool = True) -> None:
-        """Record the end in `meta.json` and lets the folder go."""
+        """Record the end in `meta.json` and release the folder."""
         self.meta.update(date_end=_now(), successful=successful)
         try:
             self._write_meta()
@@ -207,7 +214,7 @@ class RunFolder:
             self.close()
 
     def discard(self) -> None:
-        """Let the folder go and removes a new run that did not begin; other files in it stay."""
+        """Release the folder and remove a new run that did not begin; other files in it stay."""
         if "resumed" in self.meta:
             self.close()
             return
@@ -225,7 +232,7 @@ class RunFolder:
                 _point_latest_to(self.path.with_name(self._latest_before))
 
     def close(self) -> None:
-        """Let the folder go without an end in `meta.json`, as a killed process would."""
+        """Release the folder without an end in `meta.json`, as if the process were killed."""
         self._lock.release()
 
     def _write_meta(self) -> None:
@@ -279,14 +286,14 @@ def _cannot_write(path: Path, error: OSError) -> RunFolderError:
 
 
 def _latest(path: Path) -> str | None:
-    """What the `latest` beside the run folder `path` leads to; None where it is no link."""
+    """Return the target of the link `latest` beside the run folder; None if it is no link."""
     with suppress(OSError):
         return str(path.with_name("latest").readlink())
     return None
 
 
 def _point_latest_to(path: Path) -> None:
-    """A convenience: none where links are impossible or `latest` is somebody's folder."""
+    """Point `latest` to the run, unless links are impossible or `latest` is a folder."""
     latest = path.with_name("latest")
     beside = path.with_name(f"{PARTIAL}{os.getpid()}.latest")
     if latest.exists() and not latest.is_symlink():

@@ -1,4 +1,4 @@
-"""A run's numbers in TensorBoard's files: every finite number of a row, under grouped names."""
+"""TensorBoard's files of a run: every finite number of a row, under grouped names."""
 
 import math
 import os
@@ -12,7 +12,7 @@ from typing import Any
 
 from fastweights.host.stages import STAGES
 
-# TensorBoard's grouped names; a number under any other column appears as `other/<column>`.
+# Grouped names in TensorBoard; a number of any other column appears as `other/<column>`.
 TAGS = {
     "mean_episode_return": "returns/full_game_tick",
     "mean_life_return": "returns/life_tick",
@@ -55,10 +55,10 @@ _FLUSH_INTERVAL = 10.0  # seconds
 
 
 class Scalars:
-    """Event files in `folder`. `resumed_at`: the step of the checkpoint a run goes on from.
+    """Event files in `folder`. `resumed_at`: the step of the checkpoint that a run resumes from.
 
-    TensorBoard then hides what was logged beyond it. A failing disk ends the scalars with a
-    warning: `logs.csv` holds the same numbers, and a run is not lost for a copy.
+    TensorBoard hides what was logged beyond it. If writing fails, the scalars end with a warning
+    and the run goes on: `logs.csv` has the same numbers.
     """
 
     def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
@@ -80,7 +80,7 @@ class Scalars:
                 )
 
     def close(self) -> None:
-        """Write out what is still held."""
+        """Flush the files."""
         if self._file is not None:
             with self._warning():
                 self._file.close()
@@ -101,14 +101,14 @@ class Scalars:
 class _EventFile:
     """A file that TensorBoard reads, written by the caller's own thread. Raises `OSError`.
 
-    Records and events are TensorBoard's; its `EventFileWriter`, and torch's `SummaryWriter` around
-    it, are not used. They have a thread, which prints a traceback where the disk is full, and
-    which waits by the wall clock, so for an hour where that is set back by one. They name files by
-    that clock, so TensorBoard would read a resumed run's file first where it was set back.
+    Records and events are TensorBoard's. Its `EventFileWriter`, and torch's `SummaryWriter` around
+    it, are not used. Their thread prints a traceback if the disk is full. It waits by the wall
+    clock, so it hangs for an hour if the clock is set back by an hour. File names depend on that
+    clock, too, so TensorBoard would read a resumed run's file first after such a change.
     """
 
     def __init__(self, folder: Path, resumed_at: int | None) -> None:
-        # Slow to import, so only where wanted.
+        # Slow to import.
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -124,7 +124,7 @@ class _EventFile:
         self._records.flush()
 
     def add(self, step: int, numbers: dict[str, float]) -> None:
-        """Add numbers by tag, at `step`; every ten seconds they are written out."""
+        """Add numbers by tag, at `step`; they are written out every ten seconds."""
         values = [self._summary.Value(tag=tag, simple_value=n) for tag, n in numbers.items()]
         self._write(step=step, summary=self._summary(value=values))
         if time.monotonic() - self._flushed > _FLUSH_INTERVAL:
@@ -139,8 +139,10 @@ class _EventFile:
 
 
 def _new_event_file(folder: Path) -> Path:
-    """TensorBoard reads a folder's files by name: later ones have a larger number, whatever the
-    clock says."""
+    """Return a new file whose name sorts after the others, whatever the clock says.
+
+    TensorBoard reads a folder's files in the order of their names.
+    """
     stamps = (path.name.split(".")[3] for path in folder.glob("events.out.tfevents.*"))
     newest = max((int(stamp) for stamp in stamps if stamp.isdigit()), default=0)
     stamp = max(int(time.time()), newest + 1)

@@ -1,4 +1,4 @@
-"""What answers without memory score, and the machines that a task is meant to tell apart."""
+"""Baselines without memory, and the task's rival machines."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from fastweights.tasks.sequences import Sequences
 from fastweights.tasks.task import UNASKED, Sample, Task
 
-Guess = Callable[[Sample], Sequence[int]]  # an answer at every position, as numbers
+Guess = Callable[[Sample], Sequence[int]]  # returns an answer at every position, as numbers
 
 
 def baselines(task: Task, learned: Sequences, tested: Sequences) -> dict[str, dict[str, float]]:
-    """Accuracies of each baseline on `tested`, by its name.
+    """Return the accuracies of each baseline on `tested`, by its name.
 
-    Two answer as is commonest in `learned`: always, or after each word. The others are the task's
-    `rivals`.
+    Two baselines give the commonest answer of `learned`: always, or after each word. The others are
+    the task's `rivals`.
     """
     samples = tested.samples()
     guesses = _commonest(task, learned.samples()) | _rivals(task)
@@ -30,7 +30,7 @@ def _commonest(task: Task, samples: Sequence[Sample]) -> dict[str, Guess]:
     always = Counter(target for _, target in pairs).most_common(1)[0][0]
     counts = Counter(pairs)
     after = dict.fromkeys(range(len(task.words)), always)
-    for (word, target), _ in reversed(counts.most_common()):  # the commonest comes last, and stays
+    for (word, target), _ in reversed(counts.most_common()):  # the commonest overwrites the others
         after[word] = target
     return {
         "always the commonest answer": lambda sample: [always] * len(sample.tokens),

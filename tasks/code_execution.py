@@ -1,11 +1,12 @@
-"""Code execution: read a program once, say what every `print` prints.
+"""Code execution: read a program once and answer what every `print` prints.
 
     x = 3 ; y = 7 ; x ++ ; if y < 6 : print x ; print x ;
     _ _ _ _ _ _ _ _ _ _  _ _  _ _ _ _ _     _ _ _     _ 4
 
-At the `;` of an executed `print` the answer is the value, everywhere else `_`. The first statement
-assigns, the last prints, the others are uniformly an assignment, a count up or down, a print or a
-condition on one of these. A statement that would take a value out of [-8, 16] is drawn again.
+At the `;` of an executed `print` the answer is the value; everywhere else it is `_`. The first
+statement assigns and the last prints. Each other statement is, with equal probability, an
+assignment, an increment or decrement, a print, or a condition on one of these. A statement that
+would take a value out of [-8, 16] is drawn again.
 Source: Irie et al. 2021, section 4.2 and appendix B.1, after Fan et al. 2020.
 """
 
@@ -23,6 +24,8 @@ LOWEST, HIGHEST = -8, 16
 
 
 class Statement(NamedTuple):
+    """One statement of a program, and its effect."""
+
     words: tuple[str, ...]
     printed: int | None = None
     change: tuple[str, int] | None = None  # a variable and its new value
@@ -33,12 +36,12 @@ class CodeExecution(Task):
     """A program of `statements` statements over the first `variables` of x, y, z, a, b."""
 
     variables: int = 3
-    """1 to 5; the paper has 3 and 5."""
+    """Number of variables, 1 to 5; the paper has 3 and 5."""
     statements: int = 100
-    """Statements in a program, the first assignment and the last print included."""
+    """Number of statements in a program, the first assignment and the last print included."""
     legacy_conditional_assign: bool = False
-    """As the published generator: a true condition does not assign to a variable that has a value.
-    """
+    """As in the published generator, do not assign under a true condition if the variable has a
+    value."""
 
     name: ClassVar[str] = "code_execution"
     blank: ClassVar[int] = 0
@@ -75,7 +78,7 @@ class CodeExecution(Task):
         )
 
     def small(self) -> "CodeExecution":
-        """A quarter of the statements, over half as many variables."""
+        """Return the task with a quarter of the statements and half as many variables."""
         variables, statements = -(-self.variables // 2), max(2, self.statements // 4)
         return replace(self, variables=variables, statements=statements)
 

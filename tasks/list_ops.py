@@ -1,9 +1,9 @@
-"""Sequential ListOps: read a nested list of operations once, say its value at the last bracket.
+"""Sequential ListOps: read a nested list of operations once, answer its value at the last bracket.
 
     [MAX 6 1 [FIRST 2 3 ] 0 [MIN 4 7 1 ] ]  ->  6, at depth 2
 
-An operation has 2 to 5 arguments, each an operation with probability 1/4, else a digit. A tree is
-kept if its operations nest exactly `depth` deep. The answer is asked for at the last position only.
+An operation has 2 to 5 arguments. Each is an operation with probability 1/4, and else a digit. A
+tree is kept if its operations nest exactly `depth` deep. Only the last position asks for an answer.
 Source: Irie et al. 2021, section 4.3 and appendix B.3, after Nangia & Bowman 2018.
 """
 
@@ -30,14 +30,14 @@ OPERATIONS: dict[str, Callable[[list[int]], int]] = {
 }
 END = "]"
 DIGITS = tuple("0123456789")
-OPERATION_SHARE = 0.25  # of arguments
+OPERATION_SHARE = 0.25  # probability that an argument is an operation
 DEEPEST = 19  # below the 19th operation the published generator draws digits only
-RAREST = 1e-4  # share of drawn trees; below it a thousand sequences take minutes, then hours
+RAREST = 1e-4  # smallest share of drawn trees; below it a thousand sequences take minutes to hours
 PAPER_LENGTHS = {10: "37 / 98 / 364", 15: "61 / 185 to 190 / 676"}
 
 
 def shallow_value(words: Sequence[str], level: int) -> int | None:
-    """A list's value where what nests deeper than `level` does not count; None where all does."""
+    """Return a list's value without operations below `level`; None if there are no others."""
     open_lists: list[tuple[str, list[int]]] = []
     for word in words:
         if word in OPERATIONS:
@@ -60,9 +60,9 @@ class ListOps(Task):
     """Lists whose operations nest exactly `depth` deep."""
 
     depth: int = 10
-    """1 to 19; the paper has 10 and 15."""
+    """Depth of nesting, 1 to 19; the paper has 10 and 15."""
     max_arguments: int = 5
-    """Of an operation, which has at least 2."""
+    """Largest number of arguments of an operation, 2 to 5."""
 
     name: ClassVar[str] = "list_ops"
 
@@ -82,11 +82,11 @@ class ListOps(Task):
 
     @property
     def share(self) -> float:
-        """Of drawn trees, those that nest exactly `depth` deep."""
+        """The share of drawn trees that nest exactly `depth` deep."""
         return self._share_at_most(self.depth) - self._share_at_most(self.depth - 1)
 
     def _share_at_most(self, depth: int) -> float:
-        """Of drawn trees, those that nest at most `depth` deep; from their deepest level up."""
+        """Return the share of drawn trees that nest at most `depth` deep, from the bottom up."""
         counts, share = range(2, self.max_arguments + 1), 0.0
         for level in range(depth, 0, -1):
             argument = 1 - OPERATION_SHARE * (1 - share) if level < DEEPEST else 1.0
@@ -139,13 +139,13 @@ class ListOps(Task):
         ]
 
     def _shallow(self, level: int, samples: Sequence[Sample]) -> str:
-        """How many values a reader has right that skips deeper operations."""
+        """Return the accuracy of a reader that skips operations below `level`."""
         found = (shallow_value([self.words[n] for n in each.tokens], level) for each in samples)
         pairs = zip(found, samples, strict=True)
         return f"{100 * fmean(value == sample.targets[-1] for value, sample in pairs):.1f} %"
 
     def _grow(self, random: Random, words: list[str], level: int) -> tuple[int, int] | None:
-        """Appends an operation; its value and deepest level, or None once it is too deep."""
+        """Append an operation; return its value and deepest level, or None if it is too deep."""
         operation, values, deepest = random.choice(tuple(OPERATIONS)), [], level
         words.append(operation)
         for _ in range(random.randint(2, self.max_arguments)):

@@ -1,4 +1,4 @@
-"""Embedding, core, output layer: one memory reads words and answers at every position.
+"""Sequence model: embedding, core, output layer; reads words and answers at every position.
 
     x = embedding(word);  y = core.unroll(x);  logits = W y + b
 
@@ -17,17 +17,21 @@ from fastweights.cores import LARGEST, build_core
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """`embedding`: size of a word's vector."""
+    """Options of a sequence model; `embedding` is the size of a word's vector."""
 
     core: str
     core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
     embedding: int = 128
     dropout: float = 0.0  # of the embedding and of the core's output
-    decoder: int = 0  # hidden units between the core's output and the answer; 0: no such layer
+    decoder: int = 0  # hidden units of a layer before the answer; 0: no such layer
 
 
 class SequenceModel(nn.Module):
-    """A core between a vocabulary of `words` and one of `answers`; fresh at position 0."""
+    """A core between a vocabulary of `words` and one of `answers`; fresh at position 0.
+
+    Raises:
+        ValueError: an option out of its range; one line.
+    """
 
     def __init__(self, words: int, answers: int, config: ModelConfig):
         super().__init__()
@@ -41,7 +45,7 @@ class SequenceModel(nn.Module):
         if not 0 <= config.decoder <= LARGEST["width"]:
             raise ValueError(f"--decoder must lie in 0 to {most}, not {config.decoder}")
         size = config.decoder or self.core.output_size
-        self.hidden = nn.Sequential()  # passes on what it gets
+        self.hidden = nn.Sequential()  # the identity
         if config.decoder:
             self.hidden = nn.Sequential(nn.Linear(self.core.output_size, size), nn.ReLU())
         self.output = nn.Linear(size, answers)
@@ -50,12 +54,12 @@ class SequenceModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "T B"], asked: Bool[Tensor, "T B"]
     ) -> Float[Tensor, "asked answers"]:
-        """Logits at the positions that are asked for, in the order of `asked.nonzero()`."""
+        """Return logits at the positions that ask for answers, ordered as `asked.nonzero()`."""
         is_first = torch.zeros_like(asked)
         state = self.core.initial_state(tokens.shape[1])
         y, _ = self.core.unroll(self.dropout(self.embedding(tokens)), state, is_first)
         return self.answer(self.dropout(y[asked]))
 
     def answer(self, y: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch answers"]:
-        """Logits of the core's outputs."""
+        """Return the logits of the core's outputs."""
         return self.output(self.hidden(y))

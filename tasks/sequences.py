@@ -1,4 +1,4 @@
-"""Data sets of a task: splits without a sequence in common, stored flat, batched by length."""
+"""Data sets of a task: splits without a common sequence, stored flat, batched by length."""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -10,19 +10,19 @@ from torch import Tensor
 
 from fastweights.tasks.task import UNASKED, Sample, Task
 
-POSITIONS_AT_ONCE = 2**14  # of a batch in evaluation: bounds the memory that long ones take
-DRAWS_FOR_A_NEW_ONE = 1000  # before a space of sequences counts as used up
+POSITIONS_AT_ONCE = 2**14  # positions of a batch in evaluation: bounds its memory
+DRAWS_FOR_A_NEW_ONE = 1000  # attempts before a task counts as out of new sequences
 
 
 class Batch(NamedTuple):
-    """Sequences side by side, the shorter ones filled up at their end with unasked positions."""
+    """Sequences side by side; shorter sequences are padded at the end, without answers."""
 
     tokens: Int[Tensor, "T B"]
     targets: Int[Tensor, "T B"]
 
 
 class Sequences(NamedTuple):
-    """Many sequences behind one another."""
+    """Many sequences, concatenated."""
 
     tokens: Int[Tensor, " S"]  # int16
     targets: Int[Tensor, " S"]  # int16
@@ -30,7 +30,7 @@ class Sequences(NamedTuple):
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> "Sequences":
-        """Store samples of words and answers flat, one after the other."""
+        """Concatenate samples."""
         tokens = [token for sample in samples for token in sample.tokens]
         targets = [target for sample in samples for target in sample.targets]
         return cls(
@@ -40,7 +40,7 @@ class Sequences(NamedTuple):
         )
 
     def samples(self) -> list[Sample]:
-        """The inverse of `of`."""
+        """Return the samples that `of` concatenated."""
         parts = (
             self.tokens.split(self.lengths.tolist()),
             self.targets.split(self.lengths.tolist()),
@@ -51,7 +51,7 @@ class Sequences(NamedTuple):
         ]
 
     def batch(self, chosen: Int[Tensor, " B"]) -> Batch:
-        """The sequences with these numbers."""
+        """Return the sequences with these numbers."""
         lengths = self.lengths[chosen]
         starts = (self.lengths.cumsum(0) - self.lengths)[chosen]
         positions = torch.arange(int(lengths.max()))[:, None]
@@ -69,11 +69,12 @@ def draw(
     seed: int,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[str, Sequences]:
-    """Draws `sizes[split]` sequences of each split, no sequence twice; `tick` after each.
+    """Draw `sizes[split]` sequences of each split, no sequence twice; call `tick` after each.
 
-    Where a split has few sequences, it is all of them; what is learned from is drawn from them
-    again and again.
-    Raises a one-line `ValueError` for impossible settings or too few different sequences.
+    A split of a task with few sequences has all of them; training draws from them repeatedly.
+
+    Raises:
+        ValueError: impossible settings, or too few different sequences; one line.
     """
     task.check()
     seen: set[tuple[int, ...]] = set()
@@ -91,7 +92,7 @@ def draw(
 
 
 def split_sizes(task: Task, train: int, valid: int, test: int) -> dict[str, int]:
-    """Sequences in each of the task's splits, of which those after the first two are tests."""
+    """Return the number of sequences in each split; splits after the first two are tests."""
     sizes = dict.fromkeys(task.splits, test) | {"train": train, "valid": valid}
     few = {split: task.every(split) for split in task.splits if split != "train"}
     return sizes | {split: len(samples) for split, samples in few.items() if samples is not None}
@@ -114,11 +115,11 @@ def _new_one(
 def shuffled_batches(
     lengths: Int[Tensor, " N"], batch_size: int, generator: torch.Generator, pool: int = 16
 ) -> list[Int[Tensor, " B"]]:
-    """Every sequence once, in batches of similar lengths and random order.
+    """Return every sequence once, in batches of similar lengths and random order.
 
-    Sequences are shuffled, sorted by length within pools of `pool` batches, and the batches
-    shuffled: little filling, and other company in each epoch. The last batch of a pool may be
-    smaller.
+    Sequences are shuffled and sorted by length within pools of `pool` batches; then the batches are
+    shuffled. This needs little padding, and batches differ between epochs. The last batch of a pool
+    may be smaller.
     """
     order = torch.randperm(len(lengths), generator=generator)
     batches = [
@@ -130,10 +131,10 @@ def shuffled_batches(
 
 
 def sorted_batches(lengths: Int[Tensor, " N"], batch_size: int) -> list[Int[Tensor, " B"]]:
-    """Every sequence once, by length: for evaluation.
+    """Return every sequence once, sorted by length, for evaluation.
 
-    Batches have `batch_size` sequences, fewer where these would have more than
-    `POSITIONS_AT_ONCE` positions.
+    A batch has `batch_size` sequences, or fewer if these had more than `POSITIONS_AT_ONCE`
+    positions.
     """
     batches: list[list[int]] = [[]]
     for place in lengths.argsort(stable=True).tolist():

@@ -1,4 +1,4 @@
-"""What every sequence task is: words in, at some positions an answer asked for.
+"""The interface of all sequence tasks: words in, and answers at some positions.
 
 A task draws samples one by one; `tasks/sequences.py` makes data sets of them.
 """
@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import ClassVar, NamedTuple
 
-BAR = 12  # characters
+BAR = 12  # characters of the longest bar
 Machine = Callable[[Sequence[str]], list[str | None]]  # words -> an answer at each, or None
-UNASKED = -100  # a target where no answer is asked for: what torch's cross-entropy leaves out
+UNASKED = -100  # a target without an answer, which torch's cross-entropy ignores
 
 
 class Sample(NamedTuple):
@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 
 
 class Statistic(NamedTuple):
-    """One line about a data set, beside what the paper says of its own."""
+    """One line about a data set, with the paper's figure for its own."""
 
     name: str
     ours: str
@@ -29,22 +29,22 @@ class Statistic(NamedTuple):
 
 
 class Task(abc.ABC):
-    """Subclasses are frozen dataclasses whose fields are the task's settings."""
+    """Abstract: a sequence task; subclasses are frozen dataclasses, their fields settings."""
 
     name: ClassVar[str]
-    command: ClassVar[str] = ""  # that trains on it; empty: it has the task's name
+    command: ClassVar[str] = ""  # command that trains on the task; empty: the task's name
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test")
     has_lengths: ClassVar[bool] = False  # whether a sequence's length can be chosen
-    blank: ClassVar[int | None] = None  # the answer for "none here"; not counted as an answer
+    blank: ClassVar[int | None] = None  # answer that means "none"; not counted as an answer
 
     @classmethod
     def trained_by(cls) -> str:
-        """The command that trains on the task."""
+        """Return the command that trains on the task."""
         return cls.command or cls.name
 
     @abc.abstractmethod
     def check(self) -> None:
-        """Raises a one-line `ValueError` for settings that cannot work."""
+        """Raise a one-line `ValueError` for a setting that is not allowed."""
 
     @property
     @abc.abstractmethod
@@ -58,40 +58,40 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, random: Random) -> Sample:
-        """Draws one sequence."""
+        """Draw one sequence."""
 
     def sample_of(self, split: str, random: Random) -> Sample:
-        """Draws one sequence of a split; all splits are alike unless a task says otherwise."""
+        """Draw one sequence of a split; the splits are alike unless a task overrides this."""
         return self.sample(random)
 
     def sample_of_length(self, length: int, random: Random) -> Sample:
-        """Draws one sequence of this length, if the task `has_lengths`."""
+        """Draw one sequence of this length, if the task `has_lengths`."""
         raise NotImplementedError
 
     def rivals(self) -> Mapping[str, Machine]:
-        """Machines that the task is meant to tell apart from the right one, by what they are."""
+        """Return wrong machines that the task must distinguish from the right one, by name."""
         return {}
 
     def every(self, split: str) -> list[Sample] | None:
-        """All sequences of a split that has so few of them that each is taken; else None."""
+        """Return all sequences of a split if it takes each of its few sequences; else None."""
         return None
 
     @abc.abstractmethod
     def small(self) -> "Task":
-        """The same question with sequences a quarter as long or so, for two cores."""
+        """Return the task with sequences about a quarter as long, for two CPU cores."""
 
     @abc.abstractmethod
     def statistics(self, samples: Sequence[Sample]) -> list[Statistic]:
-        """What a data set is like, beside the paper's."""
+        """Return statistics of a data set, with the paper's."""
 
 
 def spread(lengths: Sequence[int]) -> str:
-    """`min / mean / max`."""
+    """Return `min / mean / max`."""
     return f"{min(lengths)} / {sum(lengths) / len(lengths):.1f} / {max(lengths)}"
 
 
 def distribution(values: Sequence[int], names: Sequence[str]) -> list[Statistic]:
-    """A line for every answer: its share of all, and a bar, which is longest for the commonest."""
+    """Return a line for every answer: its share, and a bar, the longest for the commonest."""
     counts = [list(values).count(value) for value in range(len(names))]
     lines = []
     for name, count in zip(names, counts, strict=True):
@@ -101,5 +101,5 @@ def distribution(values: Sequence[int], names: Sequence[str]) -> list[Statistic]
 
 
 def share_of_commonest(values: Sequence[object]) -> float:
-    """How often the commonest value comes, of 1: what always giving that answer would score."""
+    """Return the share of the commonest value, of 1: the accuracy of always giving it."""
     return max(map(list(values).count, set(values))) / len(values)

@@ -1,8 +1,8 @@
-"""Training on sequences: one update a batch, the held-out split after each epoch.
+"""Training on sequences: one update a batch, a measurement of the validation split each epoch.
 
-Adam as published (Irie et al. 2021, appendix B.2 and its code): beta 0.9 and 0.995, epsilon 1e-9;
-the loss is the mean cross-entropy over a batch's asked positions. What is held out chooses the
-best epoch and ends training early; what is reported is a third split that training never sees.
+Adam as published (Irie et al. 2021, appendix B.2 and its code): beta 0.9 and 0.995, epsilon 1e-9.
+The loss is the mean cross-entropy over a batch's asked positions. The validation split selects the
+best epoch and ends training early. Reported scores are of a third split, which training never sees.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,28 +15,29 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from fastweights.host.flags import check_at_least
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import Batch, Sequences, shuffled_batches, sorted_batches
 from fastweights.tasks.task import UNASKED
 
 LARGEST_BATCH = 2**20  # sequences
-JUDGED_AT_ONCE = 256  # sequences, where they are not long
+JUDGED_AT_ONCE = 256  # sequences; fewer if they are long
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerConfig:
-    """How a model is trained on sequences."""
+    """Options of the training on sequences."""
 
     learning_rate: float = 3e-4
-    """Adam's; the paper has 3e-3 for the LSTM."""
+    """Learning rate of Adam; the paper has 3e-3 for the LSTM."""
     anneal: bool = False
-    """Lower the learning rate linearly, to zero at the end of the last epoch; else it stays."""
+    """Lower the learning rate linearly to zero at the end of the last epoch."""
     clip: float = 0.0
-    """Largest norm of the gradient; 0: any. The paper has 0.1 for the LSTM."""
+    """Largest norm of the gradient; 0: no limit. The paper has 0.1 for the LSTM."""
     batch_size: int = 64
-    """Sequences in one update."""
+    """Number of sequences in one update."""
     epochs: int = 200
-    """At most."""
+    """Largest number of epochs."""
     evaluate_every: int = 0
     """Updates between measurements of the held-out split; 0: one at the end of each epoch."""
     patience: int = 0
@@ -47,48 +48,42 @@ class TrainerConfig:
     epochs."""
 
     def check(self) -> None:
-        """Raises a one-line `ValueError` for numbers that cannot work."""
-        for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} must be at least 1, not {getattr(self, name)}")
+        """Raise a one-line `ValueError` for a value that is not allowed."""
+        check_at_least(self, 1, "batch_size", "epochs")
         if self.batch_size > LARGEST_BATCH:
             raise ValueError(f"--batch-size must be at most {LARGEST_BATCH}")
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
-        for name in ("clip", "evaluate_every", "patience", "solved_for"):
-            if not getattr(self, name) >= 0:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} must be at least 0, not {getattr(self, name)}")
+        check_at_least(self, 0, "clip", "evaluate_every", "patience", "solved_for")
 
 
 class Result(NamedTuple):
-    """How well a split is answered. `loss`: mean cross-entropy of asked positions, nats."""
+    """Scores on a split. `loss`: mean cross-entropy of asked positions, nats."""
 
     loss: float
-    sequence_accuracy: float  # share of sequences with no wrong position, of 1
-    answer_accuracy: float  # share of right answers, blanks left out, of 1
+    sequence_accuracy: float  # share of sequences without a wrong position, of 1
+    answer_accuracy: float  # share of right answers, without blanks, of 1
 
     @property
     def score(self) -> float:
-        """What the best epoch is chosen by: the mean of both accuracies.
+        """The score that selects the best epoch: the mean of both accuracies.
 
-        The paper takes the first alone, which says nothing while no sequence is all right.
+        The paper takes the first alone, which stays zero until some sequence is all right.
         """
         return (self.sequence_accuracy + self.answer_accuracy) / 2
 
 
 class Judged(NamedTuple):
-    """What is counted of each sequence of a split, in its order."""
+    """Counts for each sequence of a split, in its order."""
 
     loss: Float[Tensor, " N"]  # summed over asked positions, nats
     asked: Int[Tensor, " N"]
     wrong: Int[Tensor, " N"]
-    answers: Int[Tensor, " N"]  # blanks left out
+    answers: Int[Tensor, " N"]  # without blanks
     right_answers: Int[Tensor, " N"]
 
     def result(self, chosen: Tensor | None = None) -> Result:
-        """Of all sequences, or of the `chosen` ones, a mask or numbers."""
+        """Return the result of all sequences, or of the `chosen` ones, a mask or numbers."""
         part = self if chosen is None else Judged(*(each[chosen] for each in self))
         right = (part.wrong == 0).double().mean().item()
         of_answers = part.right_answers.sum() / part.answers.sum()
@@ -97,7 +92,7 @@ class Judged(NamedTuple):
 
 @torch.no_grad()
 def judge(model: SequenceModel, sequences: Sequences, blank: int | None, batch_size: int) -> Judged:
-    """Answers every sequence; `blank` is the answer that means "none here"."""
+    """Answer every sequence; `blank` is the answer that means "none"."""
     was_training = model.training
     model.eval()
     found = torch.zeros(len(Judged._fields), len(sequences.lengths), dtype=torch.float64)
@@ -120,15 +115,21 @@ def judge(model: SequenceModel, sequences: Sequences, blank: int | None, batch_s
 def evaluate(
     model: SequenceModel, sequences: Sequences, blank: int | None, batch_size: int
 ) -> Result:
-    """How well every sequence is answered, as `judge` counts."""
+    """Return the scores over all sequences, as `judge` counts."""
     return judge(model, sequences, blank, batch_size).result()
 
 
 class Trainer:
-    """A model in training; whatever it needs to go on is in `state_dict`.
+    """A model in training; `state_dict` has all that resuming needs, except the weights.
 
-    `splits`: what is learned from and what is held out. The order of batches is `seed`'s alone.
-    `stage(name)` is entered around transfer, gradient, optimise and test (of what is held out).
+    Args:
+        model: the model.
+        train: the training split.
+        valid: the validation split.
+        blank: the answer that means "none".
+        config: options of the training.
+        seed: seed of the order of batches, and of nothing else.
+        stage: `stage(name)` is entered around transfer, gradient, optimise and test (validation).
     """
 
     def __init__(
@@ -152,11 +153,12 @@ class Trainer:
 
     @property
     def updates_an_epoch(self) -> int:
+        """The number of updates an epoch."""
         return len(self._batches())
 
     @property
     def learning_rate(self) -> float:
-        """Of the next update."""
+        """The learning rate of the next update."""
         if not self.config.anneal:
             return self.config.learning_rate
         share = self.epoch + self.position / self.updates_an_epoch
@@ -164,16 +166,16 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
+        """Whether training has ended."""
         config = self.config
         out_of_patience = 0 < config.patience <= self.stale_epochs
         is_solved = 0 < config.solved_for <= self.solved
         return self.epoch >= config.epochs or out_of_patience or is_solved
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One update after the other, to the end of training; yields each one's row.
+        """Update until the end of training; yield each update's row of the log.
 
-        Where the held-out split is measured after an update, its row also has `valid_*` and
-        `score`.
+        If the validation split is measured after an update, its row also has `valid_*` and `score`.
         """
         while not self.finished:
             batches = self._batches()
@@ -191,7 +193,7 @@ class Trainer:
                     break
 
     def update(self, batch: Batch) -> dict[str, Any]:
-        """One step of Adam on a batch; its loss, the norm of its gradient, its positions."""
+        """Take one step of Adam on a batch; return loss, norm of the gradient and positions."""
         with self._stage("transfer"):
             batch = _on(_device(self.model), batch)
             asked = batch.targets != UNASKED
@@ -215,14 +217,14 @@ class Trainer:
             }
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values and tensors."""
+        """Return plain values and tensors."""
         counters = {name: getattr(self, name) for name in _COUNTERS}
         return {"optimiser": self._optimiser.state_dict(), "counters": counters}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes up what `state_dict` returned; the model's weights are loaded apart."""
+        """Restore what `state_dict` returned; the model's weights are loaded separately."""
         self._optimiser.load_state_dict(state["optimiser"])
-        counters = {"solved": 0} | state["counters"]  # which older checkpoints lack
+        counters = {"solved": 0} | state["counters"]  # older checkpoints lack `solved`
         for name in _COUNTERS:
             setattr(self, name, counters[name])
 

@@ -1,4 +1,4 @@
-"""A trained agent as others can take it: weights, what they are, and a card that says so.
+"""Export of a trained agent: weights, configuration, and a model card.
 
 FOLDER/model.safetensors    weights
 FOLDER/config.json          options, shapes, training steps
@@ -16,27 +16,27 @@ from safetensors.torch import load_file, save_file
 from fastweights.host.atomic_files import replacing, write_bytes
 from fastweights.host.errors import describe_os_error
 from fastweights.host.json_files import read_object
-from fastweights.records.checkpoints import CheckpointError
+from fastweights.records import CheckpointError
 
 FORMAT = "fastweights-agent"
 VERSION = 1
-_KEPT = ("flags", "network", "step", "git")  # of a checkpoint, beside its weights
+_KEPT = ("flags", "network", "step", "git")  # exported keys of a checkpoint, besides its weights
 
 
 def is_export(folder: Path) -> bool:
-    """Whether `folder` holds an exported agent."""
+    """Return whether `folder` holds an exported agent."""
     return weights_of(folder).exists()
 
 
 def weights_of(folder: Path) -> Path:
-    """The file with an exported agent's weights."""
+    """Return the file with an exported agent's weights."""
     return folder / "model.safetensors"
 
 
 def write_export(payload: dict[str, Any], folder: Path, card: str) -> None:
-    """Writes the agent of a checkpoint's `payload` into `folder`, made where it is missing.
+    """Write the agent of a checkpoint's `payload` into `folder`, which is made if missing.
 
-    `card`: Markdown that says what the agent is. Raises `OSError`.
+    `card`: the model card in Markdown. Raises `OSError` if a file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: w.detach().cpu().contiguous() for name, w in _weights(payload).items()}
@@ -48,7 +48,7 @@ def write_export(payload: dict[str, Any], folder: Path, card: str) -> None:
 
 
 def read_export(folder: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """What `write_export` wrote, as far as a checkpoint's payload goes. Runs nothing it reads.
+    """Return the part of a checkpoint's payload that `write_export` wrote. Runs no code from it.
 
     Raises:
         CheckpointError: missing, damaged or foreign, in one line.
@@ -57,7 +57,7 @@ def read_export(folder: Path, device: torch.device | str = "cpu") -> dict[str, A
     try:
         config = read_object(path)
         if (config["format"], config["version"]) != (FORMAT, VERSION):
-            raise ValueError("its format or version is another")
+            raise ValueError("it has another format or version")
         kept = {name: config[name] for name in _KEPT}
         path = weights_of(folder)
         return kept | {"model_state_dict": load_file(path, str(device))}

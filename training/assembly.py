@@ -1,13 +1,12 @@
-"""A run's options made real, in two steps: threads and devices; environments and the network."""
+"""Set-up of a run from its options, in two steps: threads and devices; environments and network."""
 
 from contextlib import closing
 
 import numpy as np
 import torch
 
-from fastweights.agents.network import Network
-from fastweights.envs.interface import Environments
-from fastweights.envs.naming import resolve
+from fastweights.agents import Network
+from fastweights.envs import Environments, resolve
 from fastweights.host.devices import compute_exactly, use_threads
 from fastweights.kernels import use_backend
 from fastweights.training.environments import make_environments
@@ -18,10 +17,14 @@ from fastweights.training.schedules.plan import Plan
 
 
 def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[RunOptions, Plan]:
-    """Sets up torch for the run; returns the options with what `auto` came to.
+    """Set up torch for the run; return the options with `auto` resolved, and the plan.
 
-    `replicas`: this process's place among the learners, where there are several.
-    Raises a one-line `ValueError` for what this machine has not.
+    Args:
+        options: the run's options.
+        replicas: this process's place among several learners.
+
+    Raises:
+        ValueError: this machine lacks what the options need; one line.
     """
     if options.kernels != "auto":
         use_backend(options.kernels)
@@ -33,9 +36,9 @@ def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[Run
 
 
 def try_out(options: RunOptions) -> None:
-    """Resets and steps one environment of a run that has no folder yet.
+    """Reset and step one environment of a run that has no folder yet.
 
-    Games of people's own fail there if they fail at all; Atari's do not. Raises what they raise.
+    Errors of users' own games appear here, before a folder is made. Atari needs no such test.
     """
     if resolve(options.env).rom is not None:
         return
@@ -45,9 +48,12 @@ def try_out(options: RunOptions) -> None:
 
 
 def build(options: RunOptions, plan: Plan, step: int = 0) -> tuple[list[Environments], Network]:
-    """The environments of a run at `step` agent steps, and its network as it is drawn.
+    """Return the environments of a run at `step` agent steps, and its network with initial weights.
 
-    Seeds torch. Raises a one-line `ValueError` for a game or a network that cannot be.
+    Seeds torch.
+
+    Raises:
+        ValueError: a game or a network that cannot be made; one line.
     """
     environments = plan.environments(step)
     config = options.network(environments[0].frame_shape, environments[0].num_actions)

@@ -1,10 +1,11 @@
-"""Numbers in a run's options that cannot work, alone or together, each in one line."""
+"""Checks of a run's options, alone and together, with one line for each error."""
 
 import math
 from dataclasses import asdict
 
-from fastweights.agents.learner_config import unread
+from fastweights.agents import unread
 from fastweights.cores import core_kind
+from fastweights.host.flags import flag
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
@@ -27,7 +28,7 @@ _LEAST = {
 
 
 def check(options: RunOptions) -> None:
-    """Raises a one-line `ValueError` for numbers that cannot work, alone or together."""
+    """Raise a one-line `ValueError` for values that are not allowed, alone or together."""
     core_kind(options.core)
     check_backend(options.kernels)
     _check_counts(options)
@@ -42,7 +43,7 @@ def _check_counts(options: RunOptions) -> None:
     for name, least in _LEAST.items():
         value = given[name]
         if isinstance(value, int) and value < least:
-            raise ValueError(f"{_flag(name)} must be at least {least}, not {value}")
+            raise ValueError(f"{flag(name)} must be at least {least}, not {value}")
 
 
 def _check_batches(options: RunOptions) -> None:
@@ -57,7 +58,7 @@ def _check_batches(options: RunOptions) -> None:
 
 
 def _check_run(options: RunOptions) -> None:
-    """What does not change what is computed, and the seed."""
+    """Check options that do not change what is computed, and the seed."""
     if options.evaluate_every and not options.evaluate_episodes:
         raise ValueError("--evaluate-every needs --evaluate-episodes: how many games each time")
     if options.xpid is not None and not options.xpid.strip():
@@ -70,7 +71,7 @@ def _check_run(options: RunOptions) -> None:
         raise ValueError(f"--seed must lie in [0, 2^31), not {options.seed}")
 
 
-# Where an option's value must lie; an end is allowed where its bracket is square. None: no limit.
+# Range of an option's value; a square bracket includes the end.
 _SHARE, _NOT_NEGATIVE, _POSITIVE = "[0, 1]", "[0, inf)", "(0, inf)"
 _RANGES = {
     **dict.fromkeys(("alpha", "momentum", "gae_lambda", "discounting"), _SHARE),
@@ -85,13 +86,13 @@ _RANGES = {
 
 def _check_ranges(options: RunOptions) -> None:
     for name, value in (asdict(options.learner) | {"value_scale": options.value_scale}).items():
-        flag, allowed = _flag(name), _RANGES.get(name, "(-inf, inf)")
+        allowed = _RANGES.get(name, "(-inf, inf)")
         if not isinstance(value, float):
             continue
         if math.isnan(value) or (math.isinf(value) and not allowed.endswith("inf]")):
-            raise ValueError(f"{flag} must be a number, not {value}")
+            raise ValueError(f"{flag(name)} must be a number, not {value}")
         if not _is_in(value, allowed):
-            raise ValueError(f"{flag} must {_described(allowed)}, not {value}")
+            raise ValueError(f"{flag(name)} must {_described(allowed)}, not {value}")
 
 
 def _ends(allowed: str) -> tuple[float, float]:
@@ -114,7 +115,7 @@ def _described(allowed: str) -> str:
 
 
 def _check_reuse(options: RunOptions) -> None:
-    """Batches can be shared out over minibatches, and no option belongs to another choice."""
+    """Check that minibatches divide the batch, and that no option belongs to another choice."""
     minibatches, batch = options.learner.minibatches, options.batch_size
     if batch % minibatches:
         raise ValueError(
@@ -123,13 +124,13 @@ def _check_reuse(options: RunOptions) -> None:
         )
     if options.learner.kl_limit is not None and options.learner.epochs * minibatches == 1:
         raise ValueError(
-            "--kl-limit ends the reuse of a batch, and each is used once: add --epochs or "
+            "--kl-limit ends the reuse of a batch, but each is used once: add --epochs or "
             "--minibatches, or leave it out"
         )
     for name, (choice, reader) in unread(options.learner).items():
-        flag, chosen = _flag(name), getattr(options.learner, choice)
+        given, chosen = flag(name), getattr(options.learner, choice)
         raise ValueError(
-            f"{flag} belongs to --{choice} {reader}, and the {choice} is {chosen}: leave {flag} "
+            f"{given} belongs to --{choice} {reader}, and the {choice} is {chosen}: leave {given} "
             f"out, or --{choice} {reader}"
         )
 
@@ -144,9 +145,5 @@ def _check_ray(options: RunOptions) -> None:
         )
     for name in ("actor_cpus", "actor_gpus"):
         if not 0 <= getattr(options, name) < math.inf:
-            flag, value = _flag(name), getattr(options, name)
-            raise ValueError(f"{flag} must be at least 0 and finite, not {value}")
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+            value = getattr(options, name)
+            raise ValueError(f"{flag(name)} must be at least 0 and finite, not {value}")

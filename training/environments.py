@@ -3,20 +3,18 @@
 from typing import Any, NamedTuple
 
 from fastweights import envs
-from fastweights.envs.interface import Environments
-from fastweights.envs.naming import resolve
-from fastweights.envs.protocols import Protocol, protocol_named
+from fastweights.envs import Environments, Protocol, protocol_named, resolve
 from fastweights.training.options import RunOptions
 
 
 class Rules(NamedTuple):
-    """How an environment is played, as `envs.make` takes it."""
+    """Protocol and options of an environment, as `envs.make` takes them."""
 
     protocol: str
     options: dict[str, Any]  # for Atari, fields of `Protocol` to change
 
     def resolved(self, env: str) -> Protocol | None:
-        """Everything that was decided; None where `env` is not an Atari game."""
+        """Return the complete protocol; None if `env` is not an Atari game."""
         if resolve(env).rom is None:
             return None
         return protocol_named(self.protocol).override(self.options)
@@ -31,7 +29,7 @@ def make_environments(
     render: bool = False,
     num_threads: int | None = None,
 ) -> Environments:
-    """The environments of a run's options, or the same under other rules or by other threads."""
+    """Return the environments of a run's options; `rules` and `num_threads` replace its own."""
     rules = rules or trained_rules(options)
     return envs.make(
         options.env,
@@ -45,5 +43,5 @@ def make_environments(
 
 
 def trained_rules(options: RunOptions) -> Rules:
-    """The rules that a run trains under."""
+    """Return the rules that a run trains under."""
     return Rules(options.protocol, options.environment_options())

@@ -1,8 +1,8 @@
-"""`RUN/hashes.csv`: what a lockstep run's first updates learned from, and the weights they made.
+"""`RUN/hashes.csv`: hashes of the first rollouts and weights of a lockstep run.
 
-A row an update: hashes of its rollout and of the weights after it, and the conditions they were
-computed under: the same seed gives the same bits under the same conditions only. `replay.py`
-computes them again. A resumed run adds none: its emulators begin new games.
+A row an update: hashes of its rollout and of the weights after it, and the conditions of the
+computation, because the same seed gives the same bits only under the same conditions. `replay.py`
+computes them again. A resumed run adds no rows: its emulators begin new games.
 """
 
 import csv
@@ -16,15 +16,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.agents.learner import Learner
-from fastweights.agents.rollout import Rollout
+from fastweights.agents import Learner, Rollout
 from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import UserError, describe_os_error
 from fastweights.host.provenance import git_revision, machine, versions
 from fastweights.kernels import BuildError, compiler, compiler_version, requested_backend
 
 FILE = "hashes.csv"
-UPDATES = 10  # that are recorded
+UPDATES = 10  # number of recorded updates
 Record = Callable[[Rollout, Learner], None]
 
 
@@ -39,20 +38,20 @@ class Hashed(NamedTuple):
 
 @dataclass(frozen=True)
 class Hashes:
-    """What a hash file says."""
+    """The content of a hash file."""
 
-    updates: tuple[Hashed, ...]  # from the first on, at least one
+    updates: tuple[Hashed, ...]  # the first updates, at least one
     conditions: dict[str, str]
 
 
 def hashed(rollout: Rollout, learner: Learner) -> Hashed:
-    """The update that `learner` has just made from `rollout`."""
+    """Return the hashes of the update that `learner` has just made from `rollout`."""
     weights = learner.network.state_dict()
     return Hashed(learner.updates, learner.steps, digest(rollout._asdict()), digest(weights))
 
 
 def digest(tensors: dict[str, Any]) -> str:
-    """BLAKE2b of tensors, and of tuples of them: names, dtypes, shapes and bytes."""
+    """Return BLAKE2b of tensors, and of tuples of them: names, dtypes, shapes and bytes."""
     total = blake2b(digest_size=16)
     for name, tensor in _flat(tensors):
         plain = tensor.detach().cpu().contiguous()
@@ -62,7 +61,7 @@ def digest(tensors: dict[str, Any]) -> str:
 
 
 def conditions(device: torch.device) -> dict[str, str]:
-    """What else the bits depend on, as it is now in this process."""
+    """Return the other conditions that determine the bits, in this process."""
     git, name = git_revision(), str(device)
     if device.type == "cuda":
         name = f"{name} ({torch.cuda.get_device_name(device)})"
@@ -78,9 +77,9 @@ def conditions(device: torch.device) -> dict[str, str]:
 
 
 def recorder(folder: Path, device: torch.device) -> Record:
-    """Writes the first updates of the new run in `folder` as they are made.
+    """Return a function that records the first updates of the new run in `folder`.
 
-    `device`: the learner's. The recorder raises `UserError`, one line, where the disk is full.
+    `device`: the learner's. The function raises `UserError`, one line, if the disk is full.
     """
     around, rows = conditions(device), []
 
@@ -98,11 +97,11 @@ def recorder(folder: Path, device: torch.device) -> Record:
 
 
 def record_nothing(rollout: Rollout, learner: Learner) -> None:
-    """For runs that nobody can replay."""
+    """Record nothing, for runs that cannot be replayed."""
 
 
 def write_hashes(folder: Path, hashes: Hashes) -> None:
-    """Raises `OSError`."""
+    """Write the hash file. Raises `OSError`."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow((*Hashed._fields, *hashes.conditions))
@@ -111,7 +110,7 @@ def write_hashes(folder: Path, hashes: Hashes) -> None:
 
 
 def read_hashes(folder: Path) -> Hashes:
-    """Raises `UserError`, one line, where there are none or they are damaged."""
+    """Return the hash file; raise `UserError`, one line, if it is missing or damaged."""
     path = folder / FILE
     try:
         rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
@@ -123,13 +122,13 @@ def read_hashes(folder: Path) -> Hashes:
             raise ValueError("its updates are not 1, 2, 3, ...")
     except FileNotFoundError as error:
         raise UserError(
-            f"{folder} has no {FILE}: it was asynchronous, or made before there was one, or has "
-            "not learned yet"
+            f"{folder} has no {FILE}: it was asynchronous, or made by an older version, or has not "
+            "learned yet"
         ) from error
     except OSError as error:
         raise UserError(f"cannot read the hashes {describe_os_error(error)}") from error
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise UserError(f"{path} is damaged ({error}): it cannot be compared with") from error
+        raise UserError(f"{path} is damaged ({error}): no comparison is possible") from error
     return Hashes(updates, rows[0])
 
 

@@ -1,40 +1,45 @@
-"""What a run leaves behind: its folder, its log and its checkpoints, kept by the first learner."""
+"""A run's files: its folder, log and checkpoints, written by the first learner."""
 
 from pathlib import Path
 from typing import Any, Protocol
 
-from fastweights.agents.network import Network
-from fastweights.cores.facts import network_facts
+from fastweights.agents import Network
+from fastweights.cores import network_facts
 from fastweights.host.errors import expanded
-from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import CheckpointError
-from fastweights.records.metrics import Metrics
-from fastweights.records.run_folder import RunFolder, RunFolderError, claim_xpid, read_meta
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    Metrics,
+    RunFolder,
+    RunFolderError,
+    claim_xpid,
+    read_meta,
+)
 from fastweights.training.loop import Training
 from fastweights.training.options import RunOptions, differences
 from fastweights.training.saved_agent import SavedAgent
 
 
 class Records(Protocol):
-    """The part of a run's records that training meets."""
+    """The interface of a run's records for training."""
 
     metrics: Metrics
 
     def last_save(self) -> dict[str, Any] | None:
-        """The checkpoint that a resumed run goes on from; None for a new one."""
+        """Return the checkpoint that a resumed run continues from; None for a new run."""
         ...
 
     def save(self, training: Training) -> None:
-        """Writes a checkpoint. Raises `CheckpointError`."""
+        """Write a checkpoint. Raises `CheckpointError`."""
         ...
 
     def finish(self, successful: bool) -> None:
-        """Notes the end of the run and lets its folder go."""
+        """Record the end of the run and release its folder."""
         ...
 
 
 class Kept:
-    """Records in the folder of a new run, or of the one that `saved` is of. Raises `UserError`."""
+    """Records in the folder of a new run, or of the run that `saved` is of. Raises `UserError`."""
 
     def __init__(self, options: RunOptions, saved: SavedAgent | None, network: Network) -> None:
         self._options, self._saved = options, saved
@@ -45,24 +50,24 @@ class Kept:
         self.metrics = Metrics(self._folder.log, self.path / "tensorboard", begin)
 
     def last_save(self) -> dict[str, Any] | None:
-        """See `Records`; what was logged after it goes."""
+        """Return the checkpoint, and remove what was logged after it; see `Records`."""
         if self._saved is None:
             return None
-        # Read again now that the folder is ours: the run may have moved on since the first look.
+        # Read again under the lock: the run may have advanced since the first read.
         payload = self._checkpoints.latest().payload
         self._folder.rewind(payload["step"])
         return payload
 
     def save(self, training: Training) -> None:
-        """See `Records`; nothing with --disable-checkpoint."""
+        """Write a checkpoint, unless --disable-checkpoint is set; see `Records`."""
         if not self._options.disable_checkpoint:
             score = self.metrics.recent()["recent_full_game_return"]
             self._checkpoints.save(training.checkpoint(), training.steps, score)
 
     def save_first(self, training: Training) -> None:
-        """Has a new run's checkpoint of step 0 on disk before anything is learned.
+        """Write a new run's checkpoint of step 0 before anything is learned.
 
-        Raises `CheckpointError`; a folder that was made for the run then goes again.
+        If that fails, remove the folder made for the run and raise `CheckpointError`.
         """
         if self._saved is not None:
             return
@@ -73,7 +78,7 @@ class Kept:
             raise
 
     def drop_if_nothing_came_of_it(self, training: Training) -> None:
-        """Removes a new run that has learned nothing and whose test games have no scores."""
+        """Remove a new run that has learned nothing and whose test games have no scores."""
         scores = self.path / "evaluations"
         if self._saved is None and training.steps == 0 and not scores.exists():
             self._discard()
@@ -83,25 +88,25 @@ class Kept:
         self._folder.discard()
 
     def finish(self, successful: bool) -> None:
-        """See `Records`."""
+        """Record the end of the run and release its folder."""
         self.metrics.close()
         self._folder.finish(successful)
 
 
 class NotKept:
-    """The other learners' records: the first one has them."""
+    """The records of the other learners: they write nothing."""
 
     def __init__(self) -> None:
         self.metrics = Metrics(lambda row: None)
 
     def last_save(self) -> None:
-        """See `Records`."""
+        """Return None: the first learner loads the checkpoint."""
 
     def save(self, training: Training) -> None:
-        """See `Records`."""
+        """Do nothing: the first learner writes checkpoints."""
 
     def finish(self, successful: bool) -> None:
-        """See `Records`."""
+        """Do nothing: the first learner records the end."""
 
 
 def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunFolder:
@@ -112,7 +117,7 @@ def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> Ru
     if options.auto_resume and (path / "meta.json").exists():
         _check_same(path, options)
         folder = RunFolder.open(path)
-        folder.rewind(0)  # it ended before its first checkpoint
+        folder.rewind(0)  # the run ended before its first checkpoint
         return folder
     facts = network_facts(network, options.core, dict(options.core_options()))
     return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
@@ -123,7 +128,7 @@ def _check_same(path: Path, options: RunOptions) -> None:
     try:
         begun = RunOptions.from_dict(meta["args"])
     except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(f"{path} holds no run that --auto-resume could go on with") from error
+        raise RunFolderError(f"{path} holds no run that --auto-resume can resume") from error
     if names := differences(begun, options):
         raise RunFolderError(
             f"{path} holds a run with another {names[0]}: choose another --xpid, or its options"

@@ -1,7 +1,7 @@
-"""Passes through a network of pictures that can be given up between two of its layers.
+"""Passes through a vision network that can be interrupted between two layers.
 
-All pictures of a batch at once (`--micro-batch 0`, `--preset plain`) take many seconds on an old
-CPU, and so do those of very many streams. The longest layer takes about a tenth of that.
+A pass of a whole batch (`--micro-batch 0`, `--preset plain`), or of very many streams, takes many
+seconds on an old CPU. The longest layer takes about a tenth of it.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,17 +9,16 @@ from contextlib import ExitStack, contextmanager
 
 from torch import Tensor, nn
 
-from fastweights.agents.network import Network
-from fastweights.agents.stem import ImageStem
+from fastweights.agents import ImageStem, Network
 
 
 @contextmanager
 def checked_layers(network: Network, check: Callable[[], None]) -> Iterator[None]:
-    """In the block, `check` is called after each layer, and before each in the backward pass.
+    """Call `check` after each layer in the block, and before each layer in the backward pass.
 
-    What it raises ends the pass; numbers are the same bits with it as without. Nothing is called
-    for stems of vectors, whose passes are short, on a GPU, where a call would only see a launch,
-    and in copies of the network that were made before the block.
+    An exception from `check` ends the pass; results are bit-identical with and without it. `check`
+    is not called for stems of vectors, whose passes are short, nor on a GPU, where a call would see
+    only the launch, nor in copies of the network made before the block.
     """
 
     def after(layer: nn.Module, inputs: tuple[object, ...], output: object) -> None:
@@ -29,6 +28,6 @@ def checked_layers(network: Network, check: Callable[[], None]) -> Iterator[None
 
     with ExitStack() as hooks:
         if isinstance(network.stem, ImageStem) and network.stem.project.weight.is_cpu:
-            for layer in network.modules():  # those that hold others too: some run as a whole
+            for layer in network.modules():  # also containers: some run as a whole
                 hooks.enter_context(layer.register_forward_hook(after))
         yield

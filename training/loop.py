@@ -1,4 +1,4 @@
-"""A training run in any schedule: rollouts in; updates, rows of the log and checkpoints out."""
+"""A training run in any schedule: takes rollouts, makes updates, log rows and checkpoints."""
 
 import sys
 import time
@@ -11,16 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
-from fastweights.agents.learner import Learner
-from fastweights.agents.network import Network
+from fastweights.agents import Learner, Network
 from fastweights.cores import growth
-from fastweights.envs.interface import BrokenEnvironment
+from fastweights.envs import BrokenEnvironment
 from fastweights.host.errors import UserError
 from fastweights.host.progress import Display
 from fastweights.host.stages import Columns, Stages
 from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.records.checkpoints import save_or_warn
-from fastweights.records.metrics import Metrics
+from fastweights.records import Metrics, save_or_warn
 from fastweights.training.hashes import Record, record_nothing
 from fastweights.training.layer_checks import checked_layers
 from fastweights.training.options import RunOptions
@@ -34,16 +32,16 @@ from fastweights.training.schedules.experience import (
     batches,
 )
 
-_CHECK_EVERY = 100  # updates between two looks whether all learners hold the same weights
-_GAME, _LIFE, _LAG, _WEIGHTS, _STOP = range(5)  # what a report is about; three numbers follow
+_CHECK_EVERY = 100  # updates between checks that all learners hold the same weights
+_GAME, _LIFE, _LAG, _WEIGHTS, _STOP = range(5)  # kinds of report; three numbers follow the kind
 
 
 class Diverged(UserError):
-    """Training that makes no progress any more: its losses or gradients are not finite."""
+    """Training makes no progress: its losses or gradients are not finite."""
 
 
 class NothingLearned(UserError):
-    """A run that reached its end with every update refused."""
+    """A run reached its end with every update refused."""
 
 
 class WeightsApart(RuntimeError):
@@ -51,15 +49,24 @@ class WeightsApart(RuntimeError):
 
 
 class WeightsLost(UserError):
-    """An update has left weights that are not finite: these are not to be saved."""
+    """An update has left weights that are not finite; they must not be saved."""
 
 
 class Training:
-    """The learner, and what is kept of its run; `source` is the schedule.
+    """The learner and its run's records; `source` is the schedule.
 
-    `stages` are those of the learner's thread. With several `replicas`, the log is about all of
-    them, but for seconds and queues, which are this one's; all stop where one of them is told to.
-    `record` is called after each update.
+    With several `replicas`, the log is about all learners, but its seconds and queues are this
+    learner's. All learners stop if one of them is told to.
+
+    Args:
+        options: the run's options.
+        network: the network to train.
+        source: rollouts, from the schedule.
+        metrics: the log.
+        stages: the stages of the learner's thread.
+        replicas: this process's place among several learners.
+        stop: requests to stop.
+        record: called after each update.
     """
 
     def __init__(
@@ -77,21 +84,22 @@ class Training:
         self.replicas, self.stop = replicas or Replicas(), stop or StopRequests()
         self.record, self._meeting = record, _Meeting(self.replicas)
         self.learner = Learner(network, options.learner, stages, self._meeting, options.seed)
-        self._reports: list[Sequence[float]] = []  # what the other learners do not know of yet
+        self._reports: list[Sequence[float]] = []  # not sent to the other learners yet
 
     @property
     def steps(self) -> int:
-        """Agent steps learned from."""
+        """The number of agent steps learned from."""
         return self.learner.steps
 
     @property
     def finished(self) -> bool:
+        """Whether all agent steps are learned."""
         return self.steps >= self.options.learner.total_steps
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Learns from one batch after the other; yields each update's row, without end.
+        """Learn from one batch after the other; yield each update's row, without end.
 
-        Closing this generator ends what the source has running.
+        Closing this generator stops the source.
         """
         self.source.publish(self.learner.updates)
         seconds, start = Columns(self.source.threads), time.monotonic()
@@ -122,10 +130,10 @@ class Training:
             yield experience
 
     def _learn(self, batch: Batch) -> dict[str, Any]:
-        """One update, and its row.
+        """Make one update and return its row.
 
-        Where another learner has gone, either nothing was learned, since the update puts the
-        weights back, or there is a row of it.
+        If another learner has gone, either nothing was learned, because the update restores the
+        weights, or the update has a row.
         """
         waiting, lag = self.source.waiting, self.learner.updates - batch.version
         reports = [*self._reports, (_LAG, lag, 0, 0)]
@@ -149,7 +157,7 @@ class Training:
         }
 
     def _hand_on(self, batch: Batch) -> Exception | None:
-        """Gives the new weights to those who act; what goes wrong, for after the update's row."""
+        """Publish the new weights; return an error, to be raised after the update's row."""
         try:
             self.source.publish(self.learner.updates)
             self.source.release(batch.used_up)
@@ -158,7 +166,7 @@ class Training:
         return None
 
     def _note(self, reports: Sequence[Sequence[float]]) -> int:
-        """Notes what finished with any learner; returns the largest lag."""
+        """Record what finished in any learner; return the largest lag."""
         self._reports.clear()
         largest = 0
         for about, *numbers in reports:
@@ -171,9 +179,9 @@ class Training:
         return largest
 
     def leave(self, request: Interrupted) -> None:
-        """Has the other learners stop too, before the update that this one does not make.
+        """Make the other learners stop, too, before the update that this learner does not make.
 
-        Waits for them to have their gradients, or to leave as well.
+        Waits until they have their gradients, or leave as well.
         """
         try:
             self._meeting.leave(request.signal_number)
@@ -181,12 +189,12 @@ class Training:
             print(f"note: {lost}", file=sys.stderr)
 
     def check_progress(self) -> None:
-        """Raises `Diverged` where batch after batch was refused, or `WeightsLost`."""
+        """Raise `Diverged` if too many batches in a row were refused, or `WeightsLost`."""
         norm = get_total_norm([p.detach() for p in self.learner.network.parameters()])
         if not torch.isfinite(norm):
             raise WeightsLost(
                 f"the update at {self.steps:,} agent steps left weights that are not finite; "
-                f"checkpoints hold those of before. {self._remedy(f'a larger {self._epsilon()}')}"
+                f"checkpoints hold earlier ones. {self._remedy(f'a larger {self._epsilon()}')}"
             )
         limit = self.options.max_refused_updates
         if self.learner.refused_in_a_row >= limit:
@@ -197,7 +205,7 @@ class Training:
             )
 
     def check_learned(self) -> None:
-        """Raises `NothingLearned` where no update so far has changed a weight."""
+        """Raise `NothingLearned` if no update so far has changed a weight."""
         if self.learner.updates == 0:
             grows = growth(self.options.core, **dict(self.options.core_options()))
             raise NothingLearned(
@@ -209,55 +217,60 @@ class Training:
             )
 
     def _epsilon(self) -> str:
-        """The flag of what the optimiser adds to the root of the squared gradients."""
+        """Return the optimiser's flag for the number added to the root of squared gradients."""
         return "--adam-epsilon" if self.options.learner.optimizer == "adam" else "--epsilon"
 
     def _remedy(self, otherwise: str) -> str:
-        """What to try first: a state that grows without bound is not the step size's fault."""
+        """Return the first remedy: the core's settings, if its state grows, or the step size."""
         grows = growth(self.options.core, **dict(self.options.core_options()))
         first = f"{grows[0].upper()}{grows[1:]}. Else try" if grows else "Try"
         return f"{first} a smaller --learning-rate, or {otherwise}"
 
     def checkpoint(self) -> dict[str, Any]:
-        """What `restore` takes."""
-        return pack(self.options, self.learner, {"metrics": self.metrics.state_dict()})
+        """Return the payload that `restore` takes."""
+        payload = pack(self.options, self.learner, {"metrics": self.metrics.state_dict()})
+        # With several learners, the first writes the file, and knows only its own games.
+        games = self.source.snapshot() if self.replicas.count == 1 else None
+        return payload if games is None else payload | {"games": games}
 
     def restore(self, payload: dict[str, Any]) -> None:
-        """Takes up counters, optimiser, schedule, windows and torch's random numbers.
+        """Restore counters, optimiser, schedule, windows, torch's random numbers, and the games.
 
-        What of it is not there or does not fit raises as dicts, torch and `float` do.
+        Missing or wrong parts raise the errors of dicts, torch and `float`.
         """
         unpack(payload, self.learner)
         self.metrics.load_state_dict(payload["stats"]["metrics"])
+        if "games" in payload and self.replicas.count == 1:
+            self.source.restore(payload["games"])
 
 
 class _Meeting:
-    """Where the learners exchange what they know, once each has a gradient step's gradient.
+    """The exchange between learners, after each has computed a gradient.
 
-    For the learner these are its `Replicas`. Who is to stop comes as well, in place of a gradient.
+    The learner uses it as its `Replicas`. Requests to stop are exchanged here, too.
     """
 
     def __init__(self, replicas: Replicas):
         self.count, self.rank, self._replicas = replicas.count, replicas.rank, replicas
-        self._reports: Sequence[Sequence[float]] = ()  # this learner's, which nobody has heard yet
-        self.heard: list[list[float]] = []  # those of all, since the update began
+        self._reports: Sequence[Sequence[float]] = ()  # this learner's, not sent yet
+        self.heard: list[list[float]] = []  # of all learners, since the update began
         self._over = False
 
     def tell(self, reports: Sequence[Sequence[float]]) -> None:
-        """Has `reports` go with the next sum, the first of an update."""
+        """Send `reports` with the next sum, the first of an update."""
         self._reports, self.heard = reports, []
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
-        """See `Replicas.sum`; what all had to tell is in `heard` then.
+        """Sum tensors over all learners (see `Replicas.sum`), and collect their reports in `heard`.
 
-        Raises `Interrupted` where one of them leaves, and `WeightsApart`; nothing is summed then.
+        Raises `Interrupted` if a learner leaves, and `WeightsApart`; then nothing is summed.
         """
         reports, self._reports = self._reports, ()
         self._meet(reports)
         self._replicas.sum(tensors)
 
     def leave(self, signal_number: int) -> None:
-        """Goes to the others' next `sum` with word of the signal, unless all have heard of one."""
+        """Join the others' next `sum` to report the signal, unless all have seen one."""
         if not self._over:
             with suppress(Interrupted):
                 self._meet([(_STOP, signal_number, 0, 0)])
@@ -277,12 +290,12 @@ def _told_of(about: int, reports: Sequence[Sequence[float]]) -> list[float]:
 
 
 def checksum(network: Network) -> int:
-    """A number that any single changed byte changes, and a float64 holds."""
+    """Return a number that changes with any single byte, and that a float64 represents exactly."""
     return sum(map(_checksum, network.state_dict().values())) % 2**53
 
 
 def _checksum(tensor: Tensor) -> int:
-    """Bytes weighted by where they are, summed."""
+    """Return the sum of bytes weighted by their positions."""
     content = tensor.detach().flatten().view(torch.uint8).to(torch.int64)
     places = torch.arange(len(content), device=content.device) % 65_521 + 1
     return int((content * places).sum())
@@ -295,13 +308,14 @@ def train(
     save: Callable[[], None],
     test: Callable[[int, Callable[[], None]], None] = lambda step, check: None,
 ) -> None:
-    """Takes `training`'s rows to the end of the run, saving now and then, and at last.
+    """Process `training`'s rows to the end of the run; save at intervals, and at the end.
 
-    `test` is called between updates with the agent steps so far and with what raises where the run
-    is to stop. Saves before it raises `Interrupted` where `training.stop` says so, `Diverged`,
-    `SourceFailed`, `LostLearner`, or what an environment raised, but not before `NothingLearned`:
-    nobody shall take the run for finished. A checkpoint that cannot be written is a warning, the
-    last one a `CheckpointError`; a row of the log that cannot be written is a `RunFolderError`.
+    `test` is called between updates with the agent steps so far, and with a function that raises if
+    the run is to stop. The run is saved before `Interrupted` (if `training.stop` asks),
+    `Diverged`, `SourceFailed`, `LostLearner` or an environment's error is raised. It is not saved
+    before `NothingLearned`, so that it does not look finished. A checkpoint that cannot be written
+    is a warning; the last one is a `CheckpointError`. A log row that cannot be written is a
+    `RunFolderError`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
     begun, stop = training.steps, training.stop
@@ -323,7 +337,7 @@ def train(
                     last_save = time.monotonic()
     except Interrupted as request:
         try:
-            save()  # nobody can make the update without this learner: the weights are final
+            save()  # no learner can make the update without this one: the weights are final
         finally:
             training.leave(request)
         raise
@@ -333,7 +347,7 @@ def train(
     except BrokenEnvironment:
         _rescue(training, save, begun)
         raise
-    except (UserError, WeightsApart):  # the disk says no; or who knows which weights are right
+    except (UserError, WeightsApart):  # a disk error, or it is unknown which weights are right
         raise
     except Exception:
         _rescue(training, save, begun)
@@ -342,9 +356,9 @@ def train(
 
 
 def _rescue(training: Training, save: Callable[[], None], begun: int) -> None:
-    """Saves what was learned before an environment, say, failed: the weights are whole.
+    """Save the learned weights after a failure, such as an environment's; they are intact.
 
-    `begun`: the agent steps that this process began with; without more there is nothing to save.
+    `begun`: the agent steps at the start of this process; without more there is nothing to save.
     """
     if training.steps == begun:
         return

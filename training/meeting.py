@@ -1,8 +1,8 @@
-"""How the learners of a run find each other, and nobody from before.
+"""Rendezvous of a run's learners, under a new name each time.
 
-torchrun keeps one store for all its restarts, and in it what killed processes left there: where
-they listened, say. A process that is quicker than its new partner would read that, and knock at a
-closed door; so each meeting gets a name, and everything said in it is filed under that name.
+torchrun keeps one store for all its restarts, with old entries of killed processes, such as their
+addresses. A fast process could read an old entry before its new partner writes. So each rendezvous
+gets a new name, and all its entries are stored under that name.
 """
 
 import secrets
@@ -14,11 +14,11 @@ _POLL = 0.05  # seconds
 
 
 def meet(store: dist.Store, rank: int, count: int, patience: float) -> str:
-    """The name of this meeting, once all `count` processes are there; no earlier one had it.
+    """Return the name of this rendezvous, once all `count` processes are there.
 
-    Rank 0 makes the name up. Another answers to the name it reads with a word of its own; the name
-    is this meeting's if rank 0 repeats that word. Raises `RuntimeError` after `patience` seconds,
-    or the store's own time limit.
+    Rank 0 chooses a new name. Another rank answers the name that it reads with a random word; the
+    name is valid if rank 0 repeats the word. Raises `RuntimeError` after `patience` seconds, or
+    after the store's own time limit.
     """
     word = secrets.token_hex(8)
     if rank == 0:

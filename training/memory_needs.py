@@ -1,4 +1,4 @@
-"""How much memory a network's training needs at the least, beside what its device has."""
+"""A lower bound of the memory that a network's training needs, and the memory of its device."""
 
 import os
 from pathlib import Path
@@ -8,11 +8,11 @@ from torch import nn
 
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _FLOAT32 = 4  # bytes
-_COPIES = 3  # of each parameter: itself, its gradient, and the optimiser's average
+_COPIES = 3  # copies of each parameter: itself, its gradient, the optimiser's average
 
 
 def check_fits(network: nn.Module, device: torch.device) -> None:
-    """Raises a one-line `ValueError` where `device` cannot hold what `network` is trained with.
+    """Raise a one-line `ValueError` if training `network` needs more memory than `device` has.
 
     `network`: on the meta device, so that nothing has been allocated yet.
     """
@@ -27,7 +27,7 @@ def check_fits(network: nn.Module, device: torch.device) -> None:
 
 
 def memory_of(device: torch.device) -> int | None:
-    """Bytes of memory that a process can have there; None where nobody says."""
+    """Return the bytes of memory that a process can have there; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     try:
@@ -38,7 +38,7 @@ def memory_of(device: torch.device) -> int | None:
 
 
 def _limit(file: str) -> int | None:
-    """What a container may have; None where there is no limit."""
+    """Return a container's memory limit; None without a limit."""
     try:
         text = Path(file).read_text().strip()
     except OSError:

@@ -1,9 +1,9 @@
-"""An agent as one ONNX file: a single step, with the core's state as inputs and outputs.
+"""Export of an agent as one ONNX file: a single step, with the core's state as inputs and outputs.
 
     policy_logits, value, next_*  =  agent(frame, reward, is_first, last_action, state_*)
 
-The batch axis B of every input is dynamic. A state of zeros is fresh; `is_first[b]` makes the agent
-forget stream b before it reads the row. The file needs no code of this project to run.
+The batch axis B of every input is dynamic. A state of zeros is fresh; `is_first[b]` resets stream b
+before its row is read. The file runs without any code of this project.
 """
 
 import io
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import one_line
 from fastweights.kernels import backend
@@ -32,7 +32,7 @@ CLOSE = 1e-3  # largest difference to PyTorch, relative to the largest output
 
 
 class Exported(NamedTuple):
-    """What was written, and how far ONNX Runtime's results are from PyTorch's."""
+    """The names in the file, and the difference of ONNX Runtime's results from PyTorch's."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -54,7 +54,7 @@ class _Step(nn.Module):
 
 
 def named_tensors(state: State, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a state with its path, such as `1_fast_weights` in the second layer."""
+    """Yield every tensor of a state with its path, such as `1_fast_weights` in the second layer."""
     names = getattr(state, "_fields", range(len(state)))
     for part, inner in zip(names, state, strict=True):
         path = f"{name}_{part}" if name else str(part)
@@ -69,12 +69,12 @@ def write_onnx(network: Network, path: Path, facts: dict[str, Any]) -> Exported:
 
     Args:
         network: on the CPU; its weights are stored in float32, its convolutions compute in it.
-        path: the file to write; its folder is made where it is missing.
+        path: the file to write; its folder is made if missing.
         facts: stored in the file's metadata, as JSON under the name `fastweights`.
 
     Raises:
-        ValueError: a package is missing, the core has no ONNX form, or ONNX Runtime computes
-            something else than PyTorch. Nothing is written then.
+        ValueError: a package is missing, the core has no ONNX form, or ONNX Runtime's results
+            differ from PyTorch's. Nothing is written then.
         OSError: the file cannot be written.
     """
     check_packages()
@@ -95,7 +95,7 @@ def write_onnx(network: Network, path: Path, facts: dict[str, Any]) -> Exported:
 
 
 def check_packages(is_there: Callable[[str], object] = find_spec) -> None:
-    """Raise a `ValueError` that names the packages that an export needs and that are missing."""
+    """Raise a `ValueError` that names missing packages that an export needs."""
     if missing := [name for name in PACKAGES if not is_there(name)]:
         raise ValueError(
             f"an ONNX file needs {', '.join(missing)}: pip install -e '.[onnx]' in the checkout"
@@ -104,7 +104,7 @@ def check_packages(is_there: Callable[[str], object] = find_spec) -> None:
 
 @contextmanager
 def _in_float32(network: Network) -> Iterator[None]:
-    """Convolutions in bfloat16 are a matter of speed on some processors; ONNX gets float32."""
+    """Compute convolutions in float32 in the block, not in bfloat16, which is for speed."""
     before = getattr(network.stem, "in_bfloat16", False)
     if before:
         network.stem.in_bfloat16 = False
@@ -116,7 +116,7 @@ def _in_float32(network: Network) -> Iterator[None]:
 
 
 def _example(network: Network, batch: int) -> tuple[Tensor, ...]:
-    """A row and a state with numbers in them, one stream of which begins anew."""
+    """Return a random row and state, in which one stream is reset."""
     draw = torch.Generator().manual_seed(batch)
     shape = (batch, *network.config.frame_shape)
     if len(shape) == 4:
@@ -137,13 +137,13 @@ def _traced(
     step: _Step, example: tuple[Tensor, ...], inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> Any:
     batch = {0: torch.export.Dim("batch")}
-    shapes = (tuple(batch for _ in example),)  # of `*tensors`, which is one argument
+    shapes = (tuple(batch for _ in example),)  # `*tensors` is one argument
     how = {"input_names": inputs, "output_names": outputs, "dynamic_shapes": shapes}
     core = step.network.config.core
     try:
         with _quietly():
             return torch.onnx.export(step, example, dynamo=True, verbose=False, **how)
-    except Exception as error:  # whatever a core of one's own makes the tracer raise
+    except Exception as error:  # a user's core can make the tracer raise anything
         reason = one_line(str(error).partition("## Exception summary")[2] or str(error))
         raise ValueError(
             f"the core {core!r} cannot be written as ONNX: PyTorch's exporter cannot trace its "
@@ -153,7 +153,7 @@ def _traced(
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the exporter's own progress and advice."""
+    """Suppress the exporter's progress and advice."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -167,7 +167,7 @@ def _quietly() -> Iterator[None]:
 def _difference(
     content: bytes, step: _Step, example: tuple[Tensor, ...], inputs: tuple[str, ...]
 ) -> float:
-    """The largest difference between PyTorch's outputs and ONNX Runtime's, in another batch."""
+    """Return the largest difference of ONNX Runtime's outputs from PyTorch's, for another batch."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])

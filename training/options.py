@@ -1,4 +1,4 @@
-"""The options of a training run: what the command line, the presets and a checkpoint agree on."""
+"""The options of a training run, for the command line, presets and checkpoints."""
 
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import tyro
 
-from fastweights.agents.learner_config import LearnerConfig
-from fastweights.agents.network import NetworkConfig
+from fastweights.agents import LearnerConfig, NetworkConfig
 from fastweights.cores.options import CoreSizes
-from fastweights.envs.naming import shows_last_action
+from fastweights.envs import shows_last_action
+from fastweights.host.flags import contradictions
 from fastweights.host.typed_fields import typed
 from fastweights.host.whole_numbers import whole_number
 
@@ -18,7 +18,7 @@ Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(CoreSizes):
-    """Everything that decides what a run computes, and a few things about where it runs."""
+    """All options of a run: what it computes, and where it runs."""
 
     env: str = "Qbert"
     """Game (Qbert, ALE/Qbert-v5, QbertNoFrameskip-v4), Catch, TMaze, or any gymnasium id."""
@@ -124,7 +124,7 @@ class RunOptions(CoreSizes):
     """Resume the run named by --xpid if there is one; for jobs that are started again."""
 
     def network(self, frame_shape: tuple[int, ...], num_actions: int) -> NetworkConfig:
-        """The network that these options describe, for an environment's frames and actions."""
+        """Return the network's configuration for an environment's frames and actions."""
         return NetworkConfig(
             frame_shape=tuple(frame_shape),
             num_actions=num_actions,
@@ -141,26 +141,26 @@ class RunOptions(CoreSizes):
         )
 
     def sees_last_action(self) -> bool:
-        """What `feed_last_action` comes to; a run stores that."""
+        """The resolved value of `feed_last_action`, which a run stores."""
         if self.feed_last_action == "auto":
             return shows_last_action(self.env)
         return self.feed_last_action
 
     def environment_options(self) -> dict[str, Any]:
-        """`env_options` as a dictionary, numbers as numbers."""
+        """Return `env_options` as a dictionary, with numbers as numbers."""
         return dict(_name_and_value(pair) for pair in self.env_options)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, flat, with TorchBeast's names where it has one; `from_dict` reads them."""
+        """Return plain values, flat, under TorchBeast's names if any; `from_dict` reads them."""
         flat = asdict(self) | {"savedir": str(self.savedir), "env_options": list(self.env_options)}
         return flat | flat.pop("learner")
 
     @classmethod
     def from_dict(cls, flat: dict[str, Any]) -> "RunOptions":
-        """The inverse of `to_dict`; options newer than the dictionary take their defaults.
+        """Return the options that `to_dict` described; missing newer options take their defaults.
 
-        Raises a one-line `ValueError` for unknown names, values of another type, and where game
-        and core are missing.
+        Raises:
+            ValueError: an unknown name, a value of another type, or no game or core; one line.
         """
         learner, own = typed(LearnerConfig, flat), typed(cls, flat)
         learner_names = {f.name for f in fields(LearnerConfig)}
@@ -172,7 +172,7 @@ class RunOptions(CoreSizes):
         return cls(**own | {"learner": LearnerConfig(**learner)})
 
 
-# What a resumed run may do differently: where and how it runs, not what it learns.
+# Options that a resumed run may change: where and how it runs, not what it learns.
 CHANGEABLE_ON_RESUME = (
     "device",
     "num_threads",
@@ -216,18 +216,14 @@ def _name_and_value(pair: str) -> tuple[str, Any]:
 
 
 def differences(saved: RunOptions, asked: RunOptions) -> list[str]:
-    """The names of options that a resumed run may not change, and that `asked` would."""
+    """Return the names of options in `asked` that a resumed run may not change."""
     old, new = _decided(saved), _decided(asked)
     return [n for n in old if n not in CHANGEABLE_ON_RESUME and old[n] != new[n]]
 
 
 def changes(saved: RunOptions, asked: RunOptions) -> list[str]:
-    """`differences` as flags: "--core rdn (was lstm)"."""
-    old, new = _decided(saved), _decided(asked)
-    return [
-        f"--{name.replace('_', '-')} {new[name]} (was {old[name]})"
-        for name in differences(saved, asked)
-    ]
+    """Return `differences` as flags: "--core rdn (was lstm)"."""
+    return contradictions(_decided(saved), _decided(asked), CHANGEABLE_ON_RESUME)
 
 
 def _decided(options: RunOptions) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fastweights.agents.learner_config import LearnerConfig
+from fastweights.agents import LearnerConfig
 from fastweights.cores import CORES
 from fastweights.cores.options import of_core, preset_of_core
 from fastweights.host.names import unknown
@@ -10,21 +10,21 @@ from fastweights.training.options import RunOptions
 
 
 def paper(core: str) -> RunOptions:
-    """The published recipe with gradients through the whole unroll (the default)."""
+    """Return the published recipe with gradients through the whole unroll (the default)."""
     return RunOptions(core=core)
 
 
 def published(core: str) -> RunOptions:
-    """The recipe as its code trained: fast-weight cores get gradients through one step only."""
+    """Return the published code's recipe: gradients of fast-weight cores reach one step back."""
     bptt = 1 if core in CORES and CORES[core].has_fast_weights else "full"
     return RunOptions(core=core, bptt=bptt, protocol="published")
 
 
-# What keeps a core from learning, in presets that do not claim to be the published recipe.
+# Changes that some cores need to learn, for presets other than the published recipes.
 NOT_AS_PUBLISHED = {"input_map": "identity"}
 
 
-# The clipped surrogate with sample reuse: what learns in minutes and hours on two cores.
+# The clipped surrogate with sample reuse, which learns in minutes and hours on two CPU cores.
 REUSE = LearnerConfig(
     objective="ppo",
     epochs=4,
@@ -40,7 +40,7 @@ REUSE = LearnerConfig(
 
 
 def quick(core: str) -> RunOptions:
-    """Minutes on two cores: small normalised stem, each batch used four times, a film at last."""
+    """Return options for minutes on two CPU cores: a small stem, each batch used four times."""
     return replace(
         paper(core),
         stem="shallow_norm",
@@ -56,7 +56,7 @@ def quick(core: str) -> RunOptions:
 
 
 def afternoon(core: str) -> RunOptions:
-    """An hour or two on one or two cores: `quick` for longer, with more exploration."""
+    """Return options for an hour or two on one or two CPU cores: `quick`, with more exploration."""
     options = quick(core)
     return replace(
         options,
@@ -66,7 +66,7 @@ def afternoon(core: str) -> RunOptions:
 
 
 def plain(core: str) -> RunOptions:
-    """The paper's recipe without anything that makes it fast: what speed is measured against."""
+    """Return the paper's recipe without optimisations, as the baseline of speed comparisons."""
     return replace(
         paper(core),
         precision="float32",
@@ -82,7 +82,7 @@ SMALL_REUSE = replace(REUSE, learning_rate=1e-3, clip_range=0.2)
 
 
 def maze(core: str) -> RunOptions:
-    """Half a minute: a T-maze with a corridor of 10, which only a memory can win."""
+    """Return options for half a minute: a T-maze with a corridor of 10, which needs memory."""
     lstm = {"width": 64, "forget_bias": 4.0}
     small = {"width": 32, "heads": 2, "layers": 1, "feedforward": 32, **NOT_AS_PUBLISHED}
     return RunOptions(
@@ -101,7 +101,7 @@ def maze(core: str) -> RunOptions:
 
 
 def vectors(core: str) -> RunOptions:
-    """Minutes of one core for small games without pictures, such as POPGym's."""
+    """Return options for minutes on one CPU core, for games without pictures (POPGym)."""
     blocks = {"width": 64, "heads": 4, "layers": 2, "feedforward": 128, **NOT_AS_PUBLISHED}
     has_blocks = "heads" in CORES[core].options() if core in CORES else True
     return RunOptions(
@@ -129,7 +129,7 @@ PRESETS = {
 
 
 def preset(name: str, core: str) -> RunOptions:
-    """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
+    """Return a preset's options; raise a `ValueError` that lists the known for an unknown name."""
     if name not in PRESETS:
         raise ValueError(unknown("preset", name, PRESETS))
     return PRESETS[name](core)

@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 4 launch/atari.py --core rdn --env Qbert
 
 Options describe the whole run: `--num-envs`, `--batch-size` and `--total-steps` are sums over all
-learners, so the run learns the same whatever their number. What they say to each other goes through
+learners, so the run learns the same for any number of learners. They communicate through
 torch.distributed (NCCL between GPUs, gloo between CPUs): the sum of gradients and losses, and a few
 rows of plain numbers. docs/design/replicas.md has the reasons.
 """
@@ -26,19 +26,20 @@ from torch import Tensor
 from fastweights.host.errors import UserError, one_line
 from fastweights.training.meeting import meet
 
-_PATIENCE = timedelta(minutes=30)  # for a learner that is stopped, or plays test games
-_ROOM = 64  # rows of plain numbers that go in one exchange; more take a second
+_PATIENCE = timedelta(minutes=30)  # wait for a learner that is stopped, or plays test games
+_ROOM = 64  # rows of plain numbers in one exchange; more rows take another exchange
 
 
 class LostLearner(UserError):
-    """Another learner of this run has gone."""
+    """Another learner of this run has ended."""
 
 
 class Replicas:
-    """This process's place among the learners, and what they do together.
+    """This process's place among the learners, and their communication.
 
-    Alone (`rank` 0 of `count` 1) everything here leaves its argument as it is. Every method below
-    `share` is called by all learners or none, and raises `LostLearner` where one has gone.
+    With one learner (`rank` 0 of `count` 1) the methods leave their arguments as they are. Every
+    method below `share` must be called by all learners or none. It raises `LostLearner` if one
+    ended.
     """
 
     def __init__(self, rank: int = 0, count: int = 1, local_rank: int = 0, local_count: int = 1):
@@ -48,7 +49,7 @@ class Replicas:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """As torchrun says in RANK, WORLD_SIZE and their LOCAL_ kin; alone without it."""
+        """Return the place that torchrun sets in RANK, WORLD_SIZE, ...; one learner without it."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
         if not all(name in os.environ for name in names):
             return cls()
@@ -56,11 +57,11 @@ class Replicas:
 
     @property
     def is_first(self) -> bool:
-        """The first learner keeps the run folder and speaks."""
+        """Whether this is the first learner, which writes the run folder and prints."""
         return self.rank == 0
 
     def share(self, total: int, option: str) -> range:
-        """This learner's part of `range(total)`. Raises `ValueError` unless all are equal."""
+        """Return this learner's part of `range(total)`; `ValueError` if parts are not equal."""
         if total % self.count:
             raise ValueError(
                 f"{option} {total} is not a multiple of the {self.count} learners that torchrun "
@@ -70,9 +71,10 @@ class Replicas:
         return range(self.rank * each, (self.rank + 1) * each)
 
     def device(self, device: torch.device, option: str) -> torch.device:
-        """Where this learner learns if all were told `device`: each has its machine's next GPU.
+        """Return this learner's device: if all are told `cuda`, each takes its machine's next GPU.
 
-        Raises `ValueError` where several on one machine were told one and the same.
+        Raises:
+            ValueError: several learners on one machine were told the same GPU.
         """
         if self.count == 1 or device.type != "cuda":
             return device
@@ -87,7 +89,7 @@ class Replicas:
 
     @contextmanager
     def joined(self, device: torch.device) -> Iterator[None]:
-        """In the block, learners can talk to each other; `device` is where this one learns."""
+        """Connect the learners for the block; `device` is this learner's."""
         if self.count == 1:
             yield
             return
@@ -110,11 +112,11 @@ class Replicas:
             with self._quiet():
                 yield
         finally:
-            with contextlib.suppress(RuntimeError):  # of a group that another has left already
+            with contextlib.suppress(RuntimeError):  # another learner may have left already
                 dist.destroy_process_group()
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
-        """Replaces each tensor by its sum over all learners, the same bits in each of them."""
+        """Replace each tensor by its sum over all learners, bit-identical in each of them."""
         self._check_launcher()
         if self.count == 1:
             return
@@ -126,7 +128,7 @@ class Replicas:
             tensor.copy_(part.view_as(tensor))
 
     def gather(self, rows: Sequence[Sequence[float]], columns: int) -> list[list[float]]:
-        """The rows of all learners, each of `columns` numbers, in the learners' order."""
+        """Return the rows of all learners, each of `columns` numbers, in the learners' order."""
         if self.count == 1:
             return [list(row) for row in rows]
         own = torch.tensor(rows, dtype=torch.float64).reshape(-1, columns)
@@ -143,14 +145,14 @@ class Replicas:
         ]
 
     def _gather(self, own: Tensor) -> list[Tensor]:
-        """The tensors of all learners, which have one shape."""
+        """Return the tensors of all learners, which have one shape."""
         parts = [torch.empty_like(own) for _ in range(self.count)]
         with _lost_learners():
             dist.all_gather(parts, own)
         return parts
 
     def broadcast(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """The first learner's plain `payload`, of tensors, numbers, strings, lists and dicts."""
+        """Return the first learner's `payload` of plain values and tensors."""
         if self.count == 1:
             return payload
         buffer = io.BytesIO()
@@ -165,13 +167,13 @@ class Replicas:
         return torch.load(sent, map_location="cpu", weights_only=True)
 
     def _check_launcher(self) -> None:
-        """A torchrun that is killed takes nobody with it: its learners would go on, unseen."""
+        """Raise if torchrun has ended: a killed torchrun would leave its learners running."""
         if self._launcher not in (None, os.getppid()):
             raise LostLearner("the torchrun that started this learner has gone")
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
-        """What is said, the first says; errors and warnings still reach stderr from everyone."""
+        """Suppress output of other learners than the first; errors still reach stderr."""
         if self.is_first:
             yield
             return
@@ -183,7 +185,7 @@ class Replicas:
 def _lost_learners() -> Iterator[None]:
     try:
         yield
-    except torch.OutOfMemoryError:  # this learner's own
+    except torch.OutOfMemoryError:  # of this learner
         raise
     except RuntimeError as error:
         raise LostLearner(
@@ -194,7 +196,7 @@ def _lost_learners() -> Iterator[None]:
 
 
 def _stay_on_this_machine_if(alone: bool) -> None:
-    """Learners on one machine listen on loopback alone, unless the environment says otherwise."""
+    """Let learners on one machine listen on loopback only, unless the environment says."""
     if not alone:
         return
     name = "lo0" if sys.platform == "darwin" else "lo"
@@ -204,5 +206,5 @@ def _stay_on_this_machine_if(alone: bool) -> None:
 
 
 def _filled(rows: Tensor, length: int) -> Tensor:
-    """`rows`, and rows of zeros up to `length`."""
+    """Return `rows`, padded with zeros to `length`."""
     return torch.cat([rows, rows.new_zeros(length - len(rows), rows.shape[1])])

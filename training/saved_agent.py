@@ -1,4 +1,4 @@
-"""A trained agent in a checkpoint: what goes in, and how the network comes out again."""
+"""A trained agent in a checkpoint: its content, and the network made from it."""
 
 import shlex
 from dataclasses import dataclass
@@ -7,24 +7,29 @@ from typing import Any
 
 import torch
 
-from fastweights.agents.learner import Learner
-from fastweights.agents.network import Network
-from fastweights.envs.naming import resolve
+from fastweights.agents import Learner, Network
+from fastweights.envs import resolve
 from fastweights.host.containment import check_contained
 from fastweights.host.errors import expanded
 from fastweights.host.provenance import git_revision
-from fastweights.records.checkpoint_folder import CheckpointFolder, Found
-from fastweights.records.checkpoints import CheckpointError, fitting, load, read
-from fastweights.records.run_folder import runs_near
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    Found,
+    fitting,
+    load,
+    read,
+    runs_near,
+)
 from fastweights.training.agent_export import is_export, read_export, weights_of
 from fastweights.training.options import RunOptions
 from fastweights.training.torchbeast_model import is_torchbeast, translated
 
-_LIKE_WEIGHTS = ("square_avg", "momentum_buffer", "exp_avg", "exp_avg_sq")  # of optimisers' states
+_LIKE_WEIGHTS = ("square_avg", "momentum_buffer", "exp_avg", "exp_avg_sq")  # optimisers' tensors
 
 
 def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[str, Any]:
-    """Everything that a run needs to go on, as plain values under TorchBeast's names."""
+    """Return all that a run needs to resume, as plain values under TorchBeast's names."""
     network, state = learner.network, learner.state_dict()
     return {
         "model_state_dict": network.state_dict(),
@@ -42,9 +47,9 @@ def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[s
 
 
 def unpack(payload: dict[str, Any], learner: Learner) -> None:
-    """Puts what `pack` took from a learner into another, and torch's random numbers back.
+    """Restore a learner, and torch's random numbers, from what `pack` returned.
 
-    What is not there or does not fit raises as dicts and torch do; `fitting` makes a line of it.
+    Missing or wrong parts raise the errors of dicts and torch; `fitting` turns them into one line.
     """
     network, optimizer = learner.network, learner.optimizer
     network.load_state_dict(payload["model_state_dict"])
@@ -52,14 +57,14 @@ def unpack(payload: dict[str, Any], learner: Learner) -> None:
     schedule = payload["scheduler_state_dict"]
     learner.load_state_dict({"optimizer": payload["optimizer_state_dict"], "schedule": schedule})
     if _settings(optimizer) != settings:
-        raise ValueError("its optimiser is set otherwise than its options say")
+        raise ValueError("its optimiser has other settings than its options")
     for weight, state in optimizer.state.items():
         if not all(isinstance(value, torch.Tensor | int | float) for value in state.values()):
-            raise ValueError("its optimiser's state is no tensors and numbers")
+            raise ValueError("its optimiser's state is not made of tensors and numbers")
         if any(state[name].shape != weight.shape for name in _LIKE_WEIGHTS if name in state):
             raise ValueError("its optimiser's state is that of another network")
     if any(type(count) is not int or count < 0 for count in _counts(learner)):
-        raise ValueError("its steps and updates are no counts")
+        raise ValueError("its steps and updates are not counts")
     torch.set_rng_state(payload["rng"]["torch"].cpu())
 
 
@@ -75,7 +80,7 @@ def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class SavedAgent:
-    """A network as it was saved, and the run it comes from."""
+    """A saved network, and the run that it comes from."""
 
     network: Network
     options: RunOptions
@@ -85,25 +90,28 @@ class SavedAgent:
 
     @property
     def step(self) -> int:
-        """Agent steps it was trained for."""
+        """The agent steps of its training."""
         return self.payload["step"]
 
     @property
     def run(self) -> Path:
-        """The run folder, or the file's own where it lies elsewhere."""
+        """The run folder, or the file's folder if it is elsewhere."""
         return _run_of(self.path)
 
 
 def open_agent(
     path: Path, device: torch.device | str = "cpu", env: str | None = None
 ) -> SavedAgent:
-    """Loads an agent, on `device`.
+    """Load an agent onto `device`.
 
-    `path`: a run folder (the newest usable checkpoint), a checkpoint, a folder that
-    `agent_export` wrote, or TorchBeast's `model.tar` or the folder it lies in. `env`: the game of
-    a file that does not say, or whose game brings a module of its own.
+    Args:
+        path: a run folder (the newest usable checkpoint), a checkpoint, a folder that
+            `agent_export` wrote, or TorchBeast's `model.tar` or its folder.
+        device: device of the network.
+        env: the game of a file that does not name it, or whose game has a module of its own.
 
-    Raises `CheckpointError`, one line, for anything else.
+    Raises:
+        CheckpointError: anything else at `path`; one line.
     """
     found = _find(expanded(path), device, env)
     with fitting(found.path):
@@ -114,16 +122,15 @@ def open_agent(
         network.load_state_dict(found.payload["model_state_dict"])
         step = found.payload["step"]
         if type(step) is not int or step < 0:
-            raise ValueError("its step is no count")
+            raise ValueError("its step is not a count")
     check_module(options, env, found.path)
     return SavedAgent(network, options, found.payload, found.path, found.warnings)
 
 
 def check_module(options: RunOptions, env: str | None, path: Path) -> None:
-    """Refuses a game in a module of its own (`my_module:MyGame-v0`) unless `env` names it too.
+    """Raise unless `env` also names a game that has a module of its own (`my_module:MyGame-v0`).
 
-    Making that game imports the module, and what a file says must run nothing. Raises
-    `CheckpointError`.
+    Making the game imports the module, and a file must not run code. Raises `CheckpointError`.
     """
     if ":" in options.env and env != options.env:
         raise CheckpointError(
@@ -133,10 +140,7 @@ def check_module(options: RunOptions, env: str | None, path: Path) -> None:
 
 
 def check_game(options: RunOptions, env: str | None, path: Path) -> None:
-    """Refuses an `env` that names, in whatever spelling, another game than the agent's.
-
-    Raises a one-line `ValueError`.
-    """
+    """Raise a one-line `CheckpointError` if `env` names another game than the agent's."""
     if env is not None and resolve(env)[:2] != resolve(options.env)[:2]:
         raise CheckpointError(
             f"{path} was trained on {options.env}, and --env says {env}: an agent plays the game "
@@ -145,8 +149,10 @@ def check_game(options: RunOptions, env: str | None, path: Path) -> None:
 
 
 def _network(options: RunOptions, payload: dict[str, Any]) -> Network:
-    """The network that a file describes, if it has that network's weights: made without memory
-    first, so that a file cannot ask for more than it brings."""
+    """Return the network that a file describes, if the file has that network's weights.
+
+    It is made without memory first, so that a file cannot allocate more than it contains.
+    """
     shape = tuple(payload["network"]["frame_shape"])
     actions = payload["network"]["num_actions"]
     if not all(type(size) is int and size > 0 for size in (*shape, actions)):
@@ -176,7 +182,7 @@ def _find(path: Path, device: torch.device | str, env: str | None) -> Found:
         foreign = path / "model.tar"
         if (path / "checkpoints").exists() or not foreign.exists():
             return CheckpointFolder(path).latest(device)
-        path = foreign  # our run folders hold more than that
+        path = foreign  # TorchBeast's folder; ours hold more files
     payload = read(path, device)
     if not is_torchbeast(payload):
         return Found(path, load(path, device), ())

@@ -1,8 +1,8 @@
 """Agents that TorchBeast trained: PolyBeast's ResNet, feedforward or with its LSTM.
 
 The network is ours under other names (facebookresearch/torchbeast, torchbeast/polybeast_learner.py,
-class Net), so its weights carry over one by one. What the published agents' fork added, and
-MonoBeast's small network, do not.
+class Net), so its weights are copied one by one. The additions of the published agents' fork, and
+MonoBeast's small network, are not supported.
 """
 
 from dataclasses import fields
@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fastweights.agents.learner_config import LearnerConfig
+from fastweights.agents import LearnerConfig
 from fastweights.training.options import RunOptions
 
 _FRAME_SHAPE = [4, 84, 84]
@@ -18,17 +18,17 @@ _LSTM = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 def is_torchbeast(payload: dict[Any, Any]) -> bool:
-    """Whether a file's content looks like TorchBeast's `model.tar`."""
+    """Return whether a file's content looks like TorchBeast's `model.tar`."""
     return {"model_state_dict", "flags"} <= set(payload) and "format" not in payload
 
 
 def translated(payload: dict[Any, Any], env: str | None) -> dict[str, Any]:
-    """A TorchBeast checkpoint as one of ours, as far as playing needs it.
+    """Return a TorchBeast checkpoint in our form, as far as playing needs it.
 
-    `env`: the game, for files that do not say; PolyBeast's do not.
+    `env`: the game, for files that do not name it; PolyBeast's do not.
 
     Raises:
-        ValueError: another network, no game, or not TorchBeast's after all.
+        ValueError: another network, no game, or not a TorchBeast checkpoint.
     """
     weights, flags, stats = (payload.get(n) for n in ("model_state_dict", "flags", "stats"))
     if not all(isinstance(part, dict) for part in (weights, flags)):
@@ -39,7 +39,7 @@ def translated(payload: dict[Any, Any], env: str | None) -> dict[str, Any]:
         raise ValueError(f"its network is not PolyBeast's ResNet (it differs in {odd}, ...)")
     game = env or flags.get("env")
     if not isinstance(game, str):
-        raise ValueError("it does not say which game it plays: add --env GAME")
+        raise ValueError("it does not name its game: add --env GAME")
     width = weights["core.bias_hh_l0"].numel() // 4 if "core.bias_hh_l0" in weights else None
     options = RunOptions(
         env=game,
@@ -59,7 +59,7 @@ def translated(payload: dict[Any, Any], env: str | None) -> dict[str, Any]:
 
 
 def _names(has_lstm: bool) -> dict[str, str]:
-    """TorchBeast's name of each weight -> ours."""
+    """Return our name for each of TorchBeast's weights."""
     modules = {"fc": "stem.project", "policy": "policy", "baseline": "value"}
     for stage in range(3):
         modules[f"feat_convs.{stage}.0"] = f"stem.convolutions.{stage}.0"
@@ -77,12 +77,12 @@ def _names(has_lstm: bool) -> dict[str, str]:
 
 
 def _steps(stats: Any) -> int:
-    """Agent steps trained for; 0 where a file does not say."""
+    """Return the agent steps of the training; 0 if the file does not have them."""
     step = stats.get("step", 0) if isinstance(stats, dict) else 0
     return step if isinstance(step, int) else 0
 
 
 def _learner_flags(flags: dict[str, Any]) -> dict[str, Any]:
-    """How it was trained, under the names that both programs have."""
+    """Return the training's options under the names that both programs have."""
     shared = {f.name for f in fields(LearnerConfig)} | {"batch_size", "unroll_length"}
     return {n: flags[n] for n in shared & set(flags) if isinstance(flags[n], int | float)}

@@ -14,7 +14,7 @@ PAPER, INK, FAINT = 255, 40, 205  # grey values
 
 
 def rgb(colour: str) -> np.ndarray:
-    """[3] uint8 of `#RRGGBB`."""
+    """Return `#RRGGBB` as [3] uint8."""
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)], np.uint8)
 
 
@@ -22,7 +22,7 @@ LINES = [rgb(colour) for colour in COLOURS]
 
 
 def _ramp(*stops: str) -> np.ndarray:
-    """[256, 3]: colours between `stops`, evenly spaced."""
+    """Return [256, 3] colours between `stops`, evenly spaced."""
     places = np.linspace(0, 255, len(stops))
     channels = np.array([rgb(stop) for stop in stops]).T
     return np.array([np.interp(range(256), places, one) for one in channels]).T.round().astype("u1")
@@ -33,12 +33,12 @@ _SEQUENTIAL = _ramp("#FFFFFF", "#56B4E9", "#0072B2", "#00182b")
 
 
 def diverging(values: np.ndarray, scale: float) -> np.ndarray:
-    """[..., 3]: blue at -scale, white at 0, orange at scale and beyond; NaN is white."""
+    """Return colours [..., 3]: blue at -scale, white at 0 and NaN, orange at scale and beyond."""
     return _look_up(_DIVERGING, 0.5 + values / (2 * scale or 1))
 
 
 def sequential(values: np.ndarray, scale: float = 1.0) -> np.ndarray:
-    """[..., 3]: white at 0, dark blue at scale and beyond."""
+    """Return colours [..., 3]: white at 0, dark blue at scale and beyond."""
     return _look_up(_SEQUENTIAL, values / (scale or 1))
 
 
@@ -47,12 +47,12 @@ def _look_up(ramp: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 def enlarge(picture: np.ndarray, rows: int, columns: int | None = None) -> np.ndarray:
-    """Every pixel becomes rows x columns of them (rows x rows without `columns`)."""
+    """Repeat every pixel in rows x columns (rows x rows without `columns`)."""
     return picture.repeat(columns or rows, axis=1).repeat(rows, axis=0)
 
 
 def fitted(picture: np.ndarray, width: int) -> np.ndarray:
-    """As wide as whole enlarging makes it within `width`; one that is wider is shrunk to it."""
+    """Enlarge by a whole factor within `width`, or shrink to `width` if wider."""
     height, wide = picture.shape[:2]
     if wide <= width:
         return enlarge(picture, width // wide)
@@ -63,7 +63,7 @@ def fitted(picture: np.ndarray, width: int) -> np.ndarray:
 
 
 def paste(canvas: np.ndarray, picture: np.ndarray, y: int, x: int) -> None:
-    """Put `picture` on `canvas`, its upper left corner at (y, x); what does not fit is cut off."""
+    """Put `picture` on `canvas`, its upper left corner at (y, x); cut off what does not fit."""
     height, width = picture.shape[:2]
     area = canvas[y : y + height, x : x + width]
     area[:] = picture[: area.shape[0], : area.shape[1]]
@@ -79,7 +79,7 @@ def write(canvas: np.ndarray, text: str, y: int, x: int, grey: int = INK, size: 
 
 @lru_cache(maxsize=2048)
 def _text(text: str, size: int) -> np.ndarray:
-    """Coverage [height, width] in [0, 1]; the font is the one that matplotlib brings."""
+    """Return the coverage [height, width] in [0, 1] of text in matplotlib's font."""
     from PIL import Image, ImageDraw
 
     font = _font(size)

@@ -1,4 +1,4 @@
-"""The left of the screen: the game, the network's input, and the moment in words."""
+"""The left side of the screen: the game, the network's input, and the moment in words."""
 
 import math
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from fastweights.evaluation.films.panel import Panel
 WIDTH = 336  # pixels
 _BORDER = 8
 _MEMORY_RESET, _LIFE_LOST = LINES[0], LINES[1]
-_LINGER = 10  # agent steps that a word stays
+_LINGER = 10  # agent steps for which a word stays
 
 
 class Game(Panel):
-    """The emulator's own pixels, enlarged to squares where there is room; larger pictures shrink.
+    """The emulator's pixels, enlarged by a whole factor if they fit, and shrunk otherwise.
 
-    The border marks what happens.
+    The border's colour marks events.
     """
 
     def __init__(self, moment: Moment):
@@ -36,7 +36,7 @@ class Game(Panel):
 
 
 class Input(Panel):
-    """What the network sees: a stack of grey pictures oldest first, colours, or a vector."""
+    """The network's input: a stack of grey pictures, oldest first; colours; or a vector."""
 
     def __init__(self, moment: Moment):
         self._scale = 0.0
@@ -67,7 +67,7 @@ class Input(Panel):
 
 
 class Words(Panel):
-    """Step, action, reward, return, and what happened lately."""
+    """Step, action, reward, return, and recent events."""
 
     size = (118, WIDTH)
 
@@ -105,7 +105,7 @@ class Words(Panel):
 
 
 def in_a_square(values: np.ndarray) -> np.ndarray:
-    """[N] row by row in a picture about as high as wide; NaN where there is no value."""
+    """Return [N] row by row in a picture about as high as wide; NaN fills the rest."""
     columns = math.ceil(math.sqrt(len(values)))
     padded = np.full(columns * math.ceil(len(values) / columns), np.nan, np.float32)
     padded[: len(values)] = values

@@ -1,6 +1,6 @@
-"""The memory: fast-weight matrices with what reads and writes them, gates and cells, or none.
+"""The memory: fast-weight matrices with their vectors, gates and cells, or no memory.
 
-Which panels a core gets follows from the names and shapes that its `inspect` gives.
+The names and shapes from a core's `inspect` decide which panels it gets.
 """
 
 import numpy as np
@@ -19,14 +19,15 @@ from fastweights.evaluation.films.moments import Moment
 from fastweights.evaluation.films.panel import Panel
 from fastweights.evaluation.films.timelines import Lines
 
-_HEAD, _BAR, _GAP = 20, 8, 6  # pixels: heading, width of k and q, between things
+_HEAD, _BAR, _GAP = 20, 8, 6  # pixels: heading, width of k and q, gap
 _STRENGTHS = 22  # pixels below a matrix
-_HEIGHT = 560  # pixels that all matrices of a core may take together
+_HEIGHT = 560  # most pixels of all matrices of a core together
 _IN_0_TO_1, _WEIGHTS = "gate", "fast_weights"
+_VECTORS = ("key", "query", "value")
 
 
 class Matrices(Panel):
-    """Every head's matrix of one layer, key axis down; left of it k and q, below it beta."""
+    """Every head's matrix of one layer, key axis down; k and q on its left, beta below it."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Matrices(Panel):
         lines = -(-shape[0] // self._per_line)
         self.size = (_HEAD + lines * self._cell[0], size[1])
         self._scale, self._vector_scale = 0.0, 0.0
-        self._strongest = 1.0  # of writes: 2 where that is possible, and has been seen
+        self._strongest = 1.0  # largest write strength: 2 once a strength above 1 was seen
 
     def draw(self, area: np.ndarray, moment: Moment) -> None:
         inside = moment.layers[self._layer]
@@ -93,7 +94,7 @@ class Matrices(Panel):
 
 
 class Vectors(Panel):
-    """Vectors of one layer in squares: gates from 0 to 1, anything else around 0."""
+    """Vectors of one layer in squares: gates from 0 to 1, other values around 0."""
 
     def __init__(self, layer: int, inside: dict[str, np.ndarray], width: int):
         self._layer = layer
@@ -119,7 +120,7 @@ class Vectors(Panel):
 
 
 class NoMemory(Panel):
-    """A core without a state says so."""
+    """A note that the core has no state."""
 
     def __init__(self, width: int):
         self.size = (40, width)
@@ -134,7 +135,7 @@ class NoMemory(Panel):
 
 
 class Change:
-    """How far a tensor moved in this step, a number a matrix; a reset is a fresh start at zero."""
+    """The norm of a tensor's change in a step, a number a matrix; zero after a reset."""
 
     def __init__(self, layer: int, name: str):
         self._layer, self._name = layer, name
@@ -148,31 +149,31 @@ class Change:
 
 
 def norms(values: np.ndarray) -> np.ndarray:
-    """Frobenius norm of every head's matrix, or the norm of one vector."""
+    """Return the Frobenius norm of every head's matrix, or the norm of one vector."""
     flat = values.reshape(1, -1) if values.ndim == 1 else heads(values).reshape(-1, _area(values))
     return np.linalg.norm(flat, axis=1)
 
 
 def heads(matrices: np.ndarray) -> np.ndarray:
-    """[..., K, V] -> [all heads, K, V]."""
+    """Reshape [..., K, V] to [all heads, K, V]."""
     return matrices.reshape(-1, *matrices.shape[-2:])
 
 
-def is_matrices(values: np.ndarray) -> bool:
-    """Whether a layer's tensor holds a matrix a head."""
-    return values.ndim >= 3
+def is_matrices(name: str, values: np.ndarray) -> bool:
+    """Return whether a layer's tensor holds one matrix a head, not several vectors a head."""
+    return values.ndim >= 3 and not name.endswith(_VECTORS)
 
 
 def panels(layers: list[dict[str, np.ndarray]], width: int) -> list[Panel]:
-    """What shows the memory at a moment."""
+    """Return the panels that show the memory at a moment."""
     if not layers:
         return [NoMemory(width)]
-    count = sum(is_matrices(values) for inside in layers for values in inside.values())
+    count = sum(is_matrices(*named) for inside in layers for named in inside.items())
     size = (_HEIGHT // max(1, count), width)
     result: list[Panel] = []
     for layer, inside in enumerate(layers):
         for name, values in inside.items():
-            if is_matrices(values):
+            if is_matrices(name, values):
                 title = f"layer {layer + 1}, " if len(layers) > 1 else ""
                 result.append(Matrices(layer, name, inside, size, title))
         if _squares(inside):
@@ -181,24 +182,53 @@ def panels(layers: list[dict[str, np.ndarray]], width: int) -> list[Panel]:
 
 
 def timelines(layers: list[dict[str, np.ndarray]], width: int) -> list[Lines]:
-    """What shows how the memory changes: norms, changes, write strengths, mean gates."""
+    """Return the panels of the memory over time: norms, changes, write strengths, mean gates."""
     result: list[Lines] = []
     for layer, inside in enumerate(layers):
-        prefix = f"{layer + 1}: " if len(layers) > 1 else ""
+        where = f"layer {layer + 1}" if len(layers) > 1 else ""
         for name, values in inside.items():
-            words = prefix + _SHORT.get(name, name.replace("_", " "))
-            if is_matrices(values) or name == "cell":
-                result.append(Lines(f"{words} norm", width, _norm(layer, name)))
-                result.append(Lines(f"{words} change", width, Change(layer, name)))
+            words = _SHORT.get(name, name.replace("_", " "))
+            if is_matrices(name, values) or name == "cell":
+                result.append(Lines(f"norm of {words}", width, _norm(layer, name), where=where))
+                result.append(Lines(f"change of {words}", width, Change(layer, name), where=where))
             elif name.endswith("strength"):
-                result.append(Lines(words, width, _flat(layer, name), (0.0, 1.0), grows=True))
+                measure = _flat(layer, name)
+                result.append(Lines(words, width, measure, (0.0, 1.0), grows=True, where=where))
             elif name.endswith(_IN_0_TO_1):
-                result.append(Lines(f"mean {words}", width, _mean(layer, name), (0.0, 1.0)))
+                measure = _mean(layer, name)
+                result.append(Lines(f"mean {words}", width, measure, (0.0, 1.0), where=where))
     return result
 
 
+def explanations(layers: list[dict[str, np.ndarray]]) -> list[str]:
+    """Return what the words beside the timelines mean, as far as the layers have them."""
+    said = []
+    if any(is_matrices(*named) for inside in layers for named in inside.items()):
+        said.append("W: a head's matrix of fast weights. norm: its Frobenius norm.")
+        said.append(
+            "change: the Frobenius norm of the difference between W now and one agent step ago."
+        )
+    elif any(name == "cell" for inside in layers for name in inside):
+        said.append(
+            "norm: of the vector. change: the norm of the difference from one agent step ago."
+        )
+    if any("recurrent_fast_weights" in inside for inside in layers):
+        said.append("R: the same of the recurrent fast weights.")
+    if any(name.endswith("strength") for inside in layers for name in inside):
+        said.append("strength β: how much of a write is carried out.")
+    return said
+
+
+def most_matrices(layers: list[dict[str, np.ndarray]]) -> int:
+    """Return the largest number of lines of a timeline of the memory."""
+    return max(
+        (len(heads(v)) for inside in layers for n, v in inside.items() if is_matrices(n, v)),
+        default=1,
+    )
+
+
 def _squares(inside: dict[str, np.ndarray]) -> list[str]:
-    """The names of a layer's vectors; a strength a head is no vector, nor is a count of steps."""
+    """Return the names of a layer's vectors, without strengths and counts of steps."""
     vectors = (name for name, values in inside.items() if values.ndim == 1)
     return [name for name in vectors if not name.endswith(("strength", "count"))]
 
@@ -208,7 +238,7 @@ _SHORT = {
     "recurrent_fast_weights": "R",
     "shift": "W",
     "strength": "strength β",
-    "recurrent_strength": "R strength β",
+    "recurrent_strength": "strength β of R",
 }
 
 
@@ -233,7 +263,7 @@ def _cell(rows: int, columns: int, zoom: int) -> tuple[int, int]:
 
 
 def _fit(count: int, rows: int, columns: int, height: int, width: int) -> tuple[int, int]:
-    """Pixels an entry, and matrices a line: as large as fits in equally long lines."""
+    """Return pixels an entry and matrices a line: the largest that fit in equal lines."""
     for zoom in range(6, 0, -1):
         cell = _cell(rows, columns, zoom)
         per_line = max(1, min(count, width // cell[1]))

@@ -1,4 +1,4 @@
-"""An episode as a film shows it, one moment an agent step."""
+"""An episode as a sequence of moments, one for each agent step."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,25 +9,25 @@ from fastweights.evaluation.player import Player
 
 
 class Moment(NamedTuple):
-    """One row of the first stream: what was seen, what was decided, what the memory then held."""
+    """One row of the first stream: the observation, the decision, and the memory after it."""
 
     step: int  # agent steps played before this one
     picture: np.ndarray  # [H, W, 3] uint8, as the emulator draws it
-    frame: np.ndarray  # what the network sees
+    frame: np.ndarray  # the network's input
     policy: np.ndarray  # [A] probabilities
     value: float
     action: int
-    reward: float  # that the action earned, unclipped
+    reward: float  # of the action, unclipped
     layers: list[dict[str, np.ndarray]]  # `Core.inspect` of this row, without the batch axis
     is_first: bool  # the memory was reset before this row
-    life_lost: bool  # by the action, the game's last life too
+    life_lost: bool  # by the action; also the game's last life
     game_over: bool  # by the action
 
 
 def moments(player: Player) -> Iterator[Moment]:
-    """The rest of the first environment's present game; it must have been made to render.
+    """Yield the rest of the first environment's game, which must have been made with `render`.
 
-    When a moment comes out, `player` has just taken its action.
+    `player` has taken a moment's action when the moment is yielded.
     """
     step, over = 0, False
     while not over:

@@ -1,4 +1,4 @@
-"""A panel: a rectangle of the screen that shows one thing of a moment."""
+"""A panel: a rectangle of the screen that shows one aspect of a moment."""
 
 import abc
 
@@ -8,14 +8,14 @@ from fastweights.evaluation.films.moments import Moment
 
 
 class Panel(abc.ABC):
-    """`size` is (height, width) in pixels, fixed; `draw` gets an area of that size."""
+    """Abstract. `size` is (height, width) in pixels, fixed; `draw` gets an area of that size."""
 
     size: tuple[int, int]
 
     def label(self, area: np.ndarray) -> None:
-        """Draw, once, what stays the same over the film: nothing, for most."""
+        """Draw, once, the parts that stay the same over the film; none by default."""
         return
 
     @abc.abstractmethod
     def draw(self, area: np.ndarray, moment: Moment) -> None:
-        """Draw what changes, over the labels; called once a moment, in order."""
+        """Draw the changing parts over the labels; called once a moment, in order."""

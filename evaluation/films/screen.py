@@ -10,7 +10,7 @@ from fastweights.evaluation.films.game import WIDTH as GAME_WIDTH
 from fastweights.evaluation.films.game import Game, Input, Words
 from fastweights.evaluation.films.moments import Moment
 from fastweights.evaluation.films.panel import Panel
-from fastweights.evaluation.films.timelines import Lines, Policy
+from fastweights.evaluation.films.timelines import Key, Lines, Policy
 
 WIDTH = 1280  # pixels
 _MARGIN = 10
@@ -20,7 +20,7 @@ Place = tuple[Panel, int, int]  # the panel and its upper left corner (y, x)
 
 
 class Screen:
-    """Draws moments of one film, laid out for the kind of agent that `first` shows."""
+    """The layout of one film, for the kind of agent in `first`, and the drawing of its moments."""
 
     def __init__(self, first: Moment, title: str, action_meanings: Sequence[str]):
         left = [Game(first), Words(title, action_meanings), Input(first)]
@@ -35,13 +35,15 @@ class Screen:
         for index, column in enumerate(_two_columns(timelines)):
             x = begin + index * (half + _MARGIN)
             self._places += _column(column, _bottom(inside) + _MARGIN, x)
+        key = Key(memory.explanations(first.layers), memory.most_matrices(first.layers), _RIGHT)
+        self._places.append((key, _bottom(self._places[len(left) :]) + _MARGIN, begin))
         height = _bottom(self._places) + _MARGIN
         self._background = np.full((height + height % 2, WIDTH, 3), PAPER, np.uint8)
         for panel, y, x in self._places:
             panel.label(_area(self._background, panel, y, x))
 
     def draw(self, moment: Moment) -> np.ndarray:
-        """The picture [H, 1280, 3] uint8 of the next moment; even sides, the same size always."""
+        """Return the picture [H, 1280, 3] uint8 of the next moment; H is even and constant."""
         picture = self._background.copy()
         for panel, y, x in self._places:
             panel.draw(_area(picture, panel, y, x), moment)
@@ -49,7 +51,7 @@ class Screen:
 
 
 def _two_columns(panels: list[Panel]) -> tuple[list[Panel], list[Panel]]:
-    """In order, the first column filled to about half the height of all."""
+    """Split panels in order; the first column takes about half the height of all."""
     heights = np.cumsum([panel.size[0] for panel in panels])
     middle = 1 + int(np.searchsorted(heights, heights[-1] / 2))
     return panels[:middle], panels[middle:]

@@ -1,4 +1,4 @@
-"""What happened over the last few hundred agent steps: lines, and the policy as a heat map.
+"""The last few hundred agent steps: lines, and the policy as a heat map.
 
 A blue dotted line marks a memory reset, an orange one a lost life.
 """
@@ -13,13 +13,14 @@ from fastweights.evaluation.films.drawing import FAINT, LINES, enlarge, plot, se
 from fastweights.evaluation.films.moments import Moment
 from fastweights.evaluation.films.panel import Panel
 
-LABEL = 118  # pixels left of the plot
+LABEL = 140  # pixels left of the plot
 PIXELS = 2  # a step
 _ROW = 13  # pixels an action
+_LINE, _KEY = 16, 92  # pixels: a line of the key, and from one colour to the next
 
 
 class Timeline(Panel):
-    """Abstract: keeps what `measure` says of each moment and draws it as `chart` does."""
+    """Abstract: a panel that keeps `measure` of each moment and draws it by `chart`."""
 
     def __init__(self, width: int, height: int, measure: Callable[[Moment], Sequence[float]]):
         self.size = (height, width)
@@ -29,6 +30,7 @@ class Timeline(Panel):
         self._events: deque[tuple[bool, bool]] = deque(maxlen=self._steps)
 
     def draw(self, area: np.ndarray, moment: Moment) -> None:
+        """Add the moment's measure and draw the chart."""
         self._values.append(np.asarray(self._measure(moment), np.float32))
         self._events.append((moment.is_first, moment.life_lost))
         chart = area[: self.size[0] - 4, LABEL:]
@@ -39,13 +41,13 @@ class Timeline(Panel):
 
     @abc.abstractmethod
     def chart(self, area: np.ndarray, chart: np.ndarray, values: np.ndarray) -> None:
-        """Draw `values` [n, lines] into `chart`, which lies within `area`."""
+        """Draw `values` [n, lines] into `chart`, a part of `area`."""
 
 
 class Lines(Timeline):
-    """Lines between a lowest and a highest value: those of `limits`, or the most extreme so far.
+    """Lines between a lowest and a highest value: `limits`, or the extremes so far.
 
-    With `grows` these are never narrower than the limits.
+    With `grows` these are never narrower than the limits. `where` stands before them in words.
     """
 
     def __init__(
@@ -56,9 +58,11 @@ class Lines(Timeline):
         limits: tuple[float, float] | None = None,
         height: int = 46,
         grows: bool = False,
+        where: str = "",
     ):
         super().__init__(width, height, measure)
         self._name, self._fixed = name, limits is not None and not grows
+        self._where = f"{where}, " if where else ""
         self._low, self._high = limits or (0.0, 0.0)
 
     def label(self, area: np.ndarray) -> None:
@@ -71,12 +75,13 @@ class Lines(Timeline):
             newest = values[-1][np.isfinite(values[-1])]
             self._low = min(self._low, newest.min(initial=0.0))
             self._high = max(self._high, newest.max(initial=0.0))
-        write(area, f"{self._low:.3g} to {self._high:.3g}", 16, 0, grey=110, size=11)
+        limits = f"{self._where}{self._low:.3g} to {self._high:.3g}"
+        write(area[:, : LABEL - 2], limits, 16, 0, grey=110, size=11)
         plot(chart, values, self._low, self._high, PIXELS)
 
 
 class Policy(Timeline):
-    """A row an action: white is improbable, dark blue certain; orange is what was done."""
+    """A row for each action: white is improbable, dark blue certain, orange the chosen action."""
 
     def __init__(self, width: int, action_meanings: Sequence[str]):
         self._actions = action_meanings
@@ -99,3 +104,27 @@ class Policy(Timeline):
             columns = np.arange(len(self._done)) * PIXELS + offset
             for row in (_ROW // 2, _ROW // 2 + 1):
                 chart[np.array(self._done) * _ROW + row, columns] = LINES[1]
+
+
+class Key(Panel):
+    """What the colours and the words of the timelines mean."""
+
+    def __init__(self, sentences: Sequence[str], matrices: int, width: int):
+        self._sentences = sentences
+        self._shown = min(matrices, len(LINES)) if matrices > 1 else 0
+        self.size = (_LINE * (len(sentences) + 1 + bool(self._shown)), width)
+
+    def label(self, area: np.ndarray) -> None:
+        colours = {f"matrix {index + 1}": LINES[index] for index in range(self._shown)}
+        events = {"dotted: memory reset": LINES[0], "dotted: life lost": LINES[1]}
+        lines = [colours, events] if colours else [events]
+        for row, named in enumerate(lines):
+            for place, (words, colour) in enumerate(named.items()):
+                x = place * (_KEY if named is colours else 2 * _KEY)
+                area[row * _LINE + 6 : row * _LINE + 9, x : x + 18] = colour
+                write(area, words, row * _LINE, x + 24, grey=110, size=11)
+        for row, words in enumerate(self._sentences, len(lines)):
+            write(area, words, row * _LINE, 0, grey=110, size=11)
+
+    def draw(self, area: np.ndarray, moment: Moment) -> None:
+        return

@@ -1,4 +1,4 @@
-"""A window that shows pictures as they come, where there is a display."""
+"""A window that shows pictures as they come, on machines with a display."""
 
 import time
 from typing import Self
@@ -9,15 +9,17 @@ from fastweights.host.errors import UserError
 
 _NO_WINDOW = (
     "--live: no window can be opened here (no display, or no GUI toolkit such as tkinter): "
-    "leave --live out, and a film is written"
+    "leave --live out to write a film"
 )
 
 
 class Window:
-    """A matplotlib window, whose picture grows with it.
+    """A matplotlib window; the picture is resized with it.
 
-    `show` keeps to `fps` pictures a second, or as many as it manages.
-    Raises `UserError` where there is no display or no toolkit.
+    `show` keeps to `fps` pictures a second, or is slower if drawing is.
+
+    Raises:
+        UserError: there is no display, or no toolkit.
     """
 
     def __init__(self, title: str, fps: float):
@@ -36,7 +38,7 @@ class Window:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has closed it."""
+        """Whether the window is still open."""
         return self._pyplot.fignum_exists(self._figure.number)
 
     def show(self, picture: np.ndarray) -> None:
@@ -46,7 +48,7 @@ class Window:
             self._figure.set_size_inches(width, height)
             everywhere = self._figure.add_axes((0, 0, 1, 1))
             everywhere.set_axis_off()
-            self._image = everywhere.imshow(picture)  # on a display of many dots, of several each
+            self._image = everywhere.imshow(picture)  # scaled to the display's resolution
         self._image.set_data(picture)
         wait = max(0.001, self._next - time.monotonic())
         self._pyplot.pause(wait)

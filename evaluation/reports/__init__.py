@@ -1,1 +1,1 @@
-"""Reports on runs: what is in them, drawn and tabled, as one page and as Markdown."""
+"""Reports on runs: figures and tables, as one HTML page and as Markdown."""

@@ -1,7 +1,7 @@
-"""The report's section on how cores compare, over games and game by game.
+"""The report's section that compares cores, over games and game by game.
 
-Scores are compared under one rule at a time. The paper's count lives, so they have a table of their
-own, of the games that the report's runs have.
+Scores are compared under one rule at a time. The paper's scores are of lives, so they have a
+separate table, of the games that the report's runs have.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ from fastweights.evaluation.statistics import (
 
 _RESAMPLES = 2_000
 _MANY_SEEDS = 5
-_THRESHOLDS = 101  # of a profile, evenly spaced
+_THRESHOLDS = 101  # thresholds of a profile, evenly spaced
 
 
 def comparisons(
     found: Sequence[Score], groups: Sequence[Group], pairs: Sequence[tuple[str, str]]
 ) -> list[Block]:
-    """`pairs` of cores to compare (none: the paper's, where both have runs)."""
+    """Return the section; `pairs` of cores to compare (none: the paper's pairs with runs)."""
     present = {group.core for group in groups}
     pairs = pairs or [pair for pair in PAPER_PAIRS if present.issuperset(pair)]
     blocks: list[Block] = []
@@ -142,7 +142,7 @@ def _row(env: str, result: Comparison, over: str, pair: tuple[Score, Score]) -> 
 
 
 def _cautions(found: Sequence[Score], results: dict, one: str, other: str) -> list[Text]:
-    """What a reader of the intervals has to know, and what was left out."""
+    """Return notes about the intervals, and about groups that were left out."""
     pairs = _both(found, one, other)
     zero = [env for env, (result, _) in results.items() if result.percent is None]
     behind = [label for core in (one, other) for label in not_counted(found, core)]
@@ -171,7 +171,7 @@ def _cautions(found: Sequence[Score], results: dict, one: str, other: str) -> li
 
 
 def _papers(groups: Sequence[Group], one: str, other: str) -> list[Block]:
-    """Of the runs' games, what the paper has."""
+    """Return the paper's scores on the runs' games."""
     played = dict.fromkeys(run.env for group in groups for run in group.runs)
     sides = {steps: (paper_scores(one, steps), paper_scores(other, steps)) for steps in PAPER_STEPS}
     improved = {steps: relative_improvements(*both) for steps, both in sides.items()}
@@ -188,7 +188,7 @@ def _papers(groups: Sequence[Group], one: str, other: str) -> list[Block]:
     )
     caption = (
         f"{one} compared to {other} in Irie et al. 2021, Tables 9 and 10: returns of a life, which "
-        "are no returns of full games. The paper has one training seed a game, so no interval "
+        "are not returns of full games. The paper has one training seed a game, so no interval "
         f"over seeds can be given. {one} is better in {' and '.join(wins)}."
     )
     head = [
@@ -210,7 +210,7 @@ def _millions(steps: int) -> str:
 
 
 def _both(found: Sequence[Score], one: str, other: str) -> dict[str, tuple[Score, Score]]:
-    """By game, the scores of two cores under one rule."""
+    """Return, by game, the scores of two cores under one rule."""
     ours, theirs = of_core(found, one), of_core(found, other)
     return {env: (score, theirs[env]) for env, score in ours.items() if env in theirs}
 

@@ -1,4 +1,4 @@
-"""Curves out of logs: x axes in agent steps, emulator frames and hours; seeds on one grid."""
+"""Curves from logs: x axes in agent steps, emulator frames and hours; seeds on one grid."""
 
 from collections.abc import Callable
 
@@ -9,20 +9,21 @@ from fastweights.evaluation.reports.runs import Run
 from fastweights.evaluation.training_returns import Unit, fewest
 
 _PAUSE = 60.0  # seconds
+_MOST_POINTS = 50  # of a smoothed curve
 
 
 def agent_steps(run: Run) -> np.ndarray:
-    """Of every row of the logs."""
+    """Return the agent steps of every row of the logs."""
     return numbers(run, "step")
 
 
 def emulator_frames(run: Run) -> np.ndarray:
-    """Of every row of the logs."""
+    """Return the emulator frames of every row of the logs."""
     return agent_steps(run) * run.frames_per_step
 
 
 def hours(run: Run) -> np.ndarray:
-    """Since the first row, pauses and jumps of the clock left out.
+    """Return hours since the first row, without pauses and jumps of the clock.
 
     A pause is more than a minute and more than ten times the usual time between two rows: a run
     that was stopped and resumed, or test episodes in between.
@@ -39,9 +40,9 @@ def hours(run: Run) -> np.ndarray:
 
 
 def cpu_minutes(run: Run) -> np.ndarray:
-    """Of the run's processes in training; NaN from where a row does not say how long it took.
+    """Return CPU minutes of the training processes; NaN from the first row without a time.
 
-    Of a resumed run, what was learned again counts once.
+    Steps that a resumed run learned twice count once.
     """
     return np.cumsum(numbers(run, "cpu_seconds")) / 60
 
@@ -54,12 +55,20 @@ AXES: dict[str, Callable[[Run], np.ndarray]] = {
 
 
 def curve(run: Run, column: str, x: Callable[[Run], np.ndarray]) -> Curve:
-    """The rows in which `column` and `x` have numbers."""
+    """Return the rows in which `column` and `x` have numbers."""
     return _points(x(run), numbers(run, column))
 
 
+def smoothed(points: Curve) -> Curve:
+    """Means of equally long stretches, at most 50 of them; a single update's value is noise."""
+    parts = np.array_split(np.arange(len(points.x)), min(_MOST_POINTS, max(1, len(points.x))))
+    if not len(points.x):
+        return points
+    return Curve(*(np.array([axis[part].mean() for part in parts]) for axis in points))
+
+
 def returns(run: Run, unit: Unit, x: Callable[[Run], np.ndarray]) -> Curve:
-    """Means of the last 100 of `unit`, from where enough have ended."""
+    """Return means of the last 100 of `unit`, from the row where enough have ended."""
     enough = numbers(run, unit.count) >= fewest(run.num_envs)
     return _points(x(run), np.where(enough, numbers(run, unit.recent), np.nan))
 
@@ -70,7 +79,7 @@ def _points(x: np.ndarray, y: np.ndarray) -> Curve:
 
 
 def numbers(run: Run, column: str) -> np.ndarray:
-    """A column of the logs as float64, NaN where it is empty, missing or beyond every float."""
+    """Return a column of the logs as float64; NaN where empty, missing or out of range."""
     values = run.logs.get(column) or [None] * len(run.logs["step"])
     return np.array([_number(value) for value in values], float)
 

@@ -1,4 +1,4 @@
-"""What a report says, once: blocks that become HTML or Markdown."""
+"""The content of a report: blocks that become HTML or Markdown."""
 
 import os
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from fastweights.evaluation.markdown_table import markdown_table
 from fastweights.evaluation.reports.svg import for_page
+from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import one_line
 
 FIGURES = "report_figures"  # the folder beside the Markdown
@@ -17,11 +18,14 @@ _PAGE = Path(__file__).with_name("page.html")
 
 @dataclass(frozen=True)
 class Heading:
+    """A heading."""
+
     text: str
     kind: ClassVar[str] = "heading"
 
     @property
     def anchor(self) -> str:
+        """The heading's id in a URL."""
         return quote(self.text.lower().replace(" ", "-"))
 
     def markdown(self) -> str:
@@ -30,6 +34,8 @@ class Heading:
 
 @dataclass(frozen=True)
 class Text:
+    """A paragraph."""
+
     text: str
     kind: ClassVar[str] = "text"
 
@@ -39,7 +45,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """The first column names the rows."""
+    """A table; the first column names the rows."""
 
     caption: str
     head: Sequence[str]
@@ -53,7 +59,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """`name` is an id and a file name; `alt` says in words what is to be seen."""
+    """A figure; `name` is an id and a file name, `alt` describes the content in words."""
 
     name: str
     drawing: bytes  # SVG
@@ -62,7 +68,7 @@ class Figure:
     kind: ClassVar[str] = "figure"
 
     def for_page(self) -> str:
-        """The drawing as a part of an HTML page."""
+        """Return the drawing as a part of an HTML page."""
         return for_page(self.drawing, self.name, one_line(self.title), one_line(self.alt))
 
     def markdown(self) -> str:
@@ -71,7 +77,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Links:
-    """(words, path relative to the page) each."""
+    """A list of links: (words, path relative to the page)."""
 
     links: Sequence[tuple[str, str]]
     kind: ClassVar[str] = "links"
@@ -83,9 +89,21 @@ class Links:
 Block = Heading | Text | Table | Figure | Links
 
 
+def write(title: str, blocks: Sequence[Block], folder: Path) -> list[Path]:
+    """Write report.html, report.md and its figures; return the two pages."""
+    (folder / FIGURES).mkdir(parents=True, exist_ok=True)
+    for block in blocks:
+        if isinstance(block, Figure):
+            write_bytes(folder / FIGURES / f"{block.name}.svg", block.drawing)
+    markdown, html = folder / "report.md", folder / "report.html"
+    write_bytes(markdown, to_markdown(title, blocks).encode())
+    write_bytes(html, to_html(title, blocks).encode())
+    return [html, markdown]
+
+
 def to_html(title: str, blocks: Sequence[Block]) -> str:
-    """One page with everything in it: it loads nothing."""
-    from jinja2 import Environment  # some milliseconds, so only where a page is made
+    """Return one page that contains everything and loads nothing."""
+    from jinja2 import Environment  # the import takes some milliseconds
 
     environment = Environment(
         autoescape=True,
@@ -100,12 +118,12 @@ def to_html(title: str, blocks: Sequence[Block]) -> str:
 
 
 def to_markdown(title: str, blocks: Sequence[Block]) -> str:
-    """The same; figures are files in the folder `FIGURES` beside it."""
+    """Return the report in Markdown; figures are files in the folder `FIGURES` beside it."""
     return "\n\n".join([f"# {_marked(title)}", *(block.markdown() for block in blocks)]) + "\n"
 
 
 def _on_one_line(value: Any) -> Any:
-    """What the page prints; a drawing stays as it is."""
+    """Return a value as the page prints it; a drawing is unchanged."""
     return one_line(value) if type(value) is str else value
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
@@ -22,48 +21,41 @@ from fastweights.evaluation.learning_curves import (
     draw_seeds,
     line_styles,
     literal,
+    with_legend,
 )
-from fastweights.evaluation.palette import BLUE, ORANGE
-from fastweights.evaluation.reports.curves import AXES, agent_steps, curve, hours, returns
+from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
+from fastweights.evaluation.reports.curves import AXES, agent_steps, curve, hours, returns, smoothed
 from fastweights.evaluation.reports.runs import Group, Run
 from fastweights.evaluation.statistics import Estimate
 from fastweights.evaluation.training_returns import Unit
 from fastweights.host.errors import one_line
 
 _WIDTH = 10.0  # inches, 992 pixels on the page
-_BAR, _ALL_BARS = 0.36, 10.4  # inches; at most 1,200 pixels in all
+_BAR, _ALL_BARS = 0.36, 10.4  # inches; together at most 1,200 pixels
 _TIMES = ((1, "hours"), (60, "minutes"), (3600, "seconds"))
 _LINEAR = 100  # percent, beyond which the axis is logarithmic
 
 
 def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figure | None:
-    """One game: mean over seeds, seeds as thin lines and a band; None where there is no point."""
+    """Draw one game: mean over seeds, seeds as thin lines and a band; None without points."""
     curves = {
         name: {g.label: [returns(run, unit, x) for run in g.runs] for g in groups}
         for name, x in AXES.items()
         if name != "emulator frames" or any(_has_frames(group) for group in groups)
     }
-    curves = {name: by for name, by in curves.items() if any(map(_points, by.values()))}
+    curves = {name: by for name, by in curves.items() if any(map(_is_curve, by.values()))}
     if not curves:
         return None
     figure = Figure(figsize=(_WIDTH, 3.8), layout="constrained")
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axes, (name, by_label) in zip(panels, curves.items(), strict=True):
-        for label, found in by_label.items():
-            draw_seeds(axes, found, styles[label], label)
-        axes.set_xlabel(name)
-        axes.set_xlim(left=0)
-        axes.locator_params(axis="x", nbins=4)
-        if name == "hours":
-            _readable_time(axes)
-        else:
-            axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
-        axes.grid(alpha=0.3)
+        _draw_groups(axes, by_label, styles, name)
     panels[0].set_ylabel(f"return of a {unit.name},\nmean of up to 100 recent ones")
-    return _with_legend(figure)
+    return with_legend(figure)
 
 
-# Labels of the x and y axes, and what is drawn: a column of the logs over an x axis.
+Seeds = Mapping[str, list[Curve]]  # curves of a group's seeds, by what the group is called
+# Labels of the x and y axes; the logs' column and the x axis.
 Panels = Mapping[tuple[str, str], tuple[str, Callable[[Run], np.ndarray]]]
 _THROUGHPUT: Panels = {
     ("hours", "agent steps a second"): ("agent_steps_per_second", hours),
@@ -76,64 +68,79 @@ _LEARNER: Panels = {
 }
 
 
-def throughput(runs: Sequence[Run], styles: Styles) -> Figure | None:
-    """Agent steps a second over time, and policy lag over agent steps; None without either.
+def throughput(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
+    """Draw agent steps a second over time, and policy lag over agent steps; None without either.
 
-    A lag of 0 in all runs, as in lockstep, is in the table and has no panel.
+    `groups`: by what to call them. A lag of 0 in all runs, as in lockstep, has no panel.
     """
-    curves = _curves(runs, _THROUGHPUT)
+    curves = _curves(groups, _THROUGHPUT)
     *_, lag = _THROUGHPUT
-    if not any(points.y.any() for points in curves.get(lag, {}).values()):
+    if not any(one.y.any() for seeds in curves.get(lag, {}).values() for one in seeds):
         curves.pop(lag, None)
     return _drawn(curves, styles, bottom=0)
 
 
-def learner(runs: Sequence[Run], styles: Styles) -> Figure | None:
-    """How far the policy moved and how well values fit, over agent steps; None where not logged."""
-    curves = _curves(runs, _LEARNER)
-    for labels, found in curves.items():
-        if labels[1].startswith("explained"):  # the first updates' would squash all others
-            curves[labels] = {n: c._replace(y=c.y.clip(-1, 1)) for n, c in found.items()}
-    return _drawn(curves, styles)
+def learner(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
+    """Draw the policy's movement and the values' fit over agent steps; None if not logged.
+
+    `groups`: by what to call them.
+    """
+    return _drawn(_curves(groups, _LEARNER), styles)
 
 
-def _curves(runs: Sequence[Run], panels: Panels) -> dict[tuple[str, str], dict[str, Curve]]:
-    """By panel and run; panels without points are left out."""
+def _curves(groups: Mapping[str, Group], panels: Panels) -> dict[tuple[str, str], Seeds]:
+    """Return each group's curves by panel; panels without a curve are left out."""
     curves = {
-        labels: {run.name: found for run in runs if len((found := curve(run, column, x)).x)}
+        labels: {name: _of_seeds(group, column, x) for name, group in groups.items()}
         for labels, (column, x) in panels.items()
     }
-    return {labels: found for labels, found in curves.items() if found}
+    found = {
+        labels: {n: seeds for n, seeds in by.items() if seeds} for labels, by in curves.items()
+    }
+    return {labels: by for labels, by in found.items() if any(map(_is_curve, by.values()))}
+
+
+def _of_seeds(group: Group, column: str, x: Callable[[Run], np.ndarray]) -> list[Curve]:
+    """Return the curves that have points, smoothed."""
+    curves = [curve(run, column, x) for run in group.runs]
+    if column == "explained_variance":  # values of the first updates are far below
+        curves = [one._replace(y=one.y.clip(-1, 1)) for one in curves]
+    return [smoothed(one) for one in curves if len(one.x)]
 
 
 def _drawn(
-    curves: Mapping[tuple[str, str], Mapping[str, Curve]],
+    curves: Mapping[tuple[str, str], Seeds],
     styles: Styles,
     bottom: float | None = None,
 ) -> Figure | None:
-    """A panel beside the other; None where there is none."""
+    """Draw panels side by side; None without a panel."""
     if not curves:
         return None
     figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
     row = figure.subplots(1, len(curves), squeeze=False)[0]
     for axes, ((x_label, y_label), found) in zip(row, curves.items(), strict=True):
-        for name, points in found.items():
-            draw_line(axes, points, styles[name], name)
-        axes.set_xlabel(x_label)
+        _draw_groups(axes, found, styles, x_label)
         axes.set_ylabel(y_label)
-        axes.set_xlim(left=0)
         axes.set_ylim(bottom=bottom)
-        axes.locator_params(axis="x", nbins=4)
-        axes.grid(alpha=0.3)
-        if x_label == "hours":
-            _readable_time(axes)
-        else:
-            axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
-    return _with_legend(figure)
+    return with_legend(figure)
+
+
+def _draw_groups(axes: Any, groups: Seeds, styles: Styles, x_label: str) -> None:
+    """Draw a line a group, and label the x axis."""
+    for name, seeds in groups.items():
+        draw_seeds(axes, seeds, styles[name], name, bands=len(groups) <= len(COLOURS))
+    axes.set_xlabel(x_label)
+    axes.set_xlim(left=0)
+    axes.locator_params(axis="x", nbins=4)
+    axes.grid(alpha=0.3)
+    if x_label == "hours":
+        _readable_time(axes)
+    else:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
 
 
 def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
-    """A bar a game with its interval, the best on top; percent, logarithmic beyond 100 %."""
+    """Draw a bar a game with its interval, the best on top; percent, logarithmic beyond 100 %."""
     games = sorted(found, key=lambda game: float(found[game].value))
     values, lows, highs = np.array([found[game] for game in games], float).T
     height = min(_BAR, _ALL_BARS / len(games))
@@ -160,7 +167,7 @@ def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
 
 
 def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
-    """Share of runs above each of `levels` (human-normalised), with its interval as a band."""
+    """Draw the share of runs above each of `levels` (human-normalised), with intervals as bands."""
     figure = Figure(figsize=(_WIDTH, 3.8), layout="constrained")
     axes, styles = figure.add_subplot(), line_styles(list(found))
     for name, profile in found.items():
@@ -171,13 +178,13 @@ def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
     axes.set_ylabel("share of runs above it")
     axes.set_ylim(-0.02, 1.02)
     axes.grid(alpha=0.3)
-    return _with_legend(figure)
+    return with_legend(figure)
 
 
 def svg(figure: Figure) -> bytes:
-    """The drawing as a file's content."""
+    """Return the drawing as the content of a file."""
     buffer = io.BytesIO()
-    # Text as text, to be read out and searched; ids that are the same at every run.
+    # Keep text as text, for screen readers and search; ids are the same in every run.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fastweights"}):
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
     return buffer.getvalue()
@@ -187,12 +194,13 @@ def _has_frames(group: Group) -> bool:
     return any(run.frames_per_step > 1 for run in group.runs)
 
 
-def _points(curves: list) -> int:
-    return sum(len(one.x) for one in curves)
+def _is_curve(seeds: Sequence[Curve]) -> bool:
+    """Whether one has two points: around a single one the axes would be invented."""
+    return any(len(one.x) > 1 for one in seeds)
 
 
 def _readable_time(axes: Any) -> None:
-    """Ticks of an axis of hours in minutes or seconds where it is short."""
+    """Label an axis of hours in minutes or seconds if it is short."""
     longest = axes.get_xlim()[1]
     factor, name = next((unit for unit in _TIMES if longest * unit[0] >= 1), _TIMES[-1])
     step = MaxNLocator(4).tick_values(0, longest * factor)
@@ -203,21 +211,3 @@ def _readable_time(axes: Any) -> None:
 
 def _wrapped(text: str, width: int) -> str:
     return textwrap.fill(one_line(text), width)
-
-
-def _with_legend(figure: Figure) -> Figure:
-    """`figure` with one legend below all axes, in as many columns as fit, and higher by as much."""
-    found: dict[str, Any] = {}
-    for axes in figure.axes:
-        handles, labels = axes.get_legend_handles_labels()
-        found |= {label: h for label, h in zip(labels, handles, strict=True) if label not in found}
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    labels = [textwrap.fill(label, 80, drop_whitespace=False) for label in found]
-    for columns in range(min(4, len(found)), 0, -1):
-        legend = figure.legend(found.values(), labels, loc="outside lower center", ncols=columns)
-        size = legend.get_window_extent(renderer)
-        if columns == 1 or size.width <= 0.95 * figure.bbox.width:
-            figure.set_figheight(figure.get_figheight() + size.height / figure.dpi)
-            break
-        legend.remove()
-    return figure

@@ -1,4 +1,4 @@
-"""What a report takes from a run folder, and which runs are seeds of one another."""
+"""The content of a run folder for a report, and the grouping of runs by seed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,26 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.cores import CORES
-from fastweights.envs.naming import Name, resolve, shows_last_action
-from fastweights.envs.protocols import protocol_named
+from fastweights.envs import Name, protocol_named, resolve, shows_last_action
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.host import commands
 from fastweights.host.errors import UserError, expanded
 from fastweights.host.typed_fields import typed
-from fastweights.records.log_table import read_logs
-from fastweights.records.run_folder import read_meta
+from fastweights.records import read_logs, read_meta
 from fastweights.training.options import CHANGEABLE_ON_RESUME, RunOptions
 
 _IDENTIFY = ("env", "protocol", "core", "seed")
 _NOT_COMPUTED = ("seed", *(name for name in CHANGEABLE_ON_RESUME if name != "precision"))
 _CLIPS = (".mp4", ".gif")
+_MOST_CHANGES = 3  # in a label; where more options differ, the name of a run says more
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder as it is now; a run that is still training included."""
+    """One run folder in its present state; it may still be training."""
 
-    name: str  # the folder's, and as much of where it is as tells it from the report's others
+    name: str  # the folder's name, with as many parents as make it unique in the report
     path: Path
     meta: dict[str, Any]
     logs: dict[str, list[Any]]  # columns of equal length, at least one row
@@ -37,15 +36,17 @@ class Run:
 
     @property
     def options(self) -> dict[str, Any]:
+        """The run's options."""
         return self.meta["args"]
 
     @property
     def core(self) -> str:
+        """The core's name."""
         return self.options["core"]
 
     @property
     def game(self) -> str:
-        """Game and, where it is not the usual one, protocol."""
+        """Game and, unless it is the default, protocol."""
         protocol = self.options["protocol"]
         return self.env if protocol == "full-game" else f"{self.env} ({protocol})"
 
@@ -57,20 +58,22 @@ class Run:
 
     @property
     def seed(self) -> int:
+        """The run's seed."""
         return self.options["seed"]
 
     @property
     def num_envs(self) -> int:
-        """Environments that the run trains on."""
+        """The number of training environments."""
         return (RunOptions().to_dict() | self.options)["num_envs"]
 
     @property
     def agent_steps(self) -> int:
+        """The agent steps in the last row of the logs."""
         return self.logs["step"][-1]
 
     def computed(self) -> dict[str, Any]:
-        """The options that decide what a seed computes."""
-        # A run of before an option was there had what is its default now.
+        """Return the options that determine what a seed computes."""
+        # Older runs lack newer options, whose defaults are what these runs did.
         options = RunOptions().to_dict() | self.options | {"env": self.env}
         if options["feed_last_action"] == "auto":  # this run is older than the option
             options["feed_last_action"] = shows_last_action(self.options["env"])
@@ -79,24 +82,32 @@ class Run:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seed only; `label` tells them from a game's other groups."""
+    """Runs that differ in their seed only.
+
+    `label` tells them from the other groups of their environment. `settings` tells them from the
+    groups of all environments that have other options, and is the same for the same options.
+    """
 
     label: str
+    settings: str
     runs: tuple[Run, ...]
 
     @property
     def game(self) -> str:
+        """The runs' game."""
         return self.runs[0].game
 
     @property
     def core(self) -> str:
+        """The runs' core."""
         return self.runs[0].core
 
 
 def open_run(path: Path) -> Run:
     """Read a run folder; a half-written last row of its logs is left out.
 
-    Raises `UserError`, one line, where there is no run, another program's, or an empty one.
+    Raises:
+        UserError: no run, another program's run, or an empty one; one line.
     """
     path = expanded(path).resolve()
     meta = read_meta(path)
@@ -129,19 +140,19 @@ def open_run(path: Path) -> Run:
 
 
 def _with_steps(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """The rows that say at which step they are."""
+    """Return the rows that have a step."""
     there = [type(step) is int for step in logs.get("step", ())]
     return {name: list(compress(column, there)) for name, column in logs.items()}
 
 
 def open_runs(paths: Sequence[Path]) -> list[Run]:
-    """Every run once, in the order given. Raises as `open_run` does."""
+    """Return every run once, in the order given; raises as `open_run` does."""
     once = list(dict.fromkeys(expanded(path).resolve() for path in paths))
     return [replace(open_run(path), name=_name(path, once)) for path in once]
 
 
 def _name(path: Path, among: Sequence[Path]) -> str:
-    """The shortest end of `path` that is no other's."""
+    """Return the shortest end of `path` that no other path has."""
     for count in range(1, len(path.parts)):
         end = path.parts[-count:]
         if sum(other.parts[-count:] == end for other in among) == 1:
@@ -150,33 +161,59 @@ def _name(path: Path, among: Sequence[Path]) -> str:
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """Run by game and options, seeds together, cores in the order of `CORES`."""
+    """Group runs by game and options, over seeds; cores are in the order of `CORES`."""
     members: dict[str, list[Run]] = {}
     for run in runs:
         members.setdefault(repr(sorted(run.computed().items())), []).append(run)
     groups = sorted(members.values(), key=lambda group: (group[0].game, _rank(group[0].core)))
+    firsts = [group[0] for group in groups]
     return [
-        Group(_label(group[0], [one[0] for one in groups]), tuple(sorted(group, key=_seed)))
+        Group(
+            _label(group[0], [one for one in firsts if one.env == group[0].env]),
+            _label(_first_of_settings(group[0], firsts), firsts),
+            tuple(sorted(group, key=_seed)),
+        )
         for group in groups
     ]
 
 
 def differing(runs: Sequence[Run]) -> list[str]:
-    """The options, seed left out, whose values are not the same in all `runs`."""
+    """Return the options, without the seed, that differ between `runs`."""
     everything = [run.computed() for run in runs]
     names = dict.fromkeys(name for options in everything for name in options)
     return [n for n in names if len({repr(options.get(n)) for options in everything}) > 1]
 
 
 def shown(value: Any) -> str:
-    """An option's value as one would type it."""
+    """Return an option's value as it is typed on a command line; `-` where it has none."""
+    if value is None:
+        return "-"
     return (" ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
 
 
 def _label(run: Run, firsts: list[Run]) -> str:
+    """The core and the options that its rivals have otherwise; of many options, a run's name."""
     rivals = [one for one in firsts if one.core == run.core]
-    changes = [f"{n} {shown(run.options.get(n))}" for n in differing(rivals) if n != "env"]
-    return ", ".join([run.core, *changes])
+    options = [name for name in differing(rivals) if name != "env"]
+    changes = _changes(run, options)
+    alike = [one for one in rivals if _changes(one, options) == changes]
+    if len(changes) <= _MOST_CHANGES and all(_settings(one) == _settings(run) for one in alike):
+        return ", ".join([run.core, *changes])
+    return f"{run.core} ({run.name})"
+
+
+def _changes(run: Run, options: Sequence[str]) -> tuple[str, ...]:
+    """Those of `options` that the run gives a value, as in a label."""
+    values = {name: run.computed().get(name) for name in options}
+    return tuple(f"{name} {shown(value)}" for name, value in values.items() if value is not None)
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    return {name: value for name, value in run.computed().items() if name != "env"}
+
+
+def _first_of_settings(run: Run, firsts: list[Run]) -> Run:
+    return next(one for one in firsts if _settings(one) == _settings(run))
 
 
 def _rank(core: str) -> int:
@@ -196,7 +233,7 @@ def _frames_per_step(options: dict[str, Any]) -> int:
 
 
 def _known(env: str) -> Name | None:
-    """None also for somebody's own, whose module a report has no business to import."""
+    """Return the environment's name, or None: a report does not import users' modules."""
     try:
         return None if ":" in env else resolve(env)
     except ValueError:

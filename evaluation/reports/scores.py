@@ -1,4 +1,4 @@
-"""Test scores of groups of seeds, what the paper has beside them, and how far two cores are apart.
+"""Test scores of groups of seeds, the paper's scores beside them, and differences between cores.
 
 The relative improvement of a over b is 100 (a - b) / |b| percent, as in the bar charts of Irie et
 al. 2021, Figures 1-12.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastweights.envs.protocols import HALF_AN_HOUR, PROTOCOLS
+from fastweights.envs import HALF_AN_HOUR, PROTOCOLS
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.games import THE_AGENTS_OWN
 from fastweights.evaluation.published_scores import PublishedScore, random_and_human, recurrent_fwp
@@ -32,11 +32,11 @@ PAPER_PAIRS = (
 
 
 class Rule(NamedTuple):
-    """How test games were played and what a score is; only scores of one rule are comparable."""
+    """The conditions of test games and scores; only scores of one rule are comparable."""
 
     protocol: str  # as `protocol_played` names it
     action_mode: str
-    unit: str  # full_game or life, whichever the protocol counts
+    unit: str  # full_game or life, by the protocol
 
     def __str__(self) -> str:
         name, comma, changes = self.protocol.partition(", ")
@@ -52,48 +52,49 @@ class Score(NamedTuple):
     env: str
     protocol: str  # as `protocol_played` names it
     action_mode: str
-    tested: tuple[tuple[Run, Evaluation], ...]  # one a seed
+    tested: tuple[tuple[Run, Evaluation], ...]  # one for each seed
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """One a seed."""
+        """The evaluations, one for each seed."""
         return [evaluation for _, evaluation in self.tested]
 
     @property
     def kind(self) -> str:
-        """What tells the scores of one game apart."""
+        """The name that distinguishes the scores of one game."""
         return f"{self.group.label}, {self.protocol}, {self.action_mode}"
 
     @property
     def rule(self) -> Rule:
+        """The rule of the score."""
         unit = "life" if self.evaluations[0].score == "life" else "full_game"
         return Rule(self.protocol, self.action_mode, unit)
 
     @property
     def games(self) -> list[int]:
-        """Test games of each seed."""
+        """The number of test games of each seed."""
         return [len(evaluation.episodes) for evaluation in self.evaluations]
 
     @property
     def agent_steps(self) -> str:
-        """That the agents had been trained for."""
+        """The agent steps of the agents' training."""
         steps = sorted(one.agent_steps for one in self.evaluations)
         return f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
 
     def spread(self, what: str) -> Spread:
-        """`what`: full_game, life or score (whichever of the two the protocol counts)."""
+        """Return mean and deviation of `what`: full_game, life or score (the protocol's unit)."""
         means = self.means(what)
         if len(means) > 1:
             return Spread(fmean(means), pstdev(means), f"{len(means)} seeds")
         return spread(self.evaluations[0], what)
 
     def means(self, what: str) -> list[float]:
-        """One a seed."""
+        """Return the mean of each seed."""
         return [one.summary()[f"{what}_mean"] for one in self.evaluations]
 
 
 def scores(groups: Sequence[Group]) -> list[Score]:
-    """Every group's newest test scores, of them those of most games, by protocol and mode."""
+    """Return every group's newest scores of the most games, by protocol and mode."""
     result = []
     for group in groups:
         newest: dict[tuple[str, str, str], list[tuple[Run, Evaluation]]] = {}
@@ -106,9 +107,9 @@ def scores(groups: Sequence[Group]) -> list[Score]:
 
 
 def protocol_played(evaluation: Evaluation) -> str:
-    """The protocol's name and what was not as it says: `full-game, sticky 0.25`.
+    """Return the protocol's name and deviations from it: `full-game, sticky 0.25`.
 
-    What is stored as full-game may have been played as a run was trained, or with a cap.
+    Evaluations stored as full-game may have been played as the run was trained, or with a limit.
     """
     protocol, rules = PROTOCOLS.get(evaluation.protocol), evaluation.rules
     usual = asdict(protocol) if protocol else {}
@@ -118,7 +119,7 @@ def protocol_played(evaluation: Evaluation) -> str:
         for name, value in usual.items()
         if name not in THE_AGENTS_OWN and rules.get(name, value) != value
     ]
-    if (frames := evaluation.max_frames) is None:  # which matters where a game was so long
+    if (frames := evaluation.max_frames) is None:  # matters only for games beyond the limit
         changed += ["never cut"] * any(one.emulator_frames > cap for one in evaluation.episodes)
     elif frames != cap:
         changed.append(f"cut after {frames:,} frames")
@@ -126,12 +127,12 @@ def protocol_played(evaluation: Evaluation) -> str:
 
 
 def paper_score(env: str, core: str, steps: int) -> PublishedScore | None:
-    """The paper's, per life, or None where it has none."""
+    """Return the paper's score, of lives; None if it has none."""
     return recurrent_fwp().get((env, steps, core))
 
 
 def human_normalised(score: Score) -> float | None:
-    """Of the mean full-game return: 0 is random play, 1 the human; None for other games."""
+    """Return the normalised mean full-game return: 0 random, 1 human; None for other games."""
     reference = random_and_human().get(score.env)
     return reference and reference.normalised(score.spread("full_game").mean)
 
@@ -139,7 +140,7 @@ def human_normalised(score: Score) -> float | None:
 def relative_improvements(
     scores_of_one: Mapping[str, float], of_other: Mapping[str, float]
 ) -> dict[str, float]:
-    """Percent by game, for the games that both have and whose other score is not zero."""
+    """Return percent by game, for games that both have and whose other score is not zero."""
     return {
         game: 100 * (one - of_other[game]) / abs(of_other[game])
         for game, one in scores_of_one.items()
@@ -148,7 +149,7 @@ def relative_improvements(
 
 
 def rules(found: Sequence[Score]) -> dict[Rule, list[Score]]:
-    """The scores by how they came about."""
+    """Return the scores by their rule."""
     by_rule: dict[Rule, list[Score]] = {}
     for score in found:
         by_rule.setdefault(score.rule, []).append(score)
@@ -156,7 +157,7 @@ def rules(found: Sequence[Score]) -> dict[Rule, list[Score]]:
 
 
 def games_played(found: Sequence[Score]) -> str:
-    """In words: test games of each seed."""
+    """Return the number of test games of each seed in words."""
     counts = sorted({games for score in found for games in score.games})
     fewest, most = counts[0], counts[-1]
     if fewest == most:
@@ -165,14 +166,14 @@ def games_played(found: Sequence[Score]) -> str:
 
 
 def of_core(found: Sequence[Score], core: str) -> dict[str, Score]:
-    """By game, the core's first group there; `found` is of one rule."""
+    """Return, by game, the core's first group; `found` is of one rule."""
     return {score.env: score for score in reversed(found) if score.group.core == core}
 
 
 def compared(one: Score, other: Score) -> tuple[Comparison, str]:
-    """Two scores of one game and rule; what their intervals are drawn over.
+    """Compare two scores of one game and rule; return the comparison and what is resampled.
 
-    Over training seeds where both have two or more; otherwise over the test games of each seed.
+    Resamples training seeds if both have two or more, and otherwise the test games of each seed.
     """
     sides = one, other
     if min(len(score.tested) for score in sides) > 1:
@@ -182,7 +183,7 @@ def compared(one: Score, other: Score) -> tuple[Comparison, str]:
 
 
 def _test_games(score: Score) -> list[np.ndarray]:
-    """[2, games] a seed: the return of each game, and how many scores it is the sum of."""
+    """Return [2, games] a seed: the return of each game, and the number of scores in it."""
     per_life = score.rule.unit == "life"
     return [
         np.array([(g.episode_return, g.lives if per_life else 1) for g in one.episodes], float).T
@@ -191,14 +192,14 @@ def _test_games(score: Score) -> list[np.ndarray]:
 
 
 def not_counted(found: Sequence[Score], core: str) -> list[str]:
-    """The labels of the groups of `core` behind the first of a game; `found` is of one rule."""
+    """Return the labels of the core's groups after the first of a game; one rule."""
     first = of_core(found, core)
     ours = (score for score in found if score.group.core == core)
-    return list(dict.fromkeys(s.group.label for s in ours if s != first[s.env]))
+    return list(dict.fromkeys(s.group.settings for s in ours if s != first[s.env]))
 
 
 def paper_scores(core: str, steps: int) -> dict[str, float]:
-    """By game, from the paper's table at `steps` agent steps."""
+    """Return scores by game, from the paper's table at `steps` agent steps."""
     return {
         game: score.mean
         for (game, at, name), score in recurrent_fwp().items()
@@ -207,20 +208,20 @@ def paper_scores(core: str, steps: int) -> dict[str, float]:
 
 
 def normalised(found: Sequence[Score]) -> dict[str, dict[str, list[float]]]:
-    """Human-normalised full games by group and game, one a seed, of two games or more.
+    """Return human-normalised full games by group and game, for groups of two games or more.
 
-    `found` is of one rule.
+    Each has one value a seed; `found` is of one rule.
     """
     groups: dict[str, dict[str, list[float]]] = {}
     for score in found:
         if reference := random_and_human().get(score.env):
             runs = [reference.normalised(mean) for mean in score.means("full_game")]
-            groups.setdefault(score.group.label, {})[score.env] = runs
+            groups.setdefault(score.group.settings, {})[score.env] = runs
     return {label: games for label, games in groups.items() if len(games) > 1}
 
 
 def over_games(found: Sequence[Score]) -> dict[str, dict[str, Estimate]]:
-    """Statistics of human-normalised scores by group, with 95 % intervals; of one rule."""
+    """Return statistics of human-normalised scores by group, with 95 % intervals; of one rule."""
     return {
         label: {name: estimate(of, games, resamples=10_000) for name, of in STATISTICS.items()}
         for label, games in normalised(found).items()

@@ -1,7 +1,7 @@
-"""The sections of a report, each a list of blocks; an empty list where there is nothing to say."""
+"""The sections of a report, each a list of blocks; empty if there is nothing to report."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -31,7 +31,7 @@ from fastweights.evaluation.reports.scores import (
     rules,
     scores,
 )
-from fastweights.evaluation.score_summary import remarks
+from fastweights.evaluation.score_summary import Spread, remarks
 from fastweights.evaluation.statistics import STATISTICS
 from fastweights.evaluation.training_returns import (
     FULL_GAME,
@@ -43,9 +43,20 @@ from fastweights.evaluation.training_returns import (
 )
 from fastweights.host.commands import typed
 
+_SMOOTHED = "Curves are smoothed: of a long run, a point is the mean of a fiftieth."
+_POLICY = (
+    "KL divergence of the learned policy from the acting one, share of probability ratios beyond "
+    "the clip range, and share of the value targets' variance that the value head explains, cut to "
+    f"[-1, 1]. {_SMOOTHED}"
+)
+_THROUGHPUT = (
+    "Agent steps a second over time; policy lag over agent steps where it is not 0 throughout. "
+    f"{_SMOOTHED}"
+)
+
 
 def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Path) -> list[Block]:
-    """The whole report; `pairs` of cores to compare (none: the paper's, where both have runs).
+    """Return the whole report; `pairs` of cores to compare (none: the paper's with runs).
 
     Links are relative to `folder`.
     """
@@ -56,13 +67,14 @@ def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Pat
         *learning(groups),
         *score_tables(found),
         *comparisons(found, groups, pairs),
-        *configurations(runs),
-        *speed(runs),
+        *configurations(groups),
+        *speed(groups),
         *links(runs, folder),
     ]
 
 
 def overview(runs: Sequence[Run]) -> list[Block]:
+    """Return the table of all runs."""
     head = [
         "run",
         "game",
@@ -81,7 +93,7 @@ def overview(runs: Sequence[Run]) -> list[Block]:
             run.core,
             str(run.seed),
             f"{run.agent_steps:,}",
-            number(_last(run, FULL_GAME.recent)),
+            _last_return(run),
             f"{ended(run.logs, FULL_GAME):,}",
             "finished" if run.meta.get("successful") else "not finished",
             revision(run),
@@ -96,10 +108,10 @@ def overview(runs: Sequence[Run]) -> list[Block]:
 
 
 def learning(groups: Sequence[Group]) -> list[Block]:
+    """Return the learning curves, by game."""
     styles = figures.line_styles([group.label for group in groups])
     blocks: list[Block] = [Heading("Learning curves")]
-    for index, game in enumerate(dict.fromkeys(group.game for group in groups)):
-        members = [group for group in groups if group.game == game]
+    for index, (game, members) in enumerate(_by_game(groups).items()):
         units = [measured_unit(r.logs, r.num_envs) for group in members for r in group.runs]
         unit = FULL_GAME if FULL_GAME in units else LIFE
         drawing = figures.learning_curves(members, unit, styles)
@@ -114,24 +126,22 @@ def learning(groups: Sequence[Group]) -> list[Block]:
             title = f"Training returns on {game}"
             blocks.append(Figure(f"learning-{index}", figures.svg(drawing), title, alt))
         blocks += _shortfalls(members, unit)
-    return [*blocks, *_how_it_learned([run for group in groups for run in group.runs])]
+        blocks += _how_it_learned(f"learner-{index}", game, members, styles)
+    return blocks
 
 
-def _how_it_learned(runs: Sequence[Run]) -> list[Block]:
-    """What tells why a run stands still; runs of earlier revisions did not log it."""
-    drawing = figures.learner(runs, figures.line_styles([run.name for run in runs]))
+def _how_it_learned(
+    name: str, game: str, groups: Sequence[Group], styles: figures.Styles
+) -> list[Block]:
+    """Return diagnostics of the learner; runs of earlier revisions did not log them."""
+    drawing = figures.learner({group.label: group for group in groups}, styles)
     if drawing is None:
         return []
-    alt = (
-        "KL divergence of the learned policy from the acting one, share of probability ratios "
-        "beyond the clip range, and share of the value targets' variance that the value head "
-        "explains, cut to [-1, 1]; means of an update."
-    )
-    return [Figure("learner", figures.svg(drawing), "How far the policy moved", alt)]
+    return [Figure(name, figures.svg(drawing), f"How far the policy moved on {game}", _POLICY)]
 
 
 def _shortfalls(groups: Sequence[Group], unit: Unit) -> list[Text]:
-    """What short runs could not measure, alike cases together."""
+    """Return notes about short runs, one for equal cases."""
     cases: dict[str, list[str]] = {}
     for run in (run for group in groups for run in group.runs):
         if said := shortfall(run.logs, run.num_envs, unit):
@@ -140,12 +150,13 @@ def _shortfalls(groups: Sequence[Group], unit: Unit) -> list[Text]:
 
 
 def score_tables(found: Sequence[Score]) -> list[Block]:
+    """Return the tables of test scores."""
     blocks: list[Block] = [Heading("Test scores")]
     if not found:
         return [*blocks, Text(f"No test episodes yet: {typed('evaluate')} RUN plays them.")]
     for env in dict.fromkeys(score.env for score in found):
         for rule, same in rules([score for score in found if score.env == env]).items():
-            blocks.append(_score_table(env, rule, same))
+            blocks += _score_tables(env, rule, same)
             blocks += [note for score in same for note in _notes(score)]
     for rule, same in rules(found).items():
         if statistics := over_games(same):
@@ -161,44 +172,81 @@ def score_tables(found: Sequence[Score]) -> list[Block]:
     return blocks
 
 
-def _score_table(env: str, rule: Rule, scores: Sequence[Score]) -> Table:
-    """Columns in which no row has anything are left out."""
+def _score_tables(env: str, rule: Rule, scores: Sequence[Score]) -> list[Table]:
+    """Return a table of full games and one of lives, because they do not compare.
+
+    In a game of one life a life is the game, so the paper's scores stand beside full games.
+    """
+    if not any(game.lives > 1 for s in scores for one in s.evaluations for game in one.episodes):
+        return [_score_table(env, rule, scores, _normalised_column(scores) | _papers(env, scores))]
+    tables = {
+        "full_game": _score_table(
+            env, rule._replace(unit="full_game"), scores, _normalised_column(scores)
+        ),
+        "life": _score_table(env, rule._replace(unit="life"), scores, _papers(env, scores)),
+    }
+    return sorted(tables.values(), key=lambda table: table is not tables[rule.unit])
+
+
+def _score_table(
+    env: str, rule: Rule, scores: Sequence[Score], others: Mapping[str, Sequence[str]]
+) -> Table:
+    """Return a table of the rule's unit, then `others`, without columns that have no value."""
     caption = (
         f"{env}: {rule}, {games_played(scores)}. Means ± standard deviations over what the table "
         "names."
     )
-    if any(human_normalised(score) is not None for score in scores):
+    if set(others.get("normalised", "-")) != {"-"}:
         caption += " Normalised: of full games, 0 is random play and 1 a human tester."
     columns = {
         "core": [score.group.label for score in scores],
         "agent steps": [score.agent_steps for score in scores],
-        "full game": [_cell(score, "full_game") for score in scores],
+        "per life" if rule.unit == "life" else "full game": [_cell(s, rule.unit) for s in scores],
+        "± over": [score.spread(rule.unit).over for score in scores],
+        **others,
     }
-    if any(game.lives > 1 for s in scores for one in s.evaluations for game in one.episodes):
-        columns["per life"] = [_cell(score, "life") for score in scores]
-    columns["± over"] = [score.spread("full_game").over for score in scores]
-    columns["normalised"] = [_normalised(score) for score in scores]
-    for steps in PAPER_STEPS:
-        published = [paper_score(env, score.group.core, steps) for score in scores]
-        cells = ["-" if one is None else f"{one.mean:,g} ± {one.std:,g}" for one in published]
-        columns[f"paper, {steps // 1_000_000} M (per life)"] = cells
     columns = {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
     return Table(caption, list(columns), list(zip(*columns.values(), strict=True)))
 
 
-def configurations(runs: Sequence[Run]) -> list[Block]:
+def _normalised_column(scores: Sequence[Score]) -> dict[str, list[str]]:
+    values = [human_normalised(score) for score in scores]
+    return {"normalised": ["-" if value is None else f"{value:z.3f}" for value in values]}
+
+
+def _papers(env: str, scores: Sequence[Score]) -> dict[str, list[str]]:
+    """Return the paper's scores of a life, over five repeats of one training seed."""
+    columns = {}
+    for steps in PAPER_STEPS:
+        published = [paper_score(env, score.group.core, steps) for score in scores]
+        cells = ["-" if one is None else f"{one.mean:,g} ± {one.std:,g}" for one in published]
+        columns[f"paper, {steps // 1_000_000} M steps (per life)"] = cells
+    return columns
+
+
+def configurations(groups: Sequence[Group]) -> list[Block]:
+    """Return the tables of options: those that differ, a row a group, and those that all share."""
+    runs = [group.runs[0] for group in groups]
     names = differing(runs)
     shared = {n: v for n, v in sorted(runs[0].computed().items()) if n not in names}
     blocks: list[Block] = [Heading("Options")]
     if names:
-        rows = [[name, *(shown(run.computed().get(name)) for run in runs)] for name in names]
-        caption = "Options that differ (besides the seed)."
-        blocks.append(Table(caption, ["option", *(run.name for run in runs)], rows))
-    rows = [[name, shown(value)] for name, value in shared.items()]
-    return [*blocks, Table("Options that all runs share.", ["option", "value"], rows)]
+        rows = [
+            [
+                ", ".join(run.name for run in group.runs),
+                *(shown(group.runs[0].computed().get(name)) for name in names),
+            ]
+            for group in groups
+        ]
+        caption = "Options that differ (besides the seed). -: the core's or the project's default."
+        blocks.append(Table(caption, ["run", *names], rows))
+    rows = [[name, shown(value)] for name, value in shared.items() if value is not None]
+    caption = "Options that all runs share, without those that are left to their default."
+    return [*blocks, Table(caption, ["option", "value"], rows)]
 
 
-def speed(runs: Sequence[Run]) -> list[Block]:
+def speed(groups: Sequence[Group]) -> list[Block]:
+    """Return throughput and policy lag."""
     head = [
         "run",
         "agent steps/s",
@@ -209,7 +257,7 @@ def speed(runs: Sequence[Run]) -> list[Block]:
         "machine",
     ]
     rows = []
-    for run in runs:
+    for run in (run for group in groups for run in group.runs):
         rate, lag = _finite(run, "agent_steps_per_second"), _finite(run, "policy_lag")
         rows.append(
             [
@@ -218,19 +266,32 @@ def speed(runs: Sequence[Run]) -> list[Block]:
                 number(median(rate) * run.frames_per_step if len(rate) else None),
                 _hours(run),
                 number(_last(run, "updates")),
-                f"{lag.mean():.2f}, at most {lag.max():g}" if len(lag) else "-",
+                _lag(lag),
                 machine(run),
             ]
         )
     caption = "Median rate of the log rows; policy lag in updates, mean and highest."
     blocks: list[Block] = [Heading("Throughput"), Table(caption, head, rows)]
-    drawing = figures.throughput(runs, figures.line_styles([run.name for run in runs]))
-    if drawing is None:
-        return [*blocks, Text("The logs have neither rates nor policy lags to draw.")]
-    alt = (
-        "Agent steps a second over time; policy lag over agent steps where it is not 0 throughout."
-    )
-    return [*blocks, Figure("throughput", figures.svg(drawing), "Throughput and policy lag", alt)]
+    styles = figures.line_styles([group.label for group in groups])
+    for index, (game, members) in enumerate(_by_game(groups).items()):
+        drawing = figures.throughput({group.label: group for group in members}, styles)
+        if drawing is not None:
+            title = f"Throughput on {game}"
+            blocks.append(Figure(f"throughput-{index}", figures.svg(drawing), title, _THROUGHPUT))
+    return blocks
+
+
+def _by_game(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    games: dict[str, list[Group]] = {}
+    for group in groups:
+        games.setdefault(group.game, []).append(group)
+    return games
+
+
+def _lag(updates: np.ndarray) -> str:
+    if not len(updates):
+        return "-"
+    return f"{updates.mean():.2f}, at most {updates.max():g}" if updates.any() else "0"
 
 
 def _hours(run: Run) -> str:
@@ -239,6 +300,7 @@ def _hours(run: Run) -> str:
 
 
 def links(runs: Sequence[Run], folder: Path) -> list[Block]:
+    """Return links to clips and test episodes."""
     files = [
         (f"{run.name}: {path.relative_to(run.path)}", os.path.relpath(path, folder))
         for run in runs
@@ -254,11 +316,6 @@ def _cell(score: Score, what: str) -> str:
     return f"{score.spread(what)}{' †' if _notes(score) else ''}"
 
 
-def _normalised(score: Score) -> str:
-    value = human_normalised(score)
-    return "-" if value is None else f"{value:.3f}"
-
-
 def _notes(score: Score) -> list[Text]:
     return [
         Text(f"† {score.kind}, {run.name}: {line}.")
@@ -267,13 +324,18 @@ def _notes(score: Score) -> list[Text]:
     ]
 
 
+def _last_return(run: Run) -> str:
+    last = _last(run, FULL_GAME.recent)
+    return "-" if last is None else str(Spread(last, None, ""))
+
+
 def _last(run: Run, column: str) -> float | None:
     values = _finite(run, column)
     return values[-1] if len(values) else None
 
 
 def _end(group: Group, unit: Unit) -> str:
-    """The last means in training: over seeds, and from the lowest to the highest."""
+    """Return the last training means: over seeds, and from the lowest to the highest."""
     drawn = (returns(run, unit, agent_steps).y for run in group.runs)
     ends = [values[-1] for values in drawn if len(values)]
     if not ends:

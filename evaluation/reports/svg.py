@@ -1,4 +1,4 @@
-"""An SVG drawing made fit to stand in a page: titled, described, with ids of its own."""
+"""Preparation of an SVG drawing for a page: title, description, unique ids."""
 
 import re
 from xml.etree import ElementTree as ET
@@ -7,9 +7,9 @@ _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 
 
 def for_page(drawing: bytes, name: str, title: str, description: str) -> str:
-    """`drawing` without its XML head and metadata, its ids beginning with `name`.
+    """Return `drawing` without its XML head and metadata, its ids prefixed with `name`.
 
-    Two drawings in one page may not share ids: clip paths and hatches are looked up by them.
+    Two drawings in one page must not share ids: clip paths and hatches are looked up by id.
     """
     ET.register_namespace("", _SVG)
     ET.register_namespace("xlink", _XLINK)

@@ -1,1 +1,1 @@
-"""Language models' runs: options, training, evaluation, text, export, and the paper's tables."""
+"""Runs of language models: options, training, evaluation, text, export, and the paper's tables."""

@@ -1,4 +1,4 @@
-"""A grid's runs of the language models' command."""
+"""Runs of the language models' command in a grid."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,12 +45,12 @@ class LanguageRun(Run):
         return differences(LanguageOptions.from_dict(stored), self.options)
 
     def result(self) -> dict[str, Any]:
-        """See `recorded`."""
+        """Return the result with the run's origin; see `recorded`."""
         return recorded(self.path, read_result(self.path / RESULT, _measured))
 
 
 def _measured(result: dict[str, Any]) -> dict[str, Any]:
-    """The result, of which every measure is a number."""
+    """Return the result after a check that every measure is a number."""
     for split in ("valid", "test"):
         for value in Measure(**result[split]):
             float(value)

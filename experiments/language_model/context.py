@@ -1,4 +1,4 @@
-"""Whether a memory predicts better with its state carried on: full context beside spans, by seed.
+"""Compare full context with spans by seed: does a memory predict better with its state carried?
 
 Differences are of the same seed, so that what a seed's weights have in common drops out. Intervals
 are those of the project's tables: percentile bootstraps over seeds, which reach from the lowest to
@@ -25,7 +25,7 @@ class ContextEffect(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether it helps, as far as the seeds tell."""
+        """Say whether full context helps, as far as the seeds tell."""
         if self.interval is None:
             return "one seed does not tell"
         low, high = self.interval
@@ -34,7 +34,7 @@ class ContextEffect(NamedTuple):
         return "it helps" if high < 0 else "it harms"
 
     def said(self, digits: int) -> str:
-        """A line about it."""
+        """Return a line of text about it."""
         low, high = self.interval or (None, None)
         interval = "" if low is None else f" [{low:+.{digits}f}, {high:+.{digits}f}]"
         return (
@@ -43,12 +43,12 @@ class ContextEffect(NamedTuple):
         )
 
     def plain(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return it as JSON values."""
         return {**self._asdict(), "verdict": self.verdict}
 
 
 def context_effects(rows: Sequence[Row], unit: str) -> Iterator[ContextEffect]:
-    """One for each model that has runs of the same seeds with and without full context."""
+    """Yield one for each model that has runs of the same seeds with and without full context."""
     of_spans = {_model(row): row for row in rows if row.labels["context"] == SPANS}
     for row in rows:
         spans = of_spans.get(_model(row))

@@ -1,4 +1,4 @@
-"""Evaluations of a trained model, kept beside it: windows, full context, loss by position."""
+"""Evaluations of a trained model, stored beside it: windows, full context, loss by position."""
 
 import json
 from collections.abc import Callable
@@ -10,8 +10,9 @@ import numpy as np
 
 from fastweights.experiments.language_model.saved import SavedModel
 from fastweights.experiments.language_model.text import check_fits, text_of
-from fastweights.host.atomic_files import replacing, write_bytes
+from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import UserError, user_input
+from fastweights.host.flags import check_at_least
 from fastweights.host.progress import Display
 from fastweights.tasks.language_model.corpus import Corpus
 from fastweights.tasks.language_model.evaluation import (
@@ -29,7 +30,7 @@ Tick = Callable[[int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What to measure."""
+    """Options of an evaluation."""
 
     protocol: Literal["auto", "sliding", "full-context", "both"] = "auto"
     """sliding (windows with a fresh state each), full-context (the state is carried through the
@@ -39,10 +40,10 @@ class Evaluation:
     window: int | None = None
     """sliding: tokens in a window (default: the run's span)."""
     stride: int = 1
-    """sliding: tokens between windows; 1 as published, which costs as many times one pass as the
-    window has tokens."""
+    """sliding: tokens between windows; 1 as published. The cost is window / stride passes over the
+    text."""
     at_once: int = 32
-    """sliding: windows computed at once; changes nothing but speed."""
+    """sliding: windows computed at once; changes speed only."""
     columns: int = 1
     """full-context: pieces of the text side by side, each begun with a fresh state; 1 as published.
     """
@@ -57,19 +58,15 @@ class Evaluation:
 
     @property
     def splits(self) -> tuple[str, ...]:
+        """The splits to measure."""
         return ("valid", "test") if self.split == "both" else (self.split,)
 
     def check(self) -> None:
-        """Raises a one-line `ValueError` for numbers that cannot work."""
-        for name in ("stride", "at_once", "columns", "context"):
-            if getattr(self, name) < 1:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} must be at least 1, not {getattr(self, name)}")
-        if self.window is not None and self.window < 1:
-            raise ValueError(f"--window must be at least 1, not {self.window}")
+        """Raise a one-line `ValueError` for a value that is not allowed."""
+        check_at_least(self, 1, "stride", "at_once", "columns", "context", "window")
 
     def check_text(self, text: Corpus, window: int) -> None:
-        """Raises a one-line `ValueError` where the text or the window is too short."""
+        """Raise a one-line `ValueError` if the text or the window is too short."""
         if self.stride > window:
             raise ValueError(f"--stride must lie in [1, {window}], the window, not {self.stride}")
         predictions = min(len(text.splits[split].ids) - 1 for split in self.splits)
@@ -79,7 +76,7 @@ class Evaluation:
             )
 
     def protocols(self, full_context: bool) -> tuple[str, ...]:
-        """For a run that was trained with or without full context."""
+        """Return the protocols, for a run that was trained with or without full context."""
         if self.protocol == "both":
             return ("sliding", "full-context")
         automatic = "full-context" if full_context else "sliding"
@@ -87,9 +84,12 @@ class Evaluation:
 
 
 def evaluate_model(saved: SavedModel, asked: Evaluation) -> int:
-    """Measures, prints, and keeps the results in `evaluations` beside the weights.
+    """Measure, print, and store the results in `evaluations` beside the weights.
 
-    Returns the exit code. Raises a one-line `UserError` for what cannot be measured.
+    Returns the exit code.
+
+    Raises:
+        UserError: the model or text cannot be measured as asked; one line.
     """
     options = saved.options
     changes = {"data": asked.data or options.data, "cache": asked.cache or options.cache}
@@ -99,7 +99,7 @@ def evaluate_model(saved: SavedModel, asked: Evaluation) -> int:
     with user_input():
         asked.check_text(text, window)
     if window > options.trainer.span and saved.model.config.positions != "none":
-        print(f"note: the model has learned positions up to {options.trainer.span} only")
+        print(f"note: the model was trained on positions up to {options.trainer.span} only")
     for protocol in asked.protocols(options.trainer.full_context):
         for split in asked.splits:
             how, total = _total(saved, text, split, protocol, window, asked)
@@ -113,7 +113,7 @@ def evaluate_model(saved: SavedModel, asked: Evaluation) -> int:
 
 
 def said(split: str, how: str, unit: str, found: Measure) -> str:
-    """A line about a measurement."""
+    """Return a line about a measurement."""
     return (
         f"{split}, {how}: perplexity {found.perplexity:.2f} of {unit}, "
         f"{found.word_perplexity:.2f} of words, {found.bits_per_byte:.4f} bits a byte "
@@ -124,7 +124,7 @@ def said(split: str, how: str, unit: str, found: Measure) -> str:
 def _total(
     saved: SavedModel, text: Corpus, split: str, protocol: str, window: int, asked: Evaluation
 ) -> tuple[str, float]:
-    """How it was measured, in words, and the sum of losses."""
+    """Return the evaluation's name, and the sum of losses."""
     ids = text.splits[split].ids
     with _progress(len(ids) - 1) as tick:
         if protocol == "sliding":
@@ -149,8 +149,7 @@ def _by_position(saved: SavedModel, text: Corpus, span: int, asked: Evaluation) 
     path = _keep(saved, text, name, {"buckets": curves, "trained_span": saved.options.trainer.span})
     picture = path.with_suffix(".png")
     title = f"{saved.options.core}, {saved.step:,} updates"
-    with replacing(picture) as partial:
-        draw_by_position(curves, saved.options.trainer.span, title, partial)
+    draw_by_position(curves, saved.options.trainer.span, title, picture)
     print(f"picture: {picture}")
 
 
@@ -167,7 +166,7 @@ def _keep(saved: SavedModel, text: Corpus, name: str, content: dict[str, Any]) -
 
 
 class _progress:  # noqa: N801 (a context, used as a function)
-    """A display of how many of `total` predictions were made."""
+    """A display of the number of predictions made, of `total`."""
 
     def __init__(self, total: int) -> None:
         self._display, self._done = Display(total, unit="tokens measured"), 0

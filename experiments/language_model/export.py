@@ -1,4 +1,4 @@
-"""A language model as others can take it: weights, vocabulary, what they are, and a card.
+"""Export of a language model: weights, vocabulary, configuration, and a model card.
 
 FOLDER/model.safetensors    weights
 FOLDER/config.json          options, updates, revision
@@ -19,26 +19,26 @@ from fastweights.evaluation.markdown_table import markdown_table
 from fastweights.host.atomic_files import replacing, write_bytes
 from fastweights.host.errors import describe_os_error
 from fastweights.host.json_files import read_object
-from fastweights.records.checkpoints import CheckpointError
+from fastweights.records import CheckpointError
 from fastweights.tasks.language_model.vocabulary import Vocabulary
 
 FORMAT = "fastweights-language-model"
 VERSION = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-_KEPT = ("flags", "step", "git")  # of a checkpoint, beside its weights
+_KEPT = ("flags", "step", "git")  # exported keys of a checkpoint, besides its weights
 
 
 def is_export(folder: Path) -> bool:
-    """Whether `folder` holds an export."""
+    """Return whether `folder` holds an export."""
     return (folder / WEIGHTS).exists()
 
 
 def write_export(
     payload: Mapping[str, Any], vocabulary: Vocabulary, folder: Path, results: Mapping[str, Any]
 ) -> None:
-    """Writes a checkpoint's model into `folder`, made where it is missing. Raises `OSError`.
+    """Write a checkpoint's model into `folder`, which is made if missing.
 
-    `results`: the run's `result.json`, or nothing.
+    `results`: the run's `result.json`, or nothing. Raises `OSError` if a file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     weights = {
@@ -51,12 +51,12 @@ def write_export(
     text = json.dumps(vocabulary.plain(), ensure_ascii=False)
     write_bytes(folder / "vocabulary.json", text.encode("utf-8", "surrogatepass"))
     write_bytes(folder / "README.md", model_card(payload, vocabulary, results).encode())
-    with replacing(folder / WEIGHTS) as partial:  # last: with it, the folder is an export
+    with replacing(folder / WEIGHTS) as partial:  # last: it marks a complete export
         save_file(weights, partial, metadata={"format": "pt"})
 
 
 def read_export(folder: Path) -> dict[str, Any]:
-    """What `write_export` wrote, as far as a checkpoint's payload goes. Runs nothing it reads.
+    """Return the part of a checkpoint's payload that `write_export` wrote. Runs no code from it.
 
     Raises:
         CheckpointError: missing, damaged or foreign, in one line.
@@ -65,7 +65,7 @@ def read_export(folder: Path) -> dict[str, Any]:
     try:
         config = read_object(path)
         if (config["format"], config["version"]) != (FORMAT, VERSION):
-            raise ValueError("its format or version is another")
+            raise ValueError("it has another format or version")
         kept: dict[str, Any] = {name: config[name] for name in _KEPT}
         path = folder / WEIGHTS
         weights: dict[str, torch.Tensor] = load_file(path)
@@ -79,7 +79,7 @@ def read_export(folder: Path) -> dict[str, Any]:
 
 
 def _without_folders(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is somebody's own: where runs, caches and texts lie."""
+    """Return the flags without local folders of runs, caches and texts."""
     name = Path(flags["data"]).name if flags.get("data") else None
     return {**flags, "data": name, "cache": None, "savedir": "runs"}
 
@@ -87,7 +87,7 @@ def _without_folders(flags: Mapping[str, Any]) -> dict[str, Any]:
 def model_card(
     payload: Mapping[str, Any], vocabulary: Vocabulary, results: Mapping[str, Any]
 ) -> str:
-    """The card, in Markdown."""
+    """Return the model card, in Markdown."""
     options = payload["flags"]
     parameters = sum(weight.numel() for weight in payload["model_state_dict"].values())
     rows = [

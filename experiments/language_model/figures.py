@@ -1,4 +1,4 @@
-"""The rows of the language models' tables, and the options of the runs behind each of them."""
+"""The rows of the language models' tables, and the options of the runs behind each row."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,10 +17,10 @@ from fastweights.experiments.language_model.options import (
 from fastweights.experiments.published import SCORES
 from fastweights.host.names import unknown
 
-EVERYTHING = "all"  # in a table's place: every memory of the project
+EVERYTHING = "all"  # instead of a table: every memory of the project
 SPANS, FULL = "spans", "full context"
-# Which memories `all` also trains with their state carried on. The small preset gives them no
-# positions in either case, so the difference is the context's alone.
+# Memories that `all` also trains with a carried state. The small preset gives them no positions in
+# either case, so only the context differs.
 CARRIED = ("lstm", "delta_net", "delta_rnn", "rdn")
 
 
@@ -34,7 +34,7 @@ class Figure(NamedTuple):
     published: Mapping[str, float] | None = None  # perplexities by split, and parameters
 
     def options(self, preset_name: str, changes: Mapping[str, Any]) -> LanguageOptions:
-        """Its runs' options, the seed and the folder left to others."""
+        """Return its runs' options, without seed and folder."""
         options = preset(preset_name, self.core)
         if self.version:
             options = with_core(options, {"version": self.version})
@@ -46,13 +46,13 @@ class Figure(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For a run folder."""
+        """The name for a run folder."""
         return f"{self.core}{self.version}{'-full-context' if self.context == FULL else ''}"
 
 
 @cache
 def published() -> dict[str, list[Figure]]:
-    """Irie et al. 2021, Tables 1 and 4, in their order."""
+    """Return the rows of Irie et al. 2021, Tables 1 and 4, in their order."""
     tables: dict[str, list[Figure]] = {}
     for row in read_rows(SCORES / "language_2021.csv"):
         scores = {name: float(row[name]) for name in ("valid", "test", "parameters")}
@@ -63,7 +63,7 @@ def published() -> dict[str, list[Figure]]:
 
 
 def figures(table: str) -> list[Figure]:
-    """The rows of a table. Raises a one-line `ValueError` for a table there is not."""
+    """Return the rows of a table; raise a one-line `ValueError` for an unknown table."""
     tables = published()
     if table == EVERYTHING:
         every = [Figure(name, name, SPANS) for name in CORES if not is_named_by_size(name)]

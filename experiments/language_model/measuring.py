@@ -1,4 +1,4 @@
-"""What a run measures of its model: during training quickly, at its end as its options say."""
+"""A run's measurements of its model: quick ones during training, and the final ones."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -14,14 +14,14 @@ from fastweights.tasks.language_model.evaluation import Measure, carried, measur
 from fastweights.tasks.language_model.generation import Sampling, generate
 from fastweights.tasks.language_model.model import LanguageModel
 
-HELD_OUT_COLUMNS = 32  # side by side in training's own measurements, not in results
+HELD_OUT_COLUMNS = 32  # in measurements during training, not in results
 SPLITS = ("valid", "test")
 
 
 def measured(
     model: LanguageModel, setting: Setting, split: str, tick: Callable[[int], None]
 ) -> Measure:
-    """A split as the run's options say: in full context, or by windows of the span."""
+    """Return a split's loss by the run's protocol: full context, or windows of the span."""
     options, part = setting.options, setting.text.splits[split]
     span = options.trainer.span
     with setting.precision():
@@ -33,14 +33,14 @@ def measured(
 
 
 def evaluation_name(options: LanguageOptions) -> str:
-    """How `measured` measures."""
+    """Return the name of the protocol of `measured`."""
     if options.trainer.full_context:
         return "full context, one column"
     return f"windows of {options.trainer.span}, stride {options.stride}"
 
 
 def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
-    """A quick look at the validation split: windows side by side, or columns in full context."""
+    """Return a quick measure of the validation split, by parallel windows or columns."""
     part, span = setting.text.splits["valid"], setting.options.trainer.span
     with setting.precision():
         if setting.options.trainer.full_context:
@@ -54,7 +54,7 @@ def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
 
 
 def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
-    """`measured` of validation and test split, with a display of progress."""
+    """Return `measured` of validation and test split, with a display of progress."""
     sizes = {split: len(setting.text.splits[split].ids) - 1 for split in SPLITS}
     with Display(sum(sizes.values()), unit="tokens measured") as display:
         done = 0
@@ -70,7 +70,7 @@ def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
 
 
 def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> str:
-    """Appends a sample of the model's text to the file at `path`; returns it."""
+    """Append a sample of the model's text to the file at `path`; return the sample."""
     options, vocabulary = setting.options, setting.text.vocabulary
     generator = torch.Generator().manual_seed(options.seed + update)
     with setting.precision():
@@ -82,7 +82,7 @@ def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> s
 
 
 def said(result: dict[str, Any]) -> Iterator[str]:
-    """Lines about a result."""
+    """Yield lines about a result."""
     for split in ("valid", "test"):
         one = Measure(**result[split])
         yield (

@@ -1,4 +1,4 @@
-"""What a well-smoothed n-gram model has on a text: the figure that a memory has to beat."""
+"""The loss of a smoothed n-gram model on a text, as the baseline of a memory."""
 
 from typing import NamedTuple
 
@@ -9,11 +9,11 @@ from fastweights.tasks.language_model.evaluation import measure
 from fastweights.tasks.language_model.kneser_ney import KneserNey
 
 ORDERS = (5,)
-FEWEST = 20_000_000  # tokens to learn from; with more, it takes gigabytes
+FEWEST = 20_000_000  # most training tokens: a longer text takes gigabytes
 
 
 class NGram(NamedTuple):
-    """A model's figures."""
+    """The losses of an n-gram model."""
 
     order: int
     unit: str
@@ -22,6 +22,7 @@ class NGram(NamedTuple):
     test_perplexity: float
 
     def said(self) -> str:
+        """Return a line about the model."""
         return (
             f"Kneser-Ney {self.order}-gram of {self.unit}: {self.valid:.3f} valid, {self.test:.3f} "
             f"test bits a byte (test perplexity {self.test_perplexity:.2f})."
@@ -29,7 +30,7 @@ class NGram(NamedTuple):
 
 
 def smoothed_ngrams(text: Corpus, orders: tuple[int, ...] = ORDERS) -> list[NGram]:
-    """Interpolated modified Kneser-Ney models, learned from the text's training split."""
+    """Return interpolated modified Kneser-Ney models, learned from the training split."""
     learned = np.asarray(text.splits["train"].ids)
     found = []
     for order in orders:

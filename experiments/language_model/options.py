@@ -10,8 +10,9 @@ from fastweights.cores import core_kind
 from fastweights.cores.options import CoreSizes, of_core, preset_of_core
 from fastweights.experiments.sequence_options import PUBLISHED_MAPS, check_seed
 from fastweights.host.devices import PRECISIONS
+from fastweights.host.flags import check_at_least, check_kept, contradictions
 from fastweights.host.names import unknown
-from fastweights.host.typed_fields import typed
+from fastweights.host.typed_fields import typed_whole
 from fastweights.kernels import check_backend
 from fastweights.tasks.language_model import python_docs
 from fastweights.tasks.language_model.corpus import CutOptions
@@ -28,7 +29,7 @@ COMMAND = "wikitext103"
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageOptions(CoreSizes):
-    """Everything that decides what a run computes, and a few things about where it runs."""
+    """All options of a language model's run: what it computes, and where it runs."""
 
     core: str = "rdn"
     """Memory; the command `atari` shows them all with --list-cores."""
@@ -50,32 +51,32 @@ class LanguageOptions(CoreSizes):
     ngram_rows: int = 2**15
     """Vectors of all bigrams, of all trigrams, ...; n-grams beyond that share them, by a hash."""
     cutoffs: tuple[int, ...] = PUBLISHED_CUTOFFS
-    """First words of the adaptive softmax's clusters; those beyond the vocabulary are left out."""
+    """First words of the adaptive softmax's clusters; cutoffs beyond the vocabulary are dropped."""
     dropout: float = 0.1
-    """Share left out of words' vectors and of the core's output, and in its blocks, in training."""
+    """Dropout rate of words' vectors, of the core's output, and in its blocks."""
     initial_std: float = 0.02
-    """Standard deviation of the first weights of linear maps and the embedding, as published; 0:
-    linear maps begin as PyTorch's."""
+    """Standard deviation of the initial weights of linear maps and the embedding, as published; 0:
+    PyTorch's initial weights for linear maps."""
     trainer: tyro.conf.OmitArgPrefixes[LanguageTrainerConfig] = field(
         default_factory=LanguageTrainerConfig
     )
     precision: str = "float32"
-    """Of matrix products: float32, bfloat16, or auto (bfloat16 where the device multiplies it in
-    hardware). Memories, losses and the optimiser stay in float32."""
+    """Precision of matrix products: float32, bfloat16, or auto (bfloat16 where the device
+    multiplies it in hardware). Memories, losses and the optimiser stay in float32."""
     evaluate_every: int = 4_000
-    """Updates between measurements on the held-out split, which choose the best weights."""
+    """Updates between measurements on the held-out split, which select the best weights."""
     stride: int = 1
     """Tokens between the windows of the evaluation at the end (1: as published); runs with
     --full-context carry their state instead."""
     seed: int = 1
-    """Of weights, dropout and sampled text."""
+    """Seed of weights, dropout and sampled text."""
 
     cache: Path | None = None
     """Folder that keeps the text's token numbers (default: texts, beside the runs)."""
     sample_length: int = 100
-    """Tokens of sampled text after each measurement, in RUN/samples.txt; 0: none."""
+    """Number of tokens sampled after each measurement into RUN/samples.txt; 0: none."""
     at_once: int = 32
-    """Windows that are evaluated at once."""
+    """Number of windows evaluated at once."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
@@ -87,12 +88,12 @@ class LanguageOptions(CoreSizes):
     profile: bool = False
     """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
     savedir: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder of the run folders."""
     xpid: str | None = None
     """The run folder's name (default: wikitext103, core and time)."""
 
     def model(self) -> LanguageModelConfig:
-        """The model that these options describe."""
+        """Return the model's configuration."""
         options = dict(self.core_options())
         if "dropout" in core_kind(self.core).options():
             options["dropout"] = self.dropout
@@ -110,34 +111,25 @@ class LanguageOptions(CoreSizes):
         )
 
     def build(self, types: int) -> LanguageModel:
-        """The model over a vocabulary of so many types, with new weights."""
+        """Return the model over a vocabulary of `types` types, with new weights."""
         return LanguageModel(types, self.model())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; `from_dict` reads them."""
+        """Return plain values, which `from_dict` reads."""
         paths = {name: getattr(self, name) for name in ("cache", "savedir")}
         plain = {name: None if path is None else str(path) for name, path in paths.items()}
         return asdict(self) | plain | {"task_name": COMMAND}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "LanguageOptions":
-        """The inverse of `to_dict`. Raises a one-line `ValueError` for others."""
+        """Return the options that `to_dict` described; raise a one-line `ValueError` for others."""
         if not isinstance(plain, dict) or plain.get("task_name") != COMMAND:
             raise ValueError("these are not the options of a language model")
-        own = typed(cls, {name: value for name, value in plain.items() if name not in _PARTS})
-        try:
-            nested = {
-                name: kind(**typed(kind, plain[name], f"{name}."))
-                for name, kind in _PARTS.items()
-                if name in plain
-            }
-            return cls(**own | nested)
-        except TypeError as error:
-            raise ValueError(f"these options do not belong to this version: {error}") from error
+        return typed_whole(cls, plain, _PARTS)
 
 
 _PARTS = {"cut": CutOptions, "trainer": LanguageTrainerConfig}
-# What a resumed run may do differently: where and how it runs, not what it learns.
+# Options that a resumed run may change: where and how it runs, not what it learns.
 CHANGEABLE_ON_RESUME = (
     *("data", "cache", "sample_length", "at_once", "device", "num_threads", "checkpoint_minutes"),
     *("micro_columns", "profile", "savedir", "xpid"),
@@ -145,7 +137,7 @@ CHANGEABLE_ON_RESUME = (
 
 
 def check(options: LanguageOptions) -> None:
-    """Raises a one-line `ValueError` for numbers that cannot work."""
+    """Raise a one-line `ValueError` for a value that is not allowed."""
     options.trainer.check()
     options.cut.check()
     core_kind(options.core)
@@ -154,14 +146,10 @@ def check(options: LanguageOptions) -> None:
     for name, known in (("positions", ("auto", *POSITIONS)), ("precision", PRECISIONS)):
         if getattr(options, name) not in known:
             raise ValueError(unknown(f"--{name}", getattr(options, name), known))
-    for name in ("evaluate_every", "at_once"):
-        if getattr(options, name) < 1:
-            flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag} must be at least 1, not {getattr(options, name)}")
+    check_at_least(options, 1, "evaluate_every", "at_once")
     if not 0 <= options.initial_std < 1:
         raise ValueError(f"--initial-std must lie in [0, 1), not {options.initial_std}")
-    if options.sample_length < 0:
-        raise ValueError(f"--sample-length must be at least 0, not {options.sample_length}")
+    check_at_least(options, 0, "sample_length")
     if not 1 <= options.stride <= options.trainer.span:
         span = options.trainer.span
         raise ValueError(f"--stride must lie in [1, {span}], the span, not {options.stride}")
@@ -172,37 +160,28 @@ def check(options: LanguageOptions) -> None:
 
 
 def flat(options: LanguageOptions) -> dict[str, Any]:
-    """Plain values by the names of their flags, and `task_name`."""
+    """Return plain values by the names of their flags, and `task_name`."""
     plain = options.to_dict()
     nested = plain.pop("cut") | plain.pop("trainer")
     return plain | nested
 
 
 def differences(saved: LanguageOptions, asked: LanguageOptions) -> list[str]:
-    """What a resumed run may not change and `asked` would: `--core lstm (was rdn)`."""
-    old, new = flat(saved), flat(asked)
-    return [
-        f"--{name.replace('_', '-')} {value} (was {old.get(name)})"
-        for name, value in new.items()
-        if name not in CHANGEABLE_ON_RESUME and (name not in old or old[name] != value)
-    ]
+    """Return changes by `asked` that a resumed run may not make: `--core lstm (was rdn)`."""
+    return contradictions(flat(saved), flat(asked), CHANGEABLE_ON_RESUME)
 
 
 def resumed(saved: LanguageOptions, asked: LanguageOptions) -> LanguageOptions:
-    """What a resumed run goes on with. Raises a one-line `ValueError` where `asked` contradicts."""
-    if changed := differences(saved, asked):
-        raise ValueError(
-            "a resumed run keeps what it computes, so these contradict --resume: "
-            f"{', '.join(changed)}; leave them out, or start a new run"
-        )
+    """Return the options of a resumed run; raise a one-line `ValueError` for a contradiction."""
+    check_kept(differences(saved, asked))
     return replace(asked, savedir=saved.savedir)
 
 
-# Where the published language models differ from the published sequence tasks.
+# Core options in which published language models differ from published sequence tasks.
 PUBLISHED_LANGUAGE = {"lt": {"feature_map": "elu", "normaliser": "key_sum"}}
 OF_THE_PAPER = ("lt", "delta_net", "delta_mlp", "delta_delta", "delta_rnn", "delta_lstm", "rdn")
-UNORDERED = ("transformer", "lt")  # the order of what they read is nowhere but in positions
-DELTA_MLP_LAYERS = {"A": 8, "B": 11}  # with which its sizes are close to the others'
+UNORDERED = ("transformer", "lt")  # cores that know the order of words by positions only
+DELTA_MLP_LAYERS = {"A": 8, "B": 11}  # give it about as many parameters as the other cores
 
 
 def _published(core: str) -> dict[str, Any]:
@@ -211,15 +190,20 @@ def _published(core: str) -> dict[str, Any]:
 
 
 def paper(core: str) -> LanguageOptions:
-    """As published (Irie et al. 2021, appendix A.1): 16 blocks of 128 on WikiText-103."""
+    """Return the published options: 16 blocks of 128 on WikiText-103.
+
+    Source: Irie et al. 2021, appendix A.1.
+    """
     layers = DELTA_MLP_LAYERS["B"] if core == "delta_mlp" else 16
     sizes = {"layers": layers, "width": 128, "heads": 8, "feedforward": 2048}
     return LanguageOptions(core=core, **preset_of_core(core, sizes | _published(core)))
 
 
 def small(core: str) -> LanguageOptions:
-    """A minute or two a model on one core: two blocks of 128 that read Python's documentation as
-    bytes, and the last five of them together."""
+    """Return options for a minute or two a model on one CPU core.
+
+    Two blocks of 128 read the bytes of Python's documentation, and the last five of them together.
+    """
     sizes = {"layers": 2, "width": 128, "heads": 8, "feedforward": 256}
     if core == "lstm":
         sizes = {"width": 256}
@@ -231,7 +215,7 @@ def small(core: str) -> LanguageOptions:
         data=python_docs.NAME,
         cut=CutOptions(vocabulary="bytes"),
         dropout=0.0,
-        # The published beginnings cost a third of a bit a byte at the 200th update.
+        # The published initial weights cost a third of a bit a byte at the 200th update.
         initial_std=0.0,
         positions="sinusoidal" if core in UNORDERED else "none",
         ngrams=5,
@@ -249,12 +233,12 @@ PRESETS = {"paper": paper, "small": small}
 
 
 def preset(name: str, core: str) -> LanguageOptions:
-    """The options of a named preset; an unknown name raises a `ValueError` listing the known."""
+    """Return a preset's options; raise a `ValueError` that lists the known for an unknown name."""
     if name not in PRESETS:
         raise ValueError(unknown("preset", name, PRESETS))
     return PRESETS[name](core)
 
 
 def with_core(options: LanguageOptions, wanted: dict[str, Any]) -> LanguageOptions:
-    """The same with other options of the core."""
+    """Return the options with other options of the core."""
     return replace(options, **of_core(options.core, wanted))

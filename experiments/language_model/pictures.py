@@ -1,35 +1,55 @@
 """Pictures of language models: perplexity by position in the context."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from fastweights.evaluation.palette import COLOURS
+from fastweights.evaluation.learning_curves import (
+    draw_line,
+    line_styles,
+    literal,
+    new_figure,
+    save,
+    with_legend,
+)
 
+_WIDE = 4  # times the lowest perplexity: from here on a logarithm has ticks enough
 Bucket = tuple[int, int, float]  # first and last position, mean loss in nats
 
 
 def draw_by_position(
     curves: Mapping[str, Sequence[Bucket]], span: int, title: str, path: Path
 ) -> None:
-    """A line a name: the perplexity of the next token after so many tokens of context.
+    """Write the figure of `position_figure` into the PNG `path`."""
+    save(position_figure(curves, span, title), path)
 
-    Positions are buckets that double; `span` marks how far gradients reached in training.
+
+def position_figure(curves: Mapping[str, Sequence[Bucket]], span: int, title: str) -> Any:
+    """Return a figure of the perplexity of the next token over the tokens read, a line a name.
+
+    Positions are buckets that double; `span` marks the reach of gradients in training.
     """
-    figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot(title=title, xlabel="tokens read from a fresh state")
-    axes.set_ylabel("perplexity of the next token")
-    for number, (name, buckets) in enumerate(curves.items()):
-        middle = [np.sqrt(first * last) for first, last, _ in buckets]
-        perplexity = np.exp([loss for _, _, loss in buckets])
-        axes.plot(middle, perplexity, ".-", color=COLOURS[number % len(COLOURS)], label=name)
-    axes.axvline(span, color="grey", linestyle=":", label=f"span of training: {span}")
+    from matplotlib.ticker import NullFormatter
+
+    figure = new_figure(4.5)
+    axes = figure.add_subplot()
+    axes.set_title(literal(textwrap.fill(title, 80)))
+    axes.set(xlabel="tokens read from a fresh state", ylabel="perplexity of the next token")
+    styles = line_styles(list(curves))
+    for name, buckets in curves.items():
+        middle = np.array([np.sqrt(first * last) for first, last, _ in buckets])
+        draw_line(axes, (middle, np.exp([loss for _, _, loss in buckets])), styles[name], name)
+    axes.axvline(span, color="grey", linestyle=":", label=f"span of training: {span} tokens")
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
+    losses = [loss for buckets in curves.values() for *_, loss in buckets]
+    is_wide = max(losses) - min(losses) > np.log(_WIDE)
+    if is_wide:
+        axes.set_yscale("log", base=2)
+    for axis in (axes.xaxis, axes.yaxis) if is_wide else (axes.xaxis,):
+        axis.set_major_formatter("{x:,.4g}")
+        axis.set_minor_formatter(NullFormatter())
     axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(path, format="png")
+    return with_legend(figure)

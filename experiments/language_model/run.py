@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastweights.cores import growth
-from fastweights.cores.facts import network_facts
+from fastweights.cores import growth, network_facts
 from fastweights.experiments.language_model.measuring import both_splits, quickly, said, sample
 from fastweights.experiments.language_model.options import (
     COMMAND,
@@ -38,21 +37,29 @@ from fastweights.host.progress import Display
 from fastweights.host.provenance import git_revision
 from fastweights.host.stages import Stages
 from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.records.checkpoint_folder import CheckpointFolder, holds_checkpoints
-from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
-from fastweights.records.run_folder import RunFolder, check_xpid, claim_xpid
-from fastweights.records.tensorboard import Scalars
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    RunFolder,
+    Scalars,
+    check_xpid,
+    claim_xpid,
+    fitting,
+    holds_checkpoints,
+    load,
+    save_or_warn,
+)
 from fastweights.tasks.language_model.corpus import Corpus
 from fastweights.tasks.language_model.trainer import Columns, LanguageTrainer, Together
 from fastweights.training import memory_needs
 from fastweights.training.replicas import Replicas
 
 RESULT, SAMPLES = "result.json", "samples.txt"
-SHOWN_SAMPLE = 100  # characters, on the terminal
+SHOWN_SAMPLE = 100  # characters shown on the terminal
 
 
 class Kept(NamedTuple):
-    """What the first learner writes to; the others have none."""
+    """The files of the first learner; other learners have none."""
 
     folder: RunFolder
     checkpoints: CheckpointFolder
@@ -60,7 +67,7 @@ class Kept(NamedTuple):
 
 
 def run(options: LanguageOptions, resume: Path | None = None) -> int:
-    """Trains from scratch, or goes on at `resume`; returns the command's exit code."""
+    """Train from scratch, or resume the run at `resume`; return the command's exit code."""
     tune_allocator()
     replicas = Replicas.from_environment()
     with user_input():
@@ -72,7 +79,7 @@ def run(options: LanguageOptions, resume: Path | None = None) -> int:
         setting = setting_of(options, replicas, text)
         share = replicas.share(options.trainer.columns, "--columns")
         ids = text.splits["train"].ids
-        Columns(ids, options.trainer.columns, share)  # or it is too short
+        Columns(ids, options.trainer.columns, share)  # raises if the text is too short
         with torch.device("meta"):
             model = options.build(text.vocabulary.size)
         memory_needs.check_fits(model, setting.device)
@@ -100,7 +107,7 @@ def run(options: LanguageOptions, resume: Path | None = None) -> int:
 
 
 def _open(setting: Setting, trainer: LanguageTrainer, resume: Path | None) -> Kept | None:
-    """Makes or opens the run folder, and takes up its newest checkpoint in every learner."""
+    """Make or open the run folder, and load its newest checkpoint in every learner."""
     options, kept, payload = setting.options, None, {}
     if setting.replicas.is_first:
         facts = network_facts(trainer.model, options.core, dict(options.model().core_options))
@@ -146,7 +153,7 @@ def _begins(setting: Setting, parameters: int, path: Path) -> str:
 
 
 def _newest(setting: Setting, checkpoints: CheckpointFolder, folder: RunFolder) -> dict[str, Any]:
-    """The payload to go on from; empty where the run stopped before its first checkpoint."""
+    """Return the payload to resume from; empty if the run stopped before its first checkpoint."""
     try:
         found = checkpoints.latest()
     except CheckpointError:
@@ -165,13 +172,13 @@ def _newest(setting: Setting, checkpoints: CheckpointFolder, folder: RunFolder) 
     if text != setting.text.digest:
         raise UserError(
             f"--data {setting.text.place} is not the text that {folder.path} was trained on: name "
-            "that one"
+            "its own text"
         )
     return found.payload
 
 
 def _save_first(setting: Setting, trainer: LanguageTrainer, kept: Kept | None) -> None:
-    """Has a checkpoint on disk before anything is learned; without one the folder goes again."""
+    """Write a checkpoint before training; if it cannot be written, remove the folder."""
     payload = _packed(setting, trainer)
     if kept:
         try:
@@ -183,7 +190,7 @@ def _save_first(setting: Setting, trainer: LanguageTrainer, kept: Kept | None) -
 
 
 def _packed(setting: Setting, trainer: LanguageTrainer) -> dict[str, Any]:
-    """A checkpoint's payload; called by all learners."""
+    """Return a checkpoint's payload; all learners must call it."""
     return {
         "model_state_dict": trainer.model.state_dict(),
         "trainer": trainer.state_dict(),
@@ -227,7 +234,7 @@ def _train(setting: Setting, trainer: LanguageTrainer, kept: Kept | None, stages
 
 
 def _agreed(setting: Setting, stop: StopRequests, due: bool) -> tuple[bool, int]:
-    """Whether the first learner wants a checkpoint, and the signal that any learner got, or 0."""
+    """Return whether the first learner wants a checkpoint, and any learner's signal, or 0."""
     number = 0
     try:
         stop.check()
@@ -262,7 +269,7 @@ def _check_finite(row: dict[str, Any], options: LanguageOptions) -> None:
 
 
 def _finish(setting: Setting, trainer: LanguageTrainer, kept: Kept) -> None:
-    """Measures the best weights on both held-out splits, and writes the result."""
+    """Measure the best weights on both held-out splits, and write the result."""
     best = load(kept.checkpoints.best_path, setting.device)
     with fitting(kept.checkpoints.best_path):
         trainer.model.load_state_dict(best["model_state_dict"])

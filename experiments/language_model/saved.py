@@ -11,16 +11,21 @@ from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.text import read_vocabulary
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded
-from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import CheckpointError, fitting, load
-from fastweights.records.run_folder import read_meta, runs_near
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    fitting,
+    load,
+    read_meta,
+    runs_near,
+)
 from fastweights.tasks.language_model.model import LanguageModel
 from fastweights.tasks.language_model.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """A trained model, what it was trained as, and where it lies."""
+    """A trained model, its options and vocabulary, and its folder."""
 
     folder: Path
     step: int  # updates
@@ -31,9 +36,11 @@ class SavedModel:
 
 
 def open_model(path: Path, device: torch.device) -> SavedModel:
-    """The best weights of a run, those of a checkpoint, or an export's.
+    """Return the best weights of a run, those of a checkpoint, or an export's.
 
-    Raises a one-line `UserError`, and `CheckpointError` for a damaged file.
+    Raises:
+        UserError: there is no such model; one line.
+        CheckpointError: a file is damaged; one line.
     """
     path = expanded(path)
     if not path.exists():
@@ -42,7 +49,7 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
     if path.is_dir() and is_export(path):
         payload = read_export(path)
     elif path.is_dir():
-        saved_options(path)  # before anything else: another task's run is said to be one
+        saved_options(path)  # first: it names the task if this is another task's run
         payload = _best(path)
     else:
         payload = load(path)
@@ -69,9 +76,10 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
 
 
 def saved_options(path: Path) -> LanguageOptions:
-    """The options of the run at `path`; where files go is the command line's to say.
+    """Return the options of the run at `path`, without the folders, which the command line sets.
 
-    Raises `UserError` where it is another task's, or none.
+    Raises:
+        UserError: there is no run, or it is another task's.
     """
     path = expanded(path)
     plain = read_meta(path).get("args", {})
@@ -84,7 +92,7 @@ def saved_options(path: Path) -> LanguageOptions:
 
 
 def _run_of(checkpoint: Path) -> Path:
-    """The run folder that a checkpoint lies in, or in the `checkpoints` of."""
+    """Return the run folder of a checkpoint, whose folder may be `checkpoints`."""
     folder = checkpoint.resolve().parent
     return folder.parent if folder.name == "checkpoints" else folder
 

@@ -1,4 +1,4 @@
-"""Where a language model's run computes, with whom, on which text."""
+"""The setting of a language model's run: device, precision, learners and text."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +21,7 @@ from fastweights.training.replicas import Replicas
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Where a run computes, with whom, on which text."""
+    """Device, precision, learners and text of a run."""
 
     options: LanguageOptions
     text: Corpus
@@ -32,9 +32,10 @@ class Setting:
 
 
 def setting_of(options: LanguageOptions, replicas: Replicas, text: Corpus) -> Setting:
-    """Chooses device, threads, precision and kernels.
+    """Choose device, threads, precision and kernels.
 
-    Raises a one-line `ValueError` for options that cannot be.
+    Raises:
+        ValueError: options that this machine does not have; one line.
     """
     use_threads(options.num_threads, replicas.local_count)
     compute_exactly()
@@ -53,7 +54,7 @@ def setting_of(options: LanguageOptions, replicas: Replicas, text: Corpus) -> Se
 
 
 def within(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
-    """What a model computes within: autocast for bfloat16, nothing for float32."""
+    """Return the context of a model's computations: autocast for bfloat16, none for float32."""
     if precision == "bfloat16":
         return partial(torch.autocast, device.type, torch.bfloat16)
     return nullcontext

@@ -27,7 +27,7 @@ OF_CELLS = ("data", "cache", "device", "kernels", "precision")
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageTableOptions:
-    """Which runs a table has, and where they lie."""
+    """Options of a table: its cells, and its folders."""
 
     seeds: tuple[int, ...] = (1, 2, 3)
     """--table: seeds of each cell."""
@@ -47,16 +47,16 @@ class LanguageTableOptions:
 def make_table(
     table: str, preset_name: str, asked: LanguageTableOptions, changes: Mapping[str, Any]
 ) -> int:
-    """Runs what is missing and writes the table; returns the command's exit code.
+    """Run what is missing and write the table; return the command's exit code.
 
-    `changes`: what all runs have besides the preset, by `OF_CELLS`. Failed runs are gaps.
+    `changes`: changes to the preset for all runs, by `OF_CELLS`. Failed runs are gaps.
     """
     folder = expanded(asked.runs).resolve() / f"language-{preset_name}{_shortened(asked)}"
     with user_input():
         wanted = _wanted(figures(table), asked)
         options = [_options(figure, preset_name, asked, changes) for figure in wanted]
-    text = text_of(options[0])  # before hours of training, or there is none
-    # Seeds outside: an early stop leaves whole tables of fewer seeds.
+    text = text_of(options[0])  # raise errors about the text before hours of training
+    # Seeds are the outer loop: an early stop leaves complete tables of fewer seeds.
     cells = [
         Cell({**_labels(figure), "seed": seed}, _run(own, figure, seed, folder))
         for seed in asked.seeds
@@ -116,7 +116,7 @@ def _write(
     is_the_papers: bool,
     failures: Mapping[str, str],
 ) -> None:
-    """`is_the_papers`: whether figures are perplexities of words, as the paper's are."""
+    """Write the table; `is_the_papers`: figures are perplexities of words, as in the paper."""
     measure, digits = ("perplexity", 1) if is_the_papers else ("bits_per_byte", 3)
     value = partial(_measure, "test", measure)
     found = zip(rows_of(grid.cells, failures, value), of_rows, strict=True)

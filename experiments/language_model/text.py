@@ -1,4 +1,4 @@
-"""A run's text: found, made into numbers, and what there is to say about it."""
+"""A run's text: found, made into numbers, and described."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from fastweights.tasks.language_model.published import comparison
 from fastweights.tasks.language_model.source import SPLITS, Source, find_source
 from fastweights.tasks.language_model.vocabulary import Vocabulary, from_plain
 
-VOCABULARY = "vocabulary.json"  # of a run and of an export
+VOCABULARY = "vocabulary.json"  # file of a run and of an export
 GETTING_IT = (
     'where there is a network, python -c "from datasets import load_dataset; '
     "load_dataset('Salesforce/wikitext', 'wikitext-103-v1').save_to_disk('wikitext-103')\" "
@@ -22,7 +22,7 @@ GETTING_IT = (
 
 
 def text_of(options: LanguageOptions) -> Corpus:
-    """The text that `options` ask for, as numbers. Raises a one-line `UserError`."""
+    """Return the text that `options` ask for, as numbers; raise a one-line `UserError`."""
     source = _source(options)
     folder = expanded(options.cache or options.savedir / "texts")
     with Progress(transient=True) as progress:
@@ -35,7 +35,7 @@ def text_of(options: LanguageOptions) -> Corpus:
 
 
 def described(text: Corpus) -> list[str]:
-    """Lines that say what the text is, and how its counts compare with published ones."""
+    """Return lines about the text, and a comparison of its counts with the published ones."""
     lines = [f"text: {text.place} ({text.form}), {text.digest}"]
     name = text.published_name
     if name is None:
@@ -52,18 +52,18 @@ def described(text: Corpus) -> list[str]:
 
 
 def read_vocabulary(folder: Path) -> Vocabulary:
-    """The vocabulary that a run or an export keeps. Raises a one-line `UserError`."""
+    """Return the vocabulary of a run or an export; raise a one-line `UserError`."""
     path = folder / VOCABULARY
     try:
         return from_plain(read_object(path))
     except FileNotFoundError as error:
-        raise UserError(f"{folder} has no {VOCABULARY}: it is no language model's") from error
+        raise UserError(f"{folder} has no {VOCABULARY}: it is not a language model") from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}): copy it from the run's text") from error
 
 
 def check_fits(text: Corpus, vocabulary: Vocabulary, folder: Path) -> None:
-    """Raises a one-line `UserError` where a text's numbers mean other tokens than the model's."""
+    """Raise a one-line `UserError` if the text's vocabulary is not the model's."""
     if text.vocabulary.plain() != vocabulary.plain():
         raise UserError(
             f"--data {text.place} has another vocabulary ({text.vocabulary.size:,} "

@@ -1,12 +1,12 @@
 """Attention by PyTorch's fused kernel: the whole unroll and the window before it in one call.
 
 A row sees the keys of its own episode that are less than M steps old, itself included: the last
-`reach + 1` of those that came before. Where all streams begin fresh and nothing else restricts
-them, as in sequence tasks, that is the plain causal mask, which the kernel knows without being
-given one; to find out, the host waits once.
+`reach + 1` keys. If all streams begin fresh and nothing else restricts the rows, as in sequence
+tasks, this is the plain causal mask, which the kernel has built in. To find out, the host waits for
+the device once.
 
-A masked key's weight is 0, and 0 * NaN is NaN: keys and values that are not finite enter as zeros,
-and the rows that see one are set to NaN afterwards (see kernels/chunks.py).
+A masked key's weight is 0, and 0 * NaN is NaN. So keys and values that are not finite enter as
+zeros, and the rows that see one are set to NaN afterwards (see kernels/chunks.py).
 """
 
 import torch
@@ -27,8 +27,8 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: Window,
 ) -> tuple[Float[Tensor, "T B H V"], Window]:
-    """As `reference.unroll`, in float32 or the state's float64."""
-    if len(is_first) <= 1:  # acting: the law is faster
+    """Unroll; equals `reference.unroll`. Computes in float32, or in float64 if the state does."""
+    if len(is_first) <= 1:  # acting: the reference is faster
         return reference.unroll(q, k, v, is_first, state)
     size = state.keys.shape[2]
     q, k, v = (x.to(state.keys.dtype).movedim(0, 2) for x in (q, k, v))
@@ -46,14 +46,14 @@ def unroll(
 
 
 def positions(is_first: Bool[Tensor, "T B"], count: Float[Tensor, "B 1"]) -> Float[Tensor, "T B"]:
-    """How many steps of its episode came before each row; `count` came before row 0."""
+    """Return the number of steps since each row's episode began; `count` steps precede row 0."""
     rows = torch.arange(len(is_first), device=count.device)[:, None]
     began = torch.where(is_first, rows, -1).cummax(0).values
     return torch.where(began < 0, rows + count.t(), (rows - began).to(count.dtype))
 
 
 def _is_plain(is_first: Bool[Tensor, "T B"], state: Window) -> bool:
-    """Whether every row sees all rows before it and nothing else. False where nobody may wait."""
+    """Return whether the mask is plainly causal; False where the host must not wait."""
     if len(is_first) > state.keys.shape[2] or not may_wait(is_first):
         return False
     remembers = (state.count[:, 0] != 0) & ~is_first[0]
@@ -61,7 +61,7 @@ def _is_plain(is_first: Bool[Tensor, "T B"], state: Window) -> bool:
 
 
 def _visible(reach: Int[Tensor, "B T"], size: int) -> Bool[Tensor, "B 1 T S"]:
-    """Which keys each row sees, of M slots and then the T rows themselves."""
+    """Return which keys each row sees, of M slots followed by the T rows."""
     rows = torch.arange(reach.shape[1], device=reach.device)
     age = rows[:, None] + size - torch.arange(size + len(rows), device=reach.device)
     return ((age >= 0) & (age <= reach.unsqueeze(2))).unsqueeze(1)

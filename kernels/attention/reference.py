@@ -16,7 +16,7 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class Window(NamedTuple):
-    """The newest step is last. A slot counts only if it is younger than the episode."""
+    """The last M steps, the newest last. A slot counts only if its step is in the episode."""
 
     keys: Float[Tensor, "B H M K"]
     values: Float[Tensor, "B H M V"]
@@ -24,14 +24,14 @@ class Window(NamedTuple):
 
 
 def weights(q: Float[Tensor, "B H K"], window: Window) -> Float[Tensor, "B H M"]:
-    """How much each slot is attended to: positive where it counts, 0 elsewhere, sum 1."""
+    """Return the attention weight of each slot: zero for slots that do not count, sum 1."""
     scores = (window.keys @ q.unsqueeze(-1)).squeeze(-1) / q.shape[-1] ** 0.5
     used = in_use(window.keys.shape[2], window.count)
     return scores.masked_fill(~used.unsqueeze(1), -torch.inf).softmax(-1)
 
 
 def in_use(size: int, count: Float[Tensor, "B 1"]) -> Bool[Tensor, "B M"]:
-    """The slots of a window of that size that hold a step of the episode."""
+    """Return which slots of a window of `size` hold a step of the episode."""
     age = torch.arange(size - 1, -1, -1, device=count.device)
     return age < count.round()
 
@@ -42,7 +42,7 @@ def step(
     v: Float[Tensor, "B H V"],
     state: Window,
 ) -> tuple[Float[Tensor, "B H V"], Window]:
-    """One step: the oldest slot makes room for the new one, then read."""
+    """Compute one step: the new key and value replace the oldest, then read."""
     window = Window(_shift(state.keys, k), _shift(state.values, v), state.count + 1)
     return read(window.values, weights(q, window)), window
 

@@ -1,7 +1,7 @@
-"""How a kernel's arguments are laid out: one struct of eight-byte words.
+"""Layout of a kernel's arguments: one struct of eight-byte words.
 
-A kernel takes one struct: first `Sizes`, then the caller's tensors (`View`, `Flags`:
-an address and four strides, any layout), then our own contiguous tensors (an address each).
+The struct begins with `Sizes`. The caller's tensors follow (`View`, `Flags`: an address and four
+strides, any layout), then our own contiguous tensors (an address each).
 """
 
 from array import array
@@ -12,29 +12,31 @@ from torch import Tensor
 
 from fastweights.kernels.machinery.signature import Axes
 
-HEAD_SIZES = (8, 16, 32, 64)  # what a kernel is compiled for; sizes between are padded
+HEAD_SIZES = (8, 16, 32, 64)  # compiled sizes; sizes between are padded
 AXES = 4
 
 
 class Sizes(NamedTuple):
+    """The sizes and options at the start of the struct."""
+
     time: int
     batch: int
     heads: int
     keys: int
     values: int
-    option: int = 0  # what a kernel makes of it: the version of a Delta RNN
+    option: int = 0  # its meaning depends on the kernel, such as the version of a Delta RNN
     second_option: int = 0
 
 
 def padded(size: int) -> int:
-    """The smallest compiled head size that holds `size`."""
+    """Return the smallest compiled head size that holds `size`."""
     return next(compiled for compiled in HEAD_SIZES if size <= compiled)
 
 
 def pack(sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor | None]) -> array:
-    """The argument struct's words; `given` and `own` in the order of the struct's fields.
+    """Return the argument struct's words; `given` and `own` in the order of the struct's fields.
 
-    None is a null address: a result that nobody wants.
+    None is a null address: a result that the caller does not need.
     """
     words = array("q", sizes)
     for tensor in given:
@@ -48,15 +50,15 @@ def pack(sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor | None]) ->
 
 
 def view_axes(axes: Axes) -> Axes:
-    """The axes as a kernel sees them: weights, too, have one of the batch."""
+    """Return the axes as a kernel sees them: weights get a batch axis, too."""
     return axes if "B" in axes else ("B", *axes)
 
 
 def views(axes: Axes, tensor: Tensor, batch: int) -> Sequence[Tensor]:
-    """What a kernel sees of one of the caller's tensors; four axes at most.
+    """Return a kernel's views of one of the caller's tensors, with four axes at most.
 
-    An axis of a number, such as the gates in "T B H 3 K", is taken apart; that of the batch has a
-    stride of zero in weights.
+    A numeric axis, such as the gates in "T B H 3 K", is split into views. The batch axis of weights
+    has stride zero.
     """
     if "B" not in axes:
         return (tensor.unsqueeze(0).expand(batch, *tensor.shape),)

@@ -16,12 +16,13 @@ from fastweights.kernels.machinery.signature import Signature, Sizes, is_traced
 
 @dataclass(frozen=True)
 class Cuda:
-    """Where no gradient is wanted, nothing is saved."""
+    """The CUDA backend. It saves tensors for the backward pass only if a gradient is needed."""
 
     kernel: CudaKernel
     differentiable: library.Differentiable
 
     def why_not(self, request: Request) -> str | None:
+        """Return why such a call cannot run here, in one line; None if it can."""
         kernel = self.kernel
         reason = why_not(request, bool(kernel.source.units)) or without_kernel(
             kernel.source.options, **request.options
@@ -31,6 +32,7 @@ class Cuda:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
+        """Run the kernels: y and the final state's tensors, differentiable."""
         if is_traced():
             return self.differentiable.traced(tensors, options)
         if not library.wants_gradient(tensors):
@@ -44,7 +46,7 @@ class Cuda:
 
 
 def build(signature: Signature) -> Cuda:
-    """Defines the operators; once for each operation. Neither compiles nor asks for a GPU."""
+    """Define an operation's CUDA operators. Neither compiles nor asks for a GPU."""
     source = import_module(f"fastweights.kernels.{signature.name}.cuda").SOURCE
     kernel = CudaKernel(signature, source)
     forward, backward = kernel.forward, kernel.backward

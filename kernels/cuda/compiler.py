@@ -1,8 +1,8 @@
-"""CUDA C++ to machine code with NVRTC, and a cache of the result on disk.
+"""Compilation of CUDA C++ to machine code with NVRTC, and a cache of the results on disk.
 
-A cubin's name holds the hash of everything it was made from: the sources, the head size, the
-architecture and the compiler's version. Processes that start together may all compile; each writes
-beside the final name and renames, so that a reader never sees half a file.
+A cubin's name holds the hash of everything it depends on: the sources, the head size, the
+architecture and the compiler's version. Processes that start together may all compile. Each writes
+a temporary file and renames it, so that a reader never sees half a file.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ STANDARD = "c++17"
 
 
 def source_file(operation: str) -> Path:
-    """What an operation's kernels are compiled from; its folder's name begins theirs."""
+    """Return an operation's CUDA source; its folder's name is the prefix of the kernels' names."""
     return KERNELS / operation / "cuda.cu"
 
 
 @cache
 def compiler_version() -> str:
-    """NVRTC's version as `13.0`; an `ImportError` where it is not installed."""
+    """Return NVRTC's version, such as `13.0`; raise `ImportError` if it is not installed."""
     from cuda.bindings import nvrtc
 
     _, major, minor = nvrtc.nvrtcVersion()
@@ -38,9 +38,9 @@ def compiler_version() -> str:
 def compile_source(
     source: Path, head_size: int, architecture: str, verbose: bool = False
 ) -> tuple[bytes, str]:
-    """A cubin for `architecture` ("sm_90") and the compiler's log, with registers if `verbose`.
+    """Compile for `architecture` ("sm_90"); return the cubin and the compiler's log.
 
-    Needs no GPU.
+    Needs no GPU. With `verbose`, the log lists registers.
     """
     from cuda.core import Program, ProgramOptions
 
@@ -59,6 +59,7 @@ def compile_source(
 
 
 def cubin_name(source: Path, head_size: int, architecture: str) -> str:
+    """Return the cubin's file name, with a hash of sources, sizes and compiler."""
     digest = hashlib.sha256(f"{compiler_version()} {STANDARD}".encode())
     for path in [source, *sorted(HEADERS.glob("*.cuh"))]:
         digest.update(path.name.encode() + path.read_bytes())
@@ -66,7 +67,7 @@ def cubin_name(source: Path, head_size: int, architecture: str) -> str:
 
 
 def cubin(source: Path, head_size: int, architecture: str, anew: bool = False) -> bytes:
-    """Machine code from the cache, or compiled now and put there; `anew`: whatever is there."""
+    """Return machine code from the cache, or compile and store it; `anew`: always compile."""
     name = cubin_name(source, head_size, architecture)
     with _kept_if_possible():
         path = private_cache_folder() / name
@@ -82,11 +83,12 @@ def cubin(source: Path, head_size: int, architecture: str, anew: bool = False) -
 def _kept_if_possible() -> Iterator[None]:
     try:
         yield
-    except OSError as error:  # a read-only home is no reason not to run
+    except OSError as error:  # a read-only cache must not stop the run
         warnings.warn(f"compiled kernels are not kept: {error}", stacklevel=4)
 
 
 def write_beside_and_rename(path: Path, content: bytes) -> None:
+    """Write a file atomically: to a temporary name in the same folder, then rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
         file.write(content)

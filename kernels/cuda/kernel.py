@@ -1,4 +1,4 @@
-"""The pair of functions that runs an operation's `cuda.cu`, for every operation the same.
+"""The functions `forward` and `backward` that run an operation's `cuda.cu`.
 
 Both kernels take their tensors in the order of the operator's arguments (see library.py):
 
@@ -6,8 +6,8 @@ Both kernels take their tensors in the order of the operator's arguments (see li
     backward   inputs, weights, is_first, state, grad_y, grad_final_state |
                saved, gradients of inputs, weights and state
 
-Left of the bar is the caller's, with any strides, right of it ours (see arguments.py). A kernel
-gives the gradient of weights for each batch column; here they are summed.
+Tensors left of the bar are the caller's, with any strides; tensors right of it are ours (see
+arguments.py). A kernel gives the gradient of weights for each batch column; the sum is taken here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,15 +27,15 @@ from fastweights.kernels.machinery.signature import Argument, Axes, Signature, S
 
 @dataclass(frozen=True)
 class Source:
-    """What is an operation's own: the whole of `kernels/<operation>/cuda.py`.
+    """A description of an operation's `cuda.cu`, the whole content of its `cuda.py`.
 
-    saved: what the forward keeps for the backward, name -> axes.
-    options: the values that there is a kernel for, by name; the kernel gets the value's place.
-    forward_warps, backward_warps: of a block, for head sizes to 32 and to 64.
-    units: the axis of units that hear nothing of each other, of any number; a block is a warp of
-        them, and their number is the kernel's first option.
-    outer_sums: weights whose gradient is a sum over T and B of outer products, of a saved tensor
-        and an input's gradient: name -> (saved, input). The kernel has no field for it.
+    - saved: tensors that the forward pass keeps for the backward pass, name -> axes.
+    - options: the values with a kernel, by option name; the kernel gets the value's index.
+    - forward_warps, backward_warps: warps of a block, for head sizes up to 32 and up to 64.
+    - units: axis of independent units, of any size. A block is one warp of units, and the kernel's
+      first option is their number.
+    - outer_sums: weights whose gradient is a sum over T and B of outer products, of a saved tensor
+      and an input's gradient: name -> (saved, input). The kernel has no field for it.
     """
 
     saved: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class CudaKernel:
     source: Source
 
     def forward(self, *call: Any, save: bool = True) -> tuple[Tensor, ...]:
-        """(y, *final state, *saved); without `save`, nothing is written for the backward."""
+        """Return (y, *final state, *saved); without `save`, nothing is kept for backward."""
         signature, count = self.signature, len(self.signature.arguments)
         tensors, sizes = call[:count], signature.check(call[:count])
         results = [signature.output.axes, *(state.axes for state in signature.state)]
@@ -66,7 +66,7 @@ class CudaKernel:
         return made
 
     def backward(self, *call: Any) -> tuple[Tensor, ...]:
-        """The gradients of inputs, weights and initial state, in that order."""
+        """Return the gradients of inputs, weights and initial state, in that order."""
         signature, outcome = self.signature, [self.signature.output, *self.signature.state]
         parts = iter(call)
         tensors = [next(parts) for _ in signature.arguments]
@@ -91,7 +91,7 @@ class CudaKernel:
         return tuple(found[argument.name] for argument in wanted)
 
     def why_not_loaded(self, device: torch.device, sizes: Sizes) -> str | None:
-        """Why that GPU cannot run both for such heads, in one line; None if it can."""
+        """Return why the GPU cannot run both kernels, in one line; None if it can."""
         both = self._kernel("forward"), self._kernel("backward")
         largest = max(sizes.get(axis, 1) for axis in "KVD")
         head_size = padded(min(largest, WARP) if self.source.units else largest)
@@ -114,28 +114,29 @@ class CudaKernel:
 
 
 def _fresh(like: Tensor, axes: Sequence[Axes], sizes: Sizes) -> tuple[Tensor, ...]:
-    """Contiguous tensors, not yet written."""
+    """Allocate contiguous tensors, uninitialised."""
     return tuple(like.new_empty(shape(each, sizes)) for each in axes)
 
 
 def _or_zeros(gradient: Tensor, argument: Argument, sizes: Sizes) -> Tensor:
-    """Zeros for a gradient without elements (see library.py)."""
+    """Return the gradient, or zeros for one without elements (see library.py)."""
     return gradient if gradient.numel() else gradient.new_zeros(shape(argument.axes, sizes))
 
 
 def views_of(
     arguments: Sequence[Argument], tensors: Sequence[Tensor], sizes: Sizes
 ) -> list[Tensor]:
-    """What a kernel sees of the caller's tensors, in the order of its struct's fields.
+    """Return a kernel's views of the caller's tensors, in the order of its struct's fields.
 
-    A negation that torch has put off, of `z.conj().imag`, is done first: an address has no sign.
+    A negation that torch has deferred, as in `z.conj().imag`, is carried out first: an address does
+    not record it.
     """
     pairs = zip(arguments, tensors, strict=True)
     return [v for a, tensor in pairs for v in views(a.axes, tensor.resolve_neg(), sizes["B"])]
 
 
 def sum_of_outer(left: Tensor, right: Tensor) -> Tensor:
-    """The sum over T and B of left right^T: [T, B, H, N], [T, B, H, M] -> [H, N, M].
+    """Return the sum over T and B of left right^T: [T, B, H, N], [T, B, H, M] -> [H, N, M].
 
     With right [T, B, H] -> [H, N].
     """

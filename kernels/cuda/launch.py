@@ -1,7 +1,7 @@
 """Running a compiled kernel on the tensors' device, in torch's current stream.
 
-A launch neither synchronises nor allocates: it may be captured in a CUDA graph, once a first call
-outside the capture has loaded the kernel (torch asks for such a call anyway).
+A launch neither synchronises nor allocates. So it may be captured in a CUDA graph, once a first
+call outside the capture has loaded the kernel (torch asks for such a call anyway).
 """
 
 import ctypes
@@ -19,25 +19,28 @@ from fastweights.kernels.cuda import compiler
 from fastweights.kernels.cuda.arguments import Sizes, pack, padded
 
 WARP = 32
-OLDEST = (7, 5)  # sm_75: what CUDA 13 still compiles for
+OLDEST = (7, 5)  # sm_75: the oldest target of CUDA 13
 
 
 class Kernel(NamedTuple):
+    """One kernel of a CUDA source."""
+
     source: Path  # .../<operation>/cuda.cu
-    name: str  # "forward" or "backward", with a dtype if there is one for each
-    warps: tuple[int, int]  # of a block, for head sizes to 32 and to 64
+    name: str  # "forward" or "backward", with a dtype if each has its own kernel
+    warps: tuple[int, int]  # of a block, for head sizes up to 32 and up to 64
 
     def threads(self, head_size: int) -> int:
-        """Of a block, which serves one (batch, head)."""
+        """Return the threads of a block, which serves one (batch, head)."""
         return self.warps[head_size > WARP] * WARP
 
     @property
     def symbol(self) -> str:
+        """The kernel's name in the cubin."""
         return f"{self.source.parent.name}_{self.name}"
 
 
 def unavailable(device: torch.device | None = None) -> str | None:
-    """Why no CUDA kernel can run here, in one line; None if they can."""
+    """Return why no CUDA kernel can run here, in one line; None if they can."""
     if not torch.cuda.is_available():
         return "torch sees no CUDA device"
     missing = [name for name in ("cuda.core", "cuda.bindings") if not _is_installed(name)]
@@ -45,7 +48,7 @@ def unavailable(device: torch.device | None = None) -> str | None:
         return f"{' and '.join(missing)} not installed: pip install -e '.[cuda]'"
     capability = torch.cuda.get_device_capability(device)
     if capability < OLDEST:
-        return f"the GPU's compute capability {capability} is older than {OLDEST}"
+        return f"the GPU's compute capability {capability} is below {OLDEST}"
     return None
 
 
@@ -59,7 +62,7 @@ def _is_installed(module: str) -> bool:
 def launch(
     kernel: Kernel, sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor | None]
 ) -> None:
-    """Runs `kernel` for every (batch, head); the tensors as in the kernel's argument struct."""
+    """Run `kernel` for every (batch, head), with tensors in the order of the argument struct."""
     blocks = sizes.batch * sizes.heads
     if blocks == 0:
         return
@@ -71,7 +74,7 @@ def launch(
 def run_on_device(
     kernel: Kernel, head_size: int, blocks: int, threads: int, words: array, device: torch.device
 ) -> None:
-    """The one place that talks to the driver; the tests run the source on the CPU instead."""
+    """Launch through the driver; tests replace this function and run the source on the CPU."""
     if device.type != "cuda":
         raise ValueError(f"{kernel.symbol}: expected CUDA tensors, got tensors on {device}")
     from cuda.bindings import driver
@@ -95,34 +98,34 @@ def run_on_device(
 
 @cache
 def why_not_loaded(kernels: tuple[Kernel, ...], head_size: int, device: torch.device) -> str | None:
-    """Why these cannot be loaded for that GPU, asked once, in one line; None if they have been.
+    """Return why the kernels cannot be loaded on the GPU, in one line; None if they are loaded.
 
-    What is loaded here is loaded neither in a graph's capture nor by another thread.
+    Asked once. Kernels loaded here are not loaded later in a graph's capture or by another thread.
     """
     try:
         for kernel in kernels:
             load(kernel, head_size, device)
-    except Exception as error:  # the compiler's and the driver's have no base of their own
+    except Exception as error:  # the compiler's and driver's errors have no common base class
         reason, *_ = str(error).splitlines() or [type(error).__name__]
         return f"its kernels cannot be loaded: {reason}"
     return None
 
 
 def load(kernel: Kernel, head_size: int, device: torch.device) -> None:
-    """Compiles and loads a kernel for that GPU, if it has not been; else the first launch does."""
+    """Compile and load a kernel on the GPU now; otherwise the first launch does it."""
     with torch.cuda.device(device):
         _load_here(kernel, head_size, device)
 
 
 def _load_here(kernel: Kernel, head_size: int, device: torch.device) -> "_Loaded":
-    """On the current device."""
+    """Load a kernel on the current device."""
     _make_context_current(device)
     major, minor = torch.cuda.get_device_capability(device)
     return _load(kernel, head_size, f"sm_{major}{minor}")
 
 
 def _make_context_current(device: torch.device) -> None:
-    """A thread in which torch has not run yet, such as autograd's, may have no current context."""
+    """Make the device's context current: a thread new to torch, such as autograd's, has none."""
     from cuda.bindings import driver
 
     _, context = driver.cuCtxGetCurrent()
@@ -143,7 +146,7 @@ def _load(kernel: Kernel, head_size: int, architecture: str) -> _Loaded:
     made_for = kernel.source, head_size, architecture
     try:
         return _loaded(compiler.cubin(*made_for), kernel.symbol)
-    except Exception:  # what was kept may be damaged
+    except Exception:  # the cached file may be damaged
         return _loaded(compiler.cubin(*made_for, anew=True), kernel.symbol)
 
 

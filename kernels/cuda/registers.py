@@ -1,4 +1,4 @@
-"""What the compiler says a kernel needs: registers, stack, spills. Needs NVRTC, not a GPU.
+"""The compiler's report on each kernel: registers, stack, spills. Needs NVRTC, not a GPU.
 
 `python -m fastweights.kernels.cuda.registers` prints the table for every kernel, head size and
 architecture.
@@ -21,17 +21,20 @@ PATTERN = re.compile(
 
 
 class Usage(NamedTuple):
+    """Resources of one kernel."""
+
     registers: int
     stack_bytes: int
     spilled_bytes: int
 
 
 def sources() -> list[Path]:
+    """Return every CUDA source."""
     return sorted(KERNELS.rglob("cuda.cu"))
 
 
 def usage(source: Path, head_size: int, architecture: str) -> dict[str, Usage]:
-    """By kernel name."""
+    """Return the resources of a source's kernels, by name."""
     _, log = compile_source(source, head_size, architecture, verbose=True)
     return {
         found["name"]: Usage(
@@ -44,7 +47,8 @@ def usage(source: Path, head_size: int, architecture: str) -> dict[str, Usage]:
 
 
 def print_table() -> None:
-    print(f"NVRTC {compiler_version()}: registers (bytes spilled, where there are any)")
+    """Print the registers and spills of all kernels."""
+    print(f"NVRTC {compiler_version()}: registers (spilled bytes, if any)")
     print(f"{'kernel':36}{'head':>5}" + "".join(f"{name:>9}" for name in ARCHITECTURES))
     for source in sources():
         for head_size in HEAD_SIZES:

@@ -1,4 +1,4 @@
-"""The outer delta rule over the whole unroll, then the inner one, which it never sees."""
+"""The outer delta rule over the whole unroll, then the inner one, on which it does not depend."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -18,7 +18,7 @@ def unroll(
     feature_map: str = "softmax",
     strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "T B H D"], DeltaDeltaState]:
-    """As a loop of `reference.step`."""
+    """Unroll; equals a loop of `reference.step`."""
     outer = DeltaRuleState(state.outer_fast_weights)
     answer, outer = delta_rule(q, k, v, beta, is_first, outer)
     inner = DeltaRuleState(state.fast_weights)

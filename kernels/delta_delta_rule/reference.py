@@ -1,4 +1,4 @@
-"""A delta rule whose keys, values, queries and strengths come out of another one's matrix.
+"""A delta rule whose keys, values, queries and strengths are read from another one's matrix.
 
     S_t = S_(t-1) + k_t (beta_t (v_t - S_(t-1)^T k_t))^T,   q'_t, k'_t, v'_t, b'_t = S_t^T q_t
     W_t = W_(t-1) + phi(k'_t) (sigma(b'_t) (v'_t - W_(t-1)^T phi(k'_t)))^T
@@ -17,7 +17,7 @@ from fastweights.kernels.fast_weights import delta_write, read
 
 
 class DeltaDeltaState(NamedTuple):
-    """The outer and the inner fast weights."""
+    """The outer fast weights S and the inner fast weights W."""
 
     outer_fast_weights: Float[Tensor, "B H D 3*D+1"]
     fast_weights: Float[Tensor, "B H D D"]
@@ -26,7 +26,7 @@ class DeltaDeltaState(NamedTuple):
 def program(
     answer: Float[Tensor, "*batch P"], feature_map: str, strength_map: str
 ) -> tuple[Tensor, ...]:
-    """The inner rule's query, key, value and strength, from an outer answer of P = 3 D + 1."""
+    """Return the inner query, key, value and strength from the outer answer, P = 3 D + 1."""
     size, phi = answer.shape[-1] // 3, feature_maps.feature_map(feature_map)
     q, k, v, beta = answer.split((size, size, size, 1), -1)
     return phi(q), phi(k), v, feature_maps.strength_map(strength_map)(beta.squeeze(-1))
@@ -41,7 +41,7 @@ def step(
     feature_map: str = "softmax",
     strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "B H D"], DeltaDeltaState]:
-    """One step: write and read the outer matrix, then the inner one."""
+    """Compute one step: write and read the outer matrix, then the inner one."""
     outer = delta_write(state.outer_fast_weights, k, v, beta)
     inner_q, *written = program(read(outer, q), feature_map, strength_map)
     inner = delta_write(state.fast_weights, *written)

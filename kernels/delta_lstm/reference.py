@@ -9,10 +9,11 @@ For each gate g of main, forget, output, with its own queries, keys, values and 
     c_t = f * c_{t-1} + (1 - f) * u
     y_t = c_t * o
 
-That is version D, the reported one. Version B has u = sigmoid(z_main + r_main); C is B with
-y_t = c_t * o + z_main; A is B with p = y_{t-1} and y_t = softmax(c_t * o).
-Source: Irie et al. 2021, appendix A.2, eqs. 20-40. The paper writes one query for all gates, its
-code has one a gate; an expanded tensor gives the former.
+These are the equations of version D, which the paper reports. Version B has
+u = sigmoid(z_main + r_main); C is B with y_t = c_t * o + z_main; A is B with p = y_{t-1} and
+y_t = softmax(c_t * o).
+Source: Irie et al. 2021, appendix A.2, eqs. 20-40. The paper writes one query for all gates; its
+code has one query a gate. An expanded tensor gives the former.
 """
 
 from functools import partial
@@ -28,7 +29,7 @@ Version = Literal["A", "B", "C", "D"]
 
 
 class DeltaLSTMState(NamedTuple):
-    """The axis of three is main, forget, output."""
+    """Fast weights, cell and last output; the axis of three is main, forget, output."""
 
     fast_weights: Float[Tensor, "B H 3 K V"]
     recurrent_fast_weights: Float[Tensor, "B H 3 V V"]
@@ -47,7 +48,7 @@ def step(
     state: DeltaLSTMState,
     version: Version = "D",
 ) -> tuple[Float[Tensor, "B H V"], DeltaLSTMState]:
-    """One step: write all six matrices, then read them."""
+    """Compute one step: write all six matrices, then read them."""
     weights = delta_write(state.fast_weights, k, v, beta)
     recurrent = delta_write(state.recurrent_fast_weights, recurrent_k, recurrent_v, recurrent_beta)
     recurrent_query = state.output if version == "A" else state.output.softmax(-1)

@@ -1,6 +1,6 @@
 """The Delta MLP one fast layer after the other, each over the whole unroll.
 
-No matrix depends on another's, only its query does: every layer is a delta rule of its own.
+No matrix depends on another matrix; only its query does. So every layer is a separate delta rule.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: DeltaMLPState,
 ) -> tuple[Float[Tensor, "T B H K"], DeltaMLPState]:
-    """As a loop of `reference.step`."""
+    """Unroll; equals a loop of `reference.step`."""
     written = up_k, up_v, up_beta, down_k, down_v, down_beta
     rows = [part.split(q.shape[2], 2) for part in written]
     weights = [part.split(q.shape[2], 1) for part in state]
@@ -40,5 +40,5 @@ def unroll(
 
 
 def side_by_side(of_pairs: Sequence[Tensor], axis: int) -> Tensor:
-    """The pairs' tensors along `axis`, of heads; a single one is not copied."""
+    """Concatenate the pairs' tensors along the axis of heads, `axis`; copy only if several."""
     return torch.cat(of_pairs, axis) if len(of_pairs) > 1 else of_pairs[0]

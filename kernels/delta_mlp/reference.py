@@ -4,7 +4,7 @@
 
 Matrices come in pairs, one up to the hidden size and one down again, as in a Transformer's
 feed-forward network. There may be several pairs; pair p's heads lie at p H to (p + 1) H.
-Source: Irie et al. 2021, eqs. 13-14 and appendix A.2. `q` has had its feature map.
+Source: Irie et al. 2021, eqs. 13-14 and appendix A.2. The feature map is already applied to `q`.
 """
 
 from typing import NamedTuple
@@ -17,14 +17,14 @@ from fastweights.kernels.fast_weights import delta_write, read
 
 
 class DeltaMLPState(NamedTuple):
-    """The fast weights of both layers."""
+    """The fast weights of both layers, for P pairs."""
 
     up_fast_weights: Float[Tensor, "B PH K V"]
     down_fast_weights: Float[Tensor, "B PH V K"]
 
 
 class Queries(NamedTuple):
-    """What each pair's two matrices are asked."""
+    """The queries of each pair's two matrices."""
 
     up: Float[Tensor, "B PH K"]
     down: Float[Tensor, "B PH V"]
@@ -40,7 +40,7 @@ def step(
     down_beta: Float[Tensor, "B PH"],
     state: DeltaMLPState,
 ) -> tuple[Float[Tensor, "B H K"], DeltaMLPState]:
-    """One step: write all matrices, then read them one after the other."""
+    """Compute one step: write all matrices, then read them one after the other."""
     after = DeltaMLPState(
         delta_write(state.up_fast_weights, up_k, up_v, up_beta),
         delta_write(state.down_fast_weights, down_k, down_v, down_beta),
@@ -49,7 +49,7 @@ def step(
 
 
 def queries(q: Float[Tensor, "B H K"], after: DeltaMLPState) -> Queries:
-    """What the matrices are asked once a step has written them."""
+    """Return the queries with which a step reads the matrices it has written."""
     return _through(q, after)[1]
 
 

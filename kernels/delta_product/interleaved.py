@@ -1,8 +1,8 @@
 """Delta products as a delta rule on S times as many rows, of which every S-th is read.
 
-A step's first row forgets and fades, its last is asked; the rows between have a query of zero,
-whose answer nobody takes. Their reading is done in the pass that writes, so it costs no pass over
-the matrix of its own, and no copy of the query is made where S = 1.
+A step's first row resets and decays, and its last row reads. The other rows have a zero query,
+whose result is dropped. The pass that writes also reads, so these rows cost no extra pass over the
+matrix. With S = 1 the query is not copied.
 """
 
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
-    """As a loop of `reference.step`."""
+    """Unroll; equals a loop of `reference.step`."""
     steps = k.shape[3]
     rows = at_last(q, steps), in_a_row(k), in_a_row(v), in_a_row(beta)
     y, state = delta_rule(*rows, at_first(is_first, steps), state)
@@ -37,7 +37,7 @@ def gated_unroll(
     is_first: Bool[Tensor, "T B"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
-    """As a loop of `reference.gated_step`."""
+    """Unroll; equals a loop of `reference.gated_step`."""
     steps = k.shape[3]
     rows = at_last(q, steps), in_a_row(k), in_a_row(v), in_a_row(beta), at_first(log_decay, steps)
     y, state = gated_delta_rule(*rows, at_first(is_first, steps), state)
@@ -45,19 +45,19 @@ def gated_unroll(
 
 
 def in_a_row(parts: Float[Tensor, "T B H S *rest"]) -> Float[Tensor, "TS B H *rest"]:
-    """A step's parts as rows one after the other."""
+    """Return a step's S parts as successive rows."""
     return parts.movedim(3, 1).flatten(0, 1)
 
 
 def at_last(rows: Tensor, steps: int) -> Tensor:
-    """[T, ...] -> [T S, ...]: each row after S - 1 of zeros."""
+    """Return [T S, ...] from [T, ...]: each row after S - 1 rows of zeros."""
     if steps == 1:
         return rows
     return F.pad(rows.unsqueeze(1), (0, 0) * (rows.ndim - 1) + (steps - 1, 0)).flatten(0, 1)
 
 
 def at_first(rows: Tensor, steps: int) -> Tensor:
-    """[T, ...] -> [T S, ...]: each row before S - 1 of zeros."""
+    """Return [T S, ...] from [T, ...]: each row before S - 1 rows of zeros."""
     if steps == 1:
         return rows
     return F.pad(rows.unsqueeze(1), (0, 0) * (rows.ndim - 1) + (0, steps - 1)).flatten(0, 1)

@@ -1,6 +1,6 @@
 """Several delta rules a step, one after the other, and one reading after the last.
 
-    W_{t,0} = W_{t-1}, or a_t W_{t-1} where the memory fades
+    W_{t,0} = W_{t-1}, or a_t W_{t-1} in the gated form
     W_{t,s} = W_{t,s-1} + k_{t,s} (beta_{t,s} (v_{t,s} - W_{t,s-1}^T k_{t,s}))^T,   s = 1 .. S
     W_t = W_{t,S},   y_t = W_t^T q_t
 
@@ -24,7 +24,7 @@ def step(
     beta: Float[Tensor, "B H S"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "B H V"], DeltaRuleState]:
-    """One step: S writes in order, then read."""
+    """Compute one step: S writes in order, then read."""
     weights = state.fast_weights
     for s in range(k.shape[2]):
         weights = delta_write(weights, k[:, :, s], v[:, :, s], beta[:, :, s])
@@ -39,6 +39,6 @@ def gated_step(
     log_decay: Float[Tensor, "B H"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "B H V"], DeltaRuleState]:
-    """One step: fade once, then as `step`."""
+    """Compute one step: decay once, then as `step`."""
     faded = DeltaRuleState(log_decay.exp()[..., None, None] * state.fast_weights)
     return step(q, k, v, beta, faded)

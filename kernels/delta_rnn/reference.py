@@ -6,7 +6,7 @@
     version A (ablation):  y_t = softmax(W_t^T q_t + R_t^T y_{t-1})
 
 Source: Irie et al. 2021, eq. 12 (B) and appendix A.2 (A). A fresh state has y_0 = 0, whose softmax
-is uniform: version B's recurrent query is never zero.
+is uniform, so version B's recurrent query is never zero.
 """
 
 from functools import partial
@@ -40,7 +40,7 @@ def step(
     state: DeltaRNNState,
     version: Version = "B",
 ) -> tuple[Float[Tensor, "B H V"], DeltaRNNState]:
-    """One step: write both matrices, then read both."""
+    """Compute one step: write both matrices, then read both."""
     weights = delta_write(state.fast_weights, k, v, beta)
     recurrent = delta_write(state.recurrent_fast_weights, recurrent_k, recurrent_v, recurrent_beta)
     if version == "B":

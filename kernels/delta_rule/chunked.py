@@ -18,10 +18,11 @@ from fastweights.kernels.delta_rule.reference import DeltaRuleState
 def step(
     chunk: Chunk, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, weights: Tensor
 ) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
+    """Compute one chunk: its outputs, and the weights after it."""
     beta = beta.unsqueeze(-1)
     system = beta * k @ k.mT
     wanted = beta * (v - read_live(chunk.live, k, weights))
-    # Rows before and after a reset are two systems: a NaN in one does not enter the other.
+    # Solve rows before and after a reset separately, so that a NaN does not cross the reset.
     old = solve(system, wanted, chunk.live, chunk.before)
     new = solve(system, wanted, ~chunk.live, chunk.before)
     scores = keep(chunk.visible, q @ k.mT)
@@ -31,7 +32,7 @@ def step(
 
 
 def solve(system: Tensor, wanted: Tensor, rows: Tensor, before: Tensor) -> Tensor:
-    """The updates of some rows, zero in the others."""
+    """Return the updates of some rows; zero in the others."""
     below_diagonal, sides = keep(before & rows, system), keep(rows, wanted)
     return keep(
         rows, torch.linalg.solve_triangular(below_diagonal, sides, upper=False, unitriangular=True)
@@ -46,5 +47,6 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
+    """Unroll; equals a loop of `reference.step`."""
     y, weights = loop_over_chunks(step, (q, k, v, beta), is_first, state.fast_weights, empty=v)
     return y, DeltaRuleState(weights)

@@ -25,7 +25,7 @@ def step(
     beta: Float[Tensor, "B H"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "B H V"], DeltaRuleState]:
-    """One step: write with strength `beta`, then read."""
+    """Compute one step: write with strength `beta`, then read."""
     weights = delta_write(state.fast_weights, k, v, beta)
     return read(weights, q), DeltaRuleState(weights)
 

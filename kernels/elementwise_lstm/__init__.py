@@ -5,7 +5,7 @@ from fastweights.kernels.machinery.operation import build_operation
 elementwise_lstm = build_operation(
     "elementwise_lstm",
     reference.unroll,
-    saved={  # after tanh and sigmoid; the cell as the step found it, once it had forgotten
+    saved={  # after tanh and sigmoid; the cell before the step, after a reset
         "z": "T B D",
         "i": "T B D",
         "f": "T B D",

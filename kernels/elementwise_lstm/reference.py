@@ -1,12 +1,12 @@
-"""The cell of an LSTM whose units hear nothing but themselves: element-wise recurrence.
+"""The cell of an LSTM with element-wise recurrence: a unit reads only its own last cell.
 
     z_t = tanh(z^x_t + w_z * c_{t-1})
     i_t = sigmoid(i^x_t + w_i * c_{t-1})        f_t = sigmoid(f^x_t + w_f * c_{t-1})
     c_t = f_t * c_{t-1} + i_t * z_t
 
-The x-parts are projections of the input, computed for all t at once. Since 1 - sigmoid(a) is
-sigmoid(-a), an input gate that is tied to the forget gate, 1 - f_t, has i^x = -f^x and w_i = -w_f:
-that is the e-LSTM. With weights of zero this is the QRNN's pooling: `ifo`, and `fo` if tied.
+The x-parts are projections of the input, computed for all t at once. The e-LSTM ties its input
+gate to its forget gate, i_t = 1 - f_t: i^x = -f^x and w_i = -w_f, since 1 - sigmoid(a) is
+sigmoid(-a). With zero weights this is the QRNN's pooling: `ifo`, and `fo` if tied.
 Source: Irie et al. 2023, eqs. 17-19; Bradbury et al. 2017, eqs. 4 and 5.
 """
 
@@ -26,7 +26,7 @@ class ElementwiseState(NamedTuple):
 
 
 class ElementwiseWeights(NamedTuple):
-    """What each unit's cell adds to its own candidate and gates."""
+    """Recurrent weights, one a unit, of the candidate and the gates."""
 
     candidate: Float[Tensor, " D"]
     input_gate: Float[Tensor, " D"]
@@ -40,7 +40,7 @@ def step(
     state: ElementwiseState,
     weights: ElementwiseWeights,
 ) -> tuple[Float[Tensor, "B D"], ElementwiseState]:
-    """One step; returns the new cell twice: as the output and as the state."""
+    """Compute one step; the new cell is both the output and the state."""
     z, i, f = gates(candidate, input_gate, forget_gate, state, weights)
     cell = f * state.cell + i * z
     return cell, ElementwiseState(cell)
@@ -53,7 +53,7 @@ def gates(
     state: ElementwiseState,
     weights: ElementwiseWeights,
 ) -> tuple[Tensor, ...]:
-    """z_t, i_t and f_t, each [B, D]."""
+    """Return z_t, i_t and f_t, each [B, D]."""
     z, i, f = (
         part + weight * state.cell
         for part, weight in zip((candidate, input_gate, forget_gate), weights, strict=True)

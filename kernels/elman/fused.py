@@ -1,4 +1,4 @@
-"""The Elman network by PyTorch's own kernel, a call for a stretch in which no stream forgets."""
+"""The Elman network by PyTorch's own kernel, one call for each stretch without a reset."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,5 +15,5 @@ def unroll(
     state: ElmanState,
     weights: ElmanWeights,
 ) -> tuple[Float[Tensor, "T B D"], ElmanState]:
-    """As `reference.unroll`."""
+    """Unroll; equals `reference.unroll`."""
     return by_pytorch(torch.rnn_tanh, reference.unroll, x, is_first, state, weights)

@@ -1,6 +1,6 @@
 """The simple recurrent network: h_t = tanh(W x_t + b + U h_{t-1} + c).
 
-Parameters are PyTorch's. Source: Elman 1990.
+Parameters are as in PyTorch. Source: Elman 1990.
 """
 
 from functools import partial
@@ -20,7 +20,7 @@ class ElmanState(NamedTuple):
 
 
 class ElmanWeights(NamedTuple):
-    """In the order in which PyTorch's kernel takes them."""
+    """Parameters, in the order of PyTorch's kernel."""
 
     of_input: Float[Tensor, "D E"]
     of_hidden: Float[Tensor, "D D"]
@@ -31,7 +31,7 @@ class ElmanWeights(NamedTuple):
 def step(
     x: Float[Tensor, "B E"], state: ElmanState, weights: ElmanWeights
 ) -> tuple[Float[Tensor, "B D"], ElmanState]:
-    """One step; the new hidden vector is the output, too."""
+    """Compute one step; the new hidden vector is also the output."""
     from_input = F.linear(x, weights.of_input, weights.input_bias)
     from_hidden = F.linear(state.hidden, weights.of_hidden, weights.hidden_bias)
     hidden = (from_input + from_hidden).tanh()

@@ -1,12 +1,12 @@
-"""The gated delta rule by chunks: the delta rule's triangular system with every product faded.
+"""The gated delta rule by chunks: the delta rule's triangular system with decayed products.
 
-Between rows j < i of one episode a memory fades by d_ij = exp(sum of log a over j < l <= i), and
-what the chunk began with by d_i = exp(sum over all rows up to i):
+From row j to row i > j of one episode a memory decays by d_ij = exp(sum of log a over j < l <= i),
+and from the chunk's start to row i by d_i = exp(sum over all rows up to i):
 
     (I + tril(diag(beta) (K K^T * d), -1)) U = diag(beta) (V - d_i K S)
     Y = d_i Q S + tril(Q K^T * d) U,        S <- d_C S + (d_C. K)^T U
 
-Source: Yang et al. 2025, section 3.3; masks and fading: kernels/chunks.py.
+Source: Yang et al. 2025, section 3.3; masks and decays: kernels/chunks.py.
 """
 
 import torch
@@ -27,6 +27,7 @@ def step(
     log_decay: Tensor,
     weights: Tensor,
 ) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
+    """Compute one chunk: its outputs, and the weights after it."""
     beta, left = beta.unsqueeze(-1), fading(log_decay)
     wanted = beta * (v - left.since_start * read_live(chunk.live, k, weights))
     system = beta * (k @ k.mT) * left.between
@@ -49,6 +50,7 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
+    """Unroll; equals a loop of `reference.step`."""
     inputs = (q, k, v, beta, log_decay)
     y, weights = loop_over_chunks(step, inputs, is_first, state.fast_weights, empty=v)
     return y, DeltaRuleState(weights)

@@ -1,8 +1,8 @@
-"""The delta rule on a memory that fades.
+"""The delta rule with decay.
 
     W_t = a_t W_{t-1} + k_t (beta_t (v_t - a_t W_{t-1}^T k_t))^T,  y_t = W_t^T q_t
 
-The decay a_t in (0, 1), given by its logarithm, lets all of a head's memory fade before the delta
+The decay a_t in (0, 1), given by its logarithm, multiplies all of a head's memory before the delta
 rule writes.
 Source: Yang, Kautz & Hatamizadeh 2025 (Gated Delta Networks).
 """
@@ -23,7 +23,7 @@ def step(
     log_decay: Float[Tensor, "B H"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "B H V"], DeltaRuleState]:
-    """One step: fade, write with strength `beta`, then read."""
+    """Compute one step: decay, write with strength `beta`, then read."""
     faded = DeltaRuleState(log_decay.exp()[..., None, None] * state.fast_weights)
     return delta_step(q, k, v, beta, faded)
 

@@ -1,11 +1,11 @@
-"""Gated linear attention by chunks: linear attention's products, faded.
+"""Gated linear attention by chunks: linear attention's products, decayed.
 
-Between rows j < i of one episode a memory fades by d_ij = exp(sum of log a over j < l <= i), and
-what the chunk began with by d_i = exp(sum over all rows up to i):
+From row j to row i > j of one episode a memory decays by d_ij = exp(sum of log a over j < l <= i),
+and from the chunk's start to row i by d_i = exp(sum over all rows up to i):
 
     Y = d_i Q S + tril(Q K^T * d) V,        S <- d_C S + (d_C. K)^T V
 
-Source: Yang et al. 2024 (Gated linear attention), section 4; masks and fading: kernels/chunks.py.
+Source: Yang et al. 2024 (Gated linear attention), section 4; masks and decays: kernels/chunks.py.
 """
 
 from jaxtyping import Bool, Float
@@ -18,6 +18,7 @@ from fastweights.kernels.linear_attention.reference import LinearAttentionState
 def step(
     chunk: Chunk, q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, weights: Tensor
 ) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
+    """Compute one chunk: its outputs, and the weights after it."""
     left = fading(log_decay)
     scores = keep(chunk.visible, q @ k.mT * left.between)
     y = left.since_start * read_live(chunk.live, q, weights) + scores @ v
@@ -33,6 +34,7 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: LinearAttentionState,
 ) -> tuple[Float[Tensor, "T B H V"], LinearAttentionState]:
+    """Unroll; equals a loop of `reference.step`."""
     inputs = (q, k, v, log_decay)
     y, weights = loop_over_chunks(step, inputs, is_first, state.fast_weights, empty=v)
     return y, LinearAttentionState(weights)

@@ -1,4 +1,4 @@
-"""Linear attention on a memory that fades: W_t = a_t W_{t-1} + k_t v_t^T, y_t = W_t^T q_t.
+"""Linear attention with decay: W_t = a_t W_{t-1} + k_t v_t^T, y_t = W_t^T q_t.
 
 The decay a_t, one number a head, is given by its logarithm.
 Source: Yang et al. 2024 (Gated linear attention), with a scalar gate as in Dao & Gu 2024 (Mamba-2)
@@ -20,7 +20,7 @@ def step(
     log_decay: Float[Tensor, "B H"],
     state: LinearAttentionState,
 ) -> tuple[Float[Tensor, "B H V"], LinearAttentionState]:
-    """One step: fade, write, then read."""
+    """Compute one step: decay, write, then read."""
     faded = LinearAttentionState(log_decay.exp()[..., None, None] * state.fast_weights)
     return sum_step(q, k, v, faded)
 

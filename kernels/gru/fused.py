@@ -1,4 +1,4 @@
-"""The GRU by PyTorch's own kernel, a call for every stretch in which no stream forgets."""
+"""The GRU by PyTorch's own kernel, one call for each stretch without a reset."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,5 +15,5 @@ def unroll(
     state: GRUState,
     weights: GRUWeights,
 ) -> tuple[Float[Tensor, "T B D"], GRUState]:
-    """As `reference.unroll`."""
+    """Unroll; equals `reference.unroll`."""
     return by_pytorch(torch.gru, reference.unroll, x, is_first, state, weights)

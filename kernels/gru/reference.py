@@ -26,7 +26,7 @@ class GRUState(NamedTuple):
 
 
 class GRUWeights(NamedTuple):
-    """In the order in which PyTorch's kernel takes them."""
+    """Parameters, in the order of PyTorch's kernel."""
 
     of_input: Float[Tensor, "D3 E"]
     of_hidden: Float[Tensor, "D3 D"]
@@ -37,14 +37,14 @@ class GRUWeights(NamedTuple):
 def step(
     x: Float[Tensor, "B E"], state: GRUState, weights: GRUWeights
 ) -> tuple[Float[Tensor, "B D"], GRUState]:
-    """One step; the new hidden vector is the output, too."""
+    """Compute one step; the new hidden vector is also the output."""
     _, update, candidate = gates(x, state, weights)
     hidden = (1 - update) * candidate + update * state.hidden
     return hidden, GRUState(hidden)
 
 
 def gates(x: Float[Tensor, "B E"], state: GRUState, weights: GRUWeights) -> tuple[Tensor, ...]:
-    """r, u and n, each [B, D]."""
+    """Return r, u and n, each [B, D]."""
     from_input = F.linear(x, weights.of_input, weights.input_bias).chunk(3, -1)
     from_hidden = F.linear(state.hidden, weights.of_hidden, weights.hidden_bias).chunk(3, -1)
     reset, update = (

@@ -13,6 +13,7 @@ from fastweights.kernels.linear_attention.reference import LinearAttentionState
 def step(
     chunk: Chunk, q: Tensor, k: Tensor, v: Tensor, weights: Tensor
 ) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
+    """Compute one chunk: its outputs, and the weights after it."""
     scores = keep(chunk.visible, q @ k.mT)
     y = read_live(chunk.live, q, weights) + scores @ v
     return y, keep(chunk.carries, weights) + keep(chunk.last, k).mT @ v
@@ -25,5 +26,6 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: LinearAttentionState,
 ) -> tuple[Float[Tensor, "T B H V"], LinearAttentionState]:
+    """Unroll; equals a loop of `reference.step`."""
     y, weights = loop_over_chunks(step, (q, k, v), is_first, state.fast_weights, empty=v)
     return y, LinearAttentionState(weights)

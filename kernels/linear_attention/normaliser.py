@@ -1,6 +1,6 @@
 """Linear attention divided by the sum of its weights: y_t = W_t^T q_t / (z_t . q_t + epsilon).
 
-z_t = z_{t-1} + k_t is itself linear attention, with a value of 1 at every step: the same kernels
+z_t = z_{t-1} + k_t is itself linear attention with a value of 1 at every step. So the same kernels
 compute it, with a single value column.
 Source: Katharopoulos et al. 2020, eqs. 9-12; epsilon as in their code.
 """
@@ -31,7 +31,7 @@ def step(
     v: Float[Tensor, "B H V"],
     state: NormalisedState,
 ) -> tuple[Float[Tensor, "B H V"], NormalisedState]:
-    """The law, one step: write both, then read both."""
+    """Compute one step: write W and z, then read both."""
     weights, key_sum = add_outer(state.fast_weights, k, v), state.key_sum + k
     total = (key_sum * q).sum(-1, keepdim=True)
     return read(weights, q) / (total + EPSILON), NormalisedState(weights, key_sum)
@@ -44,9 +44,10 @@ def normalised_linear_attention(
     is_first: Bool[Tensor, "T B"],
     state: NormalisedState,
 ) -> tuple[Float[Tensor, "T B H V"], NormalisedState]:
-    """As `linear_attention`; meant for positive feature maps, whose sums cannot vanish.
+    """Unroll as `linear_attention` does, for positive feature maps: their sums do not vanish.
 
-    Raises `ValueError` for a key sum that does not fit the fast weights.
+    Raises:
+        ValueError: a key sum whose shape or dtype does not fit the fast weights.
     """
     _check_key_sum(state)
     weighted, fast = linear_attention(q, k, v, is_first, LinearAttentionState(state.fast_weights))
@@ -58,7 +59,7 @@ def normalised_linear_attention(
 
 
 def _check_key_sum(state: NormalisedState) -> None:
-    """Raises a `ValueError` that names it; the fast weights are `linear_attention`'s to check."""
+    """Raise a `ValueError` for a wrong key sum; `linear_attention` checks the fast weights."""
     expected, found = list(state.fast_weights.shape[:-1]), list(state.key_sum.shape)
     if found != expected:
         raise ValueError(

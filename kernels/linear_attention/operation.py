@@ -1,4 +1,4 @@
-"""The operation, in a module of its own so that the normaliser can use it."""
+"""The operation, in a separate module because the normaliser imports it."""
 
 from fastweights.kernels.linear_attention import chunked, reference
 from fastweights.kernels.machinery.operation import build_operation

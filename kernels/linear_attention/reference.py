@@ -24,7 +24,7 @@ def step(
     v: Float[Tensor, "B H V"],
     state: LinearAttentionState,
 ) -> tuple[Float[Tensor, "B H V"], LinearAttentionState]:
-    """One step: write, then read."""
+    """Compute one step: write, then read."""
     weights = add_outer(state.fast_weights, k, v)
     return read(weights, q), LinearAttentionState(weights)
 

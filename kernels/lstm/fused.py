@@ -1,7 +1,7 @@
-"""The LSTM by PyTorch's own kernel, which on a GPU is cuDNN's: one call where nothing is forgotten.
+"""The LSTM by PyTorch's own kernel (cuDNN's on a GPU), one call for each stretch without a reset.
 
-That kernel multiplies its input by weights, which are the identity here: z is the gates' input
-already, and a product with ones and zeros is exact.
+The kernel multiplies its input by weights. Here these are the identity, because z is already the
+gates' input; a product with ones and zeros is exact.
 """
 
 import torch
@@ -20,7 +20,10 @@ def unroll(
     state: LSTMState,
     hidden_weights: Float[Tensor, "D4 D"],
 ) -> tuple[Float[Tensor, "T B D"], LSTMState]:
-    """As `reference.unroll`; differentiable once. Where the host may not wait, it is that."""
+    """Unroll; equals `reference.unroll`, which runs where the host must not wait.
+
+    Differentiable once.
+    """
     if z.numel() == 0 or not may_wait(z):
         return reference.unroll(z, is_first, state, hidden_weights)
     weights = [torch.eye(z.shape[-1], dtype=z.dtype, device=z.device), hidden_weights]

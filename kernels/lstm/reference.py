@@ -1,9 +1,9 @@
-"""The LSTM with forgetting inside the unroll.
+"""The LSTM with resets inside the unroll.
 
     i, f, g, o = split(z_t + W_h h_{t-1})                    z_t = W_x x_t + b, for all t at once
     c_t = sigmoid(f) * c_{t-1} + sigmoid(i) * tanh(g)          h_t = sigmoid(o) * tanh(c_t)
 
-Gate order and parameter shapes are PyTorch's. The axis D4 is 4 * D.
+Gate order and parameter shapes are as in PyTorch. The axis D4 is 4 * D.
 Source: Hochreiter & Schmidhuber 1997; Gers et al. 2000.
 """
 
@@ -27,7 +27,7 @@ class LSTMState(NamedTuple):
 def step(
     z: Float[Tensor, "B D4"], state: LSTMState, hidden_weights: Float[Tensor, "D4 D"]
 ) -> tuple[Float[Tensor, "B D"], LSTMState]:
-    """One step; z is the input's contribution to the four gates, biases included."""
+    """Compute one step; z is the input's contribution to the four gates, biases included."""
     i, f, g, o = gates(z, state, hidden_weights)
     cell = f * state.cell + i * g
     hidden = o * cell.tanh()
@@ -37,7 +37,7 @@ def step(
 def gates(
     z: Float[Tensor, "B D4"], state: LSTMState, hidden_weights: Float[Tensor, "D4 D"]
 ) -> tuple[Tensor, ...]:
-    """sigmoid(i), sigmoid(f), tanh(g) and sigmoid(o), each [B, D]."""
+    """Return sigmoid(i), sigmoid(f), tanh(g) and sigmoid(o), each [B, D]."""
     i, f, g, o = (z + F.linear(state.hidden, hidden_weights)).chunk(4, -1)
     return i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
 

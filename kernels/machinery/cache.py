@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, of CPUs and GPUs alike."""
+"""The folder of compiled kernels, for CPUs and GPUs."""
 
 import os
 import stat
@@ -8,9 +8,10 @@ VARIABLE = "FASTWEIGHTS_CACHE"
 
 
 def cache_folder() -> Path:
-    """FASTWEIGHTS_CACHE, else `fastweights` in the user's cache folder.
+    """Return FASTWEIGHTS_CACHE, or else `fastweights` in the user's cache folder.
 
-    Raises `OSError`, with one line, where the user has no home, as in some containers.
+    Raises:
+        OSError: the user has no home folder, as in some containers. The message is one line.
     """
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen)
@@ -24,14 +25,17 @@ def cache_folder() -> Path:
 
 
 def private_cache_folder() -> Path:
-    """The cache folder, made where it is missing: nobody else may put a file into it.
+    """Return the cache folder, made if missing, after a check that only this user can write to it.
 
-    What is in it runs in this process. Raises `OSError`, with one line, where it cannot be made, or
-    is another's (root's is fine), or can be written by others.
+    The files in it are run in this process.
+
+    Raises:
+        OSError: the folder cannot be made, belongs to another user (except root), or is writable
+            by others. The message is one line.
     """
     folder = cache_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if hasattr(os, "getuid"):  # not on Windows, where a profile's folders are private
+    if hasattr(os, "getuid"):  # Windows has no getuid; profile folders there are private
         about = folder.stat()
         if about.st_uid not in (0, os.getuid()):
             raise PermissionError(

@@ -1,10 +1,10 @@
-"""Compiles a kernel's C++ source on first use with the system's compiler, and keeps the result.
+"""Compilation of a kernel's C++ source on first use with the system's compiler, and a cache.
 
-One build is one source, scalar type and padded head size, or number of channels; its two functions
-are compiled side by side, one to two seconds each, into a file of their own each. These are cached
-under FASTWEIGHTS_CACHE (or the user's cache folder) by everything that they depend on: sources,
-compiler, flags. Where the sources are does not matter: checkouts share their builds. Nothing is
-compiled at import; nothing needs Python's or torch's headers.
+One build is one source, scalar type and padded head size (or number of channels). Its two functions
+are compiled in parallel, in one to two seconds each, into one file each. The cache, under
+FASTWEIGHTS_CACHE (or the user's cache folder), is keyed by everything that a build depends on:
+sources, compiler, flags. The sources' location does not matter, so checkouts share builds. Nothing
+is compiled at import, and nothing needs Python's or torch's headers.
 """
 
 import ctypes
@@ -37,21 +37,22 @@ VECTOR_FLAGS = {
 
 
 class BuildError(RuntimeError):
-    """This machine cannot build the kernel; the message is one line that says why."""
+    """This machine cannot build the kernel. The message is one line with the reason."""
 
 
 _saying = threading.Lock()
-_failed: dict[Path, str] = {}  # a build that failed would fail again, at every new shape
+_failed: dict[Path, str] = {}  # not tried again for every new shape
 
-# On AMD's cores a fused multiply-add and a store hinder each other (kernels/include/lanes.h).
+# On AMD's cores fused multiply-adds and stores slow each other down (kernels/include/lanes.h).
 SPLIT_WRITES = "-DFASTWEIGHTS_SPLIT_WRITES"
 
 
 @cache
 def compiler() -> str:
-    """The path of the C++ compiler: $CXX, or the first of the usual names.
+    """Return the path of the C++ compiler: $CXX, or the first of the usual names.
 
-    Raises `BuildError` where there is none, or where $CXX is more than a program: no options.
+    Raises:
+        BuildError: there is no compiler, or $CXX is not a single program without options.
     """
     chosen = os.environ.get("CXX")
     for name in (chosen,) if chosen else COMPILERS:
@@ -66,12 +67,12 @@ def compiler() -> str:
 
 @cache
 def compiler_version(path: str) -> str:
-    """Return what the compiler says about itself, which is part of a build's name."""
+    """Return the compiler's version line, which is part of a build's key."""
     return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
 
 
 def vector_flags(capability: str | None = None) -> tuple[str, ...]:
-    """The flags for this processor, as torch sees it (ATEN_CPU_CAPABILITY lowers it)."""
+    """Return the flags for this processor, as torch sees it (ATEN_CPU_CAPABILITY lowers it)."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return ()
     flags = VECTOR_FLAGS.get(capability or torch.backends.cpu.get_cpu_capability(), ())
@@ -80,7 +81,7 @@ def vector_flags(capability: str | None = None) -> tuple[str, ...]:
 
 @cache
 def made_by_amd() -> bool:
-    """Whether Linux says so; where it is not told, the kernels are a little slower."""
+    """Return whether Linux reports an AMD processor; a wrong answer costs some speed."""
     try:
         return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -88,18 +89,18 @@ def made_by_amd() -> bool:
 
 
 class Library(NamedTuple):
-    """A kernel's two functions, as C has them (include/call.h)."""
+    """A kernel's two functions, with the C interface of include/call.h."""
 
     forward: Callable[[bytes, bytes], None]
     backward: Callable[[bytes, bytes], None]
 
 
-Lanes = tuple[int, int]  # what the keys and the values of a head are padded to; channels in and out
+Lanes = tuple[int, int]  # padded sizes of a head's keys and values; or channels in and out
 
 
 @cache
 def library(source: Path, scalar: str, lanes: Lanes) -> Library:
-    """The kernel, built if it is not in the cache yet; raises `BuildError`."""
+    """Return the kernel, built if it is not in the cache; raise `BuildError` if it cannot be."""
     with ThreadPoolExecutor(len(Library._fields)) as builders:
         builds = [
             builders.submit(shared_object, source, scalar, lanes, only=name)
@@ -112,7 +113,7 @@ def library(source: Path, scalar: str, lanes: Lanes) -> Library:
 def shared_object(
     source: Path, scalar: str, lanes: Lanes, only: str = "", capability: str | None = None
 ) -> ctypes.CDLL:
-    """All of a source's functions, or one; raises `BuildError`."""
+    """Return a source's functions, or `only` one of them; raise `BuildError` on failure."""
     unwanted = [name for name in Library._fields if only not in ("", name)]
     flags = [
         *("-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
@@ -133,7 +134,7 @@ def shared_object(
 
 
 def private_cache() -> Path:
-    """The folder of what is built; raises `BuildError`."""
+    """Return the folder of the builds; raise `BuildError` if it cannot be used."""
     try:
         return private_cache_folder()
     except OSError as error:
@@ -141,11 +142,11 @@ def private_cache() -> Path:
 
 
 def _load(source: Path, flags: list[str], built: Path) -> ctypes.CDLL:
-    """The library, from the cache if it is there; a file that cannot be loaded is built again."""
+    """Load the library from the cache, and build it if it is missing or damaged."""
     _build_in_turn(source, flags, built)
     try:
         return ctypes.CDLL(str(built))
-    except OSError:  # a full disk may have cut it short
+    except OSError:  # a full disk may have truncated the file
         try:
             built.unlink(missing_ok=True)
             _build_in_turn(source, flags, built)
@@ -163,11 +164,11 @@ def _build_in_turn(source: Path, flags: list[str], built: Path) -> None:
 
 @contextmanager
 def turn(built: Path) -> Iterator[None]:
-    """One process compiles, others that want the same wait for it.
+    """Hold a lock, so that one process compiles while others wait for the same build.
 
-    Saves their work, no more: where files cannot be locked, each compiles for itself.
+    If files cannot be locked, each process compiles for itself.
     """
-    from filelock import FileLock  # ten milliseconds, so only where something is compiled
+    from filelock import FileLock  # the import takes ten milliseconds
 
     lock = FileLock(built.with_name(f"{built.name}.lock"), fallback_to_soft=False)
     with suppress(OSError):
@@ -189,7 +190,7 @@ def _key(source: Path, flags: list[str]) -> str:
 
 
 def _build(source: Path, flags: list[str], built: Path) -> None:
-    """Writes beside the final name and renames: no process ever sees half a file."""
+    """Compile to a temporary file and rename it: no process ever sees half a file."""
     try:
         built.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(suffix=".so", dir=built.parent)
@@ -198,12 +199,12 @@ def _build(source: Path, flags: list[str], built: Path) -> None:
     os.close(handle)
     try:
         command = [compiler(), *flags, f"-I{HEADERS}", str(source), "-o", name]
-        # clang on macOS has no OpenMP: then the kernel runs on one thread.
+        # clang on macOS has no OpenMP; the kernel then runs on one thread.
         if without_threads := _run([*command, "-fopenmp"]):
             if problem := _run(command):
                 raise BuildError(f"{Path(command[0]).name} failed on {source.name}: {problem}")
             _say_that_kernels_use_one_thread(without_threads)
-        Path(name).chmod(0o755)  # others may run what an administrator built
+        Path(name).chmod(0o755)  # other users may run an administrator's build
         Path(name).replace(built)
     finally:
         Path(name).unlink(missing_ok=True)
@@ -215,7 +216,7 @@ def _say_that_kernels_use_one_thread(problem: str) -> None:
 
 
 def _run(command: list[str]) -> str:
-    """Runs a compiler; the first line that reports an error, or nothing if all went well."""
+    """Run a compiler; return the first line that reports an error, or nothing on success."""
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return ""

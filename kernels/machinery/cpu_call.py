@@ -1,8 +1,8 @@
-"""Calls a C++ kernel on CPU tensors: allocates its results and hands over pointers and strides.
+"""Calls of a C++ kernel on CPU tensors: allocates results and passes pointers and strides.
 
-The C side (include/call.h) reads two arrays. The layout, the same for equal calls: the size of each
-axis letter, the number of threads, the options, then for each tensor its rank and strides. And the
-addresses of the tensors.
+The C side (include/call.h) reads two arrays. The first, the layout, is the same for equal calls:
+the size of each axis letter, the number of threads, the options, and each tensor's rank and
+strides. The second has the addresses of the tensors.
 """
 
 import math
@@ -21,14 +21,14 @@ from fastweights.kernels.machinery.request import Request
 from fastweights.kernels.machinery.signature import REMEMBERED_SHAPES, Axes, Signature, Sizes, shape
 
 LANES = (8, 16, 32, 64, 128)
-WIDEST_SQUARE = 64  # several matrices a head fill the first-level cache sooner
-NARROWEST_OBLONG = 16  # fills a register everywhere: keys and values lie in equally wide ones
+WIDEST_SQUARE = 64  # operations with several matrices a head overflow the first-level cache above
+NARROWEST_OBLONG = 16  # fills a register on every machine, for keys and values alike
 SCALARS = {torch.float32: "float", torch.float64: "double"}
 # Below this many multiply-adds, waking a second thread costs more than it saves.
 WORK_FOR_THREADS = 100_000
 
 
-# Memory that the kernel must fill completely; tests replace this to fill it with NaN.
+# Results, which the kernel must fill completely; tests replace this to prefill them with NaN.
 allocate_like = torch.empty_like
 
 
@@ -37,22 +37,23 @@ Ready = Callable[[Sequence[Tensor]], list[Tensor]]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is the same in every call of one function with the same sizes and options."""
+    """The parts of a call that are equal for one function with the same sizes and options."""
 
     function: Callable[[bytes, bytes], None]
     sizes: tuple[int, ...]
     options: tuple[int, ...]
     outputs: list[list[int]]
-    absent: tuple[int, ...]  # the ranks of outputs that nobody asked for: null tensors
+    absent: tuple[int, ...]  # ranks of outputs that are not needed: null tensors
     worth_threads: bool
-    scattered: frozenset[int]  # positions of tensors read number by number: any stride will do
+    scattered: frozenset[int]  # positions of tensors that are read with any stride
     ready: dict[Any, Ready] = field(default_factory=dict)
 
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Call the function on these tensors; return its outputs."""
         return self.prepare(tensors)(tensors)
 
     def prepare(self, tensors: Sequence[Tensor]) -> Ready:
-        """All but the addresses, for tensors with these strides and torch's number of threads."""
+        """Return the call without addresses, for these strides and torch's number of threads."""
         key = torch.get_num_threads(), *map(_strides, tensors)
         ready = self.ready.get(key)
         if ready is None:
@@ -65,7 +66,7 @@ class Plan:
         gaps = [
             position
             for position, tensor in enumerate(tensors)
-            if tensor.is_neg()  # `z.conj().imag`; hardly any other tensor has its strides
+            if tensor.is_neg()  # as `z.conj().imag`; its strides are rare otherwise
             or (position not in self.scattered and tensor.shape[-1] > 1 and tensor.stride(-1) != 1)
         ]
         layout = self._layout([*_without_gaps(tensors, gaps)])
@@ -98,7 +99,7 @@ def _without_gaps(tensors: Sequence[Tensor], gaps: Sequence[int]) -> list[Tensor
 
 
 def _pattern(like: Tensor, size: list[int]) -> Tensor:
-    """A tensor without memory of its own: allocating another like it takes half the time."""
+    """Return a tensor without memory: allocating another like it takes half the time."""
     pattern = like.new_empty(size)
     pattern.untyped_storage().resize_(0)
     return pattern
@@ -108,19 +109,19 @@ _strides, _address = Tensor.stride, Tensor.data_ptr
 
 
 def _dense(size: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
+    """Return the strides of a contiguous tensor."""
     return tuple(math.prod(size[axis + 1 :]) for axis in range(len(size)))
 
 
 @dataclass(frozen=True)
 class CpuKernel:
-    """The pair of functions `forward` and `backward` of an operation on CPUs.
+    """The functions `forward` and `backward` of an operation on CPUs.
 
-    `saved`: what the forward pass keeps for the backward pass, name -> axes; `final`: the states
-    whose final value it wants, too.
-    `head_axes`: the axes that must fit into the kernel's rows; none for a kernel that takes any
-    size. `oblong`: keys and values are padded to sizes of their own (at most 128), not to one for
-    both (at most 64). `options`: for each option its values in the order of the C++ enum.
+    - saved: tensors that the forward pass keeps for the backward pass, name -> axes.
+    - final: states whose final value the backward pass needs, too.
+    - head_axes: axes that must fit into the kernel's rows; none for a kernel of any size.
+    - oblong: pad keys and values to separate sizes (at most 128), not to one size (at most 64).
+    - options: for each option its values, in the order of the C++ enum.
     """
 
     signature: Signature
@@ -133,14 +134,16 @@ class CpuKernel:
 
     @cached_property
     def saved_axes(self) -> list[Axes]:
+        """The axes of the saved tensors."""
         return [tuple(axes.split()) for axes in self.saved.values()]
 
     @property
     def widest(self) -> int:
+        """The largest head size of the kernel."""
         return LANES[-1] if self.oblong else WIDEST_SQUARE
 
     def library(self, dtype: torch.dtype, sizes: Sizes) -> cpu_build.Library:
-        """The compiled kernel for this dtype and head size; raises `BuildError`."""
+        """Return the kernel compiled for this dtype and head size; raise `BuildError`."""
         lanes = [next(n for n in LANES if n >= sizes[axis]) for axis in self.head_axes]
         keys, values = lanes if self.oblong else [max(lanes, default=LANES[0])] * 2
         if keys != values:
@@ -148,7 +151,7 @@ class CpuKernel:
         return cpu_build.library(self.source, SCALARS[dtype], (keys, values))
 
     def why_not(self, request: Request) -> str | None:
-        """Why this kernel cannot take such a call; None if it can (then it is built)."""
+        """Return why this kernel cannot take such a call; None if it can, after building it."""
         if request.device.type != "cpu":
             return f"the tensors are on {request.device}"
         for axis in self.head_axes:
@@ -161,11 +164,11 @@ class CpuKernel:
         return None
 
     def forward(self, *call: Any) -> list[Tensor]:
-        """y, the final state and what the backward pass needs."""
+        """Return y, the final state and the tensors that the backward pass needs."""
         return self._run("forward", call, len(self.signature.arguments))
 
     def backward(self, *call: Any) -> list[Tensor]:
-        """The gradient of every input, weight and initial state, in the order of the arguments."""
+        """Return the gradients of inputs, weights and initial state, in the arguments' order."""
         count = len(self.signature.arguments) + len(self.saved) + len(self.final)
         return self._run("backward", call, count + 1 + len(self.signature.state))
 
@@ -174,7 +177,7 @@ class CpuKernel:
         return self.plan(function, call[0].dtype, sizes, call[tensors:]).run(call[:tensors])
 
     def plan(self, function: str, dtype: torch.dtype, sizes: Sizes, options: Sequence[Any]) -> Plan:
-        """How to call `forward`, `backward`, or `infer`: forward that saves nothing."""
+        """Return the plan of `forward`, `backward`, or `infer`: forward without saving."""
         key = function, dtype, *options
         plan = sizes.plans.get(key)
         if plan is None:
@@ -205,12 +208,12 @@ class CpuKernel:
 
     @cached_property
     def _scattered(self) -> frozenset[int]:
-        """All others have rows along their last axis, which must be contiguous."""
+        """Return positions read with any stride; all others need a contiguous last axis."""
         last = [argument.axes[-1] for argument in self.signature.arguments]
         return frozenset(i for i, axis in enumerate(last) if not set(axis) & set("KVD"))
 
     def _encode(self, options: Sequence[Any]) -> tuple[int, ...]:
-        """Each option as its place in the C++ enum; an unknown one is the caller's error."""
+        """Return each option's index in the C++ enum; raise a `ValueError` for an unknown value."""
         for (name, choices), value in zip(self.options.items(), options, strict=True):
             if value not in choices:
                 known = ", ".join(choices)

@@ -1,4 +1,4 @@
-"""C++ kernels that are no recurrences: whether one may run here, and its call."""
+"""C++ kernels that are not recurrences: whether a kernel may run here, and its call."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -12,13 +12,13 @@ from fastweights.kernels.machinery import cpu_build, cpu_call
 from fastweights.kernels.machinery.dispatch import requested_backend, say_once
 
 SCALARS = cpu_call.SCALARS | {torch.bfloat16: "bfloat16"}
-ANY_SIZE = 16, 16  # of a kernel whose build is the same for all
+ANY_SIZE = 16, 16  # for a kernel whose build does not depend on sizes
 
 
 def library(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> cpu_build.Library:
-    """The kernel, built if need be; raises `BuildError`.
+    """Return the kernel, built if necessary; raise `BuildError` if it cannot be built.
 
-    `source` is a path below `kernels/`: a string, which compiled graphs take for a constant.
+    `source` is a path below `kernels/`, as a string, which compiled graphs treat as a constant.
     """
     return cpu_build.library(_path(source), SCALARS[dtype], lanes)
 
@@ -29,7 +29,7 @@ def _path(source: str) -> Path:
 
 
 def is_there(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> bool:
-    """Whether that kernel may run and can be built; where it cannot, that is said once."""
+    """Return whether the kernel may run and can be built; if not, report the reason once."""
     if dtype not in SCALARS:
         return False
     return may_run(source.split("/")[-2], "cpu", lambda: why_not(source, dtype, lanes))
@@ -40,7 +40,7 @@ is_there._dynamo_marked_constant = True
 
 
 def may_run(name: str, backend: str, why_not: Callable[[], str]) -> bool:
-    """Whether that backend of a kernel is wanted, and `why_not` knows no reason; else says it."""
+    """Return whether the backend is selected and `why_not` is empty; else report it once."""
     if requested_backend() not in ("auto", backend):
         return False
     if problem := why_not():
@@ -50,7 +50,7 @@ def may_run(name: str, backend: str, why_not: Callable[[], str]) -> bool:
 
 @cache
 def why_not(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> str:
-    """Why that kernel cannot be built here, asked once; nothing if it can."""
+    """Return why the kernel cannot be built here; "" if it can. Tried once."""
     try:
         library(source, dtype, lanes)
     except (cpu_build.BuildError, OSError) as error:
@@ -61,7 +61,7 @@ def why_not(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> str:
 def call(
     function: Callable[[bytes, bytes], None], sizes: Sequence[int], tensors: Sequence[Tensor | None]
 ) -> None:
-    """Hands over sizes, torch's number of threads, and addresses; None is a null pointer."""
+    """Pass sizes, torch's number of threads, and addresses; None is a null pointer."""
     layout = struct.pack(f"{len(sizes) + 1}q", *sizes, torch.get_num_threads())
     addresses = (0 if tensor is None else tensor.data_ptr() for tensor in tensors)
     function(layout, struct.pack(f"{len(tensors)}q", *addresses))

@@ -1,8 +1,8 @@
-"""Which implementation of a recurrence runs: one `Operation` an op, one name a backend.
+"""The choice of a recurrence's backend: each recurrence is an `Operation` with named backends.
 
-`auto` takes the fastest backend that can do the call, and says so once where that is not the
-device's own kernel. A backend is forced for a whole process by the environment variable
-FASTWEIGHTS_BACKEND, for a block of code by `with backend("reference"):`.
+`auto` takes the fastest backend that supports the call, and logs once if this is not the device's
+own kernel. The environment variable FASTWEIGHTS_BACKEND forces a backend for a process, and
+`with backend("reference"):` for a block of code.
 """
 
 import logging
@@ -27,7 +27,7 @@ BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
 FASTEST_FIRST = ("cuda", "cpu", "chunked", "reference")
 OF_ONE_DEVICE = ("cuda", "cpu")
 ENVIRONMENT_VARIABLE = "FASTWEIGHTS_BACKEND"
-# Below this many steps the chunked form is no faster than the loop.
+# With fewer steps the chunked form is no faster than the loop.
 SHORTEST_CHUNKED_UNROLL = 8
 
 log = logging.getLogger("fastweights")
@@ -39,7 +39,7 @@ _forced: ContextVar[str | None] = ContextVar("forced_backend", default=None)
 
 
 def check_backend(name: str) -> str:
-    """Returns `name`; raises a `ValueError` that lists the known backends if it is none."""
+    """Return `name`; raise a `ValueError` that lists the known backends if it is unknown."""
     if name not in BACKENDS:
         raise ValueError(unknown("kernel backend", name, BACKENDS))
     return name
@@ -47,7 +47,7 @@ def check_backend(name: str) -> str:
 
 @contextmanager
 def backend(name: str) -> Iterator[None]:
-    """Forces a backend for every operation called inside the block."""
+    """Force a backend for every operation called inside the block."""
     token = _forced.set(check_backend(name))
     try:
         yield
@@ -56,13 +56,13 @@ def backend(name: str) -> Iterator[None]:
 
 
 def use_backend(name: str) -> None:
-    """Forces a backend for the whole process, as the environment variable does; `auto`: none."""
+    """Force a backend for the whole process, as the environment variable does; `auto` undoes it."""
     os.environ[ENVIRONMENT_VARIABLE] = check_backend(name)
     _environment.cache_clear()
 
 
 def requested_backend() -> str:
-    """The innermost `with backend(...)`, else the environment variable, else `auto`."""
+    """Return the innermost `with backend(...)`, else the environment variable, else `auto`."""
     return _forced.get() or _environment()
 
 
@@ -73,36 +73,37 @@ def _environment() -> str:
 
 @runtime_checkable
 class Backend(Protocol):
-    """One way to run an operation, on tensors in the order of `Signature.arguments`."""
+    """One implementation of an operation, on tensors in the order of `Signature.arguments`."""
 
     def why_not(self, request: Request) -> str | None:
-        """Why such a call cannot run here, in one line; None if it can."""
+        """Return why such a call cannot run here, in one line; None if it can."""
 
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
-        """y and the final state's tensors, differentiable."""
+        """Return y and the final state's tensors, differentiable."""
 
 
 @runtime_checkable
 class Preparing(Protocol):
-    """A backend of CPU tensors that can prepare a call, for others just like its tensors."""
+    """A CPU backend that can prepare a call for tensors of the same kind."""
 
     def prepare(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes, gradient: bool
     ) -> Prepared:
-        """What `run` does, for the same shapes, strides, dtypes and device."""
+        """Return `run` for tensors of the same shapes, strides, dtypes and device."""
 
 
 @dataclass(frozen=True)
 class PyTorch:
-    """A backend of PyTorch's operations: any size, and any device unless it is for one."""
+    """A backend made of PyTorch's operations: any size, and any device unless `device` is set."""
 
     signature: Signature
     law: Callable[..., tuple[Tensor, Any]]
     device: str | None = None
 
     def why_not(self, request: Request) -> str | None:
+        """Return why such a call cannot run here, in one line; None if it can."""
         kind = request.device.type
         if self.device not in (None, kind):
             return f"the tensors are on {request.device}"
@@ -113,6 +114,7 @@ class PyTorch:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
+        """Run the function on the tensors: y and the final state's tensors."""
         y, state = self.law(*self.signature.unflatten(tensors, options))
         return y, *state
 
@@ -121,8 +123,8 @@ class PyTorch:
 class Operation:
     """A recurrence over [T, B, ...] inputs with `is_first` and a state, in one or more backends.
 
-    Called as its reference is: `operation(*inputs, is_first, state, ...) -> (y, state)`. Runs in
-    the state's dtype (float32 in training, float64 in gradient checks), inside autocast too.
+    The call is the reference's: `operation(*inputs, is_first, state, ...) -> (y, state)`. Computes
+    in the state's dtype (float32 in training, float64 in gradient checks), also under autocast.
     """
 
     signature: Signature
@@ -135,18 +137,19 @@ class Operation:
 
     @property
     def name(self) -> str:
+        """The operation's name."""
         return self.signature.name
 
     def request(
         self, device: torch.device, dtype: torch.dtype, sizes: Sizes, options: Sequence[Any] = ()
     ) -> Request:
-        """A call to ask about; `options` in order, or none for the defaults."""
+        """Return the description of a call; `options` in order, or none for the defaults."""
         names = self.signature.options
         values = options or names.values()
         return Request(device, dtype, sizes, dict(zip(names, values, strict=True)))
 
     def choose(self, request: Request) -> str:
-        """The name of the backend that such a call takes now."""
+        """Return the name of the backend that such a call takes now."""
         self._check_options(request.options)
         wanted = requested_backend()
         if wanted != "auto":
@@ -200,7 +203,7 @@ class Operation:
         return y, self.signature.make_state(state)
 
     def _prepare(self, key: Any, tensors: list[Tensor], options: list[Any]) -> Prepared | None:
-        """Keeps the short way for a call that needs no casts."""
+        """Keep a prepared call, if the tensors need no casts."""
         sizes, given = self.signature.check(tensors), list(tensors)
         cast = any(a is not b for a, b in zip(self.signature.cast(given), tensors, strict=True))
         backend = self.backends[self._choose_once(given[-1], sizes, options)]
@@ -228,7 +231,7 @@ class Operation:
 
     def _choose_once(self, state: Tensor, sizes: Sizes, options: Sequence[Any]) -> str:
         if is_traced():
-            # `index`, not `int`: of a symbol it makes a number, and compiled graphs are for that.
+            # `index` also turns a symbolic size of a compiled graph into a number; `int` does not.
             heads = [(a, operator.index(size)) for a, size in sizes.items() if a in "KVD"]
             call = state.device.type, state.dtype, tuple(options)
             return _choose_while_tracing(self.name, *call, *heads)
@@ -243,16 +246,17 @@ class Operation:
 def _choose_while_tracing(
     name: str, device: str, dtype: torch.dtype, options: tuple[Any, ...], *heads: tuple[str, int]
 ) -> str:
-    """The choice for a compiled graph, which may serve any number of steps: for many."""
+    """Return the choice for a compiled graph, which may serve any number of steps: for many."""
     sizes = Sizes({**dict.fromkeys("TBH", SHORTEST_CHUNKED_UNROLL), **dict(heads)})
     operation = _operations[name]
     return operation.choose(operation.request(torch.device(device), dtype, sizes, options))
 
 
-# What torch.compiler.assume_constant_result does, without importing the compiler in every process.
+# As torch.compiler.assume_constant_result does, without importing the compiler in every process.
 _choose_while_tracing._dynamo_marked_constant = True
 
 
 @cache
 def say_once(line: str) -> None:
+    """Log a line, once in a process."""
     log.warning(line)

@@ -1,6 +1,6 @@
-"""Random calls of an operation, as a trained model would make them: for tests and benchmarks.
+"""Random calls of an operation, like those of a trained model, for tests and benchmarks.
 
-Keys and queries are positive and sum to one, strengths and decays lie in (0, 1), shared weights are
+Keys and queries are positive and sum to one, strengths and decays are in (0, 1), shared weights are
 small.
 """
 
@@ -20,14 +20,14 @@ STRENGTHS = ("beta", "recurrent_beta")
 
 @dataclass(frozen=True)
 class Example:
-    """The tensors of a call, in the order of `Signature.arguments`, with what comes back."""
+    """The tensors of a call, in the order of `Signature.arguments`."""
 
     operation: Operation
     tensors: list[Tensor]
     options: dict[str, Any] = field(default_factory=dict)
 
     def run(self, tensors: Sequence[Tensor] | None = None) -> list[Tensor]:
-        """Calls the operation: y and the final state's tensors."""
+        """Call the operation; return y and the final state's tensors."""
         signature = self.operation.signature
         chosen = {**signature.options, **self.options}
         call = signature.unflatten(tensors or self.tensors, list(chosen.values()))
@@ -36,13 +36,13 @@ class Example:
         return [y, *state]
 
     def gradients(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Of a fixed random weighting of all outputs, final state included."""
+        """Return the gradients of a fixed random weighting of all outputs, final state included."""
         generator = torch.Generator().manual_seed(1)
         weights = [_normal(output.shape, generator).to(output) for output in outputs]
         return list(torch.autograd.grad(outputs, inputs, weights, materialize_grads=True))
 
     def run_with_gradients(self) -> dict[str, Tensor]:
-        """Outputs and gradients by name: "y", "final state.cell", "grad q", ..."""
+        """Return outputs and gradients by name: "y", "final state.cell", "grad q", ..."""
         signature = self.operation.signature
         tensors = [t.detach().clone() if t.is_floating_point() else t for t in self.tensors]
         leaves = [tensors[i].requires_grad_() for i in signature.differentiable]
@@ -55,7 +55,7 @@ class Example:
         return {name: tensor.detach() for name, tensor in found.items()}
 
     def to(self, kind: torch.dtype | torch.device) -> "Example":
-        """In another floating dtype, or on another device."""
+        """Return the same call in another floating dtype, or on another device."""
         tensors = [
             t.to(kind) if t.is_floating_point() or isinstance(kind, torch.device) else t
             for t in self.tensors
@@ -70,7 +70,15 @@ def make(
     seed: int = 0,
     **options: Any,
 ) -> Example:
-    """A float64 call; `sizes` gives T, B, H, K, V and D, of which each operation takes its own."""
+    """Return a float64 call.
+
+    Args:
+        operation: the operation.
+        sizes: T, B, H, K, V and D; the operation uses its own letters.
+        is_first: bool [T, B], or a function of T and B; None for no reset.
+        seed: seed of the random tensors.
+        options: the operation's options.
+    """
     generator = torch.Generator().manual_seed(seed)
     signature = operation.signature
     mask = is_first if is_first is not None else torch.zeros(sizes["T"], sizes["B"]).bool()

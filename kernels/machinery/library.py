@@ -1,15 +1,15 @@
-"""Makes a backend's two plain functions one differentiable function.
+"""One differentiable function from a backend's two plain functions.
 
     forward(*inputs, *weights, is_first, *state, *options) -> (y, *final_state, *saved)
     backward(*inputs, *weights, is_first, *state, *saved, grad_y, *grad_final_state, *options)
         -> the gradients of inputs, weights and state, in that order
 
-The gradient of a final state that nobody used has no elements (and a null pointer): no zeros.
+The gradient of an unused final state has no elements and a null pointer, to avoid zeros in memory.
 
-Both become `torch.library` operators with fakes, so `torch.compile` and all else that traces keep
-them whole, forward and backward. Called from Python they are an autograd function, which also takes
-functions that are prepared for one kind of call: operators written in Python take a quarter of a
-millisecond longer forward and backward, a tenth of what an unroll of DeltaNet takes.
+Both become `torch.library` operators with fakes, so `torch.compile` and other tracers keep them
+whole, forward and backward. Calls from Python use an autograd function instead, which also accepts
+functions prepared for one kind of call. Operators written in Python take a quarter of a millisecond
+longer forward and backward, a tenth of the time of an unroll of DeltaNet.
 The tensors have one dtype and are on one device: `dispatch` casts before it calls.
 """
 
@@ -32,19 +32,19 @@ from fastweights.kernels.machinery.signature import (
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
 Function = Callable[..., Sequence[Tensor]]
-Prepared = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # a `Function` whose options are chosen
+Prepared = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # a `Function` with fixed options
 _requires_grad = operator.attrgetter("requires_grad")
 
 
 def wants_gradient(tensors: Sequence[Tensor]) -> bool:
-    """Whether a call must be recorded; where not, as in acting, nothing is saved."""
+    """Return whether a call must be recorded; if not, as in acting, nothing is saved."""
     return torch.is_grad_enabled() and any(map(_requires_grad, tensors))
 
 
 class Differentiable(NamedTuple):
-    """Both ways to (y, *final_state): for what traces, and for calls from Python.
+    """Two ways to (y, *final_state): an operator for tracers, and an autograd function for Python.
 
-    `traced(tensors, options)`, a `RuntimeError` for forward-mode derivatives;
+    `traced(tensors, options)` raises `RuntimeError` for forward-mode derivatives;
     `recorded(forward, backward, options, *tensors)`.
     """
 
@@ -60,10 +60,15 @@ def register(
     saved: Mapping[str, str],
     final: Sequence[str] = (),
 ) -> Differentiable:
-    """Defines fastweights::<op>_<backend> and its backward.
+    """Define fastweights::<op>_<backend> and its backward pass.
 
-    `backend` is "cpu" or "cuda"; `saved` gives name -> axes of what `forward` returns last, `final`
-    names the states whose final value `backward` wants too, after what is saved.
+    Args:
+        signature: the operation's signature.
+        backend: "cpu" or "cuda".
+        forward: see the module.
+        backward: see the module.
+        saved: name -> axes of the last results of `forward`.
+        final: states whose final value `backward` needs, too, after the saved tensors.
     """
     passes = _Passes.of(signature, saved, final)
     name, arguments = f"{signature.name}_{backend}", signature.arguments
@@ -81,11 +86,11 @@ def register(
 
 
 class _Passes(NamedTuple):
-    """What an operation's forward pass hands to its backward pass."""
+    """The tensors that an operation's forward pass hands to its backward pass."""
 
     signature: Signature
-    kept: list[Argument]  # what forward returns last, for backward alone
-    finals: list[int]  # positions among the results of the final states that backward wants too
+    kept: list[Argument]  # the last results of forward, for backward only
+    finals: list[int]  # positions among the results of the final states that backward needs, too
 
     @classmethod
     def of(cls, signature: Signature, saved: Mapping[str, str], final: Sequence[str]) -> "_Passes":
@@ -97,7 +102,7 @@ class _Passes(NamedTuple):
 
     @property
     def outputs(self) -> int:
-        """How many of the results a caller gets: y, and the final state's tensors."""
+        """The number of results that a caller gets: y, and the final state's tensors."""
         return 1 + len(self.signature.state)
 
     @property
@@ -115,7 +120,7 @@ class _Passes(NamedTuple):
         ctx.set_materialize_grads(False)
 
     def all_tensors(self, ctx: Any, grads: Sequence[Tensor | None]) -> list[Tensor]:
-        """What `backward` takes."""
+        """Return the tensors that `backward` takes."""
         tensors, (grad_y, *grad_states) = [*ctx.saved_tensors], grads[: self.outputs]
         like = tensors[0]
         tensors.append(like.new_zeros(ctx.shapes[0]) if grad_y is None else grad_y)
@@ -124,7 +129,7 @@ class _Passes(NamedTuple):
         return tensors
 
     def in_place(self, found: Sequence[Tensor]) -> list[Tensor | None]:
-        """The gradient of each argument."""
+        """Return the gradient of each argument."""
         gradients: list[Tensor | None] = [None] * len(self.signature.arguments)
         for position, gradient in zip(self.signature.differentiable, found, strict=True):
             gradients[position] = gradient
@@ -134,7 +139,7 @@ class _Passes(NamedTuple):
 def _traced(
     name: str, passes: _Passes, reverse: Callable[..., Sequence[Tensor]]
 ) -> Callable[[Sequence[Tensor], Sequence[Any]], Sequence[Tensor]]:
-    """See `Differentiable.traced`."""
+    """Return `Differentiable.traced`."""
     count, outputs = len(passes.signature.arguments), passes.outputs
 
     def setup(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
@@ -157,8 +162,8 @@ def _traced(
 def _recorded(
     passes: _Passes, reverse: Callable[..., Sequence[Tensor]]
 ) -> Callable[..., Sequence[Tensor]]:
-    """See `Differentiable.recorded`."""
-    outputs = passes.outputs  # found once: this is called in every step of training
+    """Return `Differentiable.recorded`."""
+    outputs = passes.outputs  # computed once: the functions below run in every training step
 
     class Recorded(torch.autograd.Function):
         @staticmethod
@@ -173,7 +178,7 @@ def _recorded(
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
             tensors = passes.all_tensors(ctx, grads)
-            # With a graph of the backward pass (create_graph), the operator says what it cannot.
+            # With a graph of the backward pass (create_graph), the operator raises the error.
             watched = is_watched(grads)
             found = reverse(*tensors, *ctx.options) if watched else ctx.go_back(tensors)
             return None, None, None, *passes.in_place(found)
@@ -208,7 +213,7 @@ def _fake(name: str, signature: Signature, results: Sequence[Argument]) -> None:
 
 
 def _refuse_tangents(operation: str, tensors: Sequence[Tensor]) -> None:
-    """torch would drop the tangents of an operator's inputs without a word."""
+    """Raise an error for forward-mode derivatives, which torch would drop silently."""
     if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return
     if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
@@ -221,9 +226,9 @@ def _refuse_tangents(operation: str, tensors: Sequence[Tensor]) -> None:
 def _differentiable(
     name: str, setup: Callable[..., None], differentiate: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Gives an operator its derivative; returns how to call it, under `torch.func` too.
+    """Give an operator its derivative; return a callable that works under `torch.func`, too.
 
-    The transforms of `torch.func` do not know an operator's formula, only an autograd function's.
+    The transforms of `torch.func` use an autograd function's derivative, not an operator's.
     """
     called = getattr(torch.ops.fastweights, name).default
     torch.library.register_autograd(
@@ -245,10 +250,12 @@ def _differentiable(
 
 
 def keep_nothing(ctx: Any, inputs: Sequence[Any], output: Tensor | Sequence[Tensor]) -> None:
-    """What a function that is not differentiated remembers."""
+    """Save nothing for the backward pass: the setup of a function that is not differentiated."""
 
 
 def refuse_to_differentiate(operation: str) -> Callable[..., typing.NoReturn]:
+    """Return a backward function that raises an error about second derivatives."""
+
     def refuse(ctx: Any, *grads: Any) -> typing.NoReturn:
         raise RuntimeError(
             f"{operation}: the compiled kernels can be differentiated once; for second "

@@ -1,6 +1,6 @@
-"""Puts an operation together from its law, its chunked form and its compiled kernels.
+"""Construction of an operation from its reference, its chunked form and its compiled kernels.
 
-Nothing is compiled here and no GPU is asked for: that waits for the first call that needs it.
+Nothing is compiled here and no GPU is asked for, until a call needs it.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,17 +21,19 @@ Law = Callable[..., tuple[Tensor, Any]]
 
 @dataclass(frozen=True)
 class Cpu:
-    """The C++ kernel as a backend: straight to C where no gradient is wanted, as in acting."""
+    """The C++ kernel as a backend; calls without gradients, as in acting, go straight to C."""
 
     kernel: CpuKernel
     differentiable: library.Differentiable
 
     def why_not(self, request: Request) -> str | None:
+        """Return why such a call cannot run here, in one line; None if it can."""
         return self.kernel.why_not(request)
 
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
+        """Run the kernel: y and the final state's tensors, differentiable."""
         if is_traced():
             return self.differentiable.traced(tensors, options)
         return self.prepare(tensors, options, sizes, library.wants_gradient(tensors))(tensors)
@@ -39,6 +41,8 @@ class Cpu:
     def prepare(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes, gradient: bool
     ) -> library.Prepared:
+        """Return `run` for tensors of the same shapes, strides, dtypes and device."""
+
         def plan(function: str) -> Plan:
             return self.kernel.plan(function, tensors[0].dtype, sizes, options)
 
@@ -61,9 +65,9 @@ def build_operation(
     chunked: Law | None = None,
     on_cuda: Law | None = None,
 ) -> Operation:
-    """An operation whose C++ source is `<name>/cpu.cpp`; for the rest see `CpuKernel`.
+    """Return an operation whose C++ source is `<name>/cpu.cpp`; for the options see `CpuKernel`.
 
-    Where there is a `<name>/cuda.py`, that is its CUDA backend; `on_cuda` is one of PyTorch's own.
+    If there is a `<name>/cuda.py`, it is the CUDA backend; `on_cuda` is a form in PyTorch.
     """
     signature = Signature(name, law)
     folder = cpu_build.KERNELS / name

@@ -1,4 +1,4 @@
-"""What a backend is asked about before a call is made."""
+"""The description of a call, by which backends say whether they support it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fastweights.kernels.machinery.signature import Sizes
 class Request:
     """A call on `device`, with a state of `dtype`; its sizes by axis letter, its options by name.
 
-    Inputs of other dtypes are cast before.
+    Inputs of other dtypes are cast beforehand.
     """
 
     device: torch.device

@@ -1,7 +1,7 @@
-"""What an operation is called with, read from the annotations of its reference's `unroll`.
+"""The arguments of an operation, read from the annotations of its reference's `unroll`.
 
-Shapes are written once, there. From them come the checks, whose messages name the argument, the
-order of tensors that every compiled backend is called with, and the shapes of what it returns.
+Shapes are written once, in these annotations. They give the checks, whose messages name the
+argument, the order of tensors for every compiled backend, and the shapes of results.
 """
 
 import inspect
@@ -28,7 +28,7 @@ _host = threading.local()
 
 
 def may_wait(tensor: Tensor) -> bool:
-    """Whether the host may ask what `tensor` holds: not while a graph is traced or recorded."""
+    """Return whether the host may read `tensor`: not while a graph is traced or recorded."""
     if is_traced() or getattr(_host, "may_not_wait", False):
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
@@ -36,7 +36,7 @@ def may_wait(tensor: Tensor) -> bool:
 
 @contextmanager
 def without_waiting() -> Iterator[None]:
-    """In this thread, `may_wait` is false: kernels choose as in a CUDA graph's recording."""
+    """Make `may_wait` false in this thread: kernels choose as in the recording of a CUDA graph."""
     before = getattr(_host, "may_not_wait", False)
     _host.may_not_wait = True
     try:
@@ -46,13 +46,13 @@ def without_waiting() -> Iterator[None]:
 
 
 def is_traced() -> bool:
-    """Whether something other than plain eager autograd watches this call.
+    """Return whether something other than plain eager autograd observes this call.
 
     A call of a C function is invisible to `torch.compile`, `torch.jit.trace`, dispatch modes (as of
     `make_fx` and fake tensors), `torch.func` and forward-mode derivatives: they need an operator.
     """
     return (
-        torch.compiler.is_compiling()  # first: dynamo knows it, and looks no further
+        torch.compiler.is_compiling()  # first: dynamo knows the answer and skips the rest
         or _is_tracing()
         or _dispatch_modes() > 0
         or in_functorch()
@@ -61,9 +61,9 @@ def is_traced() -> bool:
 
 
 def is_watched(grads: Sequence[Tensor | None]) -> bool:
-    """Whether a way back with these gradients is to be differentiated, traced or batched.
+    """Return whether a backward pass with these gradients is differentiated, traced or batched.
 
-    `is_grads_batched` of `torch.autograd.grad` hands over tensors without numbers of their own.
+    `is_grads_batched` of `torch.autograd.grad` passes tensors without data.
     """
     return torch.is_grad_enabled() or is_traced() or any(map(_is_batched, grads))
 
@@ -72,14 +72,14 @@ def _is_batched(grad: Tensor | None) -> bool:
     return grad is not None and torch._C._functorch.is_legacy_batchedtensor(grad)
 
 
-# Each is asked in every call while acting: the functions around them take longer than they do.
+# Bound once: they run in every call while acting, where attribute look-ups take longer than they.
 _is_tracing = torch._C._is_tracing
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 in_functorch = torch._C._are_functorch_transforms_active
 
 
 class Sizes(dict[str, Any]):
-    """The size of each axis letter; `plans` keeps what backends work out for these sizes once."""
+    """The size of each axis letter; `plans` caches the work of backends for these sizes."""
 
     __slots__ = ("plans",)
 
@@ -90,17 +90,19 @@ class Sizes(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Argument:
+    """A tensor argument: its name and axes."""
+
     name: str
     axes: Axes
 
 
 def shape(axes: Axes, sizes: dict[str, Any]) -> list[Any]:
-    """Axes such as ("B", "H", "3*D+4") as numbers."""
+    """Return axes such as ("B", "H", "3*D+4") as numbers."""
     return [sizes[axis] if axis in sizes else _calculated(axis, sizes) for axis in axes]
 
 
 def _calculated(axis: str, sizes: dict[str, Any]) -> Any:
-    """A sum of products of letters and numbers; in steps that torch.compile can trace."""
+    """Evaluate a sum of products of letters and numbers, in steps that torch.compile can trace."""
     total = 0
     for term in axis.split("+"):
         product = 1
@@ -111,7 +113,7 @@ def _calculated(axis: str, sizes: dict[str, Any]) -> Any:
 
 
 def _tensors(name: str, annotation: Any) -> list[Argument]:
-    """The tensors behind one parameter: itself, or the fields of a NamedTuple."""
+    """Return the tensors of one parameter: itself, or the fields of a NamedTuple."""
     if hasattr(annotation, "dim_str"):
         axes = annotation.dim_str.split()
         return [Argument(name, tuple(_MULTIPLE.sub(r"\2*\1", axis) for axis in axes))]
@@ -123,14 +125,14 @@ def _tensors(name: str, annotation: Any) -> list[Argument]:
 
 @dataclass(frozen=True)
 class Signature:
-    """`law(*inputs, is_first, state, *weights, **options) -> (y, state)`, taken apart."""
+    """The parts of `law(*inputs, is_first, state, *weights, **options) -> (y, state)`."""
 
     name: str
     law: Callable[..., tuple[Tensor, Any]]
     _seen: dict[tuple[torch.Size, ...], Sizes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        # torch.compile can trace the use of these, but not their first use.
+        # Compute these now: torch.compile can trace their use, but not their first computation.
         _ = self._call_shape, self._state_type
 
     @cached_property
@@ -139,35 +141,40 @@ class Signature:
 
     @cached_property
     def parameters(self) -> list[str]:
+        """The names of all parameters."""
         return list(inspect.signature(self.law).parameters)
 
     @cached_property
     def inputs(self) -> list[Argument]:
-        """The arguments before `is_first`, a row for each step."""
+        """The arguments before `is_first`, with one row a step."""
         names = self.parameters[: self.parameters.index("is_first")]
         return [argument for name in names for argument in _tensors(name, self._hints[name])]
 
     @cached_property
     def weight_parameters(self) -> list[str]:
+        """The names of the parameters that hold weights."""
         after = self.parameters[self.parameters.index("state") + 1 :]
         return [name for name in after if _tensors(name, self._hints[name])]
 
     @cached_property
     def weights(self) -> list[Argument]:
-        """What all steps and batch columns share."""
+        """The tensors that all steps and batch columns share."""
         names = self.weight_parameters
         return [argument for name in names for argument in _tensors(name, self._hints[name])]
 
     @cached_property
     def is_first(self) -> list[Argument]:
+        """The argument `is_first`, as a list."""
         return _tensors("is_first", self._hints["is_first"])
 
     @cached_property
     def state(self) -> list[Argument]:
+        """The state's tensors."""
         return _tensors("state", self._hints["state"])
 
     @cached_property
     def output(self) -> Argument:
+        """The output y."""
         return _tensors("y", typing.get_args(self._hints["return"])[0])[0]
 
     @cached_property
@@ -184,6 +191,7 @@ class Signature:
 
     @cached_property
     def is_first_position(self) -> int:
+        """The position of `is_first` among the tensors."""
         return len(self.inputs) + len(self.weights)
 
     @cached_property
@@ -192,7 +200,7 @@ class Signature:
         return [i for i in range(len(self.arguments)) if i != self.is_first_position]
 
     def flatten(self, args: Sequence[Any], options: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-        """A call's tensors and the values of its options, both in order."""
+        """Return a call's tensors and the values of its options, both in order."""
         count, expected, defaults = self._call_shape
         if len(args) != expected or (options and not options.keys() <= self.options.keys()):
             bound = inspect.signature(self.law).bind(*args, **options)
@@ -208,12 +216,12 @@ class Signature:
 
     @cached_property
     def _call_shape(self) -> tuple[int, int, list[tuple[str, Any]]]:
-        """How many inputs, how many arguments that hold tensors, and the options' defaults."""
+        """The number of inputs, of arguments that hold tensors, and the options' defaults."""
         count = len(self.inputs)
         return count, count + 2 + len(self.weight_parameters), list(self.options.items())
 
     def unflatten(self, tensors: Sequence[Tensor], options: Sequence[Any]) -> list[Any]:
-        """The positional arguments of the law, from the tensors and options in order."""
+        """Return the reference's positional arguments, from the tensors and options in order."""
         inputs, weights = len(self.inputs), len(self.weights)
         remaining = iter(tensors[inputs : inputs + weights])
         groups = []
@@ -225,6 +233,7 @@ class Signature:
         return [*tensors[:inputs], is_first, self.make_state(state), *groups, *options]
 
     def make_state(self, tensors: Sequence[Tensor]) -> Any:
+        """Return the state that these tensors are the fields of."""
         return self._state_type(*tensors)
 
     @cached_property
@@ -232,7 +241,7 @@ class Signature:
         return self._hints["state"]
 
     def check(self, tensors: Sequence[Tensor]) -> Sizes:
-        """The size of each axis letter; a `ValueError` that names the first argument in the way."""
+        """Return the size of each axis letter; raise a `ValueError` that names a wrong argument."""
         if is_traced():
             return self.sizes(tensors)
         key = (*map(_shape_of, tensors),)
@@ -245,7 +254,7 @@ class Signature:
         return sizes
 
     def sizes(self, tensors: Sequence[Tensor]) -> Sizes:
-        """As `check`, nothing remembered: works on shapes that are symbols."""
+        """As `check`, but without a cache: works on symbolic shapes."""
         sizes = Sizes()
         for argument, tensor in zip(self.arguments, tensors, strict=True):
             if tensor.ndim != len(argument.axes):
@@ -259,9 +268,10 @@ class Signature:
         return sizes
 
     def cast(self, tensors: list[Tensor]) -> list[Tensor]:
-        """The tensors in the dtype of the computation; refuses mixed devices and odd dtypes.
+        """Return the tensors in the computation's dtype; raise `ValueError` for mixed devices.
 
-        float64 where the state is, float32 otherwise: the state is never kept in half precision.
+        The dtype is float64 if the state's is, and float32 otherwise: the state is never kept in
+        half precision. Arguments that are not of a floating dtype are refused, too.
         """
         device = tensors[0].device
         dtype = torch.float64 if tensors[-1].dtype is torch.float64 else torch.float32

@@ -1,7 +1,7 @@
-"""The mLSTM as gated linear attention: its scale first, then the memory and the sum of its keys.
+"""The mLSTM as gated linear attention: first its scale, then the memory and the sum of its keys.
 
-The scale m_t hears nothing but the gates, so all of it is there before the memory is unrolled; the
-key sum is a memory of one row, written with a key of 1 and read with a query of 1.
+The scale m_t depends on the gates only, so it is computed before the memory is unrolled. The key
+sum is a memory of one row, written with a key of 1 and read with a query of 1.
 """
 
 import torch
@@ -23,7 +23,7 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: MLSTMState,
 ) -> tuple[Float[Tensor, "T B H V"], MLSTMState]:
-    """As a loop of `reference.step`."""
+    """Unroll; equals a loop of `reference.step`."""
     rows, dtype = (q, k, v, log_input, log_forget, output_gate), state.fast_weights.dtype
     q, k, v, log_input, log_forget, output_gate = (row.to(dtype) for row in rows)
     before, log_scale = log_scales(log_input, log_forget, is_first, state.log_scale)
@@ -45,10 +45,10 @@ def log_scales(
     is_first: Bool[Tensor, "T B"],
     initial: Float[Tensor, "B H"],
 ) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "T B H"]]:
-    """m_{t-1}, 0 at a first row, and m_t of every row.
+    """Return m_{t-1} (0 at a first row) and m_t for every row.
 
-    m_t = max(log_forget_t + m_{t-1}, log_input_t, 0), by doubling: what a row makes of the scale
-    1, 2, 4, ... rows before it, as far as its episode goes back, is again a sum and a maximum.
+    m_t = max(log_forget_t + m_{t-1}, log_input_t, 0) is computed by doubling. The effect of 1, 2,
+    4, ... rows of one episode on the scale is again a sum and a maximum.
     """
     least, fresh = log_input.clamp(min=0), is_first.unsqueeze(-1)
     given = torch.cat([initial.unsqueeze(0), torch.zeros_like(least)])[:-1]

@@ -1,14 +1,14 @@
-"""The matrix memory of xLSTM (mLSTM): linear attention with gates of any size, kept in scale.
+"""The matrix memory of xLSTM (mLSTM): linear attention with unbounded gates, stored with a scale.
 
     C_t = f_t C_(t-1) + i_t k_t v_t^T,   n_t = f_t n_(t-1) + i_t k_t
     y_t = o_t * C_t^T q_t / max(|n_t . q_t|, 1)
 
-The input gate is an exponential and has no bound, so C and n are held divided by exp(m_t):
+The input gate is an exponential and has no bound, so C and n are stored divided by exp(m_t):
 
     m_t = max(log f_t + m_(t-1), log i_t, 0),   W_t = C_t exp(-m_t),   s_t = n_t exp(-m_t)
     y_t = o_t * W_t^T q_t / max(|s_t . q_t|, exp(-m_t))
 
-Any m gives the same y; this one keeps every factor at most 1. A fresh memory, C = n = 0, is zero in
+Any m gives the same y; this m keeps every factor at most 1. A fresh memory, C = n = 0, is zero at
 any scale. Source: Beck et al. 2024, eqs. 19-27, where m may be negative as well.
 """
 
@@ -35,7 +35,7 @@ def divided(
     weight: Float[Tensor, "*batch H"],
     log_scale: Float[Tensor, "*batch H"],
 ) -> Float[Tensor, "*batch H V"]:
-    """What the memory answers, over s_t . q_t where that is large enough."""
+    """Return the memory's answer divided by s_t . q_t, or by a lower bound."""
     return answer / torch.maximum(weight.abs(), (-log_scale).exp()).unsqueeze(-1)
 
 
@@ -48,7 +48,7 @@ def step(
     output_gate: Float[Tensor, "B H V"],
     state: MLSTMState,
 ) -> tuple[Float[Tensor, "B H V"], MLSTMState]:
-    """One step: fade, write, then read."""
+    """Compute one step: decay, write, then read."""
     faded = log_forget + state.log_scale
     log_scale = torch.maximum(faded, log_input).clamp(min=0)
     kept, added = (faded - log_scale).exp(), (log_input - log_scale).exp().unsqueeze(-1)

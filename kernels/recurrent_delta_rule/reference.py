@@ -6,7 +6,7 @@
     W_t    = W_{t-1} + k_t (beta_t (v_t - W_{t-1}^T k_t))^T
     y_t    = W_t^T q_t
 
-phi is softmax and sigma the sigmoid as published. The x-parts are projections of the input,
+As published, phi is softmax and sigma the sigmoid. The x-parts are projections of the input,
 computed for all t at once; R_* are per head.
 Source: Irie et al. 2021, eqs. 15-18.
 """
@@ -30,7 +30,7 @@ class RecurrentDeltaRuleState(NamedTuple):
 
 
 class RecurrentWeights(NamedTuple):
-    """The slow net's recurrent weights; with equal key and value sizes, as everywhere here."""
+    """The slow net's recurrent weights; all callers have equal key and value sizes."""
 
     query: Float[Tensor, "H V K"]
     key: Float[Tensor, "H V K"]
@@ -48,7 +48,7 @@ def step(
     feature_map: str = "softmax",
     strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "B H V"], RecurrentDeltaRuleState]:
-    """One step; q, k, v and beta are the x-parts, before feature map and sigmoid."""
+    """Compute one step; q, k, v and beta are the x-parts, before feature map and sigmoid."""
     query, key, value, strength = program(
         q, k, v, beta, state, recurrent, feature_map, strength_map
     )
@@ -67,7 +67,7 @@ def program(
     feature_map: str = "softmax",
     strength_map: str = "sigmoid",
 ) -> tuple[Tensor, ...]:
-    """q_t, k_t, v_t and beta_t, from their x-parts and the last output."""
+    """Return q_t, k_t, v_t and beta_t from their x-parts and the last output."""
     h, phi = state.output.tanh(), feature_maps.feature_map(feature_map)
     query = phi(q + _per_head(h, recurrent.query))
     key = phi(k + _per_head(h, recurrent.key))

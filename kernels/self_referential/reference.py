@@ -1,13 +1,13 @@
 """A weight matrix that rewrites itself (SRWM).
 
-One matrix W_{t-1} [D, 3D + 4] per head answers the input with everything, itself included:
+One matrix W_{t-1} [D, 3D + 4] per head computes the output, and also its own update:
 
     y_t, q_t, k_t, b_t = split(W_{t-1}^T x_t)          sizes D, D, D, 4
     W_t = W_{t-1} + phi(k_t) (sigma(b_t) * (W_{t-1}^T phi(q_t) - W_{t-1}^T phi(k_t)))^T
 
-with one of the four strengths b_t for each of the blocks y, q, k, b of columns; sigma is the
-sigmoid as published. The state is the *shift* W_t - W_0 from trainable initial weights W_0, so that
-a zero state is a fresh one.
+Each of the four strengths b_t applies to one of the blocks y, q, k, b of columns; sigma is the
+sigmoid, as published. The state is the *shift* W_t - W_0 from trainable initial weights W_0, so
+that a zero state is a fresh one.
 Source: Irie et al. 2022 (A modern self-referential weight matrix), eqs. 5-8.
 """
 
@@ -36,9 +36,9 @@ def step(
     feature_map: str = "softmax",
     strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "B H D"], SelfReferentialState]:
-    """One step: read, then write."""
+    """Compute one step: read, then write."""
     y, query, key, strengths = program(x, state, initial_weights, feature_map, strength_map)
-    # W^T q - W^T k in one product: only the difference of query and key enters.
+    # One product for W^T q - W^T k: only the difference of query and key matters.
     change = _per_column(strengths, _blocks(x)) * read(initial_weights + state.shift, query - key)
     return y, SelfReferentialState(add_outer(state.shift, key, change))
 
@@ -50,7 +50,7 @@ def program(
     feature_map: str = "softmax",
     strength_map: str = "sigmoid",
 ) -> tuple[Tensor, ...]:
-    """What the matrix answers to x: y_t, phi(q_t), phi(k_t) and the strengths sigma(b_t)."""
+    """Return what the matrix computes from x: y_t, phi(q_t), phi(k_t) and strengths sigma(b_t)."""
     phi, sigma = feature_maps.feature_map(feature_map), feature_maps.strength_map(strength_map)
     y, query, key, strengths = read(initial_weights + state.shift, x).split(_blocks(x), -1)
     return y, phi(query), phi(key), sigma(strengths)
@@ -61,7 +61,7 @@ def _blocks(x: Float[Tensor, "B H D"]) -> list[int]:
 
 
 def _per_column(strengths: Float[Tensor, "B H 4"], blocks: list[int]) -> Tensor:
-    """Repeats each block's strength over that block's columns: [B, H, 3D + 4]."""
+    """Repeat each block's strength over that block's columns: [B, H, 3D + 4]."""
     each = strengths.split(1, -1)
     return torch.cat([s.expand(*s.shape[:-1], n) for s, n in zip(each, blocks, strict=True)], -1)
 

@@ -1,7 +1,7 @@
-"""What a slow net emits, taken apart: each vector through a map of its own, in one pass.
+"""Splits a slow net's output into parts and applies each part's map, in one pass.
 
-By PyTorch's operators that is ten passes over memory forward and as many back. The C++ kernel reads
-every number once, and once more on the way back, for which it keeps nothing but its input.
+PyTorch's operators need ten passes over memory forward and ten backward. The C++ kernel reads every
+number once forward and once backward, and keeps nothing but its input.
 """
 
 import math
@@ -24,17 +24,21 @@ MAPS: dict[str, Callable[[Tensor], Tensor]] = FEATURE_MAPS | STRENGTH_MAPS
 UNMAPPED = "identity"
 SOURCE = "split_map/cpu.cpp"
 _HALF = (torch.bfloat16, torch.float16)
-_CODES = {name: code for code, name in enumerate(MAPS)}  # of the C++ enum
+_CODES = {name: code for code, name in enumerate(MAPS)}  # values of the C++ enum
 
 Row = Float[Tensor, "*batch N"]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A run of a row's numbers, all for one purpose.
+    """A run of numbers of a row, all for one purpose.
 
-    `shape`: the axes that they get, () for one number. `map`: one of `MAPS`, along the last axis;
-    a `ValueError` for others.
+    Args:
+        shape: the part's axes; () for one number.
+        map: one of `MAPS`, applied along the last axis.
+
+    Raises:
+        ValueError: an unknown map.
     """
 
     shape: tuple[int, ...]
@@ -46,20 +50,23 @@ class Part:
 
     @property
     def length(self) -> int:
-        """How many numbers they are."""
+        """The number of numbers."""
         return math.prod(self.shape)
 
 
 def split_map(x: Row, parts: tuple[Part, ...]) -> tuple[Float[Tensor, "..."], ...]:
-    """One tensor [*batch, *part.shape] for each part, in the order in which x has them.
+    """Return one tensor [*batch, *part.shape] for each part, in the order of x.
 
-    Any floating dtype, any device, any number of derivatives. Where nothing is mapped these are
-    views. The kernel takes float32 and float64 on CPUs, and for half precision computes in float32
-    and rounds; where something traces, on other devices and without a compiler, PyTorch's own
-    operators run. Raises a `ValueError` for parts that are not all of x.
+    Takes any floating dtype, on any device, with any number of derivatives. Without maps the
+    results are views. The kernel runs for float32 and float64 on CPUs; half precision is computed
+    in float32 and rounded. PyTorch's operators run while tracing, on other devices and without a
+    compiler.
+
+    Raises:
+        ValueError: the parts' lengths do not add up to x's last axis.
     """
     if x.shape[-1] != sum(part.length for part in parts):
-        raise ValueError(f"rows of {x.shape[-1]} numbers are not made of {parts}")
+        raise ValueError(f"rows of {x.shape[-1]} numbers do not split into {parts}")
     if not has_kernel(x, parts):
         return _by_pytorch(x, parts)
     if x.dtype in _HALF:
@@ -68,7 +75,7 @@ def split_map(x: Row, parts: tuple[Part, ...]) -> tuple[Float[Tensor, "..."], ..
 
 
 def has_kernel(x: Tensor, parts: Sequence[Part]) -> bool:
-    """Whether `split_map` runs its own kernel on such a tensor, which it builds if need be."""
+    """Return whether `split_map` runs its own kernel on such a tensor; build it if necessary."""
     if all(part.map == UNMAPPED for part in parts) or is_traced() or not x.is_cpu:
         return False
     dtype = torch.float32 if x.dtype in _HALF else x.dtype
@@ -94,7 +101,7 @@ def _library(x: Tensor) -> cpu_build.Library:
 
 
 def _layout(x: Row, parts: Sequence[Part]) -> list[int]:
-    """Rows and parts, and of each part its vectors, their length and their map."""
+    """Return rows and parts, and for each part its vectors, their length and their map."""
     layout = [x.shape[:-1].numel(), len(parts)]
     for part in parts:
         size = part.shape[-1] if part.shape else 1
@@ -116,7 +123,7 @@ def _backward(x: Row, parts: Sequence[Part], grads: Sequence[Tensor | None]) -> 
 
 
 def _differentiable_backward(x: Row, parts: Sequence[Part], grads: Sequence[Tensor | None]) -> Row:
-    """By PyTorch's operators, whose gradients have gradients."""
+    """Compute the gradient by PyTorch's operators, which can be differentiated again."""
     with torch.enable_grad():
         pairs = zip(_by_pytorch(x, parts), grads, strict=True)
         found, given = zip(*(pair for pair in pairs if pair[1] is not None), strict=True)

@@ -8,21 +8,19 @@ from typing import Annotated
 
 import tyro
 
-from fastweights.agents.learner_config import LearnerConfig, without_unread
-from fastweights.agents.stem import STEMS
+from fastweights.agents import STEMS, LearnerConfig, without_unread
 from fastweights.cores import CORES
 from fastweights.cores.options import core_defaults
-from fastweights.envs.naming import resolve
-from fastweights.envs.protocols import PROTOCOLS
+from fastweights.envs import PROTOCOLS, resolve
 from fastweights.host.commands import typed
 from fastweights.host.devices import PRECISIONS
 from fastweights.host.help_screen import Layout
 from fastweights.kernels import BACKENDS
-from fastweights.launch.cli.parser import typed_options
-from fastweights.launch.cli.unused_options import check_engine
+from fastweights.launch.cli.parser import early_options, typed_options
 from fastweights.training.checks import check
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
+from fastweights.training.unused_options import check_engine
 
 # What `--help` describes; the chosen core's own options follow.
 FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
@@ -68,7 +66,7 @@ class CommandLine:
 
 
 def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandLine:
-    """Parse a command line; `saved` are a resumed run's options, which then are the defaults.
+    """Parse a command line; a resumed run's options, `saved`, are the defaults.
 
     Raises `UserError` for unknown flags and malformed values, `ValueError` for an unknown preset,
     core or combination.
@@ -92,7 +90,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
 
 
 def _of_preset(known: argparse.Namespace) -> RunOptions:
-    """A preset's options; those of its environment only where that is played."""
+    """Return a preset's options, without those of its environment if another is played."""
     options = preset(known.preset or "paper", known.core)
     if not options.env_options or known.env is None or _is_same_game(known.env, options.env):
         return options
@@ -100,7 +98,7 @@ def _of_preset(known: argparse.Namespace) -> RunOptions:
 
 
 def _is_same_game(one: str, other: str) -> bool:
-    """In whatever spelling; a name that is none is said later, with all that it could mean."""
+    """Return whether two names mean the same game; unknown names are reported later."""
     try:
         return one == other or resolve(one)[:2] == resolve(other)[:2]
     except ValueError:
@@ -108,7 +106,7 @@ def _is_same_game(one: str, other: str) -> bool:
 
 
 def _with_values(arguments: Sequence[str]) -> list[str]:
-    """`--feed-last-action` and its `--no-` form, which need no value, with the value they mean."""
+    """Give `--feed-last-action` and `--no-feed-last-action`, which need no value, their value."""
     rewritten: list[str] = []
     for argument, following in zip(arguments, [*arguments[1:], "--"], strict=True):
         match argument.replace("_", "-"):
@@ -122,7 +120,7 @@ def _with_values(arguments: Sequence[str]) -> list[str]:
 
 
 def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
-    """There an actor is one environment, and so it is here unless Ray has actors of its own."""
+    """Treat `--num-actors` as `--num-envs`, as TorchBeast does, unless Ray has actors."""
     if run.engine == "ray" or run.num_actors == defaults.num_actors:
         return run
     if run.num_envs not in (defaults.num_envs, run.num_actors):
@@ -134,19 +132,17 @@ def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
 
 
 def peek(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options that decide what the others' defaults are: preset, core, what to resume."""
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    early.add_argument("--preset", default=None)
-    early.add_argument("--core", default="rdn")
-    early.add_argument("--resume", type=Path, default=None)
-    early.add_argument("--auto-resume", "--auto_resume", action="store_true")
-    early.add_argument("--savedir", type=Path, default=RunOptions.savedir)
-    early.add_argument("--xpid", default=None)
-    early.add_argument("--env", default=None)
-    try:
-        return early.parse_known_args(arguments)[0]
-    except argparse.ArgumentError:  # a flag without its value: tyro says it better
-        return early.parse_args([])
+    """Return the options that determine the others' defaults: preset, core, the run to resume."""
+    return early_options(
+        arguments,
+        preset={},
+        core={"default": "rdn"},
+        resume={"type": Path},
+        auto_resume={"action": "store_true"},
+        savedir={"type": Path, "default": RunOptions.savedir},
+        xpid={},
+        env={},
+    )
 
 
 def _layout(core: str) -> Layout:

@@ -1,17 +1,13 @@
-"""What the command of formal languages has beside other sequence tasks' commands."""
+"""Options of the command of formal languages, besides those of all sequence tasks."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from fastweights.experiments.language_figures import make_figure
 from fastweights.experiments.language_search import search
 from fastweights.experiments.language_summary import summarise
-from fastweights.experiments.language_trace import trace, write_csv
 from fastweights.experiments.sequence_options import Question
-from fastweights.experiments.sequence_run import trained
-from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.errors import UserError, expanded
 from fastweights.launch.cli.sequence_command import SequenceCommand
 
 
@@ -40,6 +36,7 @@ class LanguageCommand(SequenceCommand[Question]):
     position by position, beside the machine."""
 
     def instead(self) -> int | None:
+        """Do what was asked for instead of training and return the exit code; None for training."""
         asked = {name: getattr(self, name) for name in ("figure", "search", "trace")}
         wanted = [name for name, value in asked.items() if value is not None]
         wanted += ["summary"] * self.summary
@@ -54,25 +51,8 @@ class LanguageCommand(SequenceCommand[Question]):
         if self.search is not None:
             return search(self.search, self.trials, self.run, self.of_table)
         if self.trace is not None:
-            return self._trace(expanded(self.trained), self.trace)
+            # Matplotlib takes a second to import.
+            from fastweights.experiments.language_pictures import show_trace
+
+            return show_trace(expanded(self.trained), self.run.task.trained_by(), self.trace)
         return None
-
-    def _trace(self, path: Path, text: str) -> int:
-        # Matplotlib takes a second to import.
-        from fastweights.experiments.language_pictures import draw_trace
-
-        model, options = trained(path, self.run.task.trained_by())
-        with user_input():
-            found = trace(model, options, text)
-        write_csv(found, path / "trace.csv")
-        draw_trace(found, f"{options.core} on {options.task.title}", path / "trace.png")
-        Console().print(
-            f"{found.component} follows the machine: {100 * found.explained:.1f} % of its variance "
-            f"lies between the machine's states\nwrong answers: {len(found.wrong)} of "
-            f"{sum(one is not None for one in found.expected)}\n{path / 'trace.png'}\n"
-            f"{path / 'trace.csv'}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-        return 0

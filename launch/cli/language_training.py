@@ -28,9 +28,10 @@ from fastweights.experiments.language_model.table import (
 )
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.flags import flag
 from fastweights.host.help_screen import Layout
 from fastweights.kernels import BACKENDS
-from fastweights.launch.cli.parser import typed_options
+from fastweights.launch.cli.parser import check_unchanged, early_options, typed_options
 from fastweights.tasks.language_model import python_docs
 from fastweights.tasks.language_model.corpus import CutOptions
 from fastweights.tasks.language_model.trainer import LanguageTrainerConfig
@@ -84,7 +85,7 @@ class LanguageCommand:
 
 
 def train(arguments: Sequence[str]) -> int:
-    """Parses the words and trains, or makes a table; returns the exit code."""
+    """Parse the words and train, or make a table; return the exit code."""
     with user_input():
         known = _peek(arguments)
         if known.resume and known.preset:
@@ -114,7 +115,7 @@ def train(arguments: Sequence[str]) -> int:
     if asked.table is not None:
         changes = {name: getattr(options, name) for name in OF_CELLS}
         return make_table(asked.table, name, asked.of_table, changes)
-    _check_no_table(asked.of_table)
+    check_unchanged(asked.of_table, "--table")
     if saved:
         with user_input():
             options = resumed(replace(saved, data=_resolved(saved.data)), options)
@@ -130,19 +131,12 @@ def _layout(core: str) -> Layout:
 
 
 def _peek(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options that decide what the others' defaults are."""
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    early.add_argument("--preset")
-    early.add_argument("--core")
-    early.add_argument("--resume", type=Path)
-    try:
-        return early.parse_known_args(arguments)[0]
-    except argparse.ArgumentError:  # a flag without its value: tyro says it better
-        return early.parse_args([])
+    """Return the options that determine the others' defaults."""
+    return early_options(arguments, preset={}, core={}, resume={"type": Path})
 
 
 def _resolved(data: str | None) -> str | None:
-    """A run may be resumed from another folder than the one it was started in."""
+    """Make paths absolute: a run may be resumed from another folder."""
     if data is None or data == python_docs.NAME:
         return data
     return str(expanded(data).resolve())
@@ -151,16 +145,9 @@ def _resolved(data: str | None) -> str | None:
 def _refused(
     asked: LanguageCommand, known: argparse.Namespace, default: LanguageOptions
 ) -> list[str]:
-    """The flags that a table's cells do not take."""
+    """Return the flags that a table's cells do not take."""
     if known.core or known.resume:
         return ["--core"] if known.core else ["--resume"]
     given, usual = flat(asked.run), flat(default)
     names = [name for name in given if given[name] != usual[name] and name not in OF_CELLS]
-    return [f"--{name.replace('_', '-')}" for name in names]
-
-
-def _check_no_table(of_table: LanguageTableOptions) -> None:
-    given = [f.name for f in fields(of_table) if getattr(of_table, f.name) != f.default]
-    if given:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise UserError(f"{flags} chooses what --table runs: add --table, or leave it out")
+    return [flag(name) for name in names]

@@ -28,7 +28,7 @@ RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Where a model computes."""
+    """The device of a model."""
 
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
@@ -72,7 +72,7 @@ class ExportOptions:
 
 
 def evaluate(arguments: Sequence[str]) -> int:
-    """`wikitext103 evaluate RUN`."""
+    """Run `wikitext103 evaluate RUN`."""
     prog = f"{typed(COMMAND)} evaluate"
     options = typed_options(EvaluateOptions, arguments, prog=prog)
     with user_input():
@@ -82,7 +82,7 @@ def evaluate(arguments: Sequence[str]) -> int:
 
 
 def write(arguments: Sequence[str]) -> int:
-    """`wikitext103 generate RUN --prompt TEXT`: text on standard output, as it is made."""
+    """Run `wikitext103 generate RUN --prompt TEXT`: print text as it is generated."""
     options = typed_options(WriteOptions, arguments, prog=f"{typed(COMMAND)} generate")
     with user_input():
         options.check()
@@ -102,7 +102,7 @@ def write(arguments: Sequence[str]) -> int:
 
 
 def export(arguments: Sequence[str]) -> int:
-    """`wikitext103 export RUN FOLDER`."""
+    """Run `wikitext103 export RUN FOLDER`."""
     options = typed_options(ExportOptions, arguments, prog=f"{typed(COMMAND)} export")
     folder = expanded(options.folder)
     if folder.exists() and not folder.is_dir():

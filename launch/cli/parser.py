@@ -1,18 +1,20 @@
-"""Command lines, of which what cannot be parsed is a `UserError` like any other, in one line."""
+"""Command-line parsers whose errors are one-line `UserError`s."""
 
 import argparse
 import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from fastweights.host.errors import UserError
+from fastweights.host.flags import flag, flags
 from fastweights.host.help_screen import FULL, Layout, asked_for, screen
 from fastweights.host.names import did_you_mean
 from fastweights.host.whole_numbers import whole_number
@@ -21,7 +23,7 @@ Options = TypeVar("Options")
 
 
 class Parser(argparse.ArgumentParser):
-    """For scripts with a handful of options; `--help` shows the script's own docstring."""
+    """A parser for scripts with a few options; `--help` shows the script's own docstring."""
 
     def __init__(self, description: str | None, prog: str | None = None) -> None:
         layout = argparse.RawDescriptionHelpFormatter
@@ -29,8 +31,9 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(FULL, action="help", help=argparse.SUPPRESS)  # as other commands have it
 
     def error(self, message: str) -> NoReturn:
-        _, _, flags = message.partition("unrecognized arguments: ")
-        hint = did_you_mean(flags.partition(" ")[0], self._option_string_actions)
+        """Raise a one-line `UserError` with the nearest known flag."""
+        _, _, unknown = message.partition("unrecognized arguments: ")
+        hint = did_you_mean(unknown.partition(" ")[0], self._option_string_actions)
         raise UserError(f"{message.removeprefix('argument ')}{hint} (--help says more)")
 
 
@@ -40,7 +43,7 @@ def typed_options(
     layout: Layout | None = None,
     **of_tyro: Any,
 ) -> Options:
-    """Options that are a dataclass, from their flags.
+    """Parse flags into options that are a dataclass.
 
     Args:
         kind: the dataclass.
@@ -56,6 +59,29 @@ def typed_options(
         return tyro.cli(kind, args=words, registry=_REGISTRY, **of_tyro)
 
 
+def early_options(arguments: Sequence[str], **options: Mapping[str, Any]) -> argparse.Namespace:
+    """Parse options that determine the others' defaults.
+
+    `options`: arguments of `add_argument` for each name. An option that is not given is None. If a
+    flag lacks its value, all are None, because `typed_options` has a better message.
+    """
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name, about in options.items():
+        spellings = dict.fromkeys((flag(name), f"--{name}"))
+        early.add_argument(*spellings, **about)
+    try:
+        return early.parse_known_args(arguments)[0]
+    except argparse.ArgumentError:
+        return early.parse_args([])
+
+
+def check_unchanged(options: Any, by: str) -> None:
+    """Raise `UserError` if a field differs from its default: it belongs to the flag `by` only."""
+    given = [f.name for f in fields(options) if getattr(options, f.name) != f.default]
+    if given:
+        raise UserError(f"{flags(given)} chooses what {by} runs: add {by}, or leave it out")
+
+
 def _print(text: str) -> None:
     try:
         print(text, flush=True)
@@ -64,7 +90,7 @@ def _print(text: str) -> None:
 
 
 def count(text: str) -> int:
-    """A whole number for `Parser.add_argument(type=count)`, as dataclasses' options take it."""
+    """Parse a whole number for `Parser.add_argument(type=count)`, as dataclasses' options do."""
     try:
         return whole_number(text)
     except ValueError as error:
@@ -76,7 +102,7 @@ _REGISTRY = ConstructorRegistry()
 
 @_REGISTRY.primitive_rule
 def _whole_numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """tyro takes what `int` takes, which is no `1e6`."""
+    """Let tyro accept whole numbers such as `1e6`, which `int` does not."""
     if type_info.type is not int:
         return None
     return PrimitiveConstructorSpec(
@@ -90,7 +116,7 @@ def _whole_numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | N
 
 @_REGISTRY.primitive_rule
 def _truth_values(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Those among other choices (auto, true, false); options of two values are --x and --no-x."""
+    """Let tyro accept true and false among other choices; plain switches are --x and --no-x."""
     if type_info.type is not bool:
         return None
     return PrimitiveConstructorSpec(
@@ -105,7 +131,7 @@ def _truth_values(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | No
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """tyro says what is wrong in a box of many lines, and exits."""
+    """Turn tyro's errors, boxes of many lines, into one-line errors."""
     said = io.StringIO()
     try:
         with redirect_stderr(said):
@@ -118,7 +144,7 @@ def _one_line() -> Iterator[None]:
 
 
 def in_one_line(box: str) -> str:
-    """What a box of tyro's says: what was wrong, and the flags that it names below.
+    """Return the error in a box of tyro's in one line, with the flags that it names.
 
     ╭─ Unrecognized options ─────────╮
     │ Unrecognized options: --corex  │
@@ -142,15 +168,15 @@ def in_one_line(box: str) -> str:
     if choice := _INVALID_CHOICE.fullmatch(message):
         return _invalid_choice(**choice.groupdict())
     below = others[0] if others else []
-    flags = [line for line in below if line.startswith("--")]
-    if flags and any(line.startswith("Perhaps you meant") for line in below):
-        return f"{message}: did you mean {' or '.join(flags[:3])}?"
+    shown = [line for line in below if line.startswith("--")]
+    if shown and any(line.startswith("Perhaps you meant") for line in below):
+        return f"{message}: did you mean {' or '.join(shown[:3])}?"
     # "Error parsing --num-envs: ..." is followed by "--num-envs INT" and its help.
-    flag, colon, reason = message.removeprefix("Error parsing ").partition(": ")
-    if not (flags and flags[0].startswith(flag)):
+    named, colon, reason = message.removeprefix("Error parsing ").partition(": ")
+    if not (shown and shown[0].startswith(named)):
         return message
     *_, reason = re.split(r" - <class '\w+'>: ", reason)  # what is optional could be None as well
-    return f"{flags[0].replace('{None}|', '')}{colon}{reason}"
+    return f"{shown[0].replace('{None}|', '')}{colon}{reason}"
 
 
 def _invalid_choice(value: str, flag: str, known: str) -> str:

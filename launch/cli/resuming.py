@@ -1,4 +1,4 @@
-"""Which run a command line goes on with, and what it may change of it."""
+"""The run that a command line resumes, and the options that it may change."""
 
 import argparse
 import sys
@@ -6,16 +6,16 @@ from pathlib import Path
 
 from fastweights.host.commands import typed
 from fastweights.host.errors import expanded
-from fastweights.records.checkpoint_folder import holds_checkpoints
-from fastweights.records.run_folder import runs_near
+from fastweights.host.flags import check_kept
+from fastweights.records import holds_checkpoints, runs_near
 from fastweights.training.options import RunOptions, changes
 from fastweights.training.saved_agent import SavedAgent, open_agent
 
 
 def saved_run(known: argparse.Namespace) -> SavedAgent | None:
-    """The newest usable checkpoint of the run to resume; None for a new run.
+    """Return the newest usable checkpoint of the run to resume; None for a new run.
 
-    `known`: what `command_line.peek` gives. Raises `ValueError`, one line.
+    `known`: result of `command_line.peek`. Raises `ValueError`, one line.
     """
     path = known.resume
     if path is None and known.auto_resume and known.xpid:
@@ -39,7 +39,7 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
 
 
 def _is_elsewhere(known: argparse.Namespace, path: Path) -> bool:
-    """Whether the name or the folder that were given are not those of the run at `path`."""
+    """Return whether the given name or folder differs from those of the run at `path`."""
     asked = (
         expanded(known.savedir).resolve() if known.savedir != RunOptions.savedir else path.parent
     )
@@ -47,21 +47,17 @@ def _is_elsewhere(known: argparse.Namespace, path: Path) -> bool:
 
 
 def has_finished(saved: SavedAgent) -> bool:
-    """Whether there is nothing left to train."""
+    """Return whether nothing is left to train."""
     return saved.step >= saved.options.learner.total_steps
 
 
 def check_same(saved: SavedAgent, asked: RunOptions) -> None:
-    """Raise `ValueError`, one line, where `asked` contradicts the run."""
-    if changed := changes(saved.options, asked):
-        raise ValueError(
-            "a resumed run keeps what it computes, so these contradict --resume: "
-            f"{', '.join(changed)}; leave them out, or start a new run"
-        )
+    """Raise `ValueError`, one line, if `asked` contradicts the run."""
+    check_kept(changes(saved.options, asked))
 
 
 def check_unfinished(saved: SavedAgent) -> None:
-    """Raise `ValueError`, one line, where nothing is left to do."""
+    """Raise `ValueError`, one line, if nothing is left to train."""
     if has_finished(saved):
         raise ValueError(
             f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "

@@ -1,9 +1,9 @@
-"""The command line that all sequence tasks share: one model, a paper's table, or the data."""
+"""The common command line of all sequence tasks: one model, a paper's table, or the data."""
 
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Generic
@@ -28,8 +28,9 @@ from fastweights.experiments.sequence_table import TableOptions, make_table
 from fastweights.experiments.token_files import write_splits
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
+from fastweights.host.flags import check_kept, flags
 from fastweights.host.names import unknown
-from fastweights.launch.cli.parser import typed_options
+from fastweights.launch.cli.parser import check_unchanged, early_options, typed_options
 from fastweights.launch.cli.sequence_help import HELP, layout
 from fastweights.tasks import Task
 
@@ -56,13 +57,13 @@ class SequenceCommand(Generic[Question]):
     run: Annotated[SequenceOptions[Question], tyro.conf.arg(name="")]
 
     def instead(self) -> int | None:
-        """Does what was asked for instead of training; None where nothing was."""
+        """Do what was asked for instead of training and return the exit code; None for training."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """The tasks that one command trains on, and what its `--help` says."""
+    """The tasks that one command trains on, and the text of its `--help`."""
 
     tasks: Mapping[str, type[Task]]
     description: str
@@ -73,6 +74,7 @@ class Family:
 
     @property
     def command(self) -> str:
+        """The command that trains on the tasks."""
         return self._first.trained_by()
 
     @property
@@ -80,27 +82,29 @@ class Family:
         return next(iter(self.tasks.values()))
 
     def task(self, name: str | None) -> type[Task]:
-        """The task of this name, or the first. Raises a `ValueError` for an unknown one."""
+        """Return the task of this name, or the first; raise `ValueError` for an unknown name."""
         if name is not None and name not in self.tasks:
             raise ValueError(unknown("task", name, self.tasks))
         return self.tasks[name] if name else self._first
 
     def help(self) -> str:
+        """Return the text of `--help`."""
         said = {name: getattr(self, name) for name in ("description", "example", "small", "table")}
         return HELP.format(**said, command=typed(self.command))
 
 
 def command(task: type[Task], description: str, example: str) -> Callable[..., int]:
-    """The command of one task: parses words (or this process's), returns the exit code.
+    """Return the command of one task, which parses words and returns the exit code.
 
-    Its `--help` begins with `description` and has `example` among others.
+    It parses this process's words by default. Its `--help` begins with `description` and has
+    `example` among others.
     """
     family = Family(tasks={task.name: task}, description=description, example=example)
     return command_of(family)
 
 
 def command_of(family: Family) -> Callable[..., int]:
-    """The command of several tasks, of which `--task` names one."""
+    """Return the command of several tasks; its option `--task` selects one."""
     return one_line_errors(partial(_command, family))
 
 
@@ -135,7 +139,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         return make_table(family.command, asked.table, name, asked.of_table, of_cells)
     if (code := asked.instead()) is not None:
         return code
-    _check_no_table(asked.of_table)
+    check_unchanged(asked.of_table, "--table")
     if asked.statistics:
         return _show_statistics(asked.run)
     if asked.export:
@@ -146,24 +150,16 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
 
 
 def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:
-    """The options that decide what the others' defaults are."""
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    early.add_argument("--preset")
-    early.add_argument("--core")
-    early.add_argument("--resume", type=Path)
-    if len(family.tasks) > 1:
-        early.add_argument("--task")
-    early.set_defaults(task=None)
-    try:
-        return early.parse_known_args(arguments)[0]
-    except argparse.ArgumentError:  # a flag without its value: tyro says it better
-        return early.parse_args([])
+    """Return the options that determine the others' defaults."""
+    task = {"task": {}} if len(family.tasks) > 1 else {}
+    known = early_options(arguments, preset={}, core={}, resume={"type": Path}, **task)
+    return argparse.Namespace(**{"task": None} | vars(known))
 
 
 def _of_cells(
     asked: SequenceCommand, known: argparse.Namespace, default: SequenceOptions
 ) -> dict[str, Any]:
-    """What a table's cells take from the command line. Refuses what they do not."""
+    """Return what a table's cells take from the command line; refuse other options."""
     given = changes(default, replace(asked.run, core=default.core) if known.core else asked.run)
     others = {"core": known.core, "task": known.task, "resume": known.resume}
     others |= {"statistics": asked.statistics, "export": asked.export}
@@ -171,9 +167,9 @@ def _of_cells(
     if not refused:
         refused = [name for name in given if name not in OF_CELLS]
     if refused:
-        taken = _flags([name for name in OF_CELLS if name in flat(default)])
+        taken = flags([name for name in OF_CELLS if name in flat(default)])
         raise UserError(
-            f"{_flags(refused)} cannot go with --table, whose runs have the preset's options; "
+            f"{flags(refused)} cannot go with --table, whose runs have the preset's options; "
             f"they take {taken}, and --only, --settings, --seeds and --runs say which and where"
         )
     if "data" in given:
@@ -181,23 +177,10 @@ def _of_cells(
     return given
 
 
-def _check_no_table(of_table: TableOptions) -> None:
-    given = [f.name for f in fields(of_table) if getattr(of_table, f.name) != f.default]
-    if given:
-        raise UserError(f"{_flags(given)} chooses what --table runs: add --table, or leave it out")
-
-
-def _flags(names: Sequence[str]) -> str:
-    return ", ".join(f"--{name.replace('_', '-')}" for name in names)
-
-
 def _check_same(path: Path, saved: SequenceOptions, asked: SequenceOptions) -> None:
     path = expanded(path)
-    if changes := differences(saved, asked):
-        raise UserError(
-            f"a resumed run keeps what it computes, so these contradict --resume: "
-            f"{', '.join(changes)}; leave them out, or start a new run"
-        )
+    with user_input():
+        check_kept(differences(saved, asked))
     if (path / RESULT).exists():
         raise UserError(f"{path} has finished: its result is in {path / RESULT}; start a new run")
 

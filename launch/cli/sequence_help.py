@@ -44,7 +44,7 @@ Options start from a preset and are changed one by one; docs/tasks.md has more."
 
 
 def layout(task: type[Task], core: str, tasks: Mapping[str, type[Task]]) -> Layout:
-    """The screen of a command that trains on `tasks`, of which `task` is chosen."""
+    """Return the help screen of a command that trains on `tasks`; `task` is chosen."""
     own = core_defaults(core) if core in CORES else {}
     of_task = [field.name for field in fields(task)]
     groups = {f"Task {task.name} (tasks/)": ["task", *of_task]} | GROUPS

@@ -28,7 +28,7 @@ WITHOUT_MEANING = (
 
 
 def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Rewrite TorchBeast's flags; return the new arguments and the flags that were ignored.
+    """Rewrite TorchBeast's flags; return the new arguments and the ignored flags.
 
     Raises a one-line `UserError` for a `--mode` that does not train.
     """
@@ -52,7 +52,7 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _split_equals(arguments: Sequence[str]) -> list[str]:
-    """`--flag=value` as two arguments; `name=value` values are left alone."""
+    """Split `--flag=value` into two arguments; `name=value` values stay."""
     parts: list[str] = []
     for argument in arguments:
         if argument.startswith("--") and "=" in argument:

@@ -1,6 +1,6 @@
-"""Formal languages, one folder a class: tests of counting, of stacks and of tracking a state.
+"""Formal languages, one folder a class: tests of counting, of stacks and of state tracking.
 
-A new language is one file and one line here. `language.py` says what it is made of.
+To add a language, write one file and one line here. `language.py` describes its parts.
 """
 
 from fastweights.tasks.formal_languages.context_free.modular_arithmetic_brackets import (

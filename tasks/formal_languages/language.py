@@ -1,12 +1,12 @@
-"""What every formal language is: strings, and a machine that answers at every position.
+"""The interface of all formal languages: strings, and a machine that answers at every position.
 
 A language is one file: its alphabet, a sampler of strings, and `step`, one step of the machine
-that reads a string from left to right. The machine is the definition of the targets; tests compare
-it with an independent one.
+that reads a string from left to right. The machine defines the targets; tests compare it with an
+independent one.
 
-A string of some languages is followed by questions, `?`, at which the answer is read: one where
-the answer is one symbol, as many as the answer has symbols otherwise (the convention of Delétang et
-al. 2023, "Neural Networks and the Chomsky Hierarchy", for a model that reads from left to right).
+In some languages questions, `?`, follow a string, and the answers stand at the questions. There is
+one question for each symbol of the answer. This is the convention of Delétang et al. 2023, "Neural
+Networks and the Chomsky Hierarchy", for a model that reads from left to right.
 """
 
 import abc
@@ -20,56 +20,57 @@ from fastweights.host.names import did_you_mean
 from fastweights.tasks.task import UNASKED, Sample, Statistic, Task, share_of_commonest, spread
 
 ASK = "?"
-LARGEST_SIZE = 1_000_000  # a mistyped size is a line, not hours
+LARGEST_SIZE = 1_000_000  # a mistyped size gives an error, not hours of work
 
 
 @dataclass(frozen=True, kw_only=True)
 class Language(Task):
     """A language whose strings have sizes: their lengths, or the n of a^n b^n.
 
-    Splits: `train` and `bin0` have sizes in `sizes`; `bin1` sizes above them, up to twice the
-    largest. `valid`, which chooses the best weights and ends training, has as many strings of the
-    sizes of `bin0` as of `bin1`, and none that is in these. Where there is one string of each size,
-    it has those of `bin0`, and those of the sizes that follow `bin1`, up to 2.2 times the largest.
+    Splits: `train` and `bin0` have sizes in `sizes`. `bin1` has sizes above them, up to twice the
+    largest. `valid` selects the best weights and ends training. It has equally many strings of the
+    sizes of `bin0` and of `bin1`, all different from theirs. For a language with one string of each
+    size, `valid` has the strings of `bin0`, and those of the sizes after `bin1`, up to 2.2 times
+    the largest.
     """
 
     sizes: tuple[int, int] = (2, 50)
-    """Smallest and largest size of the strings learned from and in Bin0. Sizes are lengths; of
-    a_n_b_n and a_n_b_n_c_n they are n."""
+    """Smallest and largest size of the training strings and of Bin0. The size is the length; for
+    a_n_b_n and a_n_b_n_c_n it is n."""
 
-    title: ClassVar[str]  # as people write it: (aa)*
+    title: ClassVar[str]  # for people, such as (aa)*
     command: ClassVar[str] = "formal_language"
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "bin0", "bin1")
     has_lengths: ClassVar[bool] = True
     alphabet: ClassVar[tuple[str, ...]]
-    asks: ClassVar[bool] = False  # whether strings are followed by questions
+    asks: ClassVar[bool] = False  # whether questions follow a string
     one_a_size: ClassVar[bool] = False  # whether there is one string of each size
-    multiple: ClassVar[int] = 1  # of which all sizes are multiples
+    multiple: ClassVar[int] = 1  # divisor of all sizes
     start: ClassVar[Any] = 0  # the machine's state before the first symbol
 
     @abc.abstractmethod
     def step(self, state: Any, symbol: str) -> tuple[Any, str | None]:
-        """Reads a symbol: the state after it, and the answer asked for there (None: none is)."""
+        """Read a symbol: return the next state and the answer there (None: no answer asked)."""
 
     @abc.abstractmethod
     def draw(self, random: Random, size: int) -> Iterable[str]:
-        """Draws a string of this size, without questions."""
+        """Draw a string of this size, without questions."""
 
     def questions(self, symbols: Sequence[str]) -> int:
-        """How many questions follow these symbols."""
+        """Return how many questions follow these symbols."""
         return int(self.asks)
 
     def has(self, size: int) -> bool:
-        """Whether there are strings of this size."""
+        """Return whether there are strings of this size."""
         return size > 0 and size % self.multiple == 0
 
     def level(self, state: Any) -> float:
-        """The state as a number to draw: a counter's value, a stack's depth."""
+        """Return the state as a number for plots: a counter's value, a stack's depth."""
         return float(len(state) if isinstance(state, str | tuple) else state)
 
     @classmethod
     def family(cls) -> str:
-        """The language's class: the name of its folder."""
+        """Return the language's class, which is the name of its folder."""
         return cls.__module__.split(".")[-2].replace("_", "-")
 
     @property
@@ -84,7 +85,7 @@ class Language(Task):
             self.sizes_in(low, high)
 
     def spans(self, split: str) -> list[tuple[int, int]]:
-        """The smallest and the largest size in a split; two of each for one of two parts."""
+        """Return the smallest and largest size of a split, for each of its one or two parts."""
         low, high = self.sizes
         longer = (high + 1, 2 * high)
         after = (2 * high + 1, 2 * high + max(high // 5, self.multiple))
@@ -92,7 +93,7 @@ class Language(Task):
         return {"bin1": [longer], "valid": held_out}.get(split, [(low, high)])
 
     def sizes_in(self, low: int, high: int) -> list[int]:
-        """The sizes of strings from `low` to `high`. Raises a `ValueError` where there are none."""
+        """Return the sizes of strings from `low` to `high`; raise `ValueError` if none."""
         if found := [size for size in range(low, high + 1) if self.has(size)]:
             return found
         multiple = f"multiples of {self.multiple}" if self.multiple > 1 else "positive"
@@ -102,7 +103,7 @@ class Language(Task):
         )
 
     def string(self, random: Random, low: int, high: int) -> list[str]:
-        """A string of a size from `low` to `high`, without questions."""
+        """Return a string of a size from `low` to `high`, without questions."""
         return list(self.draw(random, random.choice(self.sizes_in(low, high))))
 
     def sample(self, random: Random) -> Sample:
@@ -112,7 +113,7 @@ class Language(Task):
         return self.labelled(self.string(random, *random.choice(self.spans(split))))
 
     def sample_of_length(self, length: int, random: Random) -> Sample:
-        """A string of the largest size up to `length` that the language has."""
+        """Return a string of the largest size up to `length` that the language has."""
         size = next((size for size in range(length, 0, -1) if self.has(size)), length)
         return self.labelled(self.string(random, size, size))
 
@@ -123,7 +124,7 @@ class Language(Task):
         return [self.labelled(list(self.draw(Random(0), size))) for size in sizes]
 
     def labelled(self, symbols: Sequence[str]) -> Sample:
-        """A string, its questions, and the machine's answers, as numbers."""
+        """Return a string, its questions, and the machine's answers, as numbers."""
         asked = self.with_questions(symbols)
         words = {word: number for number, word in enumerate(self.words)}
         answers = {answer: number for number, answer in enumerate(self.answers)}
@@ -133,13 +134,14 @@ class Language(Task):
         )
 
     def with_questions(self, symbols: Sequence[str]) -> list[str]:
-        """Append the questions that belong after these symbols, unless they contain some."""
+        """Append the questions that these symbols need, unless some are there already."""
         return [*symbols, *[ASK] * (0 if ASK in symbols else self.questions(symbols))]
 
     def run(self, symbols: Iterable[str]) -> list[tuple[Hashable, str | None]]:
-        """The machine's state after each symbol, and its answer there.
+        """Return the machine's state after each symbol, and its answer there.
 
-        Raises a one-line `ValueError` where a symbol cannot stand.
+        Raises:
+            ValueError: a symbol is not possible at its position; one line.
         """
         state, passed = self.start, []
         for place, symbol in enumerate(symbols, 1):
@@ -153,9 +155,10 @@ class Language(Task):
         return passed
 
     def parse(self, text: str) -> list[str]:
-        """The symbols of a text, with spaces between them or none.
+        """Return the symbols of a text, with or without spaces between them.
 
-        Raises a one-line `ValueError` that names the first symbol that the language does not have.
+        Raises:
+            ValueError: the text is empty or has a symbol of another language; one line.
         """
         symbols = text.split() if max(map(len, self.words)) > 1 or " " in text else list(text)
         if not symbols:
@@ -168,7 +171,7 @@ class Language(Task):
         return symbols
 
     def small(self) -> "Language":
-        """Strings half as long."""
+        """Return the language with sizes half as large."""
         low, high = self.sizes
         sizes = [size for size in range(1, -(-high // 2) + 1) if self.has(size)]
         half = sizes[-1] if sizes else high

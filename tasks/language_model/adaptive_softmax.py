@@ -1,12 +1,12 @@
-"""An output layer for hundreds of thousands of words, which shares its weights with the embedding.
+"""Adaptive softmax: an output layer for large vocabularies that shares the embedding's weights.
 
     p(w) = head(w)                  for the most frequent words, w < cutoffs[0]
     p(w) = head(cluster) tail(w)    for the rest; a tail is a softmax over its cluster's words
 
 Words are numbered by descending frequency. Without cutoffs it is a plain softmax. PyTorch's
-`nn.AdaptiveLogSoftmaxWithLoss` has no biases in its tails, and a projection of its own in front of
-each; the published models have the reverse, so that all weights can be the embedding's. Where both
-can compute the same, a test compares them.
+`nn.AdaptiveLogSoftmaxWithLoss` has a projection in front of each tail, and no biases in the tails.
+The published models have biases and no projections, so that all weights can be the embedding's. A
+test compares the two where both can compute the same.
 Source: Grave et al. 2017; cutoffs 20,000, 40,000 and 200,000: Transformer-XL (Dai et al. 2019).
 """
 
@@ -21,8 +21,10 @@ from torch import Tensor, nn
 class AdaptiveSoftmax(nn.Module):
     """Log-probabilities of `types` words given hidden vectors of size `width`.
 
-    `weight` [types, width] is the embedding as well. Cutoffs that the vocabulary does not reach
-    are left out.
+    `weight` [types, width] is the embedding as well. Cutoffs beyond the vocabulary are left out.
+
+    Raises:
+        ValueError: cutoffs that are not positive and ascending.
     """
 
     def __init__(self, types: int, width: int, cutoffs: Sequence[int] = ()):
@@ -41,7 +43,7 @@ class AdaptiveSoftmax(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, " N"]
     ) -> Float[Tensor, " N"]:
-        """Minus the log-probabilities of the targets, in nats and at least float32."""
+        """Return minus the targets' log-probabilities, in nats, at least in float32."""
         in_head = targets
         for cluster, (first, _) in enumerate(self.tails):
             in_head = torch.where(targets >= first, self.head + cluster, in_head)
@@ -54,7 +56,7 @@ class AdaptiveSoftmax(nn.Module):
         return loss
 
     def log_probabilities(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N types"]:
-        """Of all words."""
+        """Return the log-probabilities of all words."""
         head = _exact(self._head(hidden)).log_softmax(-1)
         return torch.cat(list(self._parts(hidden, head)), -1)
 
@@ -76,5 +78,5 @@ class AdaptiveSoftmax(nn.Module):
 
 
 def _exact(logits: Tensor) -> Tensor:
-    """In float32 where autocast made them bfloat16."""
+    """Return the logits in float32 if autocast made them bfloat16."""
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits

@@ -1,13 +1,13 @@
-"""A text as numbers: int32 files that are mapped into memory, made once and kept.
+"""A text as numbers: memory-mapped int32 files, made once and cached.
 
-    FOLDER/<digest of the text and of how it is cut>/
+    FOLDER/<digest of the text and of its tokenisation>/
         train.int32, valid.int32, test.int32    little-endian token numbers, one after the other
         vocabulary.json                         as `Vocabulary.plain`
         meta.json                               counts and digests; written last
 
-A folder without `meta.json` is unfinished and one whose files have other digests is damaged: both
-are made again. Of two processes, one makes the folder and the other waits. Memory holds the
-vocabulary and a million tokens, however long the text is.
+A folder without `meta.json` is unfinished, and one whose files have other digests is damaged. Both
+are made again. If two processes need the same folder, one makes it and the other waits. Memory
+holds the vocabulary and a million tokens, however long the text is.
 """
 
 import codecs
@@ -38,27 +38,26 @@ from fastweights.tasks.language_model.vocabulary import (
 )
 
 VERSION = 1
-RARE = 3  # words that are rarer became `<unk>` when WikiText was made
+RARE = 3  # WikiText's authors replaced rarer words by `<unk>`
 TOKEN = np.dtype("<i4")
 _BUFFERED = 2**20  # tokens
 
-Tick = Callable[[str, int], None]  # what is being done, and with how many lines so far
+Tick = Callable[[str, int], None]  # the present work, and the number of lines done
 
 
 @dataclass(frozen=True, kw_only=True)
 class CutOptions:
-    """How a text becomes tokens."""
+    """Options of the conversion from text to tokens."""
 
     vocabulary: str = "words"
     """Tokens: words (as published) or bytes."""
     encoding: str = "utf-8"
     """Encoding of the text's files."""
     min_count: int | None = None
-    """Occurrences below which a word becomes <unk> (default: 1 where the text has <unk>, else 3).
-    """
+    """Occurrences below which a word becomes <unk> (default: 1 if the text has <unk>, else 3)."""
 
     def check(self) -> None:
-        """Raises a one-line `ValueError` for what cannot be."""
+        """Raise a one-line `ValueError` for a value that is not allowed."""
         if self.vocabulary not in KINDS:
             raise ValueError(unknown("--vocabulary", self.vocabulary, KINDS))
         try:
@@ -73,17 +72,17 @@ class CutOptions:
 
 
 class Split(NamedTuple):
-    """The tokens of a split, and how much text they are."""
+    """The tokens of a split, and the size of its text."""
 
     ids: np.ndarray  # int32 [N]
     lines: int
-    words: int  # separated by spaces, and the ends of lines
+    words: int  # separated by spaces; ends of lines count, too
     length: int  # bytes in UTF-8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """A text as numbers."""
+    """A text as numbers: its vocabulary and splits."""
 
     place: str
     form: str
@@ -93,12 +92,13 @@ class Corpus:
 
     @property
     def counts(self) -> Counts:
+        """The numbers of tokens of the splits, and of types."""
         sizes = [len(self.splits[split].ids) for split in SPLITS]
         return Counts(*sizes, self.vocabulary.size)
 
     @property
     def published_name(self) -> str | None:
-        """Which published text this is; None for any other, and for bytes."""
+        """The name of the published text; None for any other text, and for bytes."""
         if self.vocabulary.kind != Words.kind:
             return None
         return recognised(self.place, self.form, self.counts)
@@ -107,9 +107,10 @@ class Corpus:
 def corpus(
     source: Source, options: CutOptions, folder: Path, tick: Tick = lambda *_: None
 ) -> Corpus:
-    """The text as numbers: from its folder in `folder`, or made and kept there.
+    """Return the text as numbers, from the cache below `folder`, or made and cached now.
 
-    Raises `UserError`: the text cannot be read, or not be kept.
+    Raises:
+        UserError: the text cannot be read, or the cache cannot be written.
     """
     called = recognised(source.place, source.form, Counts(0, 0, 0, 0))  # decides the vocabulary
     name = hashlib.blake2b(digest_size=12)
@@ -121,7 +122,7 @@ def corpus(
             kept.mkdir(parents=True, exist_ok=True)
             lock = wait_for(kept)
             try:
-                found = _read(kept)  # another process may just have made it
+                found = _read(kept)  # another process may have made it in the meantime
                 if found is None:
                     remove_partials(kept)
                     _make(source, options, kept, tick)
@@ -134,7 +135,7 @@ def corpus(
                 "or name another --cache"
             ) from error
     if found is None:
-        raise UserError(f"{kept} does not keep what is written to it: name another --cache")
+        raise UserError(f"{kept} loses files written to it: name another --cache")
     vocabulary, splits = found
     return Corpus(
         place=source.place,
@@ -154,7 +155,7 @@ def _make(source: Source, options: CutOptions, kept: Path, tick: Tick) -> None:
         with replacing(kept / f"{split}.int32") as partial:
             meta[split] = _write_split(lines, vocabulary, partial, split, tick)
         if meta[split]["tokens"] < 2:
-            raise UserError(f"--data {source.place} has no text to speak of in its split {split}")
+            raise UserError(f"--data {source.place} has too little text in its split {split}")
     text = json.dumps(vocabulary.plain(), ensure_ascii=False).encode("utf-8", "surrogatepass")
     write_bytes(kept / "vocabulary.json", text)
     meta["vocabulary"] = hashlib.blake2b(text).hexdigest()
@@ -172,13 +173,13 @@ def _vocabulary(source: Source, options: CutOptions, tick: Tick) -> Vocabulary:
     found = Counts(*(counts[split].total() + lines[split] for split in SPLITS), types=0)
     learned = counts["train"]
     if recognised(source.place, source.form, found) == "WikiText-2":
-        for split in ("valid", "test"):  # whose published vocabulary is of all three
+        for split in ("valid", "test"):  # the published vocabulary is of all three splits
             learned.update(counts[split])
     return Words.of(learned, options.min_count or (1 if UNKNOWN in learned else RARE))
 
 
 def _count(counts: Counter[str], lines: Iterator[str], tick: Tick) -> int:
-    """Counts words; returns how many lines they are on."""
+    """Count words; return the number of lines."""
     number = 0
     for number, line in enumerate(lines, 1):
         counts.update(line.split())
@@ -190,7 +191,7 @@ def _count(counts: Counter[str], lines: Iterator[str], tick: Tick) -> int:
 def _write_split(
     lines: Iterator[str], vocabulary: Vocabulary, path: Path, split: str, tick: Tick
 ) -> dict[str, Any]:
-    """Writes a split's tokens; returns its part of `meta.json`."""
+    """Write a split's tokens; return its part of `meta.json`."""
     sums, digest, buffer = {"tokens": 0, "lines": 0, "words": 0, "length": 0}, hashlib.blake2b(), []
     held = 0
     with path.open("wb") as file:
@@ -219,7 +220,7 @@ def _write_split(
 
 
 def _read(kept: Path) -> tuple[Vocabulary, dict[str, Split]] | None:
-    """What is kept; None where it is missing, unfinished or damaged."""
+    """Return the cached vocabulary and splits; None if missing, unfinished or damaged."""
     try:
         meta = read_object(kept / "meta.json")
         text = (kept / "vocabulary.json").read_bytes()

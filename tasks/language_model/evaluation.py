@@ -1,4 +1,4 @@
-"""How well a model predicts a text: by sliding windows, in full context, by position.
+"""A model's loss on a text: by sliding windows, in full context, by position.
 
 Of N tokens, N - 1 are predicted: all but the first. Losses are sums over predictions, in nats.
 Source: Irie et al. 2021, appendix A.1 (windows of 256, stride 1; full context: one column).
@@ -16,7 +16,7 @@ from torch import Tensor
 from fastweights.tasks.language_model.corpus import Split
 from fastweights.tasks.language_model.model import LanguageModel, ModelState
 
-Tick = Callable[[int], None]  # with how many predictions were added
+Tick = Callable[[int], None]  # takes the number of new predictions
 
 
 class Measure(NamedTuple):
@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 
 
 def measure(total: float, split: Split) -> Measure:
-    """In all units, from the sum over the N - 1 predictions of a split."""
+    """Return the mean loss in all units, from the sum over the N - 1 predictions of a split."""
     tokens = len(split.ids)
     loss = total / (tokens - 1)
     of_word = loss * tokens / split.words
@@ -55,11 +55,21 @@ def sliding(
     at_once: int,
     tick: Tick = lambda count: None,
 ) -> float:
-    """The loss by windows of `window` tokens, each begun with a fresh state.
+    """Return the loss by windows of `window` tokens, each begun with a fresh state.
 
-    The first window predicts from all its positions; each later one begins `stride` tokens after
-    the one before and predicts from its last `stride` positions only. `at_once`: windows in a
-    batch, which changes nothing but speed. Raises a one-line `ValueError` for other numbers.
+    All positions of the first window predict. Each later window begins `stride` tokens after the
+    one before, and only its last `stride` positions predict.
+
+    Args:
+        model: the language model.
+        ids: tokens.
+        window: tokens a window.
+        stride: tokens between the starts of windows, 1 to `window`.
+        at_once: windows in a batch; changes speed only.
+        tick: called with the number of new predictions.
+
+    Raises:
+        ValueError: a stride out of range; one line.
     """
     if not 1 <= stride <= window:
         raise ValueError(f"--stride must lie in [1, {window}], the window, not {stride}")
@@ -83,11 +93,15 @@ def carried(
     columns: int,
     tick: Tick = lambda count: None,
 ) -> float:
-    """The loss with the state carried through the text.
+    """Return the loss with the state carried through the text.
 
-    With one column, as published, all that came before is in the state. With several, the text is
-    cut into as many pieces side by side, each begun with a fresh state. `span`: tokens at once,
-    which changes nothing but speed, except for attention, whose window is its own.
+    Args:
+        model: the language model.
+        ids: tokens.
+        span: tokens at once; changes speed only, except for attention, which has its own window.
+        columns: number of pieces that the text is cut into, each begun with a fresh state. One, as
+            published, keeps the whole past in the state.
+        tick: called with the number of new predictions.
     """
     predictions, total, state = len(ids) - 1, 0.0, None
     length = -(-predictions // columns)
@@ -110,10 +124,12 @@ def by_position(
     at_once: int,
     tick: Tick = lambda count: None,
 ) -> Float64[np.ndarray, " length"]:
-    """The mean loss of the prediction after 1, 2, ... `length` tokens from a fresh state.
+    """Return the mean loss of the prediction after 1, 2, ... `length` tokens from a fresh state.
 
-    Over pieces of the text without overlap; what is left over at its end is left out. Raises a
-    one-line `ValueError` where the text is too short for one piece.
+    The mean is over consecutive pieces of the text; a shorter rest at its end is left out.
+
+    Raises:
+        ValueError: the text is too short for one piece; one line.
     """
     pieces = (len(ids) - 1) // length
     if not pieces:
@@ -131,7 +147,7 @@ def by_position(
 
 
 def buckets(losses: Float64[np.ndarray, " length"]) -> Iterator[tuple[int, int, float]]:
-    """Mean losses of positions 1, 2, 3-4, 5-8, ...: first and last position, loss."""
+    """Yield mean losses of positions 1, 2, 3-4, 5-8, ...: first and last position, loss."""
     first = 0
     while first < len(losses):
         last = min(max(first + 1, 2 * first), len(losses))
@@ -158,10 +174,10 @@ def _losses(
     scored: Bool[np.ndarray, "T B"] | None,
     state: ModelState | None,
 ) -> tuple[Float64[Tensor, " scored"], ModelState]:
-    """The losses of the tokens after `reached` where they are scored, and the state after."""
+    """Return the scored losses of the tokens after `reached`, and the state after them."""
     device, was_training = model.softmax.weight.device, model.training
     model.eval()
-    reached = np.minimum(reached, len(ids) - 2)  # beyond the end nothing is scored
+    reached = np.minimum(reached, len(ids) - 2)  # positions beyond the end are not scored
     tokens = torch.from_numpy(ids[reached].astype(np.int64)).to(device)
     targets = torch.from_numpy(ids[reached + 1].astype(np.int64)).to(device)
     hidden, state = model(tokens, state)

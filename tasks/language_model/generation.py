@@ -1,4 +1,4 @@
-"""Text from a model, token by token, with a state of constant size."""
+"""Generation of text from a model, token by token, with a state of constant size."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,18 +12,17 @@ from fastweights.tasks.language_model.model import LanguageModel
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How the next token is drawn."""
+    """Options of the draw of the next token."""
 
     temperature: float = 1.0
-    """Divisor of log-probabilities: below 1 is more likely text; 0 takes the most probable token.
-    """
+    """Divisor of log-probabilities: below 1 favours probable tokens; 0 takes the most probable."""
     top_k: int = 0
-    """Draw from so many of the most probable tokens; 0: from all."""
+    """Number of most probable tokens to draw from; 0: all."""
     top_p: float = 1.0
-    """Draw from the fewest tokens that have this probability together."""
+    """Total probability of the most probable tokens to draw from, in (0, 1]."""
 
     def check(self) -> None:
-        """Raises a one-line `ValueError` for numbers that cannot work."""
+        """Raise a one-line `ValueError` for a value that is not allowed."""
         if not 0 <= self.temperature < float("inf"):
             raise ValueError(f"--temperature must be at least 0, not {self.temperature}")
         if self.top_k < 0:
@@ -36,7 +35,7 @@ class Sampling:
 def generate(
     model: LanguageModel, prompt: Sequence[int], sampling: Sampling, generator: torch.Generator
 ) -> Iterator[int]:
-    """Tokens that follow the prompt, without end; `generator` is on the CPU.
+    """Yield the tokens that follow the prompt, without end; `generator` is on the CPU.
 
     The prompt has at least one token.
     """
@@ -54,7 +53,7 @@ def generate(
 def draw(
     log_probabilities: Float[Tensor, " types"], sampling: Sampling, generator: torch.Generator
 ) -> int:
-    """One token."""
+    """Draw one token."""
     if sampling.temperature == 0:
         return int(log_probabilities.argmax())
     scaled = log_probabilities / sampling.temperature

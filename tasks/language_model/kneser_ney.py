@@ -1,10 +1,10 @@
-"""The n-gram model to beat: interpolated Kneser-Ney smoothing with three discounts an order.
+"""The n-gram baseline: interpolated Kneser-Ney smoothing with three discounts an order.
 
     p(w | h) = max(c(h w) - D(c(h w)), 0) / c(h) + g(h) p(w | h without its first token)
     g(h) = sum of D(1), D(2), D(3+) over the n-grams that begin with h, / c(h)
 
-c counts occurrences in the highest order and, below it, in how many different tokens' company an
-n-gram comes: before what it was seen. The lowest order is mixed with the uniform distribution.
+In the highest order c counts occurrences. Below it, c counts the different tokens before an n-gram.
+The lowest order is mixed with the uniform distribution.
 Source: Chen & Goodman 1999, section 4.2 ("modified Kneser-Ney").
 """
 
@@ -15,8 +15,12 @@ from jaxtyping import Float64, Int64
 class KneserNey:
     """A model of `order`-grams over `types` types, learned from the tokens `ids`.
 
-    N-grams are numbered order by order: an n-gram is the number of its first n-1 tokens and its
-    last token, so any vocabulary fits. Memory is a few arrays of the text's length an order.
+    N-grams are numbered order by order. The code of an n-gram is the number of its first n-1 tokens
+    and its last token, so any vocabulary fits. Memory is a few arrays of the text's length an
+    order.
+
+    Raises:
+        ValueError: too few tokens for the order; one line.
     """
 
     def __init__(self, ids: np.ndarray, types: int, order: int = 5):
@@ -28,10 +32,10 @@ class KneserNey:
         self._levels = [_Level(*self._counted(n, at_end), types=types) for n in range(1, order + 1)]
 
     def losses(self, ids: np.ndarray) -> Float64[np.ndarray, " predictions"]:
-        """Minus the natural logarithm of the probability of every token but the first."""
+        """Return minus the natural logarithm of the probability of every token but the first."""
         ids = ids.astype(np.int64)
         probability = np.full(len(ids), 1 / self.types)
-        found = np.zeros(len(ids), np.int64)  # the number of the context of each position
+        found = np.zeros(len(ids), np.int64)  # number of the context of each position
         contexts = [found]  # by length; -1: never seen
         for n in range(1, self.order):
             before = np.concatenate([[-1], contexts[-1][:-1]])
@@ -45,7 +49,7 @@ class KneserNey:
     def _counted(
         self, n: int, at_end: list[tuple[np.ndarray, np.ndarray]]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Each n-gram's context and its count: of occurrences, or of different tokens before it."""
+        """Return each n-gram's context and count: occurrences, or different tokens before it."""
         codes, grams = at_end[n - 1]
         if n == self.order:
             return codes // self.types, np.bincount(grams, minlength=len(codes))
@@ -68,9 +72,9 @@ class _Level:
     def interpolated(
         self, contexts: np.ndarray, grams: np.ndarray, lower: np.ndarray
     ) -> Float64[np.ndarray, " N"]:
-        """The probability in this order, given that in the order below.
+        """Return the probability in this order, given the probability in the order below.
 
-        A context that was never continued leaves all to the order below.
+        A context without continuation takes the probability of the order below.
         """
         seen = (contexts >= 0) & (contexts < len(self.totals))
         totals = np.where(seen, self.totals[np.where(seen, contexts, 0)], 0)
@@ -83,9 +87,9 @@ class _Level:
 
 
 def _grams(ids: np.ndarray, types: int, order: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each n, the codes of all n-grams, and the number of the one that ends at a position.
+    """Return, for each n, the codes of all n-grams and the number of the one ending at a position.
 
-    The first n - 1 positions end none, and are left out.
+    The first n - 1 positions end no n-gram and are left out.
     """
     tokens, found = ids.astype(np.int64), []
     before = np.zeros(len(ids), np.int64)
@@ -102,16 +106,17 @@ def _look_up(
     tokens: Int64[np.ndarray, " N"],
     types: int,
 ) -> Int64[np.ndarray, " N"]:
-    """The numbers of n-grams; -1 for those that were never seen."""
+    """Return the numbers of n-grams; -1 for n-grams never seen."""
     wanted = np.where(contexts >= 0, contexts * types + tokens, -1)
     places = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
     return np.where(codes[places] == wanted, places, -1)
 
 
 def _discounts(counts: np.ndarray) -> Float64[np.ndarray, "4"]:
-    """D(0) = 0, D(1), D(2), D(3+) from how many n-grams have each count.
+    """Return D(0) = 0, D(1), D(2), D(3+) from the numbers of n-grams with each count.
 
-    Where these numbers say nothing (a lowest order of bytes has few rare ones), half of each count.
+    If these numbers cannot be used (a lowest order of bytes has few rare ones), return half of each
+    count.
     """
     n1, n2, n3, n4 = (max(int((counts == k).sum()), 1) for k in (1, 2, 3, 4))
     y = n1 / (n1 + 2 * n2)

@@ -1,4 +1,4 @@
-"""Embedding, positions, core, adaptive softmax: one memory reads a text and predicts each token.
+"""Language model: embedding, positions, core, adaptive softmax; predicts each next token.
 
     x_t = sqrt(D) E[token_t] + position_t;  h_t = core(x_t);  p(token_(t+1)) = softmax(E h_t + b)
 
@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from fastweights.cores import LARGEST, build_core, core_config, core_kind
-from fastweights.cores.transformer import sinusoids
+from fastweights.cores import LARGEST, build_core, core_config, core_kind, sinusoids
 from fastweights.host.names import unknown
 from fastweights.kernels.recurrence import State, map_state
 from fastweights.tasks.language_model.adaptive_softmax import AdaptiveSoftmax
@@ -25,13 +24,13 @@ from fastweights.tasks.language_model.ngram_vectors import NgramVectors
 
 PUBLISHED_CUTOFFS = (20_000, 40_000, 200_000)
 POSITIONS = ("sinusoidal", "none")
-EMBEDDING_STD = 0.02  # as published, where linear maps begin as PyTorch's
-WIDTH_WITHOUT_CORE = 128  # of words' vectors, for a core that has no width of its own
+EMBEDDING_STD = 0.02  # as published, if linear maps have PyTorch's initial weights
+WIDTH_WITHOUT_CORE = 128  # size of a word's vector, for a core without a width
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig:
-    """What a language model is built from, beside its number of types."""
+    """Options of a language model, except the number of types."""
 
     core: str
     core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
@@ -39,13 +38,13 @@ class LanguageModelConfig:
     ngrams: int = 1  # the longest n-gram of tokens with a vector of its own
     ngram_rows: int = 2**15  # of each n's table
     cutoffs: tuple[int, ...] = PUBLISHED_CUTOFFS
-    dropout: float = 0.0  # of what the core reads and of its output
-    span: int = 256  # attention's window, where the core's options do not say
-    initial_std: float = 0.02  # of linear maps' weights and the embedding; 0: PyTorch's maps
+    dropout: float = 0.0  # of the core's input and output
+    span: int = 256  # attention's window, unless the core's options set it
+    initial_std: float = 0.02  # of linear maps and the embedding; 0: PyTorch's linear maps
 
 
 class ModelState(NamedTuple):
-    """What is remembered of the text so far; of a fixed size."""
+    """The memory of the text so far, of constant size."""
 
     core: State
     position: Float[Tensor, "B 1"]
@@ -53,10 +52,13 @@ class ModelState(NamedTuple):
 
 
 class LanguageModel(nn.Module):
-    """A core between the words and their probabilities; a zero state is a fresh one.
+    """A core between words and their probabilities; a zero state is a fresh state.
 
-    Weights of linear maps and of the embedding begin N(0, `initial_std`), biases at 0; what else a
-    core has begins as the core says.
+    Weights of linear maps and of the embedding begin as N(0, `initial_std`), biases at 0. The
+    core's other parameters begin as the core sets them.
+
+    Raises:
+        ValueError: an option out of its range; one line.
     """
 
     def __init__(self, types: int, config: LanguageModelConfig):
@@ -81,11 +83,11 @@ class LanguageModel(nn.Module):
 
     @property
     def width(self) -> int:
-        """Size of a word's vector, and of the core's output."""
+        """The size of a word's vector, and of the core's output."""
         return self.core.output_size
 
     def initial_state(self, batch_size: int) -> ModelState:
-        """A fresh state."""
+        """Return a fresh state."""
         zeros = partial(self.softmax.bias.new_zeros, batch_size)
         recent = zeros(self.config.ngrams - 1)
         return ModelState(self.core.initial_state(batch_size), zeros(1), recent)
@@ -93,7 +95,7 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "T B"], state: ModelState | None = None
     ) -> tuple[Float[Tensor, "T B D"], ModelState]:
-        """Hidden vectors, from which `softmax` predicts each next token, and the state after."""
+        """Return hidden vectors, from which `softmax` predicts the next tokens, and the state."""
         state = self.initial_state(tokens.shape[1]) if state is None else state
         x = F.embedding(tokens, self.softmax.weight) * self.width**0.5
         if self.config.positions == "sinusoidal":
@@ -109,22 +111,22 @@ class LanguageModel(nn.Module):
     def loss(
         self, tokens: Int[Tensor, "T B"], targets: Int[Tensor, "T B"], state: ModelState | None
     ) -> tuple[Float[Tensor, "T B"], ModelState]:
-        """Minus the targets' log-probabilities in nats, and the state after."""
+        """Return minus the targets' log-probabilities in nats, and the state after them."""
         hidden, state = self(tokens, state)
         return self.softmax(hidden.flatten(0, 1), targets.flatten()).view_as(targets), state
 
 
 def detached(state: ModelState) -> ModelState:
-    """The same numbers, through which no gradient reaches what came before."""
+    """Return the same state without its gradient history."""
     return map_state(Tensor.detach, state)
 
 
 def _core_options(config: LanguageModelConfig) -> dict[str, Any]:
-    """The core's options: residual blocks take words' vectors as they are; positions are ours."""
+    """Return the core's options, without its own embedding and positions."""
     options, known = dict(config.core_options), core_kind(config.core).options()
     if "embed" in known:
         options["embed"] = "none"
-    if "positions" in known:  # attention; the window of convolutions is another matter
+    if "positions" in known:  # attention; a convolution's window is not changed
         options["positions"] = "none"
         options.setdefault("window", config.span)
     return options

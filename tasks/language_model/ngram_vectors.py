@@ -38,7 +38,7 @@ class NgramVectors(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "T B"], before: Float[Tensor, "B M"]
     ) -> tuple[Float[Tensor, "T B D"], Float[Tensor, "B M"]]:
-        """The vectors, and what to remember.
+        """Return the vectors, and what to remember.
 
         `before` has the M = N - 1 last tokens, the newest last, as their numbers plus 1: 0 stands
         where the text has not begun.

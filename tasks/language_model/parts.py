@@ -1,6 +1,6 @@
-"""What a text consists of: files, members of archives, columns of tables; read line by line.
+"""The parts of a text: files, members of archives, columns of tables; read line by line.
 
-Nothing is unpacked to disk and nothing is held in memory but a line, or a batch of rows.
+Nothing is unpacked to disk. Memory holds one line, or one batch of rows.
 """
 
 import io
@@ -18,7 +18,7 @@ from fastweights.host.errors import UserError, describe_os_error
 
 CHUNK = 2**20  # bytes
 NEED_PYARROW = "pip install 'pyarrow>=17,<24', or export the text to plain files"
-_ROWS = 10_000  # of a table, at once
+_ROWS = 10_000  # rows of a table read at once
 _ENCRYPTED = 1  # a flag of a zip archive's members
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError)
 
@@ -31,17 +31,18 @@ class Part(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """Bytes to read."""
+        """Return the number of bytes to read."""
 
     @abstractmethod
     def chunks(self) -> Iterator[bytes]:
-        """The bytes as they are stored, for a digest of them."""
+        """Yield the bytes as stored, for a digest."""
 
     @abstractmethod
     def lines(self, encoding: str, newline: str | None) -> Iterator[str]:
-        """The lines with their ends, which `newline` translates as `open` does.
+        """Yield the lines with their ends, which `newline` translates as `open` does.
 
-        Raises a one-line `UserError` for bytes that are not in `encoding`, and for damage.
+        Raises:
+            UserError: bytes that are not in `encoding`, or damage; one line.
         """
 
 
@@ -78,7 +79,7 @@ class Stream(Part):
 
 @dataclass(frozen=True)
 class Rows(Part):
-    """The column `text` of a table in Parquet or Arrow: a line of the text in each row."""
+    """The column `text` of a table in Parquet or Arrow, with a line of the text in each row."""
 
     path: Path
 
@@ -96,7 +97,7 @@ class Rows(Part):
     def lines(self, encoding: str, newline: str | None) -> Iterator[str]:
         for row in self._rows():
             if not isinstance(row, str):
-                raise UserError(f"{self.name} has rows in its column `text` that are no text")
+                raise UserError(f"{self.name} has rows in its column `text` that are not text")
             yield row.rstrip("\n") + "\n"
 
     def _rows(self) -> Iterator[Any]:
@@ -122,17 +123,17 @@ class Rows(Part):
 
 
 def of_file(path: Path) -> Stream:
-    """A plain text file."""
+    """Return a plain text file as a part."""
     return Stream(str(path), path.stat().st_size, lambda: path.open("rb"))
 
 
 def of_bytes(name: str, content: bytes) -> Stream:
-    """A text in memory."""
+    """Return a text in memory as a part."""
     return Stream(name, len(content), lambda: io.BytesIO(content))
 
 
 def members(archive: Path) -> list[Stream]:
-    """The files in a zip or tar archive, in the archive's order."""
+    """Return the files in a zip or tar archive, in the archive's order."""
     with readable(str(archive)):
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
@@ -164,7 +165,7 @@ def _tar_member(archive: Path, name: str, size: int) -> Stream:
 
 
 def _arrow_batches(ipc: Any, path: Path) -> Iterator[Any]:
-    """The `datasets` library writes Arrow's stream form; others the file form."""
+    """Yield batches of Arrow's stream form, as `datasets` writes it, or of its file form."""
     with path.open("rb") as file:
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
@@ -177,7 +178,7 @@ def _arrow_batches(ipc: Any, path: Path) -> Iterator[Any]:
 
 @contextmanager
 def readable(name: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Turns what damage and the operating system raise in the block into a one-line `UserError`.
+    """Turn errors of damage and of the operating system in the block into a one-line `UserError`.
 
     `kinds`: more exceptions that mean damage.
     """

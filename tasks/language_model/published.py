@@ -1,6 +1,6 @@
-"""The published counts of WikiText, and what to say where a text has others.
+"""The published counts of WikiText, and the comparison of a text with them.
 
-Sources: Merity et al. 2016, Table 1 (words); every line, blank ones included, adds one `<eos>`.
+Source: Merity et al. 2016, Table 1 (words); every line, blank ones included, adds one `<eos>`.
 """
 
 from typing import NamedTuple
@@ -19,11 +19,11 @@ PUBLISHED = {
     "WikiText-103": Counts(103_227_021, 217_646, 245_569, 267_735),
     "WikiText-2": Counts(2_088_628, 217_646, 245_569, 33_278),
 }
-_BETWEEN = 20_000_000  # tokens to learn from: fewer are WikiText-2's
+_BETWEEN = 20_000_000  # training tokens: WikiText-2 has fewer, WikiText-103 more
 
 
 def recognised(place: str, form: str, found: Counts) -> str | None:
-    """Which published text this is, by what it is called or by its held-out splits; or None."""
+    """Return which published text this is, by its name or its held-out splits; or None."""
     named = place.lower().replace("_", "-")
     for name in PUBLISHED:
         if f"{name.lower()}-" in f"{named}-" or f"{name.lower()}/" in named:
@@ -35,7 +35,7 @@ def recognised(place: str, form: str, found: Counts) -> str | None:
 
 
 def comparison(name: str, found: Counts) -> tuple[list[str], bool]:
-    """A line for each count, found beside expected, and whether all are as published."""
+    """Return a line for each count, found and expected, and whether all are as published."""
     expected, lines = PUBLISHED[name], []
     for what, ours, theirs in zip(Counts._fields, found, expected, strict=True):
         unit = "types" if what == "types" else f"{what} tokens"

@@ -1,8 +1,8 @@
-"""English that every machine has: the documentation inside Python's own library.
+"""English text on every machine: the documentation inside Python's own library.
 
-The language reference (`pydoc_data.topics`, which `help()` shows) and the docstrings of the
-standard library's modules, tests left out. Another release of Python has slightly other text;
-results name the release and the text's digest.
+The text is the language reference (`pydoc_data.topics`, which `help()` shows) and the docstrings of
+the standard library's modules, without tests. Releases of Python differ slightly, so results name
+the release and the text's digest.
 """
 
 import ast
@@ -15,16 +15,16 @@ from pydoc_data.topics import topics
 from fastweights.tasks.language_model.parts import of_bytes
 from fastweights.tasks.language_model.source import Source, cut
 
-NAME = "python-docs"  # in place of a path
+NAME = "python-docs"  # given instead of a path
 HELD_OUT = 0.05
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
-_SHORTEST = 200  # characters of a document
+_SHORTEST = 200  # fewest characters of a document
 
 
 def python_docs(held_out: float = HELD_OUT, library: Path | None = None) -> Source:
-    """The text, its documents in an order that their names' digests decide; takes seconds.
+    """Return the text, its documents ordered by digests of their names; takes seconds.
 
-    `library`: the folder whose docstrings are taken; None is the standard library's.
+    `library`: the folder whose docstrings are taken; None for the standard library.
     """
     documents = {f"topic {name}": text for name, text in topics.items()}
     documents |= dict(_docstrings(library or Path(sysconfig.get_paths()["stdlib"])))
@@ -34,14 +34,14 @@ def python_docs(held_out: float = HELD_OUT, library: Path | None = None) -> Sour
 
 
 def _docstrings(library: Path) -> Iterator[tuple[str, str]]:
-    """The name and all docstrings of each module that has enough of them."""
+    """Yield the name and all docstrings of each module that has enough of them."""
     for path in sorted(library.rglob("*.py")):
         if _LEFT_OUT & set(path.parts):
             continue
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError, OSError):
-            continue  # a template, or not to be read
+            continue  # a template, or unreadable
         kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
         text = "\n\n".join(doc for doc in found if doc)

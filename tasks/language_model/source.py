@@ -1,4 +1,4 @@
-"""A text with its three splits, in whatever form somebody has it.
+"""A text with its three splits, in any of these forms.
 
 wiki.{train,valid,test}.tokens or .raw, {train,valid,test}.txt     in a folder, a zip or a tar
 {train,validation,test}-*.parquet                                  the `datasets` hub's folders
@@ -18,7 +18,7 @@ from fastweights.tasks.language_model.parts import Part, Rows, Stream, members, 
 SPLITS = ("train", "valid", "test")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 TEXTS = (".txt", ".md", ".rst", ".tex", ".py", ".tokens", ".raw", ".text")
-# By what the files are called, the form; `valid` is also called `validation`.
+# Form of a text by its files' names; `valid` is also called `validation`.
 PLAIN = {
     r"wiki\.(train|valid|test)\.tokens": "WikiText's tokens",
     r"wiki\.(train|valid|test)\.raw": "WikiText's raw text",
@@ -29,20 +29,20 @@ TABLES = {
     r"(?:[\w-]+-)?(train|validation|test)(?:-\d+-of-\d+)?\.(?:parquet|arrow)": "a table a split",
 }
 
-Lines = Callable[[str, str | None], Iterator[str]]  # of an encoding and a newline, as `Part.lines`
+Lines = Callable[[str, str | None], Iterator[str]]  # takes encoding and newline, as `Part.lines`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A text: where it is, what it consists of, and the lines of each split."""
+    """A text: its place, its files, and the lines of each split."""
 
     place: str
     form: str
-    files: Sequence[tuple[str, Part]]  # with what distinguishes them, beside their content
+    files: Sequence[tuple[str, Part]]  # each with a key that enters the digest with its content
     splits: Mapping[str, Lines]
 
     def digest(self) -> str:
-        """Of the form and the content, wherever it lies and whatever its files' dates."""
+        """Return a digest of form and content, independent of place and dates."""
         found = hashlib.blake2b(self.form.encode(), digest_size=16)
         for role, part in self.files:
             found.update(f"\0{role}\0{part.size}\0".encode())
@@ -52,14 +52,15 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Return the bytes of all files."""
         return sum(part.size for _, part in self.files)
 
 
 def find_source(path: Path, held_out: float = 0.05) -> Source:
-    """The text at `path`; of a text without splits, two shares `held_out` are cut off its end.
+    """Return the text at `path`; a text without splits loses two shares `held_out` at its end.
 
-    Raises `UserError` where there is none, or a split of it is missing.
+    Raises:
+        UserError: there is no text, or a split is missing.
     """
     path = expanded(path)
     if not path.exists():
@@ -71,7 +72,7 @@ def find_source(path: Path, held_out: float = 0.05) -> Source:
 
 
 def cut(place: str, form: str, parts: Sequence[Part], held_out: float) -> Source:
-    """One text of several parts, of whose end two shares are held out: for `valid` and `test`."""
+    """Return one text of several parts, with two shares of its end held out: `valid`, `test`."""
     if not 0 < held_out < 0.5:
         raise UserError(f"--held-out must lie in (0, 0.5), not {held_out}")
     total = sum(part.size for part in parts)
@@ -89,7 +90,7 @@ def cut(place: str, form: str, parts: Sequence[Part], held_out: float) -> Source
 
 
 def _portion(parts: Sequence[Part], begin: int, end: int | None) -> Lines:
-    """The lines that start in [begin, end) bytes of the decoded text."""
+    """Return the lines that start in [begin, end) bytes of the decoded text."""
 
     def lines(encoding: str, newline: str | None) -> Iterator[str]:
         start = 0
@@ -119,7 +120,7 @@ def _in_archive(path: Path, held_out: float) -> Source:
 
 
 def _in_folder(path: Path, held_out: float) -> Source:
-    """The splits in `path`, else those in its one folder that has some, else any text in it."""
+    """Return the splits in `path`, or in its one folder with splits, or else any text in it."""
     if source := _splits_in(path):
         return source
     inner = [folder for folder in sorted(path.iterdir()) if folder.is_dir()]
@@ -158,9 +159,9 @@ def _saved_to_disk(folder: Path) -> Source:
 
 
 def _by_name(place: str, found: Sequence[Part], forms: Mapping[str, str]) -> Source | None:
-    """The splits among files, by the first of `forms` whose names any of them has.
+    """Return the splits among files, by the first of `forms` whose names any of them has.
 
-    In an archive the files may lie in folders; the most shallow come first.
+    In an archive the files may be in folders; the shallowest come first.
     """
     for pattern, form in forms.items():
         splits: dict[str, list[Part]] = {split: [] for split in SPLITS}
@@ -206,7 +207,7 @@ def _cut_file(path: Path, held_out: float) -> Source:
 
 
 def _shuffled(parts: Sequence[Stream], root: Path) -> list[Part]:
-    """In an order that the names decide, so that what is held out is of every kind."""
+    """Order parts by digests of their names, so that held-out shares are a mixture."""
 
     def key(part: Part) -> bytes:
         return hashlib.blake2b(part.name.removeprefix(str(root)).encode()).digest()
@@ -219,7 +220,7 @@ def _is_text(name: str) -> bool:
 
 
 def _is_own(name: str) -> bool:
-    """Not what macOS adds to archives, nor a hidden file."""
+    """Return whether the file is neither hidden nor added by macOS to archives."""
     return "__MACOSX" not in name and not name.rpartition("/")[2].startswith(".")
 
 

@@ -1,8 +1,8 @@
-"""Training a language model: columns of the text side by side, a span of each in an update.
+"""Training of a language model: columns of the text side by side, a span of each in an update.
 
-The text is cut into as many columns as there are in a batch; an update reads the next span of each
-and predicts every next token. With full context the state goes on from span to span, without
-gradient, and is fresh where an epoch begins; else every span begins fresh.
+The text is cut into as many columns as a batch has. An update reads the next span of each column
+and predicts every next token. With full context the state is carried from span to span, without
+gradient, and reset at the start of an epoch. Otherwise every span begins with a fresh state.
 Source: Irie et al. 2021, appendix A.1; the schedule and the columns are Transformer-XL's.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fastweights.host.flags import check_at_least
 from fastweights.kernels.recurrence import map_state
 from fastweights.tasks.language_model.model import LanguageModel, ModelState, detached
 
@@ -24,43 +25,36 @@ LARGEST_BATCH = 2**20  # columns
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageTrainerConfig:
-    """How a language model learns; defaults are the published ones."""
+    """Options of a language model's training; the defaults are the published ones."""
 
     updates: int = 500_000
-    """Updates in all; the learning rate falls to 0 over them, as a cosine."""
+    """Number of updates; the learning rate falls to 0 over them, as a cosine."""
     learning_rate: float = 2.5e-4
-    """Adam's, at its highest."""
+    """Highest learning rate of Adam."""
     warm_up: int = 2_000
     """Updates over which the learning rate rises from 0."""
     clip: float = 0.25
-    """Largest norm of the gradient; 0: any."""
+    """Largest norm of the gradient; 0: no limit."""
     columns: int = 96
     """Columns that the text is cut into: the batch size, over all learners."""
     micro_columns: int = 0
-    """Columns at once; gradients of several such are added up before an update. 0: all."""
+    """Columns computed at once; their gradients are added up before an update. 0: all."""
     span: int = 256
     """Tokens of each column in an update: gradients reach back at most this far."""
     full_context: bool = False
-    """Carry fast weights and recurrent state on from span to span."""
+    """Carry fast weights and recurrent state from span to span."""
 
     def check(self) -> None:
-        """Raises a one-line `ValueError` for numbers that cannot work."""
-        for name in ("updates", "columns", "span"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warm_up", "micro_columns"):
-            if getattr(self, name) < 0:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} must be at least 0, not {getattr(self, name)}")
+        """Raise a one-line `ValueError` for a value that is not allowed."""
+        check_at_least(self, 1, "updates", "columns", "span")
+        check_at_least(self, 0, "warm_up", "micro_columns", "clip")
         if self.columns > LARGEST_BATCH:
             raise ValueError(f"--columns must be at most {LARGEST_BATCH}")
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
-        if not self.clip >= 0:
-            raise ValueError(f"--clip must be at least 0, not {self.clip}")
 
     def rate(self, update: int) -> float:
-        """The learning rate of an update, counted from 1."""
+        """Return the learning rate of an update, counted from 1."""
         if update <= self.warm_up:
             return self.learning_rate * update / self.warm_up
         return self.learning_rate * (1 + math.cos(math.pi * update / self.updates)) / 2
@@ -69,8 +63,10 @@ class LanguageTrainerConfig:
 class Columns:
     """A text's tokens in columns of equal length, of which a learner reads its share.
 
-    What is left over at the text's end is not read. Raises a one-line `ValueError` where the text
-    is too short.
+    Tokens left over at the text's end are not read.
+
+    Raises:
+        ValueError: the text is too short for the columns; one line.
     """
 
     def __init__(self, ids: np.ndarray, columns: int, share: range | None = None):
@@ -87,26 +83,26 @@ class Columns:
         return len(self.ids)
 
     def piece(self, offset: int, span: int) -> tuple[Tensor, Tensor]:
-        """Tokens and the tokens that follow them, each [span, columns]; fewer at the end."""
+        """Return tokens and the tokens that follow them, each [span, columns]; fewer at the end."""
         end = min(offset + span, self.length)
         piece = torch.from_numpy(self.ids[:, offset : end + 1].astype(np.int64)).t()
         return piece[:-1], piece[1:]
 
 
 class Together(NamedTuple):
-    """What several learners do together; alone, nothing."""
+    """The exchange between several learners; for one learner, no exchange."""
 
-    share: range | None = None  # of the columns
+    share: range | None = None  # this learner's columns
     rank: int = 0
     sum: Callable[[Sequence[Tensor]], None] = lambda tensors: None  # in place, over all learners
 
 
 class LanguageTrainer:
-    """A model in training; whatever it needs to go on is in `state_dict`.
+    """A model in training; `state_dict` has all that resuming needs, except the weights.
 
-    Dropout's random numbers are decided by the seed, the update and the learner's rank alone.
-    `precision()` is entered around the model's computations. `stage(name)` is entered around
-    transfer, gradient, exchange and optimise.
+    The seed, the update and the learner's rank determine dropout's random numbers. `precision()` is
+    entered around the model's computations; `stage(name)` around transfer, gradient, exchange and
+    optimise.
     """
 
     def __init__(
@@ -132,19 +128,21 @@ class LanguageTrainer:
 
     @property
     def finished(self) -> bool:
+        """Whether all updates are done."""
         return self.updates >= self.config.updates
 
     @property
     def updates_an_epoch(self) -> int:
+        """The number of updates that read the text once."""
         return -(-self._columns.length // self.config.span)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One update after the other, to the end of training; yields each one's row."""
+        """Update until the end of training; yield each update's row of the log."""
         while not self.finished:
             yield self.update()
 
     def update(self) -> dict[str, Any]:
-        """One step of Adam on the next span of every column."""
+        """Take one step of Adam on the next span of every column; return its row of the log."""
         config, device = self.config, self.model.softmax.weight.device
         with self._stage("transfer"):
             tokens, targets = self._columns.piece(self.offset, config.span)
@@ -168,7 +166,7 @@ class LanguageTrainer:
         return {"step": self.updates, **row, "learning_rate": rate, "positions": count}
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values and tensors, the same in every learner; called by all of them."""
+        """Return plain values and tensors, the same in every learner; all learners must call it."""
         counters = {name: getattr(self, name) for name in _COUNTERS}
         return {
             "optimiser": self._optimiser.state_dict(),
@@ -177,7 +175,7 @@ class LanguageTrainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes up what `state_dict` returned; the model's weights are loaded apart."""
+        """Restore what `state_dict` returned; the model's weights are loaded separately."""
         self._optimiser.load_state_dict(state["optimiser"])
         for name in _COUNTERS:
             setattr(self, name, state["counters"][name])
@@ -188,7 +186,7 @@ class LanguageTrainer:
             self._states[number] = self._filled(part, rows) if own else None
 
     def _parts(self) -> list[range]:
-        """The columns that are computed at once."""
+        """Return the ranges of columns that are computed at once."""
         most = self.config.micro_columns or len(self._columns)
         return [
             range(start, min(start + most, len(self._columns)))
@@ -196,7 +194,7 @@ class LanguageTrainer:
         ]
 
     def _add_gradients(self, tokens: Tensor, targets: Tensor, count: int) -> Tensor:
-        """Adds the gradients of all parts; returns this learner's part of the mean loss."""
+        """Add the gradients of all parts; return this learner's part of the mean loss."""
         total = torch.zeros((), device=tokens.device)
         for number, part in enumerate(self._parts()):
             of_part = slice(part.start, part.stop)
@@ -221,7 +219,7 @@ class LanguageTrainer:
         torch.manual_seed(int(words.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
     def _states_of_all(self) -> list[Tensor]:
-        """Every tensor of the state with the columns of all learners; none where it is fresh."""
+        """Return the state's tensors with the columns of all learners; none for a fresh state."""
         if any(state is None for state in self._states):
             return []
         of_parts: list[list[Tensor]] = [[] for _ in self._states]

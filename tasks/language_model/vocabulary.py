@@ -1,8 +1,8 @@
-"""What a text is cut into: words as in the published models, or bytes.
+"""Vocabularies: words as in the published models, or bytes.
 
-Words are those of Transformer-XL's lineage: `line.split()`, capitals kept, `<eos>` after every
-line, blank ones included; `<eos>` is number 0, the others follow by descending count, those of
-equal count in the order of their first occurrence. A word outside the vocabulary is `<unk>`.
+Words are Transformer-XL's: `line.split()`, case kept, `<eos>` after every line, blank lines
+included. `<eos>` is number 0. The other words follow by descending count, and words of equal count
+in the order of their first occurrence. A word outside the vocabulary is `<unk>`.
 """
 
 import codecs
@@ -18,52 +18,52 @@ KINDS = ("words", "bytes")
 
 
 class Line(NamedTuple):
-    """A line as tokens, and how much text it is."""
+    """A line as tokens, and the size of its text."""
 
     tokens: Sequence[int]
-    words: int  # and the end of the line
+    words: int  # the end of the line counts, too
     length: int  # bytes in UTF-8
 
 
 class Vocabulary(ABC):
-    """Numbers for the tokens of a text."""
+    """A mapping between the tokens of a text and numbers."""
 
     kind: str
-    newline: str | None  # how lines end, as for `open`
+    newline: str | None  # line ending, as for `open`
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """Number of types."""
+        """The number of types."""
 
     @abstractmethod
     def line(self, text: str) -> Line:
-        """A line, with its end, as numbers."""
+        """Return a line, with its end, as numbers."""
 
     @abstractmethod
     def prompt(self, text: str) -> list[int]:
-        """Text that need not end with a line, as numbers. Raises a one-line `ValueError`."""
+        """Return text that need not end with a line as numbers; raise a one-line `ValueError`."""
 
     @abstractmethod
     def reader(self) -> "Reader":
-        """What turns numbers into text, one by one."""
+        """Return a reader that turns numbers into text, one by one."""
 
     @abstractmethod
     def plain(self) -> dict[str, Any]:
-        """As JSON; `from_plain` reads it."""
+        """Return the vocabulary as JSON; `from_plain` reads it."""
 
     def text(self, tokens: Iterable[int]) -> str:
-        """Numbers as text."""
+        """Return numbers as text."""
         reader = self.reader()
         return "".join(map(reader.read, tokens))
 
 
 class Reader(ABC):
-    """Turns numbers into text, one by one."""
+    """A converter of numbers into text, one by one."""
 
     @abstractmethod
     def read(self, token: int) -> str:
-        """What the next token adds; nothing while a character is not whole."""
+        """Return the text that the next token adds; "" while a character is incomplete."""
 
 
 class Words(Vocabulary):
@@ -80,9 +80,9 @@ class Words(Vocabulary):
 
     @classmethod
     def of(cls, counts: Counter[str], min_count: int) -> "Words":
-        """The vocabulary of a text by its words' counts; rarer words than `min_count` are unknown.
+        """Return the vocabulary of a text by its words' counts; rarer words become `<unk>`.
 
-        `<unk>` has the place of its count: the text's own, and that of the words it stands for.
+        `<unk>` is placed by its count: the text's own, plus those of the words it replaces.
         """
         kept = {word: n for word, n in counts.items() if n >= min_count and word != UNKNOWN}
         unknown = counts[UNKNOWN] + sum(n for n in counts.values() if n < min_count)
@@ -116,7 +116,7 @@ class Words(Vocabulary):
 
 
 class Bytes(Vocabulary):
-    """The bytes of the text in UTF-8, ends of lines as they are."""
+    """The bytes of the text in UTF-8, with line ends unchanged."""
 
     kind, newline = "bytes", "\n"
 
@@ -160,12 +160,12 @@ class _ByteReader(Reader):
 
 
 def from_plain(plain: dict[str, Any]) -> Vocabulary:
-    """The inverse of `Vocabulary.plain`. Raises a one-line `ValueError`."""
+    """Return the vocabulary that `Vocabulary.plain` described; raise a one-line `ValueError`."""
     if plain.get("kind") == Bytes.kind:
         return Bytes()
     types = plain.get("types")
     if plain.get("kind") != Words.kind or not isinstance(types, list):
-        raise ValueError("it is no vocabulary")
+        raise ValueError("it is not a vocabulary")
     if not all(isinstance(word, str) for word in types):
-        raise ValueError("a vocabulary of words has a type that is no text")
+        raise ValueError("a vocabulary of words has a type that is not text")
     return Words(types)

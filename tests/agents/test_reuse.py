@@ -253,7 +253,7 @@ def test_a_restored_learner_goes_on_bit_for_bit(core):
 def test_streams_that_cannot_be_shared_out_are_refused():
     net = network("feedforward")
     learner = Learner(net, LearnerConfig(minibatches=4))
-    with pytest.raises(ValueError, match="6 streams cannot be shared out over 4 minibatches"):
+    with pytest.raises(ValueError, match="6 streams cannot be divided into 4 minibatches"):
         learner.update(rollout_of(net))
 
 

@@ -1,6 +1,6 @@
 """The cores' options as flags: from the configurations alone, a new core's included."""
 
-import os
+import shutil
 import subprocess
 import sys
 from dataclasses import fields
@@ -12,12 +12,13 @@ from fastweights.cores import CORES
 from fastweights.cores.options import CoreSizes, field_docs
 
 ROOT = Path(__file__).parents[2]
+ROOMS = {path.name for path in (ROOT / "fastweights").iterdir() if path.is_symlink()}
 FLAGS = {field.name.removeprefix("core_") for field in fields(CoreSizes)}
 
-# A core in a file of its own, with an option that no other has.
+# The file of a core with an option that no other has, and its line in the registry.
 FADING = '''
 from dataclasses import dataclass
-from fastweights.cores import CORES, CoreKind
+from fastweights.cores.kind import alone
 from fastweights.cores.lstm import LSTM, LSTMConfig
 
 
@@ -35,11 +36,13 @@ class Fading(LSTM):
         print("built with", config.rate)
 
 
-facts = ("Fading LSTM", "c_t = r c_(t-1)", "this test")
-CORES["fading"] = CoreKind(Fading, FadingConfig(), *facts, has_fast_weights=False)
+KIND = alone(Fading, "Fading LSTM", FadingConfig())
 '''
-TRAIN = "import sys, fading; from fastweights.launch import atari; sys.exit(atari.main())"
-TINY = "--env Catch --num-envs 2 --batch-size 2 --unroll-length 4 --total-steps 8 --num-threads 1"
+LINE = "from fastweights.cores.fading import KIND as fading\n"
+TINY = (
+    "--env Catch --num-envs 2 --batch-size 2 --unroll-length 4 --total-steps 8 --num-threads 1 "
+    "--disable-checkpoint"
+)
 
 
 @pytest.mark.parametrize("name", CORES)
@@ -51,19 +54,23 @@ def test_every_option_has_its_help_and_is_a_flag(name):
         assert option in FLAGS or option in ("embed", "dropout", "output_scale")
 
 
-def test_a_new_core_brings_its_flags(tmp_path):
-    (tmp_path / "fading.py").write_text(FADING)
-    variables = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
+def test_a_new_core_with_an_option_is_a_file_and_a_line(tmp_path):
+    package = tmp_path / "fastweights"
+    shutil.copytree(ROOT / "fastweights", package, ignore=lambda _, names: ROOMS & set(names))
+    for room in ROOMS - {"cores"}:
+        (package / room).symlink_to(ROOT / room)
+    shutil.copytree(ROOT / "cores", package / "cores")
+    (package / "cores" / "fading.py").write_text(FADING)
+    with (package / "cores" / "registry.py").open("a") as registry:
+        registry.write(LINE)
 
     def run(*words: str) -> subprocess.CompletedProcess:
-        command = (sys.executable, "-c", TRAIN, "--core", "fading", *words)
-        options = {"cwd": tmp_path, "env": variables, "timeout": 120}
-        return subprocess.run(command, capture_output=True, text=True, **options)
+        command = (sys.executable, "-m", "fastweights", "atari", *words)
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
-    asked = run("--help")
-    assert "--core-rate" in asked.stdout and "Share that fades in a step." in asked.stdout
-    trained = run("--core-rate", "0.25", *TINY.split(), "--disable-checkpoint")
+    everything = run("--help-all").stdout
+    assert "--core-rate" in everything
+    assert "Share that fades in a step. Of fading." in " ".join(everything.split())
+    trained = run("--core", "fading", "--core-rate", "0.25", *TINY.split())
     assert trained.returncode == 0, trained.stderr
     assert "built with 0.25" in trained.stdout
-    wrong = run("--core-rate", "fast", *TINY.split())
-    assert wrong.returncode == 2 and "--core-rate" in wrong.stderr.splitlines()[-1]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fastweights.cores import CORES, build_core, core_config, growth
-from fastweights.cores.growth import say_once
+from fastweights.cores.unbounded import say_once
 
 SMALL = {"layers": 1, "width": 16, "heads": 2, "feedforward": 8}
 

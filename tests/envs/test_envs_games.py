@@ -223,3 +223,35 @@ def test_bad_arguments():
         Catch(render_mode="human")
     with pytest.raises(ValueError, match="expected 2 seeds, got 3"):
         Catch(2).reset(seed=[1, 2, 3])
+
+
+@pytest.mark.parametrize("name", ["Catch", "TMaze"])
+def test_games_that_are_put_back_go_on_as_they_did(name):
+    """Games in progress, what they have paid so far, and the random draws to come."""
+    playing, other = (envs.make(name, 3, seed=seed) for seed in (4, 5))
+    rng = np.random.default_rng(0)
+    actions = rng.integers(playing.num_actions, size=(60, 3))
+    stream(playing, actions[:25])
+    where = playing.snapshot()
+    later = [playing.step(action) for action in actions[25:]]
+    other.reset()
+    for _ in range(2):  # a snapshot can be used again
+        other.restore(where)
+        for expected, action in zip(later, actions[25:], strict=True):
+            row = other.step(action)
+            assert all(map(np.array_equal, expected[:3], row[:3]))
+            assert (expected.episodes, expected.lives) == (row.episodes, row.lives)
+    assert sum(len(row.episodes) for row in later) > 3
+
+
+def test_games_are_not_put_back_into_another_number_of_them():
+    playing, more = (envs.make("TMaze", count, seed=1) for count in (2, 3))
+    playing.reset(), more.reset()
+    with pytest.raises(ValueError, match="another number of games"):
+        more.restore(playing.snapshot())
+
+
+def test_what_cannot_be_put_back_says_so():
+    playing = envs.make("CartPole-v1", 2)
+    playing.reset()
+    assert playing.snapshot() is None

@@ -124,7 +124,7 @@ def test_protocols_are_for_atari(name):
         ({"max_frames": 0}, "max_frames.*0"),
         ({"score": "lives"}, "score.*'lives'"),
         *(
-            ({"flicker": value}, f"flicker is a probability from 0 to 1, got {value!r}")
+            ({"flicker": value}, f"flicker must be from 0 to 1, got {value!r}")
             for value in (-0.1, 1.01, float("nan"), "half", True, None)
         ),
         ({"sticky": "often"}, "sticky.*'often'"),

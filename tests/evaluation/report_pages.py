@@ -52,6 +52,12 @@ def short_run(
     return run.path.rename(folder / name)
 
 
+def four_options(number: int) -> dict[str, int]:
+    """More options than a label has room for, with other values for every number."""
+    names = ("core_layers", "core_heads", "core_width", "core_feedforward")
+    return dict.fromkeys(names, number)
+
+
 def three_runs(folder: Path) -> Path:
     """The folder of three short runs on Pong, with test scores of 2, 4 and 10."""
     small = {"rdn": ["--core-width", "16", "--core-heads", "2"], "lstm": ["--core-width", "16"]}

@@ -12,16 +12,20 @@ from pathlib import Path
 import imageio.v3 as imageio
 import numpy as np
 import pytest
+import torch
 from forks import Program
 
 from fastweights import envs
 from fastweights.agents.network import Network, NetworkConfig
 from fastweights.cores import CORES
-from fastweights.evaluation.films.drawing import LINES, diverging, enlarge, sequential
+from fastweights.evaluation.clips import visible
+from fastweights.evaluation.films import film, memory, timelines
+from fastweights.evaluation.films.drawing import LINES, _text, diverging, enlarge, sequential
 from fastweights.evaluation.films.memory import Change
 from fastweights.evaluation.films.memory import heads as matrices
 from fastweights.evaluation.films.moments import Moment, moments
 from fastweights.evaluation.films.screen import Screen
+from fastweights.evaluation.films.timelines import LABEL
 from fastweights.evaluation.play import GamePlan, play
 from fastweights.evaluation.player import Player
 from fastweights.launch import atari, watch
@@ -115,6 +119,29 @@ def test_the_screen_shows_the_game_and_the_memory_of_every_core(core, env, zoom)
         assert any(contains(pictures[0], enlarge(head, zoom)) for zoom in range(6, 0, -1))
 
 
+@pytest.mark.parametrize("core", ["rdn", "delta_lstm", "lstm", "feedforward"])
+def test_the_film_explains_its_lines_and_no_word_is_cut(core, monkeypatch):
+    """A text that is wider or lower than its place would be cut."""
+    written = []
+
+    def noted(canvas, text, y, x, grey=0, size=12):
+        written.append((text, canvas.shape, y, x, size))
+
+    for module in (timelines, memory):
+        monkeypatch.setattr(module, "write", noted)
+    (moment,) = few(core, 1)
+    Screen(moment, "title", envs.make("TMaze", 1).action_meanings).draw(moment)
+    for text, (height, width, _), y, x, size in written:
+        is_name = text.startswith(("norm of", "change of", "strength", "mean")) and ":" not in text
+        end = LABEL if is_name else width
+        assert x + _text(text, size).shape[1] <= end and y + size <= height, text
+    words = [text for text, *_ in written]
+    assert ("change of W" in words) == (core in ("rdn", "delta_lstm"))
+    assert any("difference" in text for text in words) == (core != "feedforward")
+    assert not any("query" in text for text in words if text.startswith("norm"))
+    assert ("matrix 2" in words) == (core in ("rdn", "delta_lstm"))
+
+
 def contains(picture: np.ndarray, part: np.ndarray) -> bool:
     """Whether `part` is somewhere in `picture`, pixel by pixel."""
     height, width = part.shape[:2]
@@ -185,8 +212,10 @@ def test_the_game_shown_is_the_one_that_evaluate_counts(trained):
     evaluated = play(agent.network, agent.options, agent.step, plan, "sampled")
     game = evaluated.episodes[1]
     options = watch.WatchOptions(run=trained, action_mode="sampled", seed=41)
-    episode = watch._episode(agent, watch._visible(agent, options), options)
-    shown = list(islice(episode, game.agent_steps))
+    played = film.episode(
+        agent, visible(agent, options.game), "sampled", options.seed, torch.device("cpu")
+    )
+    shown = list(islice(played, game.agent_steps))
     assert sum(moment.reward for moment in shown) == game.episode_return != 0
     assert len({moment.action for moment in shown}) > 1
 

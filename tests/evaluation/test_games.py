@@ -14,6 +14,7 @@ from fastweights import envs
 from fastweights.agents.network import Network, NetworkConfig, NetworkOutput
 from fastweights.envs.interface import TimeStep
 from fastweights.envs.naming import resolve
+from fastweights.evaluation.clips import visible
 from fastweights.evaluation.games import (
     check_actions,
     film,
@@ -126,7 +127,7 @@ def test_emulators_get_the_threads_of_the_command_not_of_the_checkpoint(qbert, m
     )
     assert qbert.options.num_threads == 1
     environments_of(qbert.options, GamePlan(num_threads=3), 2, 0).close()
-    watch._visible(qbert, watch.WatchOptions(run=qbert.run, num_threads=3)).close()
+    visible(qbert, watch.WatchOptions(run=qbert.run, num_threads=3).game).close()
     plan = games_of(replace(qbert.options, evaluate_episodes=2, num_threads=3))
     environments_of(qbert.options, plan, 2, 0).close()
     assert set(heard) == {3}

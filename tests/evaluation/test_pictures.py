@@ -114,9 +114,11 @@ def test_a_short_run_says_what_it_could_not_measure(tmp_path):
     short = logs(tmp_path, ticks=3)
     assert measured_unit(short, 32) is None
     said = str(shortfall(short, 32))
-    assert said.startswith("4 full games and 18 lives ended in 2,000 agent steps. A curve needs 32")
+    assert said.startswith(
+        "4 full games and 18 lives ended in 2,000 agent steps. A curve begins at 32"
+    )
     assert said.endswith("Train longer for a learning curve.")
-    one_life = short | {"lives": short["games"], "games": [0, 0, 12]}
+    one_life = short | {"lives": short["games"], "games": [0, 11, 12]}
     assert measured_unit(one_life, 4) is FULL_GAME
     assert measured_unit(one_life | {"lives": [0, 0, 9], "games": [0, 0, 9]}, 4) is None
     assert "lives" not in str(shortfall(one_life | {"lives": [0, 0, 9], "games": [0, 0, 9]}, 4))

@@ -20,11 +20,15 @@ from fastweights.evaluation.reports.runs import Group, Run
 from fastweights.evaluation.statistics import Estimate
 from fastweights.evaluation.training_returns import FULL_GAME, LIFE
 from tests.evaluation.drawings import words_in
-from tests.evaluation.report_pages import reported, short_run, words_of
+from tests.evaluation.report_pages import four_options, reported, short_run, words_of
 
 
 def run_with(**columns) -> Run:
     return Run("run", Path("run"), {"args": {}}, columns, {}, (), 4)
+
+
+def group_of(*runs: Run) -> Group:
+    return Group("rdn", "rdn", runs)
 
 
 def test_what_is_no_number_is_a_gap():
@@ -62,15 +66,16 @@ def test_lines_differ_in_more_than_colour():
 
 def test_what_run_folders_are_called_is_drawn_as_it_is(tmp_path):
     plain = [r"a$\foo$b", r"a$\frac$", r"a\$b$", "_a"]
-    runs = [short_run(tmp_path, name) for name in (*plain, "a\x01b", os.fsdecode(b"c\xffd"))]
+    names = (*plain, "a\x01b", os.fsdecode(b"c\xffd"))
+    runs = [short_run(tmp_path, name, **four_options(n)) for n, name in enumerate(names, 1)]
     for run in runs:
         (run / "clips").mkdir()
         (run / "clips" / "clip.mp4").write_bytes(b"")
     page = reported(tmp_path / "report", *runs)
-    drawn = words_of((tmp_path / "report/report_figures/throughput.svg").read_bytes())
+    drawn = words_of((tmp_path / "report/report_figures/throughput-0.svg").read_bytes())
     for shown in (*plain, "a?b", "c?d"):
         assert any(row[:1] == [shown] for row in page.rows)
-        assert shown in drawn
+        assert f"rdn ({shown})" in drawn
     links = [os.fsdecode(unquote_to_bytes(link)) for link in page.links if "/clips/" in link]
     assert links == [f"../{run.name}/clips/clip.mp4" for run in runs]
 
@@ -116,41 +121,60 @@ def test_legends_of_long_names_lie_within_the_canvas(count):
 
 def test_axes_without_data_are_not_drawn():
     styles = line_styles(["rdn", "run"])
-    late = {"step": [1, 9], "games": [0, 40], "lives": [0, 160], "_time": [0.0, 30.0]}
-    counted = {"recent_full_game_return": [None, 2.0], "recent_life_return": [None, 0.5]}
-    untimed = {"_time": [None, None], "agent_steps_per_second": [None, None]}
-    group = Group("rdn", (run_with(**late, **counted),))
+    late = {"step": [1, 9, 17], "games": [0, 40, 41], "lives": [0, 160, 164]}
+    late["_time"] = [0.0, 15.0, 30.0]
+    counted = {"recent_full_game_return": [None, 2.0, 3.0], "recent_life_return": [None, 0.5, 1.0]}
+    untimed = {"_time": [None] * 3, "agent_steps_per_second": [None] * 3}
+    group = group_of(run_with(**late, **counted))
     figure = learning_curves([group], FULL_GAME, styles)
     assert len(figure.axes) == 3 and all(axes.lines for axes in figure.axes)
     words = words_in(figure)
     assert "return of a full game, mean of up to 100 recent ones" in words
     assert {"agent steps", "emulator frames", "seconds"} <= set(words)
-    without = Group("rdn", (run_with(**late | untimed, **counted),))
+    without = group_of(run_with(**late | untimed, **counted))
     assert len(learning_curves([without], FULL_GAME, styles).axes) == 2
-    few = Group("rdn", (run_with(**late | {"games": [0, 31]}, **counted),))  # of 32 environments
-    assert learning_curves([few], FULL_GAME, styles) is None
+    few = group_of(run_with(**late | {"games": [0, 31, 32]}, **counted))  # of 32 environments
+    assert learning_curves([few], FULL_GAME, styles) is None  # one point is no curve
     (line,) = learning_curves([few], LIFE, styles).axes[0].lines
-    assert line.get_ydata().tolist() == [0.5]
-    lagging = run_with(**late | untimed, policy_lag=[0.0, 1.0])
-    assert len(throughput([lagging], styles).axes) == 1
-    assert throughput([run_with(step=[1])], styles) is None
+    assert line.get_ydata().tolist() == [0.5, 1.0]
+    lagging = group_of(run_with(**late | untimed, policy_lag=[0.0, 1.0, 0.0]))
+    assert len(throughput({"run": lagging}, styles).axes) == 1
+    assert throughput({"run": group_of(run_with(step=[1]))}, styles) is None
     # A lag of 0 throughout would be a line on invented axes.
-    assert throughput([run_with(**late | untimed, policy_lag=[0.0, 0.0])], styles) is None
+    idle = group_of(run_with(**late | untimed, policy_lag=[0.0] * 3))
+    assert throughput({"run": idle}, styles) is None
 
 
 def test_how_far_the_policy_moved_is_drawn_where_it_was_logged():
     logged = {"step": [1, 2, 3], "approx_kl": [0.0, 0.1, 0.2]}
     fits = {"explained_variance": [-700.0, 0.5, 0.9]}
     styles = line_styles(["run"])
-    kl, fit = learner([run_with(**logged, **fits)], styles).axes
+    kl, fit = learner({"run": group_of(run_with(**logged, **fits))}, styles).axes
     assert kl.lines[0].get_ydata().tolist() == [0.0, 0.1, 0.2]
     assert fit.lines[0].get_ydata().tolist() == [-1.0, 0.5, 0.9]
-    assert len(learner([run_with(**logged)], styles).axes) == 1
-    assert learner([run_with(step=[1])], styles) is None
+    assert len(learner({"run": group_of(run_with(**logged))}, styles).axes) == 1
+    assert learner({"run": group_of(run_with(step=[1]))}, styles) is None
+
+
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_many_runs_are_a_line_a_group_and_noise_is_smoothed(count):
+    noisy = np.random.default_rng(1).normal(size=1000).tolist()
+    steps = list(range(1000))
+    rates = [300.0 + value for value in noisy]
+    run = run_with(step=steps, _time=steps, approx_kl=noisy, agent_steps_per_second=rates)
+    groups = {f"{LONG}{n}": group_of(run, run, run) for n in range(count)}
+    styles = line_styles(list(groups))
+    for draw in (learner, throughput):
+        figure = draw(groups, styles)
+        assert sum("delta_rnn" in text for text in words_in(figure)) == count
+        lines = [line for line in figure.axes[0].lines if line.get_linewidth() > 1]
+        assert len(lines) == count
+        assert all(len(line.get_xdata()) <= 200 for line in lines)
+        assert np.std(lines[0].get_ydata()) < 0.4 * np.std(noisy)
 
 
 def test_where_no_game_ended_the_report_says_so_and_draws_nothing(tmp_path):
     reported(tmp_path / "out", short_run(tmp_path, "short", any_ended=False))
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "short: No full game ended in 256 agent steps. A curve needs 32 full games" in text
+    assert "short: No full game ended in 256 agent steps. A curve begins at 32 full games" in text
     assert not list((tmp_path / "out" / "report_figures").glob("learning-*"))

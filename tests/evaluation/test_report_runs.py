@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fastweights.evaluation.reports.runs import grouped, open_runs
 from fastweights.launch import report
-from tests.evaluation.report_pages import RUNS, reported, short_run, words_of
+from tests.evaluation.report_pages import RUNS, four_options, reported, short_run, words_of
 from tests.launch.test_bad_input import error_of
 
 
@@ -87,5 +87,32 @@ def test_runs_of_one_name_are_told_apart_by_where_they_are(tmp_path):
     page = reported(tmp_path / "out", *runs)
     speed = {row[0]: row[3] for row in page.rows if row[0] in ("here/rdn", "there/rdn")}
     assert speed["here/rdn"] == "-" and float(speed["there/rdn"]) >= 0
-    words = words_of((tmp_path / "out/report_figures/throughput.svg").read_bytes())
-    assert "there/rdn" in words and "here/rdn" not in words  # it has no times to be drawn over
+    words = words_of((tmp_path / "out/report_figures/throughput-0.svg").read_bytes())
+    assert "rdn" in words and not any("None" in word for word in words)
+
+
+def test_labels_name_what_differs_within_an_environment_and_stay_short(tmp_path):
+    runs = [short_run(tmp_path, "pong", core_heads=2, core_width=16)]
+    runs += [short_run(tmp_path, "qbert", env="Qbert", core_heads=4)]
+    assert [group.label for group in grouped(open_runs(runs))] == ["rdn", "rdn"]
+    runs += [short_run(tmp_path, "wide", core_heads=2, core_width=32)]
+    runs += [short_run(tmp_path, "usual", core_heads=2)]
+    labels = {group.runs[0].name: group.label for group in grouped(open_runs(runs))}
+    assert labels == {
+        "pong": "rdn, core_width 16",
+        "wide": "rdn, core_width 32",
+        "usual": "rdn",
+        "qbert": "rdn",
+    }
+    many = [short_run(tmp_path, f"many-{n}", **four_options(n)) for n in (1, 2)]
+    found = grouped(open_runs(many))
+    assert [group.label for group in found] == ["rdn (many-1)", "rdn (many-2)"]
+
+
+def test_scores_of_two_settings_are_not_one_statistic_over_games(tmp_path):
+    runs = [short_run(tmp_path, "pong", core_heads=2)]
+    runs += [short_run(tmp_path, "qbert", env="Qbert", core_heads=4)]
+    assert {group.settings for group in grouped(open_runs(runs))} == {
+        "rdn, core_heads 2",
+        "rdn, core_heads 4",
+    }

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,10 @@ import numpy as np
 import pytest
 
 from fastweights.agents.learner_config import LearnerConfig
-from fastweights.evaluation.learning_curves import Curve
 from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.experiments import sequence_presets
 from fastweights.experiments.agent_cells import AgentRun
 from fastweights.experiments.grid import Grid, cells
-from fastweights.experiments.pictures import Panel, draw_curves, draw_rows
 from fastweights.experiments.rows import Row
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.table import Table, each_seed, interval, mean_and_std, other
@@ -111,25 +108,6 @@ def test_csv_and_json_have_gaps_and_the_papers_figure():
     plain = [one.plain("percent") for one in rows]
     assert json.loads(json.dumps(plain[0]))["percent"] == [60.0, 80.0]
     assert (plain[0]["failed"], plain[1]["percent"], plain[1]["low"]) == ([3], [], None)
-
-
-def test_pictures_are_drawn_with_gaps_too(tmp_path):
-    drawn = [row(60.0, 80.0, published=PublishedScore(75.0, 1.5)), row(50.0), row()]
-    long = {"setting": "variables=3 (CodeExecution(variables=2, statements=25))" * 3}
-    drawn = [replace(one, labels=long | {"core": f"{i}$"}) for i, one in enumerate(drawn)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # labels that leave no room
-        draw_rows(drawn, "percent", "a title", tmp_path / "rows.png")
-    draw_rows([row()], "percent", "", tmp_path / "empty.png")
-    curve, empty = Curve(np.arange(3.0), np.arange(3.0)), Curve(np.empty(0), np.empty(0))
-    for name, curves in {"curves": [curve, curve], "none": [empty]}.items():
-        draw_curves([[Panel({"rdn": curves}, "x", "y")]], tmp_path / f"{name}.png", "")
-    two = [Panel({"rdn": [curve], "lstm": [empty]}, "x", "y"), Panel({"lstm": [curve]}, "x", "y")]
-    draw_curves([two, two], tmp_path / "panels.png", "a title")
-    games = [replace(one, labels=one.labels | {"game": one.labels["core"]}) for one in drawn]
-    draw_rows(games, "return", "a title", tmp_path / "games.png", panel="game")
-    pictures = [path.read_bytes() for path in tmp_path.iterdir()]
-    assert len(set(pictures)) == 6 and all(one.startswith(b"\x89PNG") for one in pictures)
 
 
 def agent(tmp_path: Path, **changes) -> RunOptions:

@@ -37,7 +37,7 @@ def test_failures_are_one_line_each_and_the_others_go_on(tmp_path, capsys):
     jobs = [*(job(name, code) for name, code in codes.items()), job("good", "")]
     side_by_side = SideBySide(2, tmp_path, Console())
     side_by_side.run([*jobs, Job("done", lambda: None)])
-    reasons = ("full disk", "killed by SIGKILL", "somebody stopped it", "exit code 7")
+    reasons = ("full disk", "killed by SIGKILL", "it was stopped", "exit code 7")
     assert side_by_side.failures == dict(zip("abcd", reasons, strict=True))
     said = capsys.readouterr().out
     assert "failed a: full disk; running:" in said and "finished good" in said

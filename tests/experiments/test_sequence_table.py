@@ -229,7 +229,7 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, m
 def test_rows_that_are_not_asked_for_are_filled_from_what_is_there(asked, capsys):
     stored(asked)
     stored(asked, core="delta_net")
-    stored(asked, core="rdn", core_width=9)  # no run of this table
+    stored(asked, core="rdn", core_width=9)  # not a run of this table
     assert make_table("list_ops", 2, "tiny", asked) == 0
     rows = json.loads((asked.runs / "tiny" / "list_ops_table_2.json").read_text())
     assert {row["core"]: row["percent"] for row in rows if row["percent"]} == {
@@ -249,7 +249,7 @@ def test_rows_that_are_not_asked_for_are_filled_from_what_is_there(asked, capsys
         ({"core_width": 9}, "--core-width 8 (was 9)"),
         ({"task": {"depth": 4}}, "--depth 5 (was 4)"),
         ({"task_name": "code_execution", "task": {}}, "--task-name list_ops (was code_execution)"),
-        ({"task_name": None}, "is no run of this table"),
+        ({"task_name": None}, "is not a run of this table"),
     ],
 )
 def test_a_run_of_other_options_is_not_the_tables(asked, changes, says):

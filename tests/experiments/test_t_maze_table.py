@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fastweights.experiments import t_maze_table
 from fastweights.experiments.rows import Row
 from fastweights.host.commands import process
 from fastweights.host.errors import UserError
@@ -23,7 +24,7 @@ def finished(runs, core, seed, *options):
 
 def begun(runs, core, seed, successful=False):
     """The folder of a run of the table without a checkpoint: it cannot go on."""
-    run = t_maze.run_of(core, seed, runs, STEPS)
+    run = t_maze_table.run_of(core, seed, runs, STEPS)
     run.path.mkdir(parents=True, exist_ok=True)
     meta = {"successful": successful, "args": run.options.to_dict()}
     (run.path / "meta.json").write_text(json.dumps(meta))
@@ -53,7 +54,7 @@ def test_a_gap_is_left_where_a_seed_is_missing():
         return Row(labels={"core": core}, seeds=[1, 2], values=values)
 
     rows = [row("lstm", {1: 50.0, 2: 50.0}), row("rdn", {2: 50.0})]
-    lines = t_maze.table([1, 2]).markdown(rows).splitlines()
+    lines = t_maze_table.table([1, 2]).markdown(rows).splitlines()
     assert lines[2:] == [
         "| `lstm` | 50.0 % | 50.0 % | 50.0 ± 0.0 % |",
         "| `rdn` |  | 50.0 % | 50.0 ± 0.0 % |",
@@ -63,16 +64,16 @@ def test_a_gap_is_left_where_a_seed_is_missing():
 def test_the_stored_table_is_what_its_runs_come_to():
     won = {}
     for result in json.loads((STORED / "results.json").read_text()):
-        won.setdefault(result["core"], {})[result["seed"]] = t_maze.won_share(result)
+        won.setdefault(result["core"], {})[result["seed"]] = t_maze_table.won_share(result)
     rows = [
         Row(labels={"core": core}, seeds=[1, 2, 3], values=values) for core, values in won.items()
     ]
     *stored, _of_another_day = (STORED / "table.md").read_text().splitlines()
-    assert t_maze.table([1, 2, 3]).markdown(rows).splitlines() == stored
+    assert t_maze_table.table([1, 2, 3]).markdown(rows).splitlines() == stored
 
 
 def test_a_run_begins_or_goes_on(tmp_path):
-    run = t_maze.run_of("rdn", 3, tmp_path, STEPS)
+    run = t_maze_table.run_of("rdn", 3, tmp_path, STEPS)
     start = run.command()
     assert run.name == "rdn-3" and start[:2] == process("atari")
     assert " ".join(start[2:]) == (
@@ -117,4 +118,4 @@ def test_nothing_is_asked_for_twice(twice, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         t_maze.main([*twice, "--runs", str(tmp_path)])
     assert stopped.value.code == 2
-    assert capsys.readouterr().err == "error: --cores and --seeds take each of theirs once\n"
+    assert capsys.readouterr().err == f"error: {twice[0]} takes each of its values once\n"

@@ -85,7 +85,7 @@ def test_files_that_are_not_there(tmp_path):
         read_splits(tmp_path, LANGUAGES["parity"]())
     (tmp_path / "valid_50.src").unlink()
     (tmp_path / "valid.src").write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match="no text in UTF-8"):
+    with pytest.raises(UserError, match="not text in UTF-8"):
         read_splits(tmp_path, LANGUAGES["parity"]())
 
 

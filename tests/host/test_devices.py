@@ -34,7 +34,9 @@ def test_what_was_asked_for_is_used(name):
 def test_auto_is_bfloat16_only_where_the_processor_multiplies_it(as_the_machine_is):
     described = Path("/proc/cpuinfo")
     flags = described.read_text() if described.exists() else ""
-    expected = "bfloat16" if "amx_bf16" in flags or "avx512_bf16" in flags else "float32"
+    held_to_less = "avx512" not in os.environ.get("ATEN_CPU_CAPABILITY", "avx512")
+    able = ("amx_bf16" in flags or "avx512_bf16" in flags) and not held_to_less
+    expected = "bfloat16" if able else "float32"
     assert choose_precision("auto", CPU) == expected
 
 
@@ -44,8 +46,27 @@ def test_auto_goes_by_the_instructions(as_the_machine_is, monkeypatch, machine, 
     monkeypatch.setattr(devices.platform, "machine", lambda: machine)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     able = machine != "aarch64" and (amx or avx512)
     assert choose_precision("auto", CPU) == ("bfloat16" if able else "float32")
+
+
+@pytest.mark.parametrize("capability", ["avx2", "default"])
+def test_auto_is_float32_where_pytorch_is_held_to_older_instructions(as_the_machine_is, capability):
+    """bfloat16 would then be emulated, three times slower than float32."""
+    asked = (
+        "import torch; from fastweights.host.devices import choose_precision; "
+        "print(choose_precision('auto', torch.device('cpu')))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", asked],
+        cwd=ROOT,
+        env={**os.environ, "ATEN_CPU_CAPABILITY": capability},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == ["float32"]
 
 
 @pytest.mark.parametrize("told", ["float32", "bfloat16"])

@@ -48,7 +48,7 @@ def test_every_command_takes_them():
     plan = typed_options(EvaluateOptions, ["run", "--max-frames", "1.08e5", "--episodes", "1_0"])
     assert (plan.max_frames, plan.episodes) == (108_000, 10)
     maze = parser().parse_args(["--total-steps", "6e5", "--seeds", "1", "1e3"])
-    assert (maze.total_steps, maze.seeds) == (600_000, [1, 1000])
+    assert (maze.total_steps, maze.seed) == (600_000, [1, 1000])
 
 
 def test_an_environments_options_take_them_too():

@@ -305,5 +305,5 @@ def test_weights_that_do_not_fit_are_refused(make, size):
             function(x, weight, bias, *rest)
     with pytest.raises((ValueError, jaxtyping.TypeCheckError)):
         function(x, right, bias[:5], *rest)
-    with pytest.raises(ValueError, match=r"want weights \[D, .*, 3, 3\] and a bias \[D\], got"):
+    with pytest.raises(ValueError, match=r"need weights \[D, .*, 3, 3\] and a bias \[D\], got"):
         pictures.check(x, wrong[0], bias)

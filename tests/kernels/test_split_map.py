@@ -293,7 +293,7 @@ def test_without_a_compiler_pytorch_runs(monkeypatch):
 
 
 def test_wrong_parts_are_refused():
-    with pytest.raises(ValueError, match="rows of 4 numbers are not made of"):
+    with pytest.raises(ValueError, match="rows of 4 numbers do not split into"):
         split_map(torch.zeros(2, 4), (Part((3,)),))
     with pytest.raises(ValueError, match="unknown map 'relu'; known: softmax, elu_sum, elu, "):
         Part((4,), "relu")

@@ -65,7 +65,7 @@ def test_a_machine_without_a_gpu_or_without_the_compiler_says_so(monkeypatch):
     assert "pip install -e '.[cuda]'" in launch.unavailable()
     monkeypatch.setattr(launch, "find_spec", lambda name: object())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
-    assert "compute capability (7, 0) is older" in launch.unavailable()
+    assert "compute capability (7, 0) is below" in launch.unavailable()
 
 
 def test_what_was_kept_and_is_damaged_is_compiled_anew(monkeypatch, tmp_path):

@@ -124,8 +124,8 @@ def test_no_pictures_are_no_launch(shim, monkeypatch):
 @pytest.mark.parametrize(
     ("size", "dtype", "says"),
     [
-        ((2, 6, 5, 5), torch.float32, "6 channels are no multiple of 4"),
-        ((2, 4, 5, 5), torch.bfloat16, "4 channels are no multiple of 8"),
+        ((2, 6, 5, 5), torch.float32, "6 channels are not a multiple of 4"),
+        ((2, 4, 5, 5), torch.bfloat16, "4 channels are not a multiple of 8"),
         ((2, 8, 5, 5), torch.float64, "compute in torch.float32 and torch.bfloat16, not in"),
         ((2, 8, 5, 5), torch.float16, "not in torch.float16"),
         ((2**17, 16, 32, 32), torch.bfloat16, "2,147,483,648 numbers, not fewer than"),

@@ -39,7 +39,7 @@ GAME = f"{MODULE}:Game-v0"
 def half_trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastweights.launch.atari.Display", StoppingDisplay)
+        patch.setattr("fastweights.experiments.agent_run.Display", StoppingDisplay)
         assert train(folder, "half", "--total-steps", 400) == 130
     return folder / "half"
 
@@ -182,16 +182,20 @@ def wrong_shape(content: dict) -> None:
         (lambda content: content["optimizer_state_dict"]["state"].update({0: []}), "'values'"),
         (
             lambda content: content["optimizer_state_dict"]["state"][0].update(square_avg=None),
-            "optimiser's state is no tensors and numbers",
+            "optimiser's state is not made of tensors and numbers",
         ),
         (
             lambda content: content["optimizer_state_dict"]["param_groups"][0].update(eps="x"),
-            "optimiser is set otherwise",
+            "optimiser has other settings",
         ),
-        (lambda content: content["scheduler_state_dict"].update(steps="20"), "are no counts"),
+        (lambda content: content["scheduler_state_dict"].update(steps="20"), "are not counts"),
         (lambda content: content["stats"]["metrics"].update(games=[["a", 1, 1]]), "'a'"),
         (lambda content: content["stats"].update(metrics=None), "subscriptable"),
         (lambda content: content["rng"].update(torch=torch.zeros(3)), "RNG state"),
+        (lambda content: content.update(games=None), "subscriptable"),
+        (lambda content: content["games"].pop("last_action"), "'last_action'"),
+        (lambda content: content["games"].update(row=[torch.zeros(1)] * 3), "invalid for input"),
+        (lambda content: content["games"]["environments"]["game"].update(draws=[]), "zip()"),
     ],
 )
 def test_a_run_does_not_go_on_from_what_does_not_fit(run, edit, says, capsys):

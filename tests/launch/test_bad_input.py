@@ -36,7 +36,7 @@ def trained(tmp_path_factory):
 def half_trained(tmp_path, monkeypatch):
     """A run that stopped at its first checkpoint."""
     arguments = [*CATCH, "--total-steps", "640", "--savedir", str(tmp_path), "--xpid", "half"]
-    monkeypatch.setattr("fastweights.launch.atari.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingDisplay)
     assert atari.main(arguments) == 130
     monkeypatch.undo()
     return tmp_path / "half"
@@ -88,7 +88,7 @@ def test_help_is_help(capsys):
         (["--env", "Qbret"], "did you mean Qbert"),
         (["--env", "no_such_module:Game-v0"], "on PYTHONPATH and in the current folder"),
         (["--env", "Pendulum-v1"], "which are continuous: an agent here chooses"),
-        (["--env", "Pong", "--env-options", "flicker=1.5"], "flicker is a probability from 0 to 1"),
+        (["--env", "Pong", "--env-options", "flicker=1.5"], "flicker must be from 0 to 1"),
         (["--env", "Catch", "--env-options", "flicker=0.5"], "Catch does not take the options"),
         (["--feed-last-action", "maybe"], "'maybe' is none of auto, false, true"),
         (["--core", "rnd"], "known: feedforward, feedforward_gated, cnn, elman, gru, lstm"),
@@ -154,7 +154,7 @@ def test_help_is_help(capsys):
         (["--evaluate-every", "100"], "--evaluate-every needs --evaluate-episodes"),
         (["--evaluate-episodes", "-1"], "--evaluate-episodes must be at least 0"),
         (["--device", "gpu"], "auto, cpu, cuda"),
-        (["--cuda-graphs", "--device", "cpu"], "actions are chosen on cpu: leave it out"),
+        (["--cuda-graphs", "--device", "cpu"], "chosen on a GPU, not on cpu: leave it out"),
         (["--learner-device", "gpu"], "--learner-device 'gpu' is none of auto, cpu, cuda"),
         (["--schedule", "lockstep", "--actor-device", "meta"], "leave both out, or --schedule"),
         (["--actor-gpus", "0.5"], "leave --actor-gpus out, or --engine ray"),

@@ -50,7 +50,7 @@ def test_a_normalised_memory_acts_while_it_learns(tmp_path):
 
 
 def test_a_normalised_run_goes_on_normalised(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastweights.launch.atari.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingDisplay)
     assert train(tmp_path, "cut", *NORMALISED, *TINY, *SHORT) == 130
     monkeypatch.undo()
     cut = tmp_path / "cut"

@@ -1,6 +1,7 @@
 """The cores that docs/cores.md makes: its code, taken from the page, in a real run."""
 
 import re
+import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
@@ -10,7 +11,7 @@ import pytest
 from small_runs import logged, train
 
 from fastweights import cores
-from fastweights.cores import CORES
+from fastweights.cores import CORES, registry
 from fastweights.cores.options import is_named_by_size
 from fastweights.training.presets import preset
 from tests.cores import test_contract, test_inspect
@@ -22,14 +23,17 @@ EXAMPLES = dict(zip(("trace", "plain_delta_net"), SOURCES_AND_LINES, strict=True
 
 
 @pytest.fixture
-def documented(request, monkeypatch) -> str:
-    """The name of a core that stands in `CORES` as the page says."""
+def documented(request, monkeypatch, tmp_path) -> Iterator[str]:
+    """The name of a core whose file and line in the registry are the page's."""
     source, line = EXAMPLES[request.param]
-    names = vars(cores).copy()
-    exec(compile(source, PAGE, "exec"), names)
-    ((name, kind),) = eval(f"{{{line}}}", names).items()
-    monkeypatch.setitem(CORES, name, kind)
-    return name
+    name = request.param
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.setattr(cores, "__path__", [*cores.__path__, str(tmp_path)])
+    names = vars(registry).copy()
+    exec(compile(line, PAGE, "exec"), names)
+    monkeypatch.setitem(CORES, name, names[name])
+    yield name
+    del sys.modules[f"fastweights.cores.{name}"]
 
 
 every_example = pytest.mark.parametrize("documented", EXAMPLES, indirect=True)

@@ -69,17 +69,17 @@ def reset(self, *, seed=None, options=None):
         (
             (),
             {"observation_space": Discrete(3), "first": 3},
-            "an observation of 3, and its observation_space is Discrete(3): change one of them",
+            "an observation of 3, but its observation_space is Discrete(3): make them agree",
         ),
         (
             (),
             {"observation_space": Tuple((Discrete(3), Discrete(2))), "first": (2, 2)},
-            "observation of (2, 2), and its observation_space is Tuple(Discrete(3), Discrete(2))",
+            "observation of (2, 2), but its observation_space is Tuple(Discrete(3), Discrete(2))",
         ),
         (
             (),
             {"observation_space": Tuple((Discrete(3), Discrete(2))), "first": (2,)},
-            "observation of (2,), and its observation_space is Tuple(Discrete(3), Discrete(2))",
+            "observation of (2,), but its observation_space is Tuple(Discrete(3), Discrete(2))",
         ),
     ],
 )

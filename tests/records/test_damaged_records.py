@@ -69,5 +69,5 @@ def test_an_evaluation_that_contradicts_itself_is_a_line(tmp_path, edit):
     path = tmp_path / "step_1.json"
     kept.save(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | edit))
-    with pytest.raises(UserError, match="no evaluation that this program reads"):
+    with pytest.raises(UserError, match="not an evaluation of this program"):
         Evaluation.load(path)

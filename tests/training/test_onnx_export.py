@@ -8,7 +8,8 @@ import torch
 from small_runs import train
 
 from fastweights.agents.network import Network, NetworkConfig
-from fastweights.cores import CORES, LSTM, CoreKind, LSTMConfig, core_config
+from fastweights.cores import CORES, CoreKind, core_config
+from fastweights.cores.lstm import LSTM, LSTMConfig
 from fastweights.launch import evaluate, export
 from fastweights.training.onnx_export import check_packages, named_tensors, write_onnx
 

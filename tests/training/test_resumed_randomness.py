@@ -1,7 +1,8 @@
-"""What a resumed run draws: updates go on as in the whole run, games and actions are new ones.
+"""What a resumed run draws.
 
-Emulators cannot be stored (docs/design/lockstep.md), so a resumed run's games and actions draw from
-seeds made of the run's seed and the step that it goes on at.
+Updates go on as in the whole run. So do games that can be put back, and then the run is the whole
+run, cut wherever it may be. Other games (ale-py's among them) are new ones: they and their actions
+draw from seeds made of the run's seed and the step that it goes on at (docs/design/lockstep.md).
 """
 
 import shutil
@@ -23,6 +24,7 @@ from fastweights.training.seeds import action_seed, environment_seed
 
 FIVE_UPDATES = ("--total-steps", 100)
 STEPS = 20  # of an update: four environments, five steps each
+NEW_GAMES = ("--env", "CartPole-v1")  # Gymnasium's own cannot be put back
 MEMORY = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
 
 
@@ -36,7 +38,7 @@ def cut(folder, xpid, monkeypatch, after: int, *options) -> None:
                 signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.launch.atari.Display", Stopping)
+        patch.setattr("fastweights.experiments.agent_run.Display", Stopping)
         assert train(folder, xpid, *FIVE_UPDATES, *options) == 130
 
 
@@ -59,7 +61,7 @@ def collected(monkeypatch) -> list[tuple[int, Collected]]:
 
 def frames_from(step: int, actions) -> np.ndarray:
     """What a run at `step` sees that takes these actions."""
-    options = RunOptions(env="Catch", core="feedforward", num_envs=4)
+    options = RunOptions(env="CartPole-v1", core="feedforward", num_envs=4)
     environments = make_environments(options, 4, environment_seed(options.seed, step))
     rows = [environments.reset(), *map(environments.step, actions)]
     return np.stack([row.frame for row in rows])
@@ -69,7 +71,7 @@ def frames_from(step: int, actions) -> np.ndarray:
 def test_a_resumed_run_has_the_games_and_actions_of_its_step(
     updates, collected, tmp_path, monkeypatch
 ):
-    cut(tmp_path, "run", monkeypatch, updates)
+    cut(tmp_path, "run", monkeypatch, updates, *NEW_GAMES)
     assert len(collected) == updates
     resume(tmp_path / "run")
     assert len(collected) == 5
@@ -109,6 +111,34 @@ def test_two_runs_resumed_from_one_checkpoint_are_the_same_run(collected, tmp_pa
         assert torch.equal(one.frame, two.frame) and torch.equal(one.action, two.action)
     assert len(played[0]) == 3
     assert_same_run(tmp_path / "one", tmp_path / "two")
+
+
+WHOLE = {
+    "a maze, V-trace": ("--env", "TMaze", "--env-options", "corridor=3", *MEMORY),
+    "pictures, LSTM": ("--env", "Catch", "--env-options", "pictures=true", "--core", "lstm"),
+    "sample reuse": (
+        *("--env", "TMaze", *MEMORY, "--objective", "ppo", "--optimizer", "adam"),
+        *("--epochs", 2, "--minibatches", 2, "--normalize-advantages"),
+    ),
+    "two batches a collection": ("--env", "TMaze", *MEMORY, "--batch-size", 2),
+}
+
+
+@pytest.mark.parametrize("options", WHOLE.values(), ids=WHOLE)
+@pytest.mark.parametrize("after", [2, 4])
+def test_a_run_cut_anywhere_equals_the_whole_run(after, options, collected, tmp_path, monkeypatch):
+    """Lives and games in progress, frames, actions, losses and weights."""
+    assert train(tmp_path, "whole", *FIVE_UPDATES, *options) == 0
+    whole = [rollout for _, rollout in collected]
+    collected.clear()
+    cut(tmp_path, "cut", monkeypatch, after, *options)
+    resume(tmp_path / "cut")
+    for one, (_, two) in zip(whole, collected, strict=True):
+        assert torch.equal(one.rollout.frame, two.rollout.frame)
+        assert torch.equal(one.rollout.action, two.rollout.action)
+        assert (one.episodes, one.lives) == (two.episodes, two.lives)
+    assert sum(len(one.episodes) for one in whole) > 0
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
 @pytest.fixture

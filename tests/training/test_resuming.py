@@ -23,7 +23,7 @@ AGAIN = ("--auto-resume", "--total-steps", 200)
 
 def interrupted(folder, xpid, monkeypatch, *options) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.launch.atari.Display", small_runs.StoppingDisplay)
+        patch.setattr("fastweights.experiments.agent_run.Display", small_runs.StoppingDisplay)
         assert train(folder, xpid, *options) == 130
 
 
@@ -72,7 +72,7 @@ def test_a_run_that_was_stopped_before_its_first_update_goes_on(again, tmp_path,
         raise Interrupted(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.launch.atari.train", stop)
+        patch.setattr("fastweights.experiments.agent_run.train", stop)
         assert train(tmp_path, "job", "--total-steps", 200) == 130
     assert load(tmp_path / "job" / "model.tar")["step"] == 0
     assert not (tmp_path / "job" / "checkpoints" / "best.pt").exists()

@@ -1,1 +1,1 @@
-"""Actors in processes of their own, on this machine or many: `--engine ray`, docs/clusters.md."""
+"""Actors in separate processes, on this machine or many: `--engine ray`, docs/clusters.md."""

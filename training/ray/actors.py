@@ -5,8 +5,8 @@
     actor 1: newest weights, collect, pack ---->        ^                        |
                   ^ training/ray/board.py <---------------+--- weights, once ------+
 
-One thread asks actors for rollouts, one ahead each so that none idles, and reads what comes. A
-rollout has a slot of `training/schedules/rollout_queue.py` from when it is asked for until it is
+One thread asks actors for rollouts, one ahead for each so that none is idle, and receives them. A
+rollout occupies a slot of `training/schedules/rollout_queue.py` from the request until it is
 learned from.
 """
 
@@ -22,8 +22,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fastweights.agents.network import Network
-from fastweights.agents.rollout import Rollout
+from fastweights.agents import Network, Rollout
 from fastweights.host.stages import STAGES, Stages
 from fastweights.training.ray.board import Board, Offer
 from fastweights.training.ray.crew import Crew, Delivery, in_one_line
@@ -34,14 +33,14 @@ from fastweights.training.schedules.asynchronous import finish_stream, own_strea
 from fastweights.training.schedules.experience import SourceFailed
 from fastweights.training.schedules.rollout_queue import Closed, QueuedSource
 
-_POLL = 0.02  # seconds between two looks for a free slot
+_POLL = 0.02  # seconds between checks for a free slot
 _PATIENCE = 1.5  # seconds for the thread to stop
 
 
 class RayActors(QueuedSource):
     """A `Source` with `size` actors, each made from `job(number, incarnation)`.
 
-    `cpus` and `gpus` are what Ray sets aside for an actor.
+    Ray reserves `cpus` and `gpus` for each actor.
     """
 
     def __init__(
@@ -80,13 +79,13 @@ class RayActors(QueuedSource):
         self.session.close()
 
     def publish(self, version: int) -> None:
-        """Puts the network's weights into Ray's object store, once for all actors."""
+        """Put the network's weights into Ray's object store, once for all actors."""
         with self.stages("publish"):
             self._offer = (version, [ray.put(pack_weights(self._network))])
             self._board.post.remote(self._offer)
 
     def columns(self) -> dict[str, float]:
-        """See `Source.columns`: actors there are now, and since the run began or went on."""
+        """Return the numbers of actors now, and of actors lost; see `Source.columns`."""
         crew = self.crew
         counts = {"actor_restarts": crew.restarts, "lost_rollouts": crew.lost}
         return {"actors": crew.actors, **counts}
@@ -127,7 +126,7 @@ class RayActors(QueuedSource):
         member = delivery.member
         try:
             with self._own_stages("transfer"):
-                if unknown := delivery.timed.keys() - STAGES:  # another version's
+                if unknown := delivery.timed.keys() - STAGES:  # from another version
                     raise WireError(f"times of unknown stages: {', '.join(sorted(unknown))}")
                 experience = unpack(delivery.packed, self._form)
                 rollout = experience.collected.rollout.to(self._device)
@@ -144,7 +143,7 @@ class RayActors(QueuedSource):
 
 
 def _start_board() -> ActorHandle:
-    """Beside the learner; where it dies, Ray starts it again, and the next weights are posted."""
+    """Start the board beside the learner; if it dies, Ray restarts it for new weights."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     options = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": here}
     return ray.remote(Board).options(**options).remote()

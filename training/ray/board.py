@@ -1,20 +1,20 @@
-"""Where actors find the newest weights: one small process, which knows no torch."""
+"""The board on which actors find the newest weights: one small process without torch."""
 
 from ray import ObjectRef
 
-Offer = tuple[int, list[ObjectRef]]  # a version, and its weights, not fetched yet
+Offer = tuple[int, list[ObjectRef]]  # a version, and references to its weights
 
 
 class Board:
-    """Holds the newest offer. Where its process dies, it begins anew with none."""
+    """The newest offer. If its process dies, it restarts empty."""
 
     def __init__(self) -> None:
         self._offer: Offer | None = None
 
     def post(self, offer: Offer) -> None:
-        """Takes the place of what was there."""
+        """Replace the offer."""
         self._offer = offer
 
     def newer_than(self, version: int) -> Offer | None:
-        """The newest offer, where it is newer."""
+        """Return the newest offer if it is newer than `version`."""
         return self._offer if self._offer and self._offer[0] > version else None

@@ -1,9 +1,9 @@
-"""The remote actors of a run: started, asked for rollouts, and replaced where they die.
+"""The remote actors of a run: started, asked for rollouts, and replaced when they die.
 
-An actor that Ray cannot place yet waits, and joins when there is room; one whose process, node or
-environment dies is replaced by its next incarnation, which plays other games: at once, and after a
-pause that doubles where it fails again. Training goes on with those there are, and ends where all
-fail.
+An actor that Ray cannot place yet waits, and joins when there is room. If an actor's process, node
+or environment dies, its next incarnation replaces it and plays other games. The first replacement
+is immediate; after further failures there is a pause, which doubles each time. Training continues
+with the remaining actors, and ends if all fail.
 """
 
 import re
@@ -18,21 +18,21 @@ from ray import ObjectRef
 from ray.actor import ActorHandle
 from ray.exceptions import RayError, RayTaskError
 
-from fastweights.envs.interface import BrokenEnvironment
+from fastweights.envs import BrokenEnvironment
 from fastweights.host.stages import Stages
 from fastweights.training.ray.board import Offer
 from fastweights.training.ray.worker import Timed
 from fastweights.training.schedules.experience import SourceFailed
 
-ASKED_AT_ONCE = 2  # rollouts: the one that is being collected, and the next, so that none idles
-FAILURES_IN_A_ROW = 5  # of one, that end the run where nobody delivers meanwhile
-PAUSE = 1.0  # seconds before the second replacement in a row; before each further one twice as long
+ASKED_AT_ONCE = 2  # rollouts an actor: the present one and the next, so that it is never idle
+FAILURES_IN_A_ROW = 5  # of one actor; they end the run if no actor delivers meanwhile
+PAUSE = 1.0  # seconds before the second replacement in a row; doubles for each further one
 DOUBLINGS = 6  # at most
-_NEWS = 60.0  # seconds without an actor, after which that is said
+_NEWS = 60.0  # seconds without an actor before a note
 
 
 class Delivery(NamedTuple):
-    """A rollout as it travels (`training/ray/wire.py`), and what it took."""
+    """A packed rollout (`training/ray/wire.py`), and the times of its stages."""
 
     member: "Member"
     packed: Any
@@ -40,7 +40,7 @@ class Delivery(NamedTuple):
 
 
 class Member:
-    """One place in the crew, and who fills it."""
+    """One place in the crew, and the actor that fills it."""
 
     def __init__(self, number: int) -> None:
         self.number, self.incarnation = number, -1
@@ -48,26 +48,26 @@ class Member:
         self.joining: ObjectRef | None = None
         self.asked: deque[list[ObjectRef]] = deque()
         self.failures = 0  # since its last rollout
-        self.delivered_before = 0  # rollouts from anybody, at the first of these failures
-        self.due = 0.0  # when an empty place is to be filled; seconds, monotonic
+        self.delivered_before = 0  # rollouts of all actors at the first of these failures
+        self.due = 0.0  # time at which to fill an empty place; seconds, monotonic
         self.last_asked = 0.0
         self.stages = Stages(f"actor {number}")
 
     @property
     def is_there(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the actor can be asked."""
         return self.handle is not None and self.joining is None
 
     @property
     def next(self) -> ObjectRef | None:
-        """What will be ready first."""
+        """The reference that will be ready first."""
         return self.joining or (self.asked[0][0] if self.asked else None)
 
 
 class Crew:
     """`size` remote actors that `start(number, incarnation)` makes; for one thread.
 
-    `give_back(n)` is told of `n` rollouts that were asked for and will not come.
+    `give_back(n)` is called if `n` requested rollouts will not come.
     """
 
     def __init__(
@@ -83,39 +83,39 @@ class Crew:
 
     @property
     def stages(self) -> Sequence[Stages]:
-        """The actors' own times, a member each."""
+        """The actors' own times, for each member."""
         return [member.stages for member in self._members]
 
     @property
     def actors(self) -> int:
-        """How many there are now."""
+        """The number of actors now."""
         return sum(member.is_there for member in self._members)
 
     @property
     def failing(self) -> int:
-        """How many have failed, and delivered nothing since."""
+        """The number of actors that have failed, without a rollout since."""
         return sum(member.failures > 0 for member in self._members)
 
     def begin(self) -> None:
-        """Asks Ray for everyone."""
+        """Ask Ray for all actors."""
         self._alone_since = time.monotonic()
         self._fill_places()
 
     def who_is_free(self) -> Member | None:
-        """The actor that has least to do, and of several the one that was asked longest ago."""
+        """Return the actor with the fewest requests, and of several the one asked longest ago."""
         free = [m for m in self._members if m.is_there and len(m.asked) < ASKED_AT_ONCE]
         return min(free, key=lambda member: (len(member.asked), member.last_asked), default=None)
 
     def ask(self, member: Member, offer: Offer) -> None:
-        """For one rollout."""
+        """Ask a member for one rollout."""
         member.asked.append(member.handle.collect.options(num_returns=2).remote(offer))
         member.last_asked = time.monotonic()
 
     def deliveries(self, patience: float) -> Iterator[Delivery]:
-        """Rollouts that have come; waits `patience` seconds for the next one, if need be.
+        """Yield the rollouts that have come; wait up to `patience` seconds for the next.
 
-        Of each actor at most one, so that none is passed over where they come faster than they are
-        taken. Raises `SourceFailed`, and an environment's `BrokenEnvironment`.
+        Yields at most one of each actor, so that no actor is passed over when rollouts come faster
+        than they are taken. Raises `SourceFailed`, and an environment's `BrokenEnvironment`.
         """
         self._fill_places()
         awaited = {member.next: member for member in self._members if member.next}
@@ -133,9 +133,7 @@ class Crew:
                     continue
                 packed, timed = ray.get(member.asked[0])
             except RayTaskError as error:
-                if isinstance(
-                    error.cause, BrokenEnvironment
-                ):  # another actor's game would be no better
+                if isinstance(error.cause, BrokenEnvironment):  # another actor would fail alike
                     raise error.cause from None
                 self.replace(member, in_one_line(error))
                 continue
@@ -147,14 +145,14 @@ class Crew:
         self._say_where_alone()
 
     def has_delivered(self, member: Member) -> None:
-        """Notes that what came from it was a rollout."""
+        """Record that the member delivered a valid rollout."""
         self._delivered += 1
         member.failures = 0
 
     def replace(self, member: Member, reason: str) -> None:
-        """Empties the place of one that has failed; `deliveries` fills it, after a pause.
+        """Remove a failed member's actor; `deliveries` fills the place after a pause.
 
-        Its first rollout is lost, others had not begun. Raises `SourceFailed`.
+        Its first rollout is lost; its others had not begun. Raises `SourceFailed`.
         """
         if member.failures == 0:
             member.delivered_before = self._delivered
@@ -176,7 +174,7 @@ class Crew:
         print(f"note: actor {member.number} is replaced{when}: {reason}", file=sys.stderr)
 
     def end(self) -> None:
-        """Kills everyone, those that Ray could not place included."""
+        """Kill all actors, also those that Ray could not place."""
         for member in self._members:
             if member.handle is not None:
                 ray.kill(member.handle)
@@ -189,11 +187,11 @@ class Crew:
                 member.joining = member.handle.join.remote()
 
     def _all_fail_like(self, member: Member) -> bool:
-        """Whether everybody has failed, and nobody delivered since `member` first did."""
+        """Return whether all have failed, and none delivered since `member` first did."""
         return self.failing == len(self._members) and self._delivered == member.delivered_before
 
     def _say_where_alone(self) -> None:
-        """Once, where Ray has no room for any actor."""
+        """Print a note, once, if Ray has no room for any actor."""
         if self.actors:
             self._alone_since = None
         elif self._alone_since and time.monotonic() - self._alone_since > _NEWS:
@@ -205,7 +203,7 @@ class Crew:
 
 
 def in_one_line(error: RayError) -> str:
-    """One line: an actor's own words, or what Ray knows of its end."""
+    """Return one line: an actor's own message, or Ray's reason for its end."""
     own = error.cause if isinstance(error, RayTaskError) else error
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(own)).strip()
     lines = [line.strip()[:250] for line in text.splitlines()] or [type(own).__name__]

@@ -1,12 +1,12 @@
-"""Ends what a run's own Ray has left, however the run ended.
+"""Removal of what a run's own Ray leaves behind, however the run ended.
 
     python training/ray/guard.py FOLDER
 
-Reads standard input until the run closes it, which `kill -9` does too; then kills every other
-process that has a file of the session's FOLDER open, as all that Ray starts have for their output,
-and removes the folder. Ray ends most of its processes with its driver by itself; its agents stay
-for a minute, and a stopped process for as long as it is stopped. Standard library only: it starts
-at once. Where there is no /proc, only the folder goes.
+Reads standard input until the run closes it; `kill -9` closes it, too. Then it kills every other
+process with an open file in the session's FOLDER, where all of Ray's processes have their output,
+and removes the folder. Ray ends most of its processes with its driver. Its agents stay for a
+minute, and a stopped process for as long as it is stopped. This file uses only the standard
+library, so that it starts at once. On systems without /proc, only the folder is removed.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ import sys
 import time
 from pathlib import Path
 
-_PATIENCE = 10.0  # seconds in which a killed process should be gone
+_PATIENCE = 10.0  # seconds for a killed process to end
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     folder, run = sys.argv[1], os.getppid()
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to all processes of a job
         signal.signal(number, signal.SIG_IGN)
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def guard(folder: str) -> subprocess.Popen[bytes]:
-    """Starts this file for the calling process; closing its `stdin` ends all but the caller."""
+    """Start this file for the calling process; closing its `stdin` ends all but the caller."""
     return subprocess.Popen(
         [sys.executable, "-S", __file__, folder],
         stdin=subprocess.PIPE,
@@ -48,7 +48,7 @@ def guard(folder: str) -> subprocess.Popen[bytes]:
 
 
 def users(folder: str) -> list[int]:
-    """The processes with a file below `folder` open."""
+    """Return the processes with a file below `folder` open."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):

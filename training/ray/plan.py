@@ -1,10 +1,10 @@
-"""How a run is spread over Ray: how many actors, what each of them gets, and who plays what."""
+"""Distribution of a run over Ray: the number of actors, their resources and environments."""
 
 from dataclasses import replace
 
 import torch
 
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.host.devices import processors
 from fastweights.host.stages import Stages
 from fastweights.training.options import RunOptions
@@ -17,8 +17,9 @@ from fastweights.training.seeds import action_seed, environment_seed
 class RayPlan:
     """One learner's actors, `size` of them with `each` environments, and its connection to Ray.
 
-    Raises a one-line `ValueError`: Ray is not installed or does not answer, or the numbers do not
-    fit together.
+    Raises:
+        ValueError: Ray is not installed or does not answer, or the numbers do not fit together;
+            one line.
     """
 
     def __init__(self, options: RunOptions, replicas: Replicas, streams: range):
@@ -44,7 +45,7 @@ class RayPlan:
         learner_device: torch.device,
         stages: Stages,
     ):
-        """See `Plan.source`."""
+        """Return the source of rollouts; see `Plan.source`."""
         from fastweights.training.ray.actors import RayActors
         from fastweights.training.ray.wire import rollout_form
         from fastweights.training.ray.worker import Job
@@ -76,7 +77,7 @@ class RayPlan:
         )
 
     def _size(self, cpus: int) -> int:
-        """As asked for, or one actor a CPU as far as the environments can be shared out."""
+        """Return the number asked for, or one actor a CPU as environments can be shared out."""
         if self.options.num_actors is None:
             most = max(1, int(cpus / max(1.0, self.options.actor_cpus)))
             return max(n for n in range(1, most + 1) if len(self.streams) % n == 0)

@@ -1,8 +1,9 @@
-"""Ray for one run: started on this machine for it alone, or a cluster that it joins.
+"""Ray for one run: started on this machine for the run alone, or a cluster that it joins.
 
-A Ray of our own listens on loopback only, with a token that nobody else knows, no dashboard and no
-usage reports, keeps its files in a folder of its own under /tmp, and is gone when the run is
-(`training/ray/guard.py`). A cluster's Ray is its owner's; docs/clusters.md says how to start one.
+A Ray of the run's own listens on loopback only, with a secret token, no dashboard and no usage
+reports. Its files are in a separate folder under /tmp, and it ends with the run
+(`training/ray/guard.py`). A cluster's Ray is managed by its owner; docs/clusters.md shows how to
+start one.
 """
 
 import atexit
@@ -27,13 +28,13 @@ _CLOSE_SECONDS = 15.0
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # What an actor still owed when it was replaced: the reason has been said, in one line.
+    # Errors of requests to a replaced actor: the reason was printed already.
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",
     # The actors say themselves which device they use.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-# Ray replaces 127.0.0.1 by the machine's own address, and listens on all of them, unless it may not
-# build clusters; the name is Ray's, which forbids them where firewalls ask about every port.
+# Ray replaces 127.0.0.1 by the machine's own address, and listens on all addresses, unless clusters
+# are disabled. The variable's name is Ray's, for systems whose firewalls ask about every port.
 _ALONE = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_AUTH_MODE": "token",
@@ -42,21 +43,22 @@ _ALONE = {
 
 
 class Session:
-    """A connection to Ray, and Ray itself where it is ours; `close` ends both."""
+    """A connection to Ray, and Ray itself if the run started it; `close` ends both."""
 
     def __init__(self, address: str | None = None, cpus: float = 1.0) -> None:
-        """Joins the cluster at `address`; None: starts Ray here, with `cpus` to give to actors.
+        """Join the cluster at `address`; None: start Ray here, with `cpus` for actors.
 
-        `auto` is Ray's word for RAY_ADDRESS, or else for what `ray start` began on this machine.
+        `auto` is Ray's word for RAY_ADDRESS, or for a Ray of `ray start` on this machine.
 
-        Raises `ValueError`, one line, where Ray is not installed or the cluster does not answer.
+        Raises:
+            ValueError: Ray is not installed, or the cluster does not answer; one line.
         """
         if find_spec("ray") is None:
             raise ValueError("--engine ray needs Ray: pip install -e '.[ray]'")
         self._guard: subprocess.Popen[bytes] | None = None
         self.folder: str | None = None
         if address is None:
-            # In /tmp whatever TMPDIR says: a socket's path must be short.
+            # Always in /tmp: a socket's path must be short.
             self.folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
             self._guard = guard(self.folder)
             self._environment = _ENVIRONMENT | _ALONE | _own_code()
@@ -73,10 +75,10 @@ class Session:
     def _init(self, address: str | None, cpus: float) -> None:
         import ray
 
-        ray.shutdown()  # what a run that failed before it began has left in this process
+        ray.shutdown()  # remains of a run that failed before it began in this process
         before = signal.getsignal(signal.SIGTERM)
-        # Inherited by what is started here: a batch system that ends a job tells every process of
-        # it, and a driver whose Ray is gone is gone at once, without saving.
+        # Ray's processes inherit this. A batch system signals every process of a job, and a driver
+        # whose Ray has ended dies at once, without saving.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             if address is None:
@@ -88,11 +90,11 @@ class Session:
                     _temp_dir=self.folder,
                     **_QUIET,
                 )
-                # Whoever imported Ray before us has decided where it listens.
+                # An earlier import of Ray may have set another address.
                 assert ray.util.get_node_ip_address() == "127.0.0.1"
             else:
                 ray.init(address, **_QUIET)
-        except Exception as error:  # Ray raises just that, and others
+        except Exception as error:  # Ray raises plain Exception, among others
             self.close()
             where = "start Ray here" if address is None else f"join the Ray cluster at {address}"
             raise ValueError(f"cannot {where}: {' '.join(str(error).split())[:300]}") from error
@@ -101,23 +103,23 @@ class Session:
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            signal.signal(signal.SIGTERM, before)  # Ray has put its own in its place
+            signal.signal(signal.SIGTERM, before)  # Ray replaces the handler
 
     def cpus(self) -> int:
-        """CPUs that all nodes have now."""
+        """Return the number of CPUs of all present nodes."""
         import ray
 
         return int(ray.cluster_resources().get("CPU", 0))
 
     def close(self) -> None:
-        """Ends every process of the session; a second call does nothing."""
+        """End every process of the session; a second call does nothing."""
         if self._before is None:
             return
         before, self._before = self._before, None
         atexit.unregister(self.close)
         import ray
 
-        with contextlib.suppress(Exception):  # of a Ray that is half gone; the guard takes the rest
+        with contextlib.suppress(Exception):  # Ray may have ended partly; the guard does the rest
             ray.shutdown()
         if self._guard is not None:
             self._guard.stdin.close()
@@ -127,7 +129,7 @@ class Session:
 
 
 def _own_code() -> dict[str, str]:
-    """Has actors import the code that runs here, whichever is installed."""
+    """Return settings with which actors import the code that runs here."""
     found = (str(Path(fastweights.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH"))
     return {"PYTHONPATH": os.pathsep.join(filter(None, found))}
 
@@ -141,7 +143,7 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 
 
 def _check_address(address: str) -> None:
-    """Ray would wait for a minute, or end the process, where nobody answers."""
+    """Raise if no Ray answers: Ray itself would wait for a minute, or end the process."""
     if address == "auto":
         return
     host, colon, port = address.rpartition(":")
@@ -159,10 +161,10 @@ def _check_address(address: str) -> None:
 
 
 def _who_answers(host: str, port: int) -> str | None:
-    """What is wrong with who listens there; None: it speaks HTTP/2, as Ray does. Raises `OSError`.
+    """Return what is wrong with the server there; None if it speaks HTTP/2, as Ray does.
 
     RFC 9113, section 3.4: a client begins with these words and an empty frame of settings, which is
-    type 4, and the server with its own settings.
+    type 4, and the server with its own settings. Raises `OSError`.
     """
     with socket.create_connection((host, port), CONNECT_SECONDS) as connection:
         if os.environ.get("RAY_USE_TLS", "0") != "0":

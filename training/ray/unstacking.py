@@ -1,12 +1,12 @@
-"""Pictures in stacks, as few bytes as hold them: each stack's newest picture, where that is enough.
+"""Compact form of picture stacks: only each stack's newest picture, where that is enough.
 
 A stack of C pictures at row t shares C - 1 with the stack before it, unless an episode began there.
-So row 0 goes whole; of later rows the newest picture, and the C - 1 older ones where they are not
-those of the row before. What is compared is the pictures themselves: nothing is assumed of how an
-environment resets, and the result is the same to the bit. Whole stacks of any kind still fit, at
-their own size.
+So row 0 is sent whole. Of later rows the newest picture is sent, and also the C - 1 older ones if
+they differ from those of the row before. The pictures themselves are compared: nothing is assumed
+about an environment's resets, and the result is bit-identical. Stacks of any kind fit, at worst at
+their full size.
 
-No library does this. Without it Ray would carry 3.5 times the bytes between machines; on one
+No library does this. Without it, Ray would carry 3.5 times the bytes between machines. On one
 machine both take the same time (docs/design/ray.md).
 """
 
@@ -18,16 +18,16 @@ from torch import Tensor
 
 
 class Unstacked(NamedTuple):
-    """Stacks [T+1, B, C, H, W] taken apart."""
+    """Stacks [T+1, B, C, H, W] in compact form."""
 
     first: UInt8[Tensor, "B C H W"]  # row 0
     newest: UInt8[Tensor, "T B H W"]  # of rows 1 to T
-    breaks: Int64[Tensor, " N"]  # t * B + b, rising: row t + 1 of stream b does not follow on
-    older: UInt8[Tensor, "N C-1 H W"]  # there
+    breaks: Int64[Tensor, " N"]  # t * B + b, rising: row t + 1 of stream b does not continue row t
+    older: UInt8[Tensor, "N C-1 H W"]  # older pictures at the breaks
 
 
 def unstack(frame: UInt8[Tensor, "T+1 B C H W"]) -> Unstacked:
-    """On the frames' device."""
+    """Return the compact form of stacks, on their device."""
     follows_on = (frame[1:, :, :-1] == frame[:-1, :, 1:]).flatten(2).all(-1)
     breaks = (~follows_on).flatten().nonzero().squeeze(1)
     older = frame[1:, :, :-1].flatten(0, 1)[breaks] if len(breaks) else frame[0, :0, :-1]
@@ -36,7 +36,7 @@ def unstack(frame: UInt8[Tensor, "T+1 B C H W"]) -> Unstacked:
 
 
 def restack(parts: Unstacked) -> UInt8[Tensor, "T+1 B C H W"]:
-    """The inverse of `unstack`; the shapes must be as it says, the breaks rising and below T B."""
+    """Return the stacks of a compact form; breaks must be rising and below T B."""
     length, streams = parts.newest.shape[:2]
     frame = torch.empty(length + 1, *parts.first.shape, dtype=torch.uint8)
     frame[0] = parts.first

@@ -1,11 +1,11 @@
-"""A rollout as Ray carries it from an actor to the learner: NumPy arrays, and their way back.
+"""A rollout's form between an actor and the learner under Ray: NumPy arrays.
 
-Ray moves arrays through shared memory without pickling their numbers; tensors it would copy several
-times. Of our own is only that pictures travel unstacked (`training/ray/unstacking.py`).
+Ray moves arrays through shared memory without pickling their data; it would copy tensors several
+times. The only addition is that pictures travel unstacked (`training/ray/unstacking.py`).
 
-Ray has unpickled what an actor sends before `unpack` sees it, so `unpack` does not guard against
-enemies. It refuses what an actor with other options, another version of this program or weights
-that are not finite would send.
+Ray has unpickled an actor's data before `unpack` sees it, so `unpack` gives no protection against
+attacks. It rejects rollouts of other options, of other versions of this program, and with numbers
+that are not finite.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,19 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.agents.network import Network
-from fastweights.agents.rollout import Rollout
+from fastweights.agents import Network, Rollout
 from fastweights.kernels.recurrence import State, map_state
 from fastweights.training.ray.unstacking import Unstacked, restack, unstack
 from fastweights.training.schedules.experience import Experience
 
 
 class WireError(ValueError):
-    """What came is not the rollout that was expected; says what is wrong with it."""
+    """The data is not the expected rollout; the message has the difference."""
 
 
 def rollout_form(network: Network, length: int, streams: int) -> Rollout:
-    """What every rollout of `network` looks like: types and shapes, without memory."""
+    """Return the types and shapes of every rollout of `network`, without memory."""
     pictures = tuple(network.config.frame_shape)
     seen, done = (length + 1, streams), (length, streams)
     with torch.device("meta"):
@@ -42,7 +41,7 @@ def rollout_form(network: Network, length: int, streams: int) -> Rollout:
 
 
 def pack(experience: Experience) -> Experience:
-    """`experience` with arrays in place of tensors, which may be on any device."""
+    """Return `experience` with arrays instead of tensors, which may be on any device."""
     rollout = experience.collected.rollout
     if rollout.frame.ndim == 5 and rollout.frame.dtype == torch.uint8:
         rollout = rollout._replace(frame=unstack(rollout.frame))
@@ -51,10 +50,10 @@ def pack(experience: Experience) -> Experience:
 
 
 def unpack(packed: Any, form: Rollout) -> Experience:
-    """What `pack` was given, on the CPU, in memory of its own.
+    """Return the argument of `pack`, on the CPU, in memory of its own.
 
     Raises:
-        WireError: not a rollout, not one of this form, or a number in it is not finite.
+        WireError: not a rollout, not of this form, or a number is not finite.
     """
     if not isinstance(packed, Experience):
         raise WireError(f"not a rollout but a {type(packed).__name__}")
@@ -79,7 +78,7 @@ def _with_rollout(experience: Experience, rollout: Rollout) -> Experience:
 
 
 def _leaves(parts: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor with its name, such as `initial_state.hidden`, in `map_state`'s order."""
+    """Yield every tensor with its name, such as `initial_state.hidden`, in `map_state`'s order."""
     for name, part in zip(getattr(parts, "_fields", range(len(parts))), parts, strict=True):
         if isinstance(part, tuple):
             yield from _leaves(part, f"{path}{name}.")

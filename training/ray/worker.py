@@ -1,7 +1,7 @@
-"""What runs in the processes that Ray starts: an actor with its environments.
+"""The code in the processes that Ray starts: an actor with its environments.
 
-Nothing here knows of Ray but the two lines that fetch weights. Rollouts travel as NumPy arrays
-(`training/ray/wire.py`), and so do weights.
+Only the two lines that fetch weights depend on Ray. Rollouts and weights travel as NumPy arrays
+(`training/ray/wire.py`).
 """
 
 import time
@@ -12,9 +12,8 @@ import ray
 import torch
 from ray.actor import ActorHandle
 
-from fastweights.agents.actor import Actor
-from fastweights.agents.network import Network
-from fastweights.envs.interface import BrokenEnvironment
+from fastweights.agents import Actor, Network
+from fastweights.envs import BrokenEnvironment
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.devices import compute_exactly, use_threads
 from fastweights.host.stages import Stages
@@ -27,11 +26,11 @@ from fastweights.training.schedules.experience import Experience
 
 Timed = dict[str, tuple[float, int]]  # seconds and calls of stages
 
-_PATIENCE = 5.0  # seconds for the board; without it, acting goes on with the weights it has
+_PATIENCE = 5.0  # seconds to wait for the board; then acting continues with the present weights
 
 
 class Job(NamedTuple):
-    """All that makes an actor, in plain values."""
+    """The description of an actor, in plain values."""
 
     options: dict[str, Any]  # `RunOptions.to_dict`
     num_envs: int
@@ -41,7 +40,7 @@ class Job(NamedTuple):
 
 
 class ActorFailed(Exception):
-    """What went wrong in an actor, in one line that any process can read."""
+    """A failure in an actor, as one line that any process can read."""
 
 
 class RemoteActor:
@@ -52,7 +51,7 @@ class RemoteActor:
         self._stages = Stages("actor")
 
     def join(self) -> None:
-        """Makes network and environments. Raises `ActorFailed`, or `BrokenEnvironment`."""
+        """Make network and environments. Raises `ActorFailed`, or `BrokenEnvironment`."""
         try:
             self._make()
         except BrokenEnvironment:
@@ -61,7 +60,7 @@ class RemoteActor:
             raise _in_one_line(error) from None
 
     def collect(self, offer: Offer) -> tuple[Experience, Timed]:
-        """The next rollout, with the newest weights there are, never older than `offer`'s.
+        """Return the next rollout, with the newest weights, never older than `offer`'s.
 
         Raises `ActorFailed`, or `BrokenEnvironment`.
         """
@@ -119,7 +118,7 @@ class RemoteActor:
 
 
 def pack_weights(network: Network) -> dict[str, np.ndarray]:
-    """A network's weights by name."""
+    """Return a network's weights by name."""
     return {name: w.contiguous().cpu().numpy() for name, w in network.state_dict().items()}
 
 

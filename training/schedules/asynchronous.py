@@ -1,8 +1,8 @@
 """The asynchronous schedule: groups of environments are played while the learner learns.
 
-Each group has a thread, a copy of the network, and on a GPU a stream: while one group's emulators
-run (they let go of Python's lock), another's frames travel and its actions are chosen. The learner
-is the main thread's, on its own device or on the default stream of the same GPU.
+Each group has a thread, a copy of the network, and on a GPU a stream. While one group's emulators
+run (they release Python's lock), another group's frames are transferred and its actions chosen. The
+learner is the main thread, on its own device or on the default stream of the same GPU.
 """
 
 import copy
@@ -15,17 +15,15 @@ from typing import NamedTuple, Self
 
 import torch
 
-from fastweights.agents.actor import Actor
-from fastweights.agents.network import Network
-from fastweights.agents.weights import WeightStore
-from fastweights.envs.interface import Environments
+from fastweights.agents import Actor, Network, WeightStore
+from fastweights.envs import Environments
 from fastweights.host.stages import Stages
 from fastweights.training.schedules.experience import Experience
 from fastweights.training.schedules.rollout_queue import Closed, QueuedSource
 
-STUCK_AFTER = 60.0  # seconds in one stage, after which that is said
-_BRIEF = {"emulation", "inference", "transfer"}  # the stages that wait for nobody
-_PATIENCE = 1.5  # seconds for all threads to stop; what is stuck in an emulator is left behind
+STUCK_AFTER = 60.0  # seconds in one stage before a warning
+_BRIEF = {"emulation", "inference", "transfer"}  # stages without waiting
+_PATIENCE = 1.5  # seconds for all threads to stop; threads stuck in an emulator are left behind
 
 
 class Group(NamedTuple):
@@ -38,7 +36,7 @@ class Group(NamedTuple):
 class Asynchronous(QueuedSource):
     """A `Source` that collects `length` steps at a time in a thread for each of `groups`.
 
-    `graphed` is for their actors.
+    `graphed` is passed to their actors.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class Asynchronous(QueuedSource):
         self._stuck: set[str] = set()
         self._looked = self._woke = time.monotonic()
         stages.checks.append(self._say_who_is_stuck)
-        # Copied here, by the only thread that changes the network.
+        # Copied here, in the only thread that changes the network.
         copies = [copy.deepcopy(network).to(actor_device) for _ in groups]
         self._threads = [
             threading.Thread(target=self._run, args=own, name=own[-1].name, daemon=True)
@@ -84,18 +82,18 @@ class Asynchronous(QueuedSource):
                 print(f"warning: {thread.name} is stuck in {stage}; left behind", file=sys.stderr)
 
     def publish(self, version: int) -> None:
-        """Copies the network's weights to where the groups fetch them."""
+        """Copy the network's weights to the store from which the groups fetch them."""
         with self.stages("publish"):
             self._store.publish(self._network, version)
 
     def columns(self) -> dict[str, float]:
-        """See `Source.columns`: none."""
+        """Return no columns; see `Source.columns`."""
         return {}
 
     def _say_who_is_stuck(self) -> None:
-        """Once for each thread: the others go on without it, or everybody waits for it.
+        """Warn, once for each thread, about a stuck thread; the others continue or wait for it.
 
-        Nobody was stuck while the whole process was stopped, or its machine asleep.
+        A stop of the whole process, or the machine's sleep, does not count.
         """
         before, self._looked = self._looked, time.monotonic()
         if self._looked - before > STUCK_AFTER:
@@ -111,7 +109,7 @@ class Asynchronous(QueuedSource):
 
     def _run(self, group: Group, network: Network, stages: Stages) -> None:
         try:
-            # On both devices: copies would wait for the update that the learner has under way.
+            # Own streams on both devices: otherwise copies would wait for the learner's update.
             with own_stream(self._learner_device), own_stream(self._actor_device):
                 self._collect(group, network, stages)
         except Closed:
@@ -143,9 +141,9 @@ class Asynchronous(QueuedSource):
 
 
 def slots(group_sizes: Sequence[int], batch_size: int, queue_size: int) -> int:
-    """Rollouts in flight: those that one batch needs, and `queue_size` more to work ahead.
+    """Return the rollouts in flight: those of one batch, and `queue_size` more.
 
-    Never so few that a batch could not be filled while the rest of a rollout waits for the next.
+    There are always enough to fill a batch while the rest of a rollout waits for the next batch.
     """
     smallest = min(group_sizes)
     if len(set(group_sizes)) == 1 and batch_size % smallest == 0:
@@ -153,18 +151,18 @@ def slots(group_sizes: Sequence[int], batch_size: int, queue_size: int) -> int:
     elif all(size % batch_size == 0 for size in group_sizes):
         needed = 1
     else:
-        needed = 1 + -(-(batch_size - 1) // smallest)  # one column is left of one rollout
+        needed = 1 + -(-(batch_size - 1) // smallest)  # a single column of one rollout is left
     return needed + queue_size
 
 
 def own_stream(device: torch.device) -> AbstractContextManager[object]:
-    """On a GPU a stream whose small kernels go before the learner's large ones."""
+    """Return a stream of high priority on a GPU, ahead of the learner's large kernels."""
     if device.type != "cuda":
         return nullcontext()
     return torch.cuda.stream(torch.cuda.Stream(device, priority=-1))
 
 
 def finish_stream(device: torch.device) -> None:
-    """Another thread's stream may read what this one has written."""
+    """Wait for this thread's stream, so that another thread's stream may read its results."""
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()

@@ -1,57 +1,64 @@
-"""From rollouts, wherever they were collected, to batches of one size."""
+"""Rollouts of any origin, and their division into batches of one size."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
-from fastweights.agents.actor import Collected
-from fastweights.agents.rollout import Rollout
+from fastweights.agents import Collected, Rollout
 from fastweights.host.errors import UserError
 from fastweights.host.stages import Stages
 
 
 class Experience(NamedTuple):
-    """A rollout, and how many updates were behind the weights that acted in it."""
+    """A rollout, and the number of updates behind the weights that acted in it."""
 
     collected: Collected
     version: int
 
 
 class SourceFailed(UserError):
-    """There will be no more rollouts; what was learned from the others is sound."""
+    """There will be no more rollouts; what was learned from the others is valid."""
 
 
 class Source(Protocol):
-    """Where a learner's rollouts come from; entered for as long as it shall give some."""
+    """The source of a learner's rollouts; a context manager that is entered while it runs."""
 
-    threads: Sequence[Stages]  # of every thread that takes part, the learner's first
-    waiting: int  # rollouts that are ready
+    threads: Sequence[Stages]  # stages of every thread, the learner's first
+    waiting: int  # number of rollouts that are ready
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
 
     def rollouts(self) -> Iterator[Experience]:
-        """One after the other, without end. Raises what went wrong in collecting them."""
+        """Yield one rollout after the other, without end. Raises errors of the collection."""
         ...
 
     def publish(self, version: int) -> None:
-        """The learner's network now has `version` updates behind it."""
+        """Publish the learner's network, which has `version` updates behind it."""
         ...
 
     def release(self, count: int) -> None:
-        """So many more rollouts have been learned from completely."""
+        """Free the slots of `count` more rollouts, which have been learned from completely."""
         ...
 
     def columns(self) -> dict[str, float]:
-        """What else the log's next row shall say."""
+        """Return further columns of the log's next row."""
+        ...
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Return what `restore` needs to continue the games; None if new games must begin."""
+        ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Continue where `snapshot` was taken, if possible; call it before the first rollout."""
         ...
 
 
 class Batch(NamedTuple):
-    """What one update learns from."""
+    """The rollouts of one update."""
 
     rollout: Rollout
-    version: int  # the oldest that acted
-    used_up: int  # rollouts whose last column this is
+    version: int  # of the oldest weights that acted
+    used_up: int  # number of rollouts whose last column is in this batch
 
 
 class _Part(NamedTuple):
@@ -61,9 +68,9 @@ class _Part(NamedTuple):
 
 
 def batches(rollouts: Iterable[Experience], batch_size: int) -> Iterator[Batch]:
-    """Every column once and in order, `batch_size` at a time, joined and cut where need be.
+    """Yield every column once and in order, `batch_size` at a time; joins and cuts rollouts.
 
-    A batch's rollouts stay referenced until the next batch is asked for: a GPU may read them still.
+    A batch's rollouts stay referenced until the next batch is asked for: a GPU may still read them.
     """
     parts: list[_Part] = []
     missing = batch_size

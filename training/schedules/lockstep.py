@@ -1,26 +1,33 @@
 """The lockstep schedule: collect, learn, repeat, each with the whole machine.
 
-One network acts and learns, so with one batch a collection the policy lag is 0; the same seed on
-the same machine gives the same logs, bit for bit.
+One network acts and learns, so with one batch a collection the policy lag is 0. The same seed on
+the same machine gives bit-identical logs.
 """
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 import torch
 
-from fastweights.agents.actor import Actor
-from fastweights.agents.network import Network
-from fastweights.envs.interface import Environments
+from fastweights.agents import Actor, Network
+from fastweights.envs import Environments
 from fastweights.host.stages import Stages
 from fastweights.training.schedules.experience import Experience
 
 
 class Lockstep:
-    """A `Source` that collects when it is asked for a rollout, `length` steps of each stream.
+    """A `Source` that collects `length` steps of each stream when it is asked for a rollout.
 
-    `generator` draws the actions, `streams` of those `of` all learners; `stages` are those of the
-    one thread; `graphed` is for the actor.
+    Args:
+        network: the network that acts and learns.
+        environments: this learner's environments.
+        length: agent steps of a rollout.
+        device: the device.
+        generator: generator of the actions.
+        streams: this learner's streams among those of all learners.
+        of: number of streams of all learners.
+        graphed: passed to the actor.
+        stages: the stages of the only thread.
     """
 
     waiting = 0
@@ -40,6 +47,7 @@ class Lockstep:
     ):
         self.threads = (stages,)
         self._environments, self._length, self._version = environments, length, 0
+        self._unused = 0  # rollouts collected and not yet learned from completely
         self._actor = Actor(
             network,
             environments,
@@ -58,17 +66,27 @@ class Lockstep:
         self._environments.close()
 
     def rollouts(self) -> Iterator[Experience]:
-        """See `Source.rollouts`."""
+        """Collect and yield rollouts without end; see `Source.rollouts`."""
         while True:
+            self._unused = 1
             yield Experience(self._actor.collect(self._length), self._version)
 
     def publish(self, version: int) -> None:
-        """Nothing to copy: the network that learns is the one that acts."""
+        """Do nothing: the network that learns is the one that acts."""
         self._version = version
 
     def release(self, count: int) -> None:
-        """Nobody waits."""
+        """Count the rollouts that were learned from; there is no queue."""
+        self._unused -= count
 
     def columns(self) -> dict[str, float]:
-        """See `Source.columns`: none."""
+        """Return no columns; see `Source.columns`."""
         return {}
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Return the games; None while a part of a rollout is still to be learned from."""
+        return None if self._unused else self._actor.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Restore the games; raises as `Actor.restore` does. See `Source.restore`."""
+        self._actor.restore(snapshot)

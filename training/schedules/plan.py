@@ -1,4 +1,4 @@
-"""Which schedule a run has, and its source of rollouts."""
+"""The choice of a run's schedule, and its source of rollouts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,8 +7,8 @@ from typing import Literal
 
 import torch
 
-from fastweights.agents.network import Network
-from fastweights.envs.interface import Environments
+from fastweights.agents import Network
+from fastweights.envs import Environments
 from fastweights.host.devices import choose_device, choose_precision
 from fastweights.host.stages import Stages
 from fastweights.training.environments import make_environments
@@ -23,12 +23,14 @@ Schedule = Literal["lockstep", "asynchronous", "ray"]
 
 
 class Plan:
-    """How and where a run shall be: its `schedule`, and the `actor` and `learner` devices.
+    """A run's `schedule`, and its `actor` and `learner` devices.
 
-    Of all environments and of each batch, one of several `replicas` has its share: `streams` and
-    `batch_size`. `options` are those given, with what `auto` came to for the precision and
-    `feed_last_action`: whoever acts computes in the learner's precision. Raises a one-line
-    `ValueError` for a device that is not here, or options that contradict.
+    With several `replicas`, `streams` and `batch_size` are this learner's share. `options` are
+    those given, with `auto` resolved for the precision and `feed_last_action`: actors compute in
+    the learner's precision.
+
+    Raises:
+        ValueError: a device that this machine lacks, or options that contradict; one line.
     """
 
     def __init__(self, options: RunOptions, replicas: Replicas | None = None):
@@ -41,7 +43,7 @@ class Plan:
         self.learner = self._device(options.learner_device, "--learner-device") or device
         acting = self.actor
         if options.engine == "ray" and not options.actor_gpus:
-            acting = torch.device("cpu")  # like this one, as far as is known here
+            acting = torch.device("cpu")  # assumed to be like this machine's
         _check_cuda_graphs(options, acting)
         precision = choose_precision(options.precision, self.learner, acting)
         feeds = options.sees_last_action()
@@ -65,10 +67,10 @@ class Plan:
         return f"{'' if self._ray else f'{self.schedule} on '}{where}{learners}"
 
     def environments(self, step: int) -> list[Environments]:
-        """Those of all groups (in lockstep of the only one), for a run that is at `step`.
+        """Return the environments of all groups (one in lockstep), for a run that is at `step`.
 
-        Environment i has the same seed in whichever group and with whichever learner. Where Ray's
-        actors have them, one alone, to be looked at.
+        Environment i has the same seed in any group and with any learner. If Ray's actors have the
+        environments, return a single one, for its spaces.
         """
         options, made = self.options, []
         first = environment_seed(options.seed, step, self.streams.start)
@@ -87,7 +89,7 @@ class Plan:
         step: int,
         stages: Stages,
     ) -> Source:
-        """Rollouts by `network` on what `environments(step)` gave.
+        """Return the source of rollouts by `network` on the result of `environments(step)`.
 
         `stages` are the main thread's.
         """
@@ -149,18 +151,18 @@ def _schedule(asked: str, actor: torch.device, learner: torch.device) -> Schedul
 
 
 def _check_cuda_graphs(options: RunOptions, acting: torch.device) -> None:
-    """Where Ray's actors have GPUs, this machine may have none."""
+    """Check that actions are chosen on a GPU; with Ray, the actors' GPUs count."""
     on_gpu = options.actor_gpus > 0 if options.engine == "ray" else acting.type == "cuda"
     if options.cuda_graphs and not on_gpu:
         how = "--actor-gpus" if options.engine == "ray" else "--device cuda"
         raise ValueError(
-            "--cuda-graphs replays what a GPU did, and actions are chosen on cpu: leave it out, "
+            "--cuda-graphs needs actions to be chosen on a GPU, not on cpu: leave it out, "
             f"--no-cuda-graphs, or choose them on a GPU, {how}"
         )
 
 
 def _check_minibatches(options: RunOptions, share: int) -> None:
-    """Of one of several learners; `training/checks.py` has seen to the whole batch."""
+    """Check one learner's share of a batch; `training/checks.py` checks the whole batch."""
     minibatches = options.learner.minibatches
     if share % minibatches:
         raise ValueError(
@@ -180,7 +182,7 @@ def _check_whole_batches(options: RunOptions) -> None:
 
 
 def _shares(total: int, groups: int) -> list[int]:
-    """`total` environments over `groups`, as evenly as they go, at least one each."""
+    """Return `total` environments split over `groups` as evenly as possible, at least one each."""
     groups = min(groups, total)
     each, more = divmod(total, groups)
     return [each + (group < more) for group in range(groups)]

@@ -1,26 +1,27 @@
-"""The bounded queue between threads that collect and the one that learns.
+"""The bounded queue between threads that collect and the thread that learns.
 
-A thread takes a slot *before* it collects and the learner frees it *after* it has learned, so what
-is being collected, waits, or is being learned from never exceeds the slots, and nothing is ever
-dropped. Every wait in the asynchronous schedule is in here and ends when the queue is closed.
+A thread takes a slot *before* it collects, and the learner frees it *after* it has learned. So the
+rollouts being collected, waiting and being learned from never exceed the slots, and none is ever
+dropped. Every wait of the asynchronous schedule is in this file and ends when the queue is closed.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from fastweights.host.stages import Stages
 from fastweights.training.schedules.experience import Experience
 
-_POLL = 0.1  # seconds between two looks for a signal, which wakes no condition variable
+_POLL = 0.1  # seconds between checks for a signal, which does not wake a condition variable
 
 
 class Closed(Exception):
-    """The queue was closed: whoever collects stops."""
+    """The queue was closed: collecting threads must stop."""
 
 
 class RolloutQueue:
-    """Safe for any number of threads that collect and one that learns."""
+    """A queue for any number of collecting threads and one learning thread."""
 
     def __init__(self, slots: int) -> None:
         assert slots >= 1
@@ -32,16 +33,16 @@ class RolloutQueue:
         self._error: BaseException | None = None
 
     def __len__(self) -> int:
-        """Rollouts that are ready."""
+        """Return the number of rollouts that are ready."""
         return len(self._ready)
 
     @property
     def free(self) -> int:
-        """Slots that `reserve` gives without waiting."""
+        """The number of slots that `reserve` gives without waiting."""
         return self._released + self.slots - self._begun
 
     def reserve(self) -> None:
-        """Waits for a slot, first come, first served. Raises `Closed`."""
+        """Wait for a slot, first come, first served. Raises `Closed`."""
         with self._changed:
             place = self._begun
             self._begun += 1
@@ -49,16 +50,16 @@ class RolloutQueue:
         self.check()
 
     def put(self, experience: Experience) -> None:
-        """Hands over what was collected in a slot of the caller's."""
+        """Add a rollout that was collected in a slot of the caller's."""
         with self._changed:
             self._ready.append(experience)
             assert len(self._ready) <= self.slots
             self._changed.notify_all()
 
     def take(self, check: Callable[[], None]) -> Experience:
-        """The oldest rollout that is ready; waits for one, calling `check` now and then.
+        """Return the oldest rollout that is ready; wait for one, calling `check` at intervals.
 
-        Raises the error that the queue was closed with, at once, also where rollouts are ready.
+        Raises the error that the queue was closed with at once, even if rollouts are ready.
         """
         with self._changed:
             while not (self._ready or self._closed):
@@ -69,34 +70,34 @@ class RolloutQueue:
             return self._ready.popleft()
 
     def release(self, count: int) -> None:
-        """Frees the slots of the `count` oldest rollouts not yet freed."""
+        """Free the slots of the `count` oldest rollouts not yet freed."""
         with self._changed:
             self._released += count
             self._changed.notify_all()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Ends every wait; the first `error` is what `take` raises."""
+        """End every wait; `take` raises the first `error`."""
         with self._changed:
             self._closed = True
             self._error = error if self._error is None else self._error
             self._changed.notify_all()
 
     def check_error(self) -> None:
-        """Raises the error that the queue was closed with."""
+        """Raise the error that the queue was closed with."""
         if self._error is not None:
             raise self._error
 
     def check(self) -> None:
-        """Raises `Closed` once the queue is closed."""
+        """Raise `Closed` once the queue is closed."""
         if self._closed:
             raise Closed
 
 
 class QueuedSource:
-    """What any `Source` does whose threads put rollouts into a queue.
+    """The common part of a `Source` whose threads put rollouts into a queue.
 
-    `slots`: rollouts that may be begun and not yet learned from. `stages` are the learner's: what
-    they check also ends its wait for rollouts, and what goes wrong with a rollout ends its stages.
+    `slots`: rollouts that may be begun and not yet learned from. `stages` are the learner's: their
+    checks also end its wait for rollouts, and an error in a rollout ends its stages.
     """
 
     def __init__(self, slots: int, stages: Stages):
@@ -105,15 +106,22 @@ class QueuedSource:
 
     @property
     def waiting(self) -> int:
+        """The number of rollouts that are ready."""
         return len(self.queue)
 
     def rollouts(self) -> Iterator[Experience]:
-        """See `Source.rollouts`: whichever is ready first."""
+        """Yield rollouts in the order in which they are ready; see `Source.rollouts`."""
         while True:
             with self.stages("wait_for_rollouts"):
                 experience = self.queue.take(self.stages.check)
             yield experience
 
     def release(self, count: int) -> None:
-        """Lets `count` more rollouts be begun."""
+        """Allow `count` more rollouts to begin."""
         self.queue.release(count)
+
+    def snapshot(self) -> None:
+        """Return None: actors are ahead of the learner, at unknown steps."""
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Do nothing: new games begin."""

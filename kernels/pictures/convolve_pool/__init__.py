@@ -1,9 +1,9 @@
-"""Where a stage of the image stem begins: a convolution of 3 x 3 taps, then `max_pool`.
+"""The start of each stage of the image stem: a convolution with 3 x 3 taps, then `max_pool`.
 
-What goes into the pooling is four times as large as what comes out, and never goes through memory.
-The stem's first stage reads pixels of one byte (`pixels.cpp`), the others numbers (`cpu.cpp`, with
-a third of the products: kernels/include/winograd.h). Results differ from PyTorch's by some 1e-6 of
-the largest number under a tile of 3 x 3 outputs; an infinity there makes the tile NaN.
+The pooling's input is four times as large as its output, and is never written to memory. The stem's
+first stage reads pixels of one byte (`pixels.cpp`), the others floating-point numbers (`cpu.cpp`,
+with a third of the products: kernels/include/winograd.h). Results differ from PyTorch's by about
+1e-6 of the largest number under a tile of 3 x 3 outputs. An infinity there makes the tile NaN.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,12 @@ WayBack = Callable[..., tuple[Tensor, ...]]
 
 
 def convolve_pool(x: Picture | Pixels, weight: Weight, bias: Bias) -> Pooled:
-    """Height and width come out halved, rounded up. Pixels count as the whole numbers 0 to 255.
+    """Convolve and pool; height and width are halved, rounded up. Pixels count as 0 to 255.
 
-    Any floating dtype or uint8, any device. The kernels take float32 and float64 on CPUs, output
-    channels in multiples of 16: numbers with channels last in memory and in multiples of 16, or
-    pixels of up to 16 channels, contiguous. Others, and machines without a compiler, get PyTorch's
-    own convolution.
+    Takes any floating dtype or uint8, on any device. The kernels run on CPUs for float32 and
+    float64 weights with output channels in multiples of 16. Their input is floating-point with
+    channels last in memory and in multiples of 16, or contiguous pixels of up to 16 channels. Other
+    calls, and machines without a compiler, run PyTorch's convolution.
     """
     inputs = (x, weight, bias)
     pictures.check(*inputs)
@@ -56,7 +56,7 @@ def convolve_pool(x: Picture | Pixels, weight: Weight, bias: Bias) -> Pooled:
 
 
 def has_kernel(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
-    """Whether `convolve_pool` runs its own kernel on such tensors, which it builds if need be."""
+    """Return whether `convolve_pool` runs its own kernel on such tensors; build it if necessary."""
     if not (pictures.takes(weight, bias) and x.is_cpu and weight.shape[0] % FULL_REGISTERS == 0):
         return False
     if is_pixels(x):
@@ -82,7 +82,7 @@ def _library(x: Tensor, weight: Tensor) -> cpu_build.Library:
 def _forward(
     x: Picture | Pixels, weight: Weight, bias: Bias, keep: bool = True
 ) -> tuple[Pooled, Places]:
-    """y, and where in its window each number of it was found, if that is to be kept."""
+    """Return y, and with `keep` the position of each number of y in its window."""
     x = x.contiguous() if is_pixels(x) else pictures.channels_last(x)
     y, places = _results(x, weight)
     tensors = x, *pictures.forward(weight, bias), y, places if keep else None
@@ -91,7 +91,7 @@ def _forward(
 
 
 def _results(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Uninitialised memory."""
+    """Allocate results, uninitialised."""
     y, places = (empty_pooled(x, weight.shape[0], each) for each in (weight.dtype, torch.uint8))
     return y, places
 

@@ -1,4 +1,4 @@
-"""The max-pooling on CUDA tensors; the kernels are in `cuda.cu`, one for each way and dtype."""
+"""The max-pooling on CUDA tensors; `cuda.cu` has a kernel for each direction and dtype."""
 
 import math
 from array import array
@@ -14,20 +14,20 @@ from fastweights.kernels.cuda.compiler import source_file
 from fastweights.kernels.machinery.direct_call import may_run
 
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
-TOGETHER = 16  # bytes of channels of a thread
-WARPS = 8, 8  # of a block
-MOST_NUMBERS = 2**31  # the kernels count them in 32 bits
+TOGETHER = 16  # bytes of channels a thread
+WARPS = 8, 8  # warps of a block
+MOST_NUMBERS = 2**31  # the kernels count in 32 bits
 _ANY_SIZE = HEAD_SIZES[0]  # the source is the same for every head size
-_INPUTS = {"forward": 1, "backward": 2}  # tensors that a way reads; those after them it writes
+_INPUTS = {"forward": 1, "backward": 2}  # tensors that a direction reads; it writes the others
 
 
 def takes(x: Tensor) -> bool:
-    """Whether there is a kernel for such pictures, channels last on a GPU, and it may run."""
+    """Return whether a kernel supports such pictures, channels last on a GPU, and may run."""
     return not _why_not_these(x.shape, x.dtype) and is_there(x.device)
 
 
 def is_there(device: torch.device) -> bool:
-    """Whether the kernels may run on that GPU; where they cannot, that is said once."""
+    """Return whether the kernels may run on the GPU; if not, report the reason once."""
     return may_run("max_pool", "cuda", lambda: _why_not_there(device))
 
 
@@ -38,10 +38,12 @@ is_there._dynamo_marked_constant = True
 def run(
     way: Literal["forward", "backward"], size: Sequence[int], tensors: Sequence[Tensor | None]
 ) -> None:
-    """Launches one way for pictures of `size` [N, C, Y, X]; the tensors as in its struct.
+    """Launch one direction for pictures of `size` [N, C, Y, X], with tensors as in its struct.
 
-    All have their channels last; None is a null address. Raises a `ValueError` for pictures that
-    there is no kernel for.
+    All tensors have their channels last; None is a null address.
+
+    Raises:
+        ValueError: there is no kernel for such pictures.
     """
     inputs, results = tensors[: _INPUTS[way]], tensors[_INPUTS[way] :]
     inputs = [_aligned(tensor) for tensor in inputs if tensor is not None]
@@ -61,18 +63,18 @@ def run(
 
 
 def _why_not_these(size: Sequence[int], dtype: torch.dtype) -> str:
-    """Why there is no kernel for such pictures [N, C, Y, X]; nothing if there is one."""
+    """Return why there is no kernel for such pictures [N, C, Y, X]; "" if there is one."""
     if dtype not in DTYPES:
         return f"the kernels compute in {' and '.join(map(str, DTYPES))}, not in {dtype}"
     if size[1] % _channels(dtype):
-        return f"{size[1]} channels are no multiple of {_channels(dtype)}"
+        return f"{size[1]} channels are not a multiple of {_channels(dtype)}"
     if math.prod(size) >= MOST_NUMBERS:
         return f"the pictures have {math.prod(size):,} numbers, not fewer than {MOST_NUMBERS:,}"
     return ""
 
 
 def _why_not_there(device: torch.device) -> str:
-    """Why the kernels cannot run on that GPU; nothing if they can."""
+    """Return why the kernels cannot run on the GPU; "" if they can."""
     all_of_them = tuple(_kernel(way, dtype) for way in _INPUTS for dtype in DTYPES)
     return launch.unavailable(device) or launch.why_not_loaded(all_of_them, _ANY_SIZE, device) or ""
 
@@ -82,12 +84,12 @@ def _kernel(way: str, dtype: torch.dtype) -> launch.Kernel:
 
 
 def _channels(dtype: torch.dtype) -> int:
-    """Of a thread."""
+    """Return the channels a thread."""
     return TOGETHER // dtype.itemsize
 
 
 def _aligned(tensor: Tensor) -> Tensor:
-    """Itself, unless it is a view that begins where a thread's channels cannot be read at once."""
+    """Return the tensor, or a copy if its memory is not aligned for a thread's reads."""
     if tensor.data_ptr() % TOGETHER == 0:
         return tensor
     return tensor.clone(memory_format=torch.channels_last)

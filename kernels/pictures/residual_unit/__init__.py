@@ -1,9 +1,9 @@
 """The residual unit of the image stem: x + second(relu(first(relu(x)))), 3 x 3 taps each.
 
-PyTorch's CPU convolutions multiply every tap, and each rectifier and sum between them goes through
-memory once more. The C++ kernel needs a third of the products (kernels/include/winograd.h) and
-takes a picture through the whole unit while it is in the caches. Results differ by some 1e-6 of the
-largest number under a tile of 3 x 3 outputs; an infinity there makes the tile NaN.
+PyTorch's CPU convolutions multiply every tap, and each rectifier and sum between them passes
+through memory again. The C++ kernel needs a third of the products (kernels/include/winograd.h) and
+takes a picture through the whole unit while it is in the caches. Results differ by about 1e-6 of
+the largest number under a tile of 3 x 3 outputs. An infinity there makes the tile NaN.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,10 +26,13 @@ SOURCE = "pictures/residual_unit/cpu.cpp"
 def residual_unit(
     x: Picture, first: Weight, first_bias: Bias, second: Weight, second_bias: Bias
 ) -> Picture:
-    """Any floating dtype, any device; one pixel of padding, as many channels out as in.
+    """Apply the unit, with one pixel of padding. Takes any floating dtype, on any device.
 
-    The kernel takes float32 and float64 on CPUs, channels last in memory and in multiples of 16.
-    Others, and machines without a compiler, get PyTorch's own convolutions.
+    The kernel runs for float32 and float64 on CPUs, with channels last in memory and in multiples
+    of 16. Other calls, and machines without a compiler, run PyTorch's convolutions.
+
+    Raises:
+        ValueError: the unit would not return as many channels as it takes.
     """
     inputs = (x, first, first_bias, second, second_bias)
     for weight, bias in zip(inputs[1::2], inputs[2::2], strict=True):
@@ -45,7 +48,7 @@ def residual_unit(
 
 
 def has_kernel(x: Tensor, *weights: Tensor) -> bool:
-    """Whether `residual_unit` runs its own kernel on such tensors, which it builds if need be."""
+    """Return whether `residual_unit` runs its own kernel on such tensors; build it if necessary."""
     if not (pictures.takes(x, *weights) and pictures.is_channels_last(x)):
         return False
     channels = x.shape[1]
@@ -61,7 +64,7 @@ def _library(x: Tensor) -> cpu_build.Library:
 def _run(
     inner: Picture | None, x: Picture, first: Weight, b: Bias, second: Weight, c: Bias
 ) -> Picture:
-    """y; `inner` is memory for what the second convolution takes, where that is to be kept."""
+    """Return y; `inner` is memory for the second convolution's input, if it is to be kept."""
     x = pictures.channels_last(x)
     y = torch.empty_like(x)
     first_pair, second_pair = pictures.forward(first, b), pictures.forward(second, c)

@@ -1,1 +1,1 @@
-"""Deterministic context-free languages: an automaton with a stack answers."""
+"""Deterministic context-free languages, which an automaton with a stack recognises."""

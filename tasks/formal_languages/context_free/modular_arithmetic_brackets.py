@@ -3,8 +3,8 @@
     ( 2 * ( - 4 + 1 ) ) ?
     _ _ _ _ _ _ _ _ _ _ 4
 
-An expression is a digit, either with a minus before it, or two expressions with +, - or * between
-them and brackets around; a bracket around one digit fills up a length.
+An expression is a digit, or two expressions joined by +, - or * in brackets; either may have a
+minus before it. Brackets around one digit fill up a length.
 Source: Delétang et al. 2023, section 4.
 """
 
@@ -21,19 +21,20 @@ from fastweights.tasks.formal_languages.regular.modular_arithmetic import (
 
 
 class Frame(NamedTuple):
-    """What has been read within one bracket."""
+    """The part of an expression read so far within one bracket."""
 
-    value: int | None = None  # of the left side, or of both
+    value: int | None = None  # of the left operand, or of the result
     operation: str | None = None
-    minus: bool = False  # before what comes next
+    minus: bool = False  # before the next operand
 
     def with_operation(self, symbol: str) -> "Frame":
-        """A minus where a value is awaited is a sign."""
+        """Return the frame after an operation; a minus is a sign where an operand is expected."""
         if self.value is None or self.operation is not None:
             return self._replace(minus=True)
         return self._replace(operation=symbol)
 
     def with_value(self, value: int) -> "Frame":
+        """Return the frame after an operand."""
         value = -value if self.minus else value
         if self.operation == "*":
             value = self.value * value
@@ -67,7 +68,7 @@ class ModularArithmeticBrackets(Language):
         return (*below, changed), None
 
     def draw(self, random: Random, size: int) -> Iterable[str]:
-        """Expressions still to be written lie on a stack, as sizes; all else is a symbol."""
+        """Draw a string of this size, with a stack of symbols and of sizes of expressions."""
         waiting: list[int | str] = [size]
         symbols = []
         while waiting:
@@ -80,7 +81,7 @@ class ModularArithmeticBrackets(Language):
 
 
 def _parts(random: Random, size: int) -> list[int | str]:
-    """An expression of this size: its symbols, and the sizes of the expressions within it."""
+    """Return an expression of this size: symbols, and sizes of the expressions inside."""
     signed = [*["-"] * (size % 2 == 0), random.choice(DIGITS)]
     if size <= 2:
         return signed

@@ -1,4 +1,4 @@
-"""Reverse string: the string from its end.
+"""Reverse string: the symbols in reverse order.
 
     a a b ? ? ?
     _ _ _ b a a

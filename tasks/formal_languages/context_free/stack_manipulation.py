@@ -1,10 +1,10 @@
-"""Stack manipulation: what is on a stack, from its top, after symbols are put on it and taken off.
+"""Stack manipulation: the content of a stack, from its top, after pushes and pops.
 
     a b pop push_b ? ? ? ? ?
     _ _ _   _      b a . . .
 
-A string is the stack from its bottom, then actions. Taking from an empty stack does nothing. There
-is one question more than symbols; where the stack has ended, the answer is a point.
+A string is the stack from its bottom, then actions. A pop of an empty stack does nothing. There is
+one question more than symbols; after the end of the stack, the answer is a point.
 Source: Delétang et al. 2023, section 4.
 """
 

@@ -1,1 +1,1 @@
-"""Context-sensitive languages: no one stack is enough to answer."""
+"""Context-sensitive languages, for which one stack is not enough."""

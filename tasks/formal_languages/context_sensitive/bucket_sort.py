@@ -3,7 +3,7 @@
     3 1 4 1 ? ? ? ?
     _ _ _ _ 1 1 3 4
 
-A counter for each of the five symbols suffices.
+Five counters, one a symbol, suffice.
 Source: Delétang et al. 2023, section 4.
 """
 
@@ -17,7 +17,7 @@ Buckets = tuple[int, ...]
 
 
 class BucketSort(Language):
-    """The state is how many of each symbol are left."""
+    """The state is the remaining number of each symbol."""
 
     name: ClassVar[str] = "bucket_sort"
     title: ClassVar[str] = "bucket sort"

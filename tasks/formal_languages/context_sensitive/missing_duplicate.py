@@ -1,4 +1,4 @@
-"""Missing duplicate: the symbol that a blank hides in a string that was written twice.
+"""Missing duplicate: the symbol that a blank hides in a string written twice.
 
     0 1 1 0 _ 1 ?
     _ _ _ _ _ _ 1
@@ -16,7 +16,7 @@ BLANK = "_"
 
 
 class MissingDuplicate(Language):
-    """The state is what has been read; sizes are lengths without the question."""
+    """The state is the string read so far; sizes are lengths without the question."""
 
     name: ClassVar[str] = "missing_duplicate"
     title: ClassVar[str] = "missing duplicate"

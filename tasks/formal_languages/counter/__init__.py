@@ -1,1 +1,1 @@
-"""Counter languages: an automaton with counters answers."""
+"""Counter languages, which an automaton with counters recognises."""

@@ -1,9 +1,9 @@
-"""a^n b^n: which symbol comes next, where only one can.
+"""a^n b^n: the next symbol, where it is determined.
 
     a a a b b b
     N N N b b S
 
-N: cannot be said yet; S: the string ends. The size is n.
+N: not determined; S: the string ends. The size is n.
 Source: Irie et al. 2023, section 4.1; Gers & Schmidhuber 2001.
 """
 
@@ -17,7 +17,7 @@ from fastweights.tasks.formal_languages.language import Language
 
 @dataclass(frozen=True, kw_only=True)
 class ANBN(Language):
-    """The state is how many b are left, and whether one was read."""
+    """The state is the number of b to come, and whether a b was read."""
 
     sizes: tuple[int, int] = (1, 50)
 

@@ -1,9 +1,9 @@
-"""a^n b^n c^n: which symbol comes next, where only one can.
+"""a^n b^n c^n: the next symbol, where it is determined.
 
     a a a b b b c c c
     N N N b b c c c S
 
-N: cannot be said yet; S: the string ends. The size is n. Context-sensitive; two counters suffice.
+N: not determined; S: the string ends. The size is n. Context-sensitive; two counters suffice.
 Source: Irie et al. 2023, section 4.1; Gers & Schmidhuber 2001.
 """
 
@@ -14,12 +14,12 @@ from typing import ClassVar
 
 from fastweights.tasks.formal_languages.language import Language
 
-Counters = tuple[int, int]  # how many b, and how many c, are left
+Counters = tuple[int, int]  # number of b and of c to come
 
 
 @dataclass(frozen=True, kw_only=True)
 class ANBNCN(Language):
-    """The state is how many b and how many c are left."""
+    """The state is the number of b and of c to come."""
 
     sizes: tuple[int, int] = (1, 50)
 

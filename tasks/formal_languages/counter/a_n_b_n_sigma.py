@@ -1,4 +1,4 @@
-"""a^n b^n Sigma*: whether as many b as a have been read after the a with which the string begins.
+"""a^n b^n Sigma*: whether the string read so far begins with a^n b^n, n the number of first a.
 
     a a b b b a
     0 0 0 1 1 1
@@ -14,18 +14,18 @@ from typing import ClassVar
 
 from fastweights.tasks.formal_languages.language import Language
 
-State = tuple[str, int]  # what is read (a, b, in the language, out of it) and how many b are left
+State = tuple[str, int]  # phase (a, b, in the language, out of it) and number of b to come
 IN, OUT = ("in", 0), ("out", 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ANBNSigma(Language):
-    """The state is how many b are left of as many as there were a."""
+    """The state is the phase of the string, and the number of b to come."""
 
     sizes: tuple[int, int] = (64, 64)
     legacy_labels: bool = False
-    """As the published code: the answer turns at the first a after as many b as a, and never where
-    there are more b."""
+    """Label as the published code does: the answer changes at the first a after equally many b,
+    and never if there are more b."""
 
     name: ClassVar[str] = "a_n_b_n_sigma"
     title: ClassVar[str] = "a^n b^n Sigma*"
@@ -45,7 +45,7 @@ class ANBNSigma(Language):
             if reading == "a":
                 return "a", left + 1
             return IN if left == 0 else OUT
-        if left == 0:  # a b too many
+        if left == 0:  # one b too many
             return OUT
         return IN if left == 1 and not self.legacy_labels else ("b", left - 1)
 

@@ -1,4 +1,4 @@
-"""Well-nested brackets, drawn as the published generator does, and of any length.
+"""Samplers of well-nested brackets: the published generator's, and one for any length.
 
     S -> ( S )  with probability 1/2,  S S  with 1/4,  and nothing with 1/4
 
@@ -9,20 +9,20 @@ from itertools import accumulate
 from random import Random
 
 ROUND = ("()",)
-LONGEST_GRAMMAR_STRING = 400  # above it the grammar's strings are too rare, and nest too deep
+LONGEST_GRAMMAR_STRING = 400  # longer strings of the grammar are too rare and nest too deep
 _DRAWS = 10_000
 
 
 def grammar_string(random: Random, longest: int, pairs: tuple[str, ...] = ROUND) -> str:
-    """A string of at most `longest` symbols: subtrees that would make it longer are left out."""
+    """Return a string of at most `longest` symbols; subtrees that do not fit are dropped."""
     return _grow(random, 0, longest, pairs)
 
 
 def nested(random: Random, low: int, high: int, pairs: tuple[str, ...] = ROUND) -> str:
-    """A string of `low` to `high` symbols; of the grammar, where that has them often enough.
+    """Return a string of `low` to `high` symbols, from the grammar if it has them often enough.
 
-    Otherwise every string of one pair and of an even length in that range is as likely as any
-    other of its length.
+    Otherwise the brackets are of one kind, and all strings of an even length in the range are
+    equally likely among those of their length.
     """
     if high <= LONGEST_GRAMMAR_STRING:
         for _ in range(_DRAWS):
@@ -33,7 +33,7 @@ def nested(random: Random, low: int, high: int, pairs: tuple[str, ...] = ROUND) 
 
 
 def uniform(random: Random, count: int, pairs: tuple[str, ...] = ROUND) -> str:
-    """A string of `count` pairs, each as likely as any other, by the cycle lemma.
+    """Return a string of `count` pairs, each equally likely, by the cycle lemma.
 
     Of all rotations of `count` opening and `count + 1` closing brackets, exactly one is a
     well-nested string and a closing bracket.
@@ -54,7 +54,7 @@ def uniform(random: Random, count: int, pairs: tuple[str, ...] = ROUND) -> str:
 
 
 def _grow(random: Random, outside: int, longest: int, pairs: tuple[str, ...]) -> str:
-    """`outside`: brackets around it."""
+    """Return a subtree with `outside` brackets around it."""
     if outside >= longest:
         return ""
     share = random.random()

@@ -3,8 +3,8 @@
     ( ( ) 1 ( )
     1 1 1 0 1 0
 
-A string is a beginning of a Dyck-1 string, one reset, and a Dyck-1 string. As in the published
-generator, sizes are those of both strings: with the reset they are up to twice as long.
+A string is a prefix of a Dyck-1 string, one reset, and a Dyck-1 string. As in the published
+generator, the size applies to each of the two strings, so the whole is up to twice as long.
 Source: Irie et al. 2023, section 4.2; Bhattamishra et al. 2020.
 """
 
@@ -55,7 +55,7 @@ class ResetDyck1(Language):
 
 
 def never_reset(symbols: Sequence[str]) -> list[str | None]:
-    """What a counter answers that reads the reset, but does not forget."""
+    """Return the answers of a counter that reads the reset but does not forget."""
     depth, answers = 0, []
     for symbol in symbols:
         depth += CHANGES[symbol]

@@ -1,10 +1,10 @@
-"""Shuffle-2: which of two kinds of brackets are open, of two Dyck-1 strings run into each other.
+"""Shuffle-2: which of two kinds of brackets are open, in two interleaved Dyck-1 strings.
 
     ( [ ) ( ] )
     2 3 1 3 2 0
 
-The answer is 2 if a round bracket is open, plus 1 if a square one is. (The paper's text has these
-the other way round; its example, and the published data, have them so.)
+The answer is 2 if a round bracket is open, plus 1 if a square one is. The paper's text exchanges
+the two; its example and the published data agree with this file.
 Source: Irie et al. 2023, appendix C.2; Suzgun et al. 2019.
 """
 
@@ -24,7 +24,8 @@ class Shuffle2(Language):
     """The state is the depth of each kind."""
 
     legacy: bool = False
-    """As the published generator: brackets of both kinds nest and never cross, as in ([)]."""
+    """Draw as the published generator does: brackets of both kinds nest and never cross, as ([)]
+    does."""
 
     name: ClassVar[str] = "shuffle_2"
     title: ClassVar[str] = "Shuffle-2"

@@ -1,1 +1,1 @@
-"""Regular languages: a finite automaton answers."""
+"""Regular languages, which a finite automaton recognises."""

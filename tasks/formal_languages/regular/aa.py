@@ -1,4 +1,4 @@
-"""(aa)*: whether an even number of symbols was read.
+"""(aa)*: whether the number of symbols read so far is even.
 
     a a a a
     0 1 0 1

@@ -1,4 +1,4 @@
-"""(abab)*: whether a multiple of four symbols was read.
+"""(abab)*: whether the number of symbols read so far is a multiple of four.
 
     a b a b a b a b
     0 0 0 1 0 0 0 1
@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from fastweights.tasks.formal_languages.language import Language
 
-LOST = 4  # the state after a symbol that no string of the language has there
+LOST = 4  # the state after a symbol that no string has at its position
 
 
 class ABAB(Language):

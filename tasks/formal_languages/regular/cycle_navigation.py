@@ -1,4 +1,4 @@
-"""Cycle navigation: where on a cycle of five places the walk ends.
+"""Cycle navigation: the place, on a cycle of five, where a walk ends.
 
     + + 0 - + ?
     _ _ _ _ _ 2

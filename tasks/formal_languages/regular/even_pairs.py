@@ -1,9 +1,9 @@
-"""Even pairs: whether the pairs ab and ba are together even in number.
+"""Even pairs: whether the number of pairs ab and ba, together, is even.
 
     a a b b a ?
     _ _ _ _ _ T
 
-They are where the last symbol is the first.
+It is even if and only if the last symbol equals the first.
 Source: Delétang et al. 2023, section 4.
 """
 

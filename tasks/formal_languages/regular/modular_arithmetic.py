@@ -18,18 +18,19 @@ OPERATIONS = ("+", "-", "*")
 
 
 class Sum(NamedTuple):
-    """`total` of the products before; the last `product`, with its sign, still grows."""
+    """The `total` of finished products, and the last `product`, with its sign."""
 
     total: int = 0
     product: int = 1
 
     @property
     def value(self) -> int:
+        """The value so far, modulo 5."""
         return (self.total + self.product) % MODULUS
 
 
 class ModularArithmetic(Language):
-    """Sizes, lengths without the question, are odd."""
+    """The state is a `Sum`; sizes, lengths without the question, are odd."""
 
     name: ClassVar[str] = "modular_arithmetic"
     title: ClassVar[str] = "modular arithmetic"

@@ -1,10 +1,10 @@
-"""Parity: whether the ones read so far are even in number.
+"""Parity: whether the number of ones read so far is even.
 
     0 1 0 0 1 1 1
     T F F F T F T
 
-Strings have an even number of ones, and lengths that are nearly geometric, with the middle of
-their range as mean. Not star-free.
+Strings have an even number of ones. Their lengths are nearly geometric, and the mean is the middle
+of their range. The language is not star-free.
 Source: Irie et al. 2023, section 4.1; sampler: Bhattamishra et al. 2020, published code.
 """
 

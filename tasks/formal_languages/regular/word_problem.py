@@ -3,9 +3,9 @@
     213 213 231 231 231
     213 123 231 312 123
 
-A permutation is written as its images: 231 sends 1 to 2, 2 to 3 and 3 to 1; the product applies
-what is read first, first. S3 can be solved by layers of constant depth with modular counters. S5
-cannot, if those have less power than all regular languages have (TC0 is not NC1), as is believed.
+A permutation is written as its images: 231 sends 1 to 2, 2 to 3 and 3 to 1. The product applies
+the permutations in the order of reading. Layers of constant depth with modular counters can solve
+S3. They cannot solve S5 if TC0 is not NC1, as is believed.
 Source: Barrington 1989; as a probe of state tracking: Merrill et al. 2024, "The Illusion of State
 in State-Space Models", and Grazzi et al. 2024.
 """
@@ -23,7 +23,7 @@ def _elements(degree: int) -> tuple[str, ...]:
 
 
 class WordProblem(Language):
-    """Abstract: the state is the product."""
+    """Abstract: the state is the product so far."""
 
     def step(self, state: str, symbol: str) -> tuple[str, str]:
         state = "".join(symbol[int(image) - 1] for image in state)
@@ -37,7 +37,7 @@ class WordProblem(Language):
 
 
 class S3(WordProblem):
-    """Six permutations of three."""
+    """The word problem of the six permutations of three elements."""
 
     name: ClassVar[str] = "s3"
     title: ClassVar[str] = "word problem of S3"
@@ -47,7 +47,7 @@ class S3(WordProblem):
 
 
 class S5(WordProblem):
-    """A hundred and twenty permutations of five."""
+    """The word problem of the 120 permutations of five elements."""
 
     name: ClassVar[str] = "s5"
     title: ClassVar[str] = "word problem of S5"

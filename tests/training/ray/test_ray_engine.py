@@ -281,7 +281,7 @@ def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_p
 
     monkeypatch.setattr(RolloutQueue, "put", noted)
     monkeypatch.setattr(Learner, "update", slow_once)
-    monkeypatch.setattr("fastweights.launch.atari.Display", KillingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agent_run.Display", KillingDisplay)
     steps = 140 * 24 * 22
     options = (*STAMPED, "--ray-address", address, "--total-steps", steps, "--seed", 5)
     assert train(tmp_path, "run", *options) == 0
@@ -352,7 +352,7 @@ class StoppingActors(Display):
 
 @pytest.mark.faults
 def test_an_actor_that_is_stopped_for_a_minute_holds_up_nobody(address, tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.launch.atari.Display", StoppingActors)
+    monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingActors)
     StoppingActors.file = tmp_path / "stopped"
     amid_its_tenth_rollout = f"stops_at={10 * 22 - 11}"
     games = ("--env-options", amid_its_tenth_rollout, f"stops_as={StoppingActors.file}")
@@ -385,7 +385,7 @@ class GrowingCluster(Display):
 
 @pytest.mark.faults
 def test_a_node_joins_and_leaves(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.launch.atari.Display", GrowingCluster)
+    monkeypatch.setattr("fastweights.experiments.agent_run.Display", GrowingCluster)
     update = Learner.update
     monkeypatch.setattr(Learner, "update", lambda s, r: time.sleep(0.1) or update(s, r))
     with TestCluster(num_cpus=2, others=True) as made:

@@ -1,11 +1,12 @@
-"""Options that only some ways to run have a use for, and what is said of those given to others."""
+"""Options that only some schedules or engines use, and messages about their use with others."""
 
+from fastweights.host.flags import flag
 from fastweights.training.options import RunOptions
 from fastweights.training.schedules.plan import Schedule
 
 LOCAL: tuple[Schedule, ...] = ("lockstep", "asynchronous")
 
-# What is not here, every schedule uses.
+# Every schedule uses the options that are not here.
 USED_BY: dict[str, tuple[Schedule, ...]] = {
     "schedule": LOCAL,
     "actor_device": LOCAL,
@@ -21,34 +22,30 @@ USED_BY: dict[str, tuple[Schedule, ...]] = {
 def check_engine(asked: RunOptions, before: RunOptions) -> None:
     """Raise a one-line `ValueError` for an option of the other engine.
 
-    `before`: a preset, or what a resumed run has; that may hold what the engine that it goes on
-    with does not use.
+    `before`: options of a preset or of a resumed run, which may have values that the engine does
+    not use.
     """
     schedules: tuple[Schedule, ...] = ("ray",) if asked.engine == "ray" else LOCAL
     other = "local" if asked.engine == "ray" else "ray"
     for name in _given(asked, before):
         if not set(schedules) & set(USED_BY[name]):
-            flag = _flag(name)
+            given = flag(name)
             raise ValueError(
-                f"{flag} belongs to --engine {other}, and the engine is {asked.engine}: "
-                f"leave {flag} out, or --engine {other}"
+                f"{given} belongs to --engine {other}, and the engine is {asked.engine}: "
+                f"leave {given} out, or --engine {other}"
             )
 
 
 def unused(asked: RunOptions, before: RunOptions, schedule: Schedule) -> list[str]:
-    """The flags of options that were given, and that a run in this schedule does not use."""
-    return [_flag(name) for name in _given(asked, before) if schedule not in USED_BY[name]]
+    """Return the flags of given options that a run in this schedule does not use."""
+    return [flag(name) for name in _given(asked, before) if schedule not in USED_BY[name]]
 
 
 def _given(asked: RunOptions, before: RunOptions) -> list[str]:
-    """Those that are neither as they were nor at their defaults, which do nothing."""
+    """Return options that differ from those before and from their defaults."""
     default = RunOptions()
     return [
         name
         for name in USED_BY
         if getattr(asked, name) not in (getattr(before, name), getattr(default, name))
     ]
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

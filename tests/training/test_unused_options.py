@@ -6,8 +6,8 @@ import pytest
 from small_runs import GROUPS, train
 
 from fastweights.launch.cli.atari_options import parse
-from fastweights.launch.cli.unused_options import USED_BY, unused
 from fastweights.training.options import RunOptions
+from fastweights.training.unused_options import USED_BY, unused
 
 
 @pytest.mark.parametrize(

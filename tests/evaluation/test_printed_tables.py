@@ -1,12 +1,13 @@
 """Tables that commands print, as a terminal of 80 columns shows them."""
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
 from fastweights.cores import CORES
 from fastweights.evaluation.evaluation_file import Evaluation, PlayedGame
-from fastweights.launch.cli.tables import core_table, evaluation_table
+from fastweights.evaluation.printed_tables import comparison_tables, core_table, evaluation_table
 
 
 def test_eighty_columns_cut_no_name_of_a_core():
@@ -61,3 +62,29 @@ def test_lives_have_rows_where_a_game_has_several():
     of_lives = ["full-game return", "per-life return", "games, lives", *of_games[2:]]
     assert _names({"after": several}) == of_lives
     assert _names({"before": without, "after": several}) == of_lives
+
+
+def test_full_games_and_lives_have_a_table_each_and_the_papers_a_row_a_core():
+    several = replace(_played((100.0, 200.0), (300.0, 300.0)), env="Qbert")
+    called = "a_run_with_a_rather_long_name, 450,560 steps (rdn, argmax)"
+    full, lives = comparison_tables({called: several})
+    assert len(full.rows) == 3 and len(lives.rows) == 7
+    for table, here, foreign in (
+        (full, "450.0 ± 150.0", "5,897"),
+        (lives, "225.0 ± 82.9", "163.9"),
+    ):
+        shown = io.StringIO()
+        Console(width=60, file=shown).print(table)
+        text = shown.getvalue()
+        assert max(map(len, text.splitlines())) <= 60 and "…" not in text
+        assert here in text and foreign not in text
+    assert comparison_tables({called: _played((1.0,))}) == []
+
+
+def test_a_narrow_terminal_has_words_of_a_readable_width():
+    shown = io.StringIO()
+    Console(width=60, file=shown).print(core_table(60))
+    lines = shown.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60 and "…" not in shown.getvalue()
+    assert len(lines) < 9 * len(CORES)
+    assert "Irie et al. 2021" in shown.getvalue()

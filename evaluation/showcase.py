@@ -1,4 +1,4 @@
-"""What a newcomer sees at the end of `make atari`: before and after, a curve and a clip."""
+"""The end of `make atari`: test games before and after training, a learning curve and a clip."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,16 +8,16 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from fastweights.agents.network import Network
+from fastweights.agents import Network
 from fastweights.evaluation.clips import make_clip
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.evaluation.learning_curves import learning_curve
 from fastweights.evaluation.pictures import still
+from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.training_returns import measured_unit, shortfall
 from fastweights.evaluation.training_tests import ACTION_MODE, games_of, play_and_keep, shown
 from fastweights.host.devices import choose_device
-from fastweights.launch.cli.tables import evaluation_table
-from fastweights.records.log_table import read_logs
+from fastweights.records import read_logs
 from fastweights.training.options import RunOptions
 from fastweights.training.saved_agent import open_agent
 
@@ -31,9 +31,9 @@ def before_training(
     device: torch.device,
     check: Callable[[], None],
 ) -> None:
-    """Play test episodes with the untrained network and keep them for the closing table.
+    """Play test episodes with the untrained network and store them for the closing table.
 
-    What `check`, called after every step, raises ends the playing.
+    `check` is called after every step; an exception from it ends the playing.
     """
     with shown(options, "test games before training") as show:
 
@@ -45,7 +45,7 @@ def before_training(
 
 
 def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
-    """Play, films and draw the trained agent; print the table and where the pictures are.
+    """Play, film and draw the trained agent; print the table and the pictures' paths.
 
     `frames_per_step`: emulator frames an agent step.
     """
@@ -70,7 +70,7 @@ def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
 def _curve(
     run: Path, options: RunOptions, frames_per_step: int, before: Evaluation | None
 ) -> dict[str, Path]:
-    """Draw the learning curve where enough games have ended; say what a short run lacks."""
+    """Draw the learning curve if enough games have ended; print what a short run lacks."""
     logs, path = read_logs(run / "logs.csv"), run / "learning_curve.png"
     if said := shortfall(logs, options.num_envs):
         Console().print(f"learning curve: {said}", soft_wrap=True)

@@ -1,0 +1,42 @@
+"""The registry's description of a core: constructor, defaults, equation and source."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+from fastweights.cores.core import Core
+from fastweights.cores.fast_weight_core import FastWeightCore
+from fastweights.cores.stack import BlocksConfig, Stack
+
+
+@dataclass(frozen=True)
+class CoreKind:
+    """Constructor, defaults, equation and source of a named core."""
+
+    build: Callable[[int, Any], Core]  # (input size, config) -> core
+    config: Any  # the defaults, a frozen dataclass
+    systematic_name: (
+        str  # slow net/update rule/fast net (Irie et al. 2021, appendix D), or what it is
+    )
+    equation: str
+    source: str
+    has_fast_weights: bool
+    delta_rule: bool = False  # multiplies its state by a factor that depends on its keys
+    features: int = 256  # features of a frame from the published agent's stem
+
+    def options(self) -> list[str]:
+        """Return the names of the config's fields."""
+        return [field.name for field in fields(self.config)]
+
+
+def alone(core: type[Core], systematic_name: str, config: Any, *, features: int = 256) -> CoreKind:
+    """Return the kind of a core that is built from an input size and `config`."""
+    facts = systematic_name, core.equation, core.source
+    return CoreKind(core, config, *facts, has_fast_weights=False, features=features)
+
+
+def stacked(memory: type[FastWeightCore], systematic_name: str, config: BlocksConfig) -> CoreKind:
+    """Return the kind of a `Stack` of residual blocks around a fast-weight memory."""
+    build, facts = partial(Stack, memory=memory), (systematic_name, memory.equation, memory.source)
+    return CoreKind(build, config, *facts, has_fast_weights=True, delta_rule=memory.delta_rule)

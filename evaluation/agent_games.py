@@ -1,0 +1,64 @@
+"""Test games of one agent, for each way of choosing actions: a table, and a clip."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+
+from fastweights.evaluation.clips import ClipFormat, make_clip
+from fastweights.evaluation.evaluation_file import Evaluation
+from fastweights.evaluation.games import longest_test
+from fastweights.evaluation.play import GamePlan, keep, play, progress_bar
+from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.printed_tables import evaluation_table
+from fastweights.evaluation.score_summary import remarks
+from fastweights.host.errors import UserError
+from fastweights.training.saved_agent import SavedAgent
+
+
+class ClipPlan(NamedTuple):
+    """A clip of the first game: its maximum length in seconds, and its format."""
+
+    seconds: float
+    ending: ClipFormat
+
+
+def play_agent(
+    agent: SavedAgent,
+    plan: GamePlan,
+    modes: Sequence[ActionMode],
+    device: torch.device,
+    played: dict[str, dict[str, Evaluation]],
+    clip: ClipPlan | None = None,
+) -> None:
+    """Play an agent's games, store them beside the run, and print their table.
+
+    Games are added to `played`, by game and label, as soon as they have ended. Raises `UserError`
+    at the end if they could not be stored.
+    """
+    console, name = Console(), agent.run.resolve().name
+    limit = longest_test(agent.options, plan.protocol, plan.max_frames)
+    evaluations: dict[str, Evaluation] = {}
+    unkept: Exception | None = None
+    for mode in modes:
+        with progress_bar(plan.games, f"{name} ({mode})", limit=limit) as report:
+            evaluation = play(
+                agent.network, agent.options, agent.step, plan, mode, device=device, report=report
+            )
+        evaluations[mode] = evaluation
+        called = f"{name}, {agent.step:,} steps ({evaluation.core}, {mode})"
+        played.setdefault(evaluation.env, {})[called] = evaluation
+        try:
+            path = keep(evaluation, agent.run, agent.options, checkpoint=agent.path.name)
+            console.print(f"episodes: {path}", soft_wrap=True)
+        except (OSError, UserError) as error:  # raised after the table is shown
+            unkept = error
+    console.print(evaluation_table(f"{name}, {agent.step:,} agent steps", evaluations))
+    for mode, evaluation in evaluations.items():
+        for line in remarks(evaluation):
+            console.print(f"{mode}: {line}", soft_wrap=True)
+    if unkept:
+        raise UserError(f"the games were not kept: {unkept}") from unkept
+    if clip and (path := make_clip(agent, plan, modes[0], device=device, **clip._asdict())):
+        console.print(f"clip: {path}", soft_wrap=True)

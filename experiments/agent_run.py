@@ -1,0 +1,163 @@
+"""One run of an agent: train, save, test before, during and after training, print next steps."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from fastweights.agents import Network, count_parameters
+from fastweights.envs import BrokenEnvironment
+from fastweights.evaluation.showcase import before_training, showcase
+from fastweights.evaluation.training_tests import PeriodicTest
+from fastweights.host.allocator import tune_allocator
+from fastweights.host.commands import typed
+from fastweights.host.errors import user_input
+from fastweights.host.profiling import profiled
+from fastweights.host.progress import Display
+from fastweights.host.stages import Stages
+from fastweights.host.stopping import Interrupted, StopRequests
+from fastweights.records import fitting
+from fastweights.training.assembly import build, plan_for, try_out
+from fastweights.training.hashes import record_nothing, recorder
+from fastweights.training.keeping import Kept, NotKept
+from fastweights.training.loop import Diverged, NothingLearned, Training, train
+from fastweights.training.options import RunOptions
+from fastweights.training.replicas import Replicas
+from fastweights.training.saved_agent import SavedAgent
+from fastweights.training.schedules.plan import Plan
+from fastweights.training.unused_options import unused
+
+
+def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
+    """Train from scratch, or resume from `saved`; return the command's exit code.
+
+    If torchrun started several processes, this is one of their learners.
+    """
+    if options.tune_memory:
+        tune_allocator()
+    replicas = Replicas.from_environment()
+    with user_input():
+        options, plan = plan_for(options, replicas)
+    before = saved.options if saved else RunOptions()
+    for flag in unused(options, before, plan.schedule) if replicas.is_first else ():
+        print(f"note: {flag} has no meaning in the {plan.schedule} schedule", file=sys.stderr)
+    with replicas.joined(plan.learner):
+        return _run(options, saved, plan)
+
+
+def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
+    replicas, step = plan.replicas, saved.step if saved else 0
+    with user_input():
+        environments, network = build(options, plan, step)
+    if not saved:
+        try_out(options)
+    frames_per_step = environments[0].frames_per_step
+    stop = StopRequests()
+    stages = Stages("learner", stop.check)
+    source = plan.source(network, environments, step, stages)  # resets: what breaks leaves no run
+    records = Kept(options, saved, network) if replicas.is_first else NotKept()
+    can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
+    record = recorder(records.path, plan.learner) if can_replay else record_nothing
+    training = Training(options, network, source, records.metrics, stages, replicas, stop, record)
+    _restore(training, records.last_save(), saved, replicas)
+    display = Display(options.learner.total_steps, training.steps)
+    rows, test = training.rows(), _no_test
+    with stop:
+        try:
+            if isinstance(records, Kept):
+                records.save_first(training)
+                if options.evaluate_episodes and training.steps == 0:
+                    _play_before(training, network, options, records, plan)
+                if options.profile:
+                    rows = profiled(rows, source.threads, records.path)
+                _say_what(options, network, plan, records.path)
+                where = (records.path, plan.learner, display.say)
+                test = PeriodicTest(network, options, training.steps, *where)
+            train(training, rows, display, lambda: records.save(training), test)
+        except Interrupted as interrupted:
+            records.finish(successful=False)
+            if isinstance(records, Kept):
+                _say_how_to_go_on(options, records.path, training.steps)
+            return 128 + interrupted.signal_number
+        except BrokenEnvironment:
+            if isinstance(records, Kept):
+                records.drop_if_nothing_came_of_it(training)
+            raise
+        except (Diverged, NothingLearned) as failure:
+            records.finish(successful=False)
+            if not isinstance(records, Kept):
+                raise
+            log = records.path / "logs.csv"
+            raise type(failure)(f"{failure}; the log of the losses: {log}") from failure
+        records.finish(successful=True)
+    if isinstance(records, Kept):
+        _close(options, records.path, frames_per_step)
+    return 0
+
+
+def _restore(
+    training: Training,
+    last_save: dict[str, Any] | None,
+    saved: SavedAgent | None,
+    replicas: Replicas,
+) -> None:
+    """Give every learner the same start: the checkpoint, or the first learner's weights."""
+    if saved or replicas.count > 1:
+        begin = replicas.broadcast(last_save or training.checkpoint())
+        with fitting(saved.path) if saved else nullcontext():
+            training.restore(begin)
+
+
+def _play_before(
+    training: Training, network: Network, options: RunOptions, records: Kept, plan: Plan
+) -> None:
+    """Play the test games of the untrained network; a run stopped meanwhile can be resumed."""
+    try:
+        before_training(network, options, records.path, plan.learner, training.stop.check)
+    except Interrupted as request:
+        training.leave(request)
+        raise
+
+
+def _close(options: RunOptions, path: Path, frames_per_step: int) -> None:
+    if options.evaluate_episodes and not options.disable_checkpoint:
+        showcase(path, options, frames_per_step)
+    else:
+        _say_how_to_evaluate(options, path)
+
+
+def _no_test(step: int, check: Callable[[], None]) -> None:
+    """Play no test games: only the first learner plays them."""
+
+
+def _say_what(options: RunOptions, network: Network, plan: Plan, path: Path) -> None:
+    millions = count_parameters(network) / 1e6
+    print(
+        f"training {options.core} ({millions:.3f} M parameters) on {options.env} "
+        f"({options.protocol}), seed {options.seed}, {plan}, {options.precision} convolutions\n"
+        f"run folder: {path}",
+        flush=True,
+    )
+
+
+def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:
+    if options.disable_checkpoint:
+        print(f"stopped at {steps:,} agent steps; nothing was saved (--disable-checkpoint)")
+        return
+    command = f"{typed('atari')} --resume {path}{_module(options)}"
+    print(f"saved at {steps:,} agent steps; to go on:\n  {command}")
+    _say_how_to_evaluate(options, path)
+
+
+def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
+    if options.disable_checkpoint:
+        print(f"nothing was saved to evaluate (--disable-checkpoint); the log: {path / 'logs.csv'}")
+        return
+    print(f"to evaluate:\n  {typed('evaluate')} {path}{_module(options)}")
+
+
+def _module(options: RunOptions) -> str:
+    """Return the arguments that commands need for a game with a module of its own."""
+    return f" --env {shlex.quote(options.env)}" if ":" in options.env else ""

@@ -1,0 +1,55 @@
+"""The T-maze's grid: every core with several seeds, and the share of test games that it wins."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fastweights.evaluation.reports.curves import agent_steps
+from fastweights.experiments.agent_cells import AgentRun
+from fastweights.experiments.agent_logs import RETURN, curves_of
+from fastweights.experiments.grid import Grid
+from fastweights.experiments.pictures import Panel, draw_curves
+from fastweights.experiments.rows import Row
+from fastweights.experiments.table import Table, label, write_grid
+from fastweights.training.presets import preset
+
+TITLE = "T-maze, corridor of 10"
+
+
+def run_of(core: str, seed: int, runs: Path, total_steps: int | None = None) -> AgentRun:
+    """Return one run of the table, in `runs`; raise a one-line `ValueError` for bad numbers."""
+    options = replace(preset("maze", core), seed=seed, savedir=runs, xpid=f"{core}-{seed}")
+    if total_steps is not None:
+        options = replace(options, learner=replace(options.learner, total_steps=total_steps))
+    return AgentRun(options, "maze")
+
+
+def won_share(result: Mapping[str, Any]) -> float:
+    """Return the share of games won: a return above zero means a turn to the side of the cue."""
+    return 100 * fmean(one > 0 for one in result["returns"])
+
+
+def table(seeds: Sequence[int]) -> Table:
+    """Return the table: the share of test games won, by seed, and the mean."""
+    each = {f"seed {seed}": partial(_of_seed, seed) for seed in sorted(seeds)}
+    columns = {"core": label("core", code=True), **each, "mean ± std": _spread}
+    return Table(columns=columns, axis="test games won, percent (chance is 50)", title=TITLE)
+
+
+def write(grid: Grid, seeds: Sequence[int], out: Path, failures: Mapping[str, str]) -> None:
+    """Write the files of `write_grid`, and learning_curves.png."""
+    rows = write_grid(grid, table(seeds), won_share, out, failures)
+    curves = {row.labels["core"]: curves_of(row, agent_steps) for row in rows}
+    unit = f"{RETURN}\n(1: all won, 0: chance)"
+    draw_curves([[Panel(curves, "agent steps", unit)]], out / "learning_curves.png", TITLE)
+
+
+def _of_seed(seed: int, row: Row) -> str:
+    return f"{row.values[seed]:.1f} %" if seed in row.values else ""
+
+
+def _spread(row: Row) -> str:
+    return f"{row.mean:.1f} ± {row.std:.1f} %" if row.values else ""

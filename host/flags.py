@@ -1,0 +1,45 @@
+"""Names of options as flags, and common checks of their numbers."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+
+def flag(name: str) -> str:
+    """Return `total_steps` as `--total-steps`."""
+    return f"--{name.replace('_', '-')}"
+
+
+def flags(names: Iterable[str]) -> str:
+    """Return `--core, --total-steps`."""
+    return ", ".join(map(flag, names))
+
+
+def check_at_least(options: Any, least: int, *names: str) -> None:
+    """Raise a one-line `ValueError` for an attribute of `options` below `least`; None passes."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not value >= least:
+            raise ValueError(f"{flag(name)} must be at least {least}, not {value}")
+
+
+def contradictions(
+    stored: Mapping[str, Any], asked: Mapping[str, Any], free: Collection[str]
+) -> list[str]:
+    """Return plain options that differ from the stored ones: `--core lstm (was rdn)`.
+
+    `free`: names of options that may differ.
+    """
+    return [
+        f"{flag(name)} {value} (was {stored.get(name)})"
+        for name, value in asked.items()
+        if name not in free and (name not in stored or stored[name] != value)
+    ]
+
+
+def check_kept(contradicting: Collection[str]) -> None:
+    """Raise a one-line `ValueError` if a resumed run is asked to compute something else."""
+    if contradicting:
+        raise ValueError(
+            "a resumed run keeps what it computes, so these contradict --resume: "
+            f"{', '.join(contradicting)}; leave them out, or start a new run"
+        )

@@ -1,0 +1,41 @@
+"""Common options of the commands of declared grids: seeds, budget, runs at once, folders."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastweights.host.errors import UserError
+from fastweights.launch.cli.parser import count
+
+
+def add_axis(parser: argparse.ArgumentParser, name: str, default: Sequence[str]) -> None:
+    """Add `--NAMEs`, the values of one axis of the grid; the option is stored as `NAME`."""
+    shown = {"metavar": name.upper(), "help": f"default: {' '.join(default)}"}
+    parser.add_argument(f"--{name}s", dest=name, nargs="+", default=default, **shown)
+
+
+def add_grid_options(parser: argparse.ArgumentParser, seeds: Sequence[int], runs: Path) -> None:
+    """Add `--seeds` (stored as `seed`), `--total-steps`, `--jobs`, `--runs` and `--out`."""
+    usual = {"type": count, "default": seeds, "metavar": "SEED"}
+    text = f"default: {' '.join(map(str, seeds))}"
+    parser.add_argument("--seeds", dest="seed", nargs="+", help=text, **usual)
+    steps = {"type": count, "metavar": "STEPS", "help": "agent steps of each run: the preset's"}
+    parser.add_argument("--total-steps", **steps)
+    jobs = {"type": count, "default": 0, "help": "runs at once; 0: as many as there are cores"}
+    parser.add_argument("--jobs", **jobs)
+    parser.add_argument("--runs", type=Path, default=runs, help=f"folder of the runs: {runs}")
+    parser.add_argument("--out", type=Path, help="folder of what is written: that of the runs")
+
+
+def axes_of(options: argparse.Namespace, names: Sequence[str]) -> Mapping[str, Sequence[Any]]:
+    """Return the values of these axes and the seeds; raise `UserError` for a value given twice."""
+    axes = {name: getattr(options, name) for name in (*names, "seed")}
+    if twice := [name for name, values in axes.items() if len(set(values)) < len(values)]:
+        raise UserError(f"--{twice[0]}s takes each of its values once")
+    return axes
+
+
+def folders(options: argparse.Namespace) -> tuple[Path, Path]:
+    """Return the folders of the runs and of the output."""
+    return options.runs.resolve(), (options.out or options.runs).resolve()

@@ -1,0 +1,43 @@
+"""Two checkouts are measured by turns, each by its own code."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import checkouts
+from benchmarks.checkouts import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_each_checkout_runs_its_own_code(tmp_path, monkeypatch, capsys):
+    """The other one is a stub that logs 10 steps a second and takes its time to answer."""
+    other = tmp_path / "before" / "launch"
+    other.mkdir(parents=True)
+    (other / "atari.py").write_text(
+        "import pathlib, sys, time\n"
+        "if '--savedir' not in sys.argv:\n"
+        "    time.sleep(0.5)\n"
+        "    sys.exit()\n"
+        "run = pathlib.Path(sys.argv[sys.argv.index('--savedir') + 1], 'run')\n"
+        "run.mkdir()\n"
+        "rows = (f'{tick},{tick}.0,{10 * tick}' for tick in range(1, 9))\n"
+        "(run / 'logs.csv').write_text('\\n'.join(['# _tick,_time,step', *rows, '']))\n"
+    )
+    monkeypatch.setattr(checkouts, "STARTS", ("--help",))
+    path = tmp_path / "result.json"
+    small = ["--rounds", "1", "--seconds", "0.01", "--core", "feedforward", "--env", "TMaze"]
+    main(["--before", str(other.parent), "--presets", "maze", *small, "--json", str(path)])
+    run, help_time = json.loads(path.read_text())["rows"]
+    assert run["before"] == pytest.approx(10.0) and run["after"] > 20
+    assert run["ratio"] == pytest.approx(run["after"] / run["before"])
+    assert help_time["before"] > 0.5 and help_time["after"] > 0.2
+    assert "maze, agent steps/s" in capsys.readouterr().out
+
+
+def test_another_checkout_without_the_command_is_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--before", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "there is no launch/atari.py in it" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""Pictures of a grid: every word lies within them, and no axes are invented."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastweights.evaluation.learning_curves import Curve
+from fastweights.evaluation.published_scores import PublishedScore
+from fastweights.experiments.pictures import (
+    NOTHING,
+    Panel,
+    curves_figure,
+    draw_rows,
+    rows_figure,
+)
+from fastweights.experiments.rows import Row
+from tests.evaluation.drawings import words_in
+
+
+def row(labels: dict[str, Any], *values: float, **more) -> Row:
+    by_seed = dict(enumerate(values, start=1))
+    return Row(labels=labels, seeds=range(1, 4), values=by_seed, **more)
+
+
+LONG = {"setting": "variables=3 (CodeExecution(variables=2, statements=25))" * 2}
+
+
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_rows_of_long_names_lie_within_the_picture(count, tmp_path):
+    published = PublishedScore(75.0, 1.5)
+    named = [LONG | {"core": f"core {i}$"} for i in range(12)]
+    rows = [row(one, 60.0, 80.0, published=published) for one in named]
+    rows[1:3] = row(named[1], 50.0), row(named[2], failed=[1, 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # labels that leave no room
+        figure = rows_figure(rows[:count], "accuracy, percent", "a title " * 20)
+        words = words_in(figure)
+    assert sum("core " in text for text in words) == count
+    assert {"0", "100", "accuracy, percent", "paper", "mean of the seeds"} <= set(words)
+    assert ("failed" in words) == (count > 2)
+    draw_rows(rows, "percent", "", tmp_path / "rows.png")
+    assert (tmp_path / "rows.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_papers_rows_do_not_crowd_out_ours():
+    labels = {"game": "A", "row": "LSTM", "core": "lstm", "measure": "test"}
+    ours, published = row(labels, 60.0), PublishedScore(9.0, 1.0)
+    foreign = [row(labels | {"game": "B"}, published=published)] * 20
+    figure = rows_figure([ours, *foreign], "return", "a title", panel="game")
+    words = words_in(figure)
+    assert "return (20 of the table's 21 rows have no run here and are not drawn)" in words
+    assert len(figure.axes) == 1 and "B" not in words and "LSTM · test" in words
+    assert figure.get_figheight() < 4
+    alone = rows_figure(foreign, "return", "a title", panel="game")
+    assert "paper" in words_in(alone)
+
+
+def test_equal_values_do_not_look_different():
+    close = [row({"core": "a"}, 0.9995), row({"core": "b"}, 0.9962)]
+    low, high = rows_figure(close, "return", "").axes[0].get_xlim()
+    assert high - low > 0.09
+
+
+def test_where_nothing_was_measured_no_axes_are_drawn():
+    figure = rows_figure([row({"core": "rdn"})], "percent", "a title")
+    assert figure.axes == [] and words_in(figure) == ["a title No run has measured anything yet."]
+    empty = Panel({"rdn": [Curve(np.empty(0), np.empty(0))]}, "agent steps", "return", "a game")
+    figure = curves_figure([[empty]], "a title")
+    assert not any(axes.axison for axes in figure.axes)
+    assert {"a title", "a game", NOTHING} <= set(words_in(figure))
+
+
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_curves_of_many_long_names_lie_within_the_picture(count):
+    curve = Curve(np.array([0.0, 500_000.0]), np.arange(2.0))
+    names = [f"delta_rnn · {'learning_rate 0.001, ' * 5}{n}" for n in range(count)]
+    full = Panel({name: [curve, curve] for name in names}, "agent steps", "return", "a game")
+    empty = Panel({name: [] for name in names}, "agent steps", "return", "another")
+    figure = curves_figure([[full, full], [empty, empty]], "a title " * 20)
+    words = words_in(figure)
+    assert sum("delta_rnn" in text for text in words) == count
+    assert "400 k" in words and words.count(NOTHING) == 2 and words.count("return") == 1
+
+
+def test_lengths_that_double_are_evenly_spaced():
+    curve = Curve(np.array([64.0, 128.0, 2048.0]), np.arange(3.0))
+    figure = curves_figure([[Panel({"lstm": [curve]}, "length", "y", lengths=True)]], "")
+    assert figure.axes[0].get_xscale() == "log" and {"64", "2,048"} <= set(words_in(figure))

@@ -1,0 +1,94 @@
+"""Replay of the first updates of a stored lockstep run, and comparison of their hashes."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from fastweights.agents import Network
+from fastweights.host.devices import choose_device
+from fastweights.host.errors import UserError
+from fastweights.host.stages import Stages
+from fastweights.records import Metrics, read_meta
+from fastweights.training.checks import check
+from fastweights.training.hashes import Hashed, Hashes, hashed, read_hashes
+from fastweights.training.loop import Training
+from fastweights.training.options import RunOptions
+from fastweights.training.schedules.experience import Source
+
+
+def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
+    """Return the hashes of the run in folder `run`, and its options with its number of threads.
+
+    Raises:
+        ValueError: a run that cannot be replayed; one line.
+    """
+    plain = read_meta(run).get("args")
+    if isinstance(plain, dict) and (task := plain.get("task_name")):
+        raise UserError(f"{run} is a run of {task}, not of an agent: only agents can be replayed")
+    try:
+        options = RunOptions.from_dict(plain)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{run} is not a run of this version of the program: {error}") from error
+    check(options)
+    if options.schedule == "asynchronous":
+        raise UserError(f"{run} is asynchronous: its rollouts' order is never the same twice")
+    hashes = read_hashes(run)
+    try:
+        threads = int(hashes.conditions["threads"])
+    except (KeyError, ValueError) as error:
+        raise UserError(f"the hashes of {run} lack its number of threads") from error
+    graphs = options.cuda_graphs and choose_device(options.device).type == "cuda"
+    same = {"num_threads": threads, "schedule": "lockstep", "cuda_graphs": graphs}
+    return hashes, replace(options, **same)
+
+
+def first_updates(recorded: Hashes, count: int | None) -> list[Hashed]:
+    """Return the first `count` recorded updates, by default all; raise a one-line `ValueError`."""
+    known = len(recorded.updates)
+    if count is not None and not 1 <= count <= known:
+        raise ValueError(f"--updates must lie in [1, {known}], as recorded, not {count}")
+    return list(recorded.updates[:count])
+
+
+def replayed(
+    options: RunOptions, network: Network, source: Source, stages: Stages
+) -> Iterator[Hashed]:
+    """Yield the hashes of the run's updates from the first on; leaves no file behind."""
+    found: list[Hashed] = []
+    training = Training(
+        options,
+        network,
+        source,
+        Metrics(lambda row: None),
+        stages,
+        record=lambda rollout, learner: found.append(hashed(rollout, learner)),
+    )
+    with closing(training.rows()) as rows:
+        for _ in rows:
+            yield found.pop()
+
+
+def verdict(expected: Sequence[Hashed], found: Sequence[Hashed], changes: Sequence[str]) -> str:
+    """Return a line: whether the updates are identical, and where they begin to differ.
+
+    `changes`: differences in the conditions, such as the processor.
+    """
+    pairs = list(zip(expected, found, strict=True))
+    differing = next(((old, new) for old, new in pairs if old != new), None)
+    if differing is None:
+        return f"identical: {len(expected)} updates, {expected[-1].step:,} agent steps"
+    old, new = differing
+    names = (
+        name for name in ("step", "rollout", "weights") if getattr(old, name) != getattr(new, name)
+    )
+    return f"differs first at update {old.update}, in {' and '.join(names)}; {_reasons(changes)}"
+
+
+def _reasons(changes: Sequence[str]) -> str:
+    if changes:
+        return f"known reasons: {'; '.join(changes)}"
+    return (
+        "no known reason: processor, device, threads, torch, kernels, compiler and code are as "
+        "recorded, so the run's options or hashes were changed, or the program is not reproducible"
+    )
