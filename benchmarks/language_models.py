@@ -4,6 +4,7 @@
     python benchmarks/language_models.py                              the `small` preset, minutes
     python benchmarks/language_models.py --preset paper --device cuda --json paper.json
     python benchmarks/language_models.py --preset paper --columns 2 --layers 4   on a CPU
+    python benchmarks/language_models.py --precision float32
 
 One update of each model after the other, round by round, on the same tokens; figures are medians
 and ratios medians of the rounds' own. The Transformer's attention is PyTorch's fused one. `memory`
@@ -33,7 +34,9 @@ from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_op
 from fastweights.cores import CORES
 from fastweights.cores.options import of_core
 from fastweights.experiments.language_model.options import PRESETS, LanguageOptions, preset
+from fastweights.experiments.language_model.setting import within
 from fastweights.host.allocator import tune_allocator
+from fastweights.host.devices import PRECISIONS, choose_precision
 from fastweights.host.errors import one_line_errors
 from fastweights.launch.cli.parser import Parser, count
 from fastweights.tasks.language_model.trainer import LanguageTrainer
@@ -48,7 +51,8 @@ def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
     asked = {name: getattr(options, name) for name in ("columns", "span")}
     trainer = replace(found.trainer, **{name: n for name, n in asked.items() if n})
     layers = of_core(core, {"layers": options.layers}) if options.layers else {}
-    return replace(found, trainer=trainer, **layers)
+    precision = choose_precision(options.precision or found.precision, torch.device(options.device))
+    return replace(found, trainer=trainer, precision=precision, **layers)
 
 
 def words(types: int, count: int) -> np.ndarray:
@@ -73,7 +77,9 @@ def contenders(
             model = of_core.build(types).to(options.device)
             if kind == LEFT_OUT:
                 leave_recurrences_out(model)
-            runs[core, kind] = LanguageTrainer(model, ids, trainer, seed=0).update
+            precision = within(of_core.precision, torch.device(options.device))
+            trained = LanguageTrainer(model, ids, trainer, seed=0, precision=precision)
+            runs[core, kind] = trained.update
         parameters = sum(parameter.numel() for parameter in model.parameters())
         models.append({"core": core, "parameters": parameters})
     return runs, models
@@ -134,6 +140,8 @@ def parser() -> argparse.ArgumentParser:
     for name, of in (("columns", "batch"), ("span", "update"), ("layers", "stack")):
         text = f"of a {of}: the preset's"
         parser.add_argument(f"--{name}", type=count, default=0, metavar="N", help=text)
+    text = "of matrix products: the preset's"
+    parser.add_argument("--precision", choices=PRECISIONS, help=text)
     add_options(parser, "updates of each", "in all", 120.0)
     return parser
 
@@ -144,12 +152,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     machine = use_options(options)
     tune_allocator()  # as every training run does
-    trainer = chosen(options, options.cores[0]).trainer
+    first = chosen(options, options.cores[0])
+    trainer = first.trainer
     tokens = trainer.columns * trainer.span
     runs, models = contenders(options)
     samples = take_turns(runs, options.rounds, options.seconds, options.device)
     found = rows(models, samples, tokens)
-    what = f"{options.preset} preset, {trainer.columns} columns, spans of {trainer.span}"
+    what = (
+        f"{options.preset} preset, {trainer.columns} columns, spans of {trainer.span}, "
+        f"{first.precision}"
+    )
     Console(width=120).print(table(found, machine, what))
     write_json(options.json, {"machine": machine, "what": what, "rows": found})
 

@@ -34,7 +34,8 @@ from torch import Tensor, nn
 from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from fastweights import kernels
-from fastweights.cores import CORES, Core, FastWeightCore
+from fastweights.cores import CORES, Core
+from fastweights.cores.fast_weight_core import FastWeightCore
 from fastweights.experiments.sequence_presets import PRESETS, preset
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.errors import one_line_errors

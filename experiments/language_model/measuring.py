@@ -66,7 +66,7 @@ def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
 
         found = {split: measured(model, setting, split, tick)._asdict() for split in sizes}
     how = {"evaluation": evaluation_name(setting.options), "unit": setting.text.vocabulary.kind}
-    return found | how
+    return found | how | {"precision": setting.precision_name}
 
 
 def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> str:

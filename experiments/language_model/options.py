@@ -45,6 +45,11 @@ class LanguageOptions(CoreSizes):
     positions: str = "auto"
     """Positions added to words' vectors: sinusoidal (counted from the span's start), none, or auto
     (none with --full-context, as published)."""
+    ngrams: int = 1
+    """Longest n-gram of tokens with a vector of its own, which is added to the token's; the shorter
+    ones have theirs, too. 1: none, as published."""
+    ngram_rows: int = 2**15
+    """Vectors of all bigrams, of all trigrams, ...; n-grams beyond that share them, by a hash."""
     cutoffs: tuple[int, ...] = PUBLISHED_CUTOFFS
     """First words of the adaptive softmax's clusters; cutoffs beyond the vocabulary are dropped."""
     dropout: float = 0.1
@@ -97,6 +102,8 @@ class LanguageOptions(CoreSizes):
             core=self.core,
             core_options=tuple(options.items()),
             positions=automatic if self.positions == "auto" else self.positions,
+            ngrams=self.ngrams,
+            ngram_rows=self.ngram_rows,
             cutoffs=self.cutoffs,
             dropout=self.dropout,
             span=self.trainer.span,
@@ -193,15 +200,15 @@ def paper(core: str) -> LanguageOptions:
 
 
 def small(core: str) -> LanguageOptions:
-    """Return options for minutes a model on one CPU core.
+    """Return options for a minute or two a model on one CPU core.
 
-    Two blocks of 128 learn the bytes of Python's documentation.
+    Two blocks of 128 read the bytes of Python's documentation, and the last five of them together.
     """
-    sizes = {"layers": 2, "width": 128, "heads": 8, "feedforward": 512}
+    sizes = {"layers": 2, "width": 128, "heads": 8, "feedforward": 256}
     if core == "lstm":
         sizes = {"width": 256}
     trainer = LanguageTrainerConfig(
-        updates=12_000, learning_rate=3e-3, warm_up=100, clip=1.0, columns=8, span=128
+        updates=1_500, learning_rate=3e-3, warm_up=100, clip=1.0, columns=16, span=128
     )
     return LanguageOptions(
         core=core,
@@ -211,8 +218,11 @@ def small(core: str) -> LanguageOptions:
         # The published initial weights cost a third of a bit a byte at the 200th update.
         initial_std=0.0,
         positions="sinusoidal" if core in UNORDERED else "none",
+        ngrams=5,
+        ngram_rows=2**14,
         trainer=trainer,
-        evaluate_every=1_000,
+        precision="auto",
+        evaluate_every=500,
         stride=32,
         sample_length=300,
         **preset_of_core(core, sizes | _published(core) | {"output_scale": "one"}),

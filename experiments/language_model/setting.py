@@ -27,6 +27,7 @@ class Setting:
     text: Corpus
     device: torch.device
     precision: Callable[[], AbstractContextManager[object]]  # for the model's computations
+    precision_name: str
     replicas: Replicas
 
 
@@ -39,13 +40,21 @@ def setting_of(options: LanguageOptions, replicas: Replicas, text: Corpus) -> Se
     use_threads(options.num_threads, replicas.local_count)
     compute_exactly()
     device = replicas.device(choose_device(options.device), "--device")
-    bfloat16 = choose_precision(options.precision, device) == "bfloat16"
+    precision = choose_precision(options.precision, device)
     if options.kernels != "auto":
         use_backend(options.kernels)
     return Setting(
         options=options,
         text=text,
         device=device,
-        precision=partial(torch.autocast, device.type, torch.bfloat16) if bfloat16 else nullcontext,
+        precision=within(precision, device),
+        precision_name=precision,
         replicas=replicas,
     )
+
+
+def within(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
+    """Return the context of a model's computations: autocast for bfloat16, none for float32."""
+    if precision == "bfloat16":
+        return partial(torch.autocast, device.type, torch.bfloat16)
+    return nullcontext

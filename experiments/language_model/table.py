@@ -10,13 +10,14 @@ from typing import Any
 from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.language_model.cells import LanguageRun
+from fastweights.experiments.language_model.context import context_effects
 from fastweights.experiments.language_model.figures import Figure, figures
 from fastweights.experiments.language_model.ngram import FEWEST, smoothed_ngrams
 from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.text import text_of
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_options import check_seed
-from fastweights.experiments.table import Table, label, write_json
+from fastweights.experiments.table import Table, each_seed, interval, label, write_json
 from fastweights.host.errors import UserError, expanded, user_input
 from fastweights.host.names import did_you_mean
 from fastweights.tasks.language_model.corpus import Corpus
@@ -129,16 +130,20 @@ def _write(
         "parameters": _parameters,
         f"valid, {unit}": partial(_spread, of_split["valid"], digits),
         f"test, {unit}": partial(_spread, of_split["test"], digits),
-        "test, each seed": partial(_each_seed, digits),
+        "test, 95 % interval": partial(interval, digits=digits),
+        "test, each seed": partial(each_seed, digits=digits),
         "tokens/s": _speed,
     }
     if any(figure.published for figure in of_rows):
         columns["paper, valid / test"] = _paper
     ngrams = smoothed_ngrams(text) if len(text.splits["train"].ids) <= FEWEST else []
-    note = "\n".join([_note(rows, text), *(each.said() for each in ngrams)])
+    effects = list(context_effects(rows, unit))
+    said = [each.said() for each in ngrams] + [each.said(digits) for each in effects]
+    note = "\n".join([_note(rows, text), *said])
     Table(columns=columns, unit=unit, title=grid.title, note=note).write(rows, path)
     results = [{**c.labels, **c.run.result()} for c in grid.cells if c.run and c.run.finished]
-    extra = {"text": text.digest, "ngrams": [each._asdict() for each in ngrams], "runs": results}
+    extra: dict[str, Any] = {"text": text.digest, "ngrams": [each._asdict() for each in ngrams]}
+    extra |= {"full_context": [each.plain() for each in effects], "runs": results}
     write_json(path.with_name(f"{path.name}_results.json"), extra)
 
 
@@ -168,12 +173,6 @@ def _spread(value: Callable[[dict[str, Any]], float], digits: int, row: Row) -> 
     return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if len(values) > 1 else "")
 
 
-def _each_seed(digits: int, row: Row) -> str:
-    shown = {seed: f"{value:.{digits}f}" for seed, value in row.values.items()}
-    shown |= dict.fromkeys(row.failed, "failed")
-    return ", ".join(shown[seed] for seed in row.seeds if seed in shown)
-
-
 def _speed(row: Row) -> str:
     speeds = [run.result()["tokens_per_second"] for run in row.runs.values()]
     return f"{fmean(speeds):,.0f}" if speeds and all(speeds) else ""
@@ -185,10 +184,13 @@ def _paper(row: Row) -> str:
 
 
 def _note(rows: Sequence[Row], text: Corpus) -> str:
+    results = [run.result() for row in rows for run in row.runs.values()]
     seeds = ", ".join(map(str, rows[0].seeds))
-    how = sorted({run.result()["evaluation"] for row in rows for run in row.runs.values()})
+    how = sorted({result["evaluation"] for result in results})
+    precisions = sorted({result["precision"] for result in results})
     return (
         f"Text: {text.form}; {text.digest}. ± is the population standard deviation over seeds "
-        f"({seeds}). Measured by {' or '.join(how) or 'no run yet'}; the paper's perplexities are "
-        "of WikiText-103's words."
+        f"({seeds}). Measured by {' or '.join(how) or 'no run yet'}; matrix products in "
+        f"{' or '.join(precisions) or 'no run yet'}. The paper's perplexities are of "
+        "WikiText-103's words."
     )

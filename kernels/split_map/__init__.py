@@ -23,6 +23,7 @@ from fastweights.kernels.machinery.signature import is_traced, is_watched
 MAPS: dict[str, Callable[[Tensor], Tensor]] = FEATURE_MAPS | STRENGTH_MAPS
 UNMAPPED = "identity"
 SOURCE = "split_map/cpu.cpp"
+_HALF = (torch.bfloat16, torch.float16)
 _CODES = {name: code for code, name in enumerate(MAPS)}  # values of the C++ enum
 
 Row = Float[Tensor, "*batch N"]
@@ -57,8 +58,9 @@ def split_map(x: Row, parts: tuple[Part, ...]) -> tuple[Float[Tensor, "..."], ..
     """Return one tensor [*batch, *part.shape] for each part, in the order of x.
 
     Takes any floating dtype, on any device, with any number of derivatives. Without maps the
-    results are views. The kernel runs for float32 and float64 on CPUs. PyTorch's operators run
-    while tracing, on other devices and without a compiler.
+    results are views. The kernel runs for float32 and float64 on CPUs; half precision is computed
+    in float32 and rounded. PyTorch's operators run while tracing, on other devices and without a
+    compiler.
 
     Raises:
         ValueError: the parts' lengths do not add up to x's last axis.
@@ -67,6 +69,8 @@ def split_map(x: Row, parts: tuple[Part, ...]) -> tuple[Float[Tensor, "..."], ..
         raise ValueError(f"rows of {x.shape[-1]} numbers do not split into {parts}")
     if not has_kernel(x, parts):
         return _by_pytorch(x, parts)
+    if x.dtype in _HALF:
+        return tuple(found.to(x.dtype) for found in split_map(x.float(), parts))
     return _Recorded.apply(x, parts) if wants_gradient((x,)) else _forward(x, parts)
 
 
@@ -74,9 +78,10 @@ def has_kernel(x: Tensor, parts: Sequence[Part]) -> bool:
     """Return whether `split_map` runs its own kernel on such a tensor; build it if necessary."""
     if all(part.map == UNMAPPED for part in parts) or is_traced() or not x.is_cpu:
         return False
-    if x.dtype not in (torch.float32, torch.float64) or x.is_neg() or x.numel() == 0:
+    dtype = torch.float32 if x.dtype in _HALF else x.dtype
+    if dtype not in (torch.float32, torch.float64) or x.is_neg() or x.numel() == 0:
         return False
-    return direct_call.is_there(SOURCE, x.dtype, ANY_SIZE)
+    return direct_call.is_there(SOURCE, dtype, ANY_SIZE)
 
 
 def _by_pytorch(x: Row, parts: Sequence[Part]) -> tuple[Tensor, ...]:

@@ -44,7 +44,7 @@ FIRST = (
 # By the folder that uses them; an option that is not here is about the run.
 GROUPS = {
     "Memory (cores/)": ("core", "core_*", "kernels"),
-    "Model (tasks/)": ("positions", "cutoffs", "dropout", "initial_std"),
+    "Model (tasks/)": ("positions", "ngrams", "ngram_rows", "cutoffs", "dropout", "initial_std"),
     "Text (tasks/)": ("data", "held_out", "cache", *(one.name for one in fields(CutOptions))),
     "Trainer (tasks/)": (
         *(one.name for one in fields(LanguageTrainerConfig)),

@@ -2,7 +2,8 @@
 
     x_t = sqrt(D) E[token_t] + position_t;  h_t = core(x_t);  p(token_(t+1)) = softmax(E h_t + b)
 
-The state is the core's and the number of tokens read, so a text may come in pieces of any length.
+Asked for, x_t has the vectors of the last n-grams as well (`ngram_vectors.py`). The state is the
+core's, the number of tokens read and what n-grams need, so a text may come in pieces of any length.
 Source: Irie et al. 2021, appendix A.1, after Transformer-XL (Dai et al. 2019).
 """
 
@@ -19,6 +20,7 @@ from fastweights.cores import LARGEST, build_core, core_config, core_kind, sinus
 from fastweights.host.names import unknown
 from fastweights.kernels.recurrence import State, map_state
 from fastweights.tasks.language_model.adaptive_softmax import AdaptiveSoftmax
+from fastweights.tasks.language_model.ngram_vectors import NgramVectors
 
 PUBLISHED_CUTOFFS = (20_000, 40_000, 200_000)
 POSITIONS = ("sinusoidal", "none")
@@ -33,6 +35,8 @@ class LanguageModelConfig:
     core: str
     core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
     positions: str = "sinusoidal"
+    ngrams: int = 1  # the longest n-gram of tokens with a vector of its own
+    ngram_rows: int = 2**15  # of each n's table
     cutoffs: tuple[int, ...] = PUBLISHED_CUTOFFS
     dropout: float = 0.0  # of the core's input and output
     span: int = 256  # attention's window, unless the core's options set it
@@ -44,6 +48,7 @@ class ModelState(NamedTuple):
 
     core: State
     position: Float[Tensor, "B 1"]
+    recent: Float[Tensor, "B M"]  # the last tokens' numbers plus 1; M = 0 without n-grams
 
 
 class LanguageModel(nn.Module):
@@ -71,6 +76,8 @@ class LanguageModel(nn.Module):
         width = getattr(core_config(config.core, **options), "width", WIDTH_WITHOUT_CORE)
         self.core = build_core(config.core, width, **options)
         self.softmax = AdaptiveSoftmax(types, width, config.cutoffs)
+        n, rows = config.ngrams, config.ngram_rows
+        self.ngrams = NgramVectors(n, rows, width) if n != 1 else None
         self.dropout = nn.Dropout(config.dropout)
         self.apply(partial(_begin, config.initial_std))
 
@@ -81,8 +88,9 @@ class LanguageModel(nn.Module):
 
     def initial_state(self, batch_size: int) -> ModelState:
         """Return a fresh state."""
-        position = self.softmax.bias.new_zeros(batch_size, 1)
-        return ModelState(self.core.initial_state(batch_size), position)
+        zeros = partial(self.softmax.bias.new_zeros, batch_size)
+        recent = zeros(self.config.ngrams - 1)
+        return ModelState(self.core.initial_state(batch_size), zeros(1), recent)
 
     def forward(
         self, tokens: Int[Tensor, "T B"], state: ModelState | None = None
@@ -93,8 +101,12 @@ class LanguageModel(nn.Module):
         if self.config.positions == "sinusoidal":
             steps = torch.arange(len(tokens), device=tokens.device, dtype=state.position.dtype)
             x = x + sinusoids(steps[:, None] + state.position.t(), self.width).to(x.dtype)
+        recent = state.recent
+        if self.ngrams is not None:
+            vectors, recent = self.ngrams(tokens, recent)
+            x = x + vectors
         y, core = self.core(self.dropout(x), state.core)
-        return self.dropout(y), ModelState(core, state.position + len(tokens))
+        return self.dropout(y), ModelState(core, state.position + len(tokens), recent)
 
     def loss(
         self, tokens: Int[Tensor, "T B"], targets: Int[Tensor, "T B"], state: ModelState | None

@@ -29,6 +29,9 @@ def test_the_papers_width_with_fewer_blocks_and_columns():
     options = chosen(parser().parse_args(words), "rdn")
     assert (options.core_layers, options.core_width) == (2, 128)
     assert (options.trainer.columns, options.trainer.span) == (3, 16)
+    assert options.precision == "float32"
+    asked = parser().parse_args((*words, "--precision", "bfloat16"))
+    assert chosen(asked, "rdn").precision == "bfloat16"
 
 
 def test_it_runs(tmp_path):
@@ -36,5 +39,6 @@ def test_it_runs(tmp_path):
     out = tmp_path / "found.json"
     language_models.main(["--cores", "transformer", "lt", *sizes, "--json", str(out)])
     content = json.loads(out.read_text())
+    assert content["what"] == "small preset, 2 columns, spans of 9, float32"
     assert [row["core"] for row in content["rows"]] == ["transformer", "lt"]
     assert content["rows"][1]["tokens_per_second"] > 0

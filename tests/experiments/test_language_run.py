@@ -28,7 +28,7 @@ LINES = {split: content * 6 for split, content in TEXT.items()}
 TINY = (
     *("--preset", "small", "--num-threads", "1", "--core-width", "16", "--columns", "4"),
     *("--span", "8", "--updates", "6", "--warm-up", "2", "--evaluate-every", "3"),
-    *("--stride", "3", "--sample-length", "9", "--dropout", "0.2"),
+    *("--stride", "3", "--sample-length", "9", "--dropout", "0.2", "--ngram-rows", "50"),
 )
 
 
@@ -185,7 +185,9 @@ def test_a_table_is_runs_and_a_smoothed_ngram(text, tmp_path, capsys):
     row = r"\| Linear Transformer \| `lt` \| spans \| .* \| 37.1 / 38.3 \(44.0 M\) \|"
     assert re.search(row, table)
     assert "Kneser-Ney 5-gram of bytes" in table
-    assert len(json.loads((folder / "language_table_1_1_updates_results.json").read_text())) == 3
+    results = json.loads((folder / "language_table_1_1_updates_results.json").read_text())
+    assert [run["precision"] for run in results["runs"]] == ["float32"]
+    assert results["full_context"] == []
 
 
 def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path, monkeypatch, capsys):

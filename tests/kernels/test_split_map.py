@@ -252,12 +252,30 @@ def test_torch_compile_of_a_core():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_pytorchs(dtype):
-    parts = Part((4,), "elu_sum"), Part((), "sigmoid")
+def test_half_precision_is_rounded_once(dtype, only_the_kernel):
+    """Values and gradients of the kernel in float32, to the nearest number of half precision."""
+    parts = parts_of(5)
+    x = rows(parts, 3).to(dtype).requires_grad_()
+    wide = x.detach().float().requires_grad_()
+    found, exact = split_map(x, parts), split_map(wide, parts)
+    given = [torch.randn_like(y) for y in found]
+    (grad,) = torch.autograd.grad(found, x, given)
+    (of_wide,) = torch.autograd.grad(exact, wide, [each.float() for each in given])
+    for ours, right in zip([*found, grad], [*exact, of_wide], strict=True):
+        assert ours.dtype is dtype
+        assert torch.equal(ours, right.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_no_worse_than_pytorchs(dtype):
+    parts = parts_of(5)
     x = rows(parts, 3).to(dtype)
-    with backend("reference"):
-        expected = split_map(x, parts)
-    assert all(map(torch.equal, split_map(x, parts), expected))
+    right = by_pytorch(x.double(), parts)
+    for ours, theirs, exact in zip(
+        with_gradient(x, parts), by_pytorch(x, parts), right, strict=True
+    ):
+        of_ours, of_theirs = ((each.double() - exact).abs().max() for each in (ours, theirs))
+        assert of_ours <= of_theirs
 
 
 def test_without_a_map_nothing_is_copied():

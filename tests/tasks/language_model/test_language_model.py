@@ -14,12 +14,14 @@ TYPES, T, B = 23, 7, 3
 TINY = {"layers": 2, "width": 8, "heads": 2, "feedforward": 7}
 
 
-def tiny(core: str, positions: str = "sinusoidal", **options) -> LanguageModel:
+def tiny(core: str, positions: str = "sinusoidal", ngrams: int = 1, **options) -> LanguageModel:
     sizes = {key: value for key, value in TINY.items() if key in CORES[core].options()}
     config = LanguageModelConfig(
         core=core,
         core_options=tuple((sizes | options).items()),
         positions=positions,
+        ngrams=ngrams,
+        ngram_rows=50,
         cutoffs=(5, 9, 20),
         span=T,
     )
@@ -128,6 +130,8 @@ def test_bad_models_are_one_line():
         ({"dropout": 1.0}, r"--dropout must lie in \[0, 1\)"),
         ({"span": 0}, "--span must lie in 1 to"),
         ({"initial_std": -0.1}, r"--initial-std must lie in \[0, 1\)"),
+        ({"ngrams": 0}, "--ngrams must lie in 1 to 64, not 0"),
+        ({"ngrams": 2, "ngram_rows": 0}, "--ngram-rows must lie in 1 to 16,777,216, not 0"),
         ({"core": "rdm"}, "unknown core 'rdm'; known: feedforward"),
     ):
         with pytest.raises(ValueError, match=said):
