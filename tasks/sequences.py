@@ -11,6 +11,7 @@ from torch import Tensor
 from fastweights.tasks.task import UNASKED, Sample, Task
 
 POSITIONS_AT_ONCE = 2**14  # of a batch in evaluation: bounds the memory that long ones take
+POOL = 16  # batches that are sorted by length together
 DRAWS_FOR_A_NEW_ONE = 1000  # before a space of sequences counts as used up
 
 
@@ -112,13 +113,13 @@ def _new_one(
 
 
 def shuffled_batches(
-    lengths: Int[Tensor, " N"], batch_size: int, generator: torch.Generator, pool: int = 16
+    lengths: Int[Tensor, " N"], batch_size: int, generator: torch.Generator, pool: int = POOL
 ) -> list[Int[Tensor, " B"]]:
     """Every sequence once, in batches of similar lengths and random order.
 
     Sequences are shuffled, sorted by length within pools of `pool` batches, and the batches
     shuffled: little filling, and other company in each epoch. The last batch of a pool may be
-    smaller.
+    smaller. With a pool of one, batches have any lengths.
     """
     order = torch.randperm(len(lengths), generator=generator)
     batches = [

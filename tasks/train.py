@@ -14,9 +14,16 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fastweights.tasks.sequence_model import SequenceModel
-from fastweights.tasks.sequences import Batch, Sequences, shuffled_batches, sorted_batches
+from fastweights.tasks.sequences import (
+    POOL,
+    Batch,
+    Sequences,
+    shuffled_batches,
+    sorted_batches,
+)
 from fastweights.tasks.task import UNASKED
 
 LARGEST_BATCH = 2**20  # sequences
@@ -35,6 +42,13 @@ class TrainerConfig:
     """Largest norm of the gradient; 0: any. The paper has 0.1 for the LSTM."""
     batch_size: int = 64
     """Sequences in one update."""
+    # Short strings of a language teach other things than long ones: batches of one length make the
+    # gradient's noise many times larger.
+    similar_lengths: bool = True
+    """Whether a batch has sequences of similar lengths, which saves time; else of any."""
+    average: float = 0.0
+    """Share that an exponential average of the weights keeps at each update, below 1. The average
+    is then what is measured and kept as the best; 0: none, the weights themselves are."""
     epochs: int = 200
     """At most."""
     evaluate_every: int = 0
@@ -56,6 +70,8 @@ class TrainerConfig:
             raise ValueError(f"--batch-size must be at most {LARGEST_BATCH}")
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"--average must lie in [0, 1), not {self.average}")
         for name in ("clip", "evaluate_every", "patience", "solved_for"):
             if not getattr(self, name) >= 0:
                 flag = f"--{name.replace('_', '-')}"
@@ -147,8 +163,17 @@ class Trainer:
         self._optimiser = torch.optim.Adam(
             model.parameters(), lr=config.learning_rate, betas=(0.9, 0.995), eps=1e-9, fused=True
         )
+        self._average = None
+        if config.average:
+            follow = get_ema_multi_avg_fn(config.average)
+            self._average = AveragedModel(model, multi_avg_fn=follow)
         self.updates = self.epoch = self.position = self.stale_epochs = self.solved = 0
         self.best_score = -1.0
+
+    @property
+    def measured(self) -> SequenceModel:
+        """The model that the held-out split judges: of average weights, where there are any."""
+        return self._average.module if self._average else self.model
 
     @property
     def updates_an_epoch(self) -> int:
@@ -205,6 +230,8 @@ class Trainer:
             largest = self.config.clip or float("inf")
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest)
             self._optimiser.step()
+            if self._average:
+                self._average.update_parameters(self.model)
             self.updates += 1
             return {
                 "step": self.updates,
@@ -217,22 +244,26 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """Plain values and tensors."""
         counters = {name: getattr(self, name) for name in _COUNTERS}
-        return {"optimiser": self._optimiser.state_dict(), "counters": counters}
+        state = {"optimiser": self._optimiser.state_dict(), "counters": counters}
+        return state | ({"average": self._average.state_dict()} if self._average else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes up what `state_dict` returned; the model's weights are loaded apart."""
         self._optimiser.load_state_dict(state["optimiser"])
+        if self._average:
+            self._average.load_state_dict(state["average"])
         counters = {"solved": 0} | state["counters"]  # which older checkpoints lack
         for name in _COUNTERS:
             setattr(self, name, counters[name])
 
     def _batches(self) -> list[Tensor]:
         generator = torch.Generator().manual_seed(1_000_003 * self._seed + self.epoch)
-        return shuffled_batches(self._train.lengths, self.config.batch_size, generator)
+        pool = POOL if self.config.similar_lengths else 1
+        return shuffled_batches(self._train.lengths, self.config.batch_size, generator, pool)
 
     def _measure(self) -> dict[str, Any]:
         with self._stage("test"):
-            held_out = evaluate(self.model, self._valid, self._blank, JUDGED_AT_ONCE)
+            held_out = evaluate(self.measured, self._valid, self._blank, JUDGED_AT_ONCE)
         better = held_out.score > self.best_score
         self.best_score = max(self.best_score, held_out.score)
         self.stale_epochs = 0 if better else self.stale_epochs + 1
