@@ -25,8 +25,9 @@ MAPS = PUBLISHED_MAPS | {
     "transformer": {"positions": "none", "norm": "post"},
     "srwm": PUBLISHED_MAPS["srwm"] | {"query_scale": 0.01, "strength_mean": -1.0},
 }
-# Of `small`, 24 for others: few for what fails on regular languages, whatever it is given.
-EPOCHS = dict.fromkeys(("lstm", "rdn", "srwm"), 48) | dict.fromkeys(("transformer", "lt"), 12)
+# Of `small`, 24 for others: few for what fails on regular languages whatever it is given, many for
+# recurrent fast weights, which meet the weights that count further than they have seen by chance.
+EPOCHS = dict.fromkeys(("transformer", "lt", "delta_net"), 12) | {"lstm": 48, "rdn": 80, "srwm": 80}
 
 
 @dataclass(frozen=True, kw_only=True)
