@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import FastWeightCore
-from fastweights.cores.stack import DeltaRuleConfig
+from fastweights.cores.stack import DeltaRuleConfig, chosen
 from fastweights.kernels import feature_maps
 from fastweights.kernels.self_referential import SelfReferentialState, self_referential
 from fastweights.kernels.self_referential.reference import program, step
@@ -24,22 +24,19 @@ class SelfReferentialConfig(DeltaRuleConfig):
     input_map: str = "softmax"
     """Feature map of each head's input: softmax as in the published agents, or identity, with which
     the core remembers."""
-    # A query goes through the matrix that made it. The formal languages' published code begins with
-    # queries of 0.01 and strengths around -1, the agents' with 1 and 0.
-    query_scale: float = 1.0
-    """Initial size of the weights that make queries, of that of all others."""
-    strength_mean: float = 0.0
-    """Initial mean of the weights that make write strengths."""
+    # A query goes through the matrix that made it (Irie et al. 2023, appendix C.2).
+    start: str = "agents"
+    """Initial weights as in published agents, or languages: small queries, weak writes."""
 
     def of_memory(self) -> tuple[Any, ...]:
-        return *super().of_memory(), self.input_map, self.query_scale, self.strength_mean
+        return *super().of_memory(), self.input_map, self.start
 
 
 class SelfReferential(FastWeightCore):
     """Each head's matrix starts from trainable weights and reads its part of x, mapped.
 
-    Initialised N(0, 1/sqrt(head size)), queries and write strengths as their options say. The
-    published agents hand over x without LayerNorm.
+    Initialised N(0, 1/sqrt(head size)); with the start of `languages` queries are a hundredth of it
+    and strengths have the mean -1. The published agents hand over x without LayerNorm.
     """
 
     equation = "y, q, k, b = W_(t-1)^T x;  W_t = W_(t-1) + phi(k) (sigmoid(b) W^T(phi(q)-phi(k)))^T"
@@ -54,15 +51,15 @@ class SelfReferential(FastWeightCore):
         feature_map: str,
         max_write_strength: int,
         input_map: str,
-        query_scale: float = 1.0,
-        strength_mean: float = 0.0,
+        start: str = "agents",
     ):
         super().__init__(width, heads, feature_map, max_write_strength)
         self.input_map = feature_maps.feature_map(input_map)
         size = self.head_size
         weights = torch.randn(heads, size, 3 * size + 4).mul_(size**-0.5)
-        weights[..., size : 2 * size] *= query_scale
-        weights[..., 3 * size :] += strength_mean
+        if chosen("start", start, ("agents", "languages")) == "languages":
+            weights[..., size : 2 * size] *= 0.01
+            weights[..., 3 * size :] -= 1
         self.initial_weights = nn.Parameter(weights)
 
     def initial_state(self, batch_size: int) -> SelfReferentialState:

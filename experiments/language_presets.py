@@ -23,7 +23,7 @@ FURTHER = (500, 2_000, 10_000)  # lengths that a solution is tried on
 # self-referential matrices that begin with small queries and weak writes.
 MAPS = PUBLISHED_MAPS | {
     "transformer": {"positions": "none", "norm": "post"},
-    "srwm": PUBLISHED_MAPS["srwm"] | {"query_scale": 0.01, "strength_mean": -1.0},
+    "srwm": PUBLISHED_MAPS["srwm"] | {"start": "languages"},
 }
 # Of `small`, 24 for others: few for what fails on regular languages whatever it is given, many for
 # recurrent fast weights, which meet the weights that count further than they have seen by chance.

@@ -153,10 +153,11 @@ def test_recurrent_weights_begin_normal_with_one_over_the_root_of_the_head_size(
     assert abs(weights.std() - 1 / 8) < 4 * standard_error
 
 
-@pytest.mark.parametrize(("query_scale", "strength_mean"), [(1.0, 0.0), (0.01, -1.0)])
-def test_self_referential_weights_begin_normal(query_scale, strength_mean):
-    begin = {"query_scale": query_scale, "strength_mean": strength_mean}
-    core = build_core("srwm", 3, layers=1, width=512, heads=8, **begin)
+@pytest.mark.parametrize(
+    ("start", "query_scale", "strength_mean"), [("agents", 1.0, 0.0), ("languages", 0.01, -1.0)]
+)
+def test_self_referential_weights_begin_normal(start, query_scale, strength_mean):
+    core = build_core("srwm", 3, layers=1, width=512, heads=8, start=start)
     weights = core.blocks[0].memory.initial_weights
     scales, means = (1, query_scale, 1, 1), (0, 0, 0, strength_mean)
     blocks = weights.split([64, 64, 64, 4], -1)
