@@ -98,7 +98,7 @@ class FastRecurrentConfig(VersionedConfig):
     # The published code has softmax for these, and for the other keys the same in its agents,
     # elu_sum in its sequence tasks.
     recurrent_feature_map: str | None = None
-    """Feature map of the recurrent keys, if not that of the others."""
+    """Feature map of the recurrent keys, if it is another."""
 
     def of_memory(self) -> tuple[Any, ...]:
         return *super().of_memory(), self.recurrent_feature_map or self.feature_map
