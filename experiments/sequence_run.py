@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fastweights.cores import growth, network_facts
 from fastweights.experiments.sequence_data import sequences
@@ -72,7 +73,7 @@ def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
     _check_own(best, options, path)
     model = options.build()
     with fitting(path):
-        model.load_state_dict(best["model_state_dict"])
+        model.load_state_dict(_kept_weights(best))
     return model.eval(), options
 
 
@@ -190,7 +191,7 @@ def _train(
                 scalars.write(row)
                 held_out |= {name: row[name] for name in row if name.startswith("valid_")}
                 display.update(trainer.updates, row | held_out)
-            if "score" in row:
+            if "score" in row and _is_kept(row["score"], trainer, checkpoints):
                 save(row["score"])
             elif time.monotonic() - last_save > options.checkpoint_minutes * 60:
                 save_or_warn(save)
@@ -199,6 +200,12 @@ def _train(
             except Interrupted:
                 save(row.get("score"))
                 raise
+
+
+def _is_kept(score: float, trainer: Trainer, checkpoints: CheckpointFolder) -> bool:
+    """Whether a measurement gets a checkpoint: within an epoch, only the best and the last one."""
+    within_epochs = trainer.config.evaluate_every > 0
+    return not within_epochs or trainer.finished or score > checkpoints.best_score
 
 
 def timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -294,7 +301,7 @@ def _measure(
     best = load(checkpoints.best_path, next(trainer.model.parameters()).device)
     _check_own(best, options, checkpoints.best_path)
     with fitting(checkpoints.best_path):
-        trainer.model.load_state_dict(best["model_state_dict"])
+        trainer.model.load_state_dict(_kept_weights(best))
     counters = best["trainer"]["counters"]
     return measure(trainer.model, options, splits) | {
         "best_epoch": counters["epoch"],
@@ -302,6 +309,15 @@ def _measure(
         "epochs": trainer.epoch,
         "updates": trainer.updates,
     }
+
+
+def _kept_weights(best: dict[str, Any]) -> dict[str, Tensor]:
+    """The weights that a checkpoint's score is of: averages, where the run has them."""
+    average = best["trainer"].get("average")
+    if average is None:
+        return best["model_state_dict"]
+    own = "module."
+    return {n.removeprefix(own): value for n, value in average.items() if n.startswith(own)}
 
 
 def _say(task: Task, result: dict[str, Any]) -> None:
