@@ -5,7 +5,7 @@ from fastweights.agents.learner import Learner
 from fastweights.agents.learner_config import LearnerConfig, unread, without_unread
 from fastweights.agents.network import Network, NetworkConfig, NetworkOutput, count_parameters
 from fastweights.agents.rollout import Rollout
-from fastweights.agents.stem import STEMS, ImageStem
+from fastweights.agents.stem import STEMS, ImageStem, PooledConv2d, ResidualUnit, build_stem
 from fastweights.agents.weights import WeightStore
 
 __all__ = [
@@ -19,8 +19,11 @@ __all__ = [
     "Network",
     "NetworkConfig",
     "NetworkOutput",
+    "PooledConv2d",
+    "ResidualUnit",
     "Rollout",
     "WeightStore",
+    "build_stem",
     "count_parameters",
     "unread",
     "without_unread",

@@ -101,7 +101,7 @@ class FastRecurrentConfig(VersionedConfig):
     # The published code uses softmax for these keys. For the other keys it uses softmax in agents
     # and elu_sum in sequence tasks.
     recurrent_feature_map: str | None = None
-    """Feature map of the recurrent keys; None for the feature map of the other keys."""
+    """Feature map of the recurrent keys, if another."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""

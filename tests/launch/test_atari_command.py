@@ -103,7 +103,7 @@ def test_evaluate_plays_films_and_keeps_every_episode(qbert, capsys, monkeypatch
         "200 agent steps",
         "argmax",
         "sampled",
-        "human-normalised",
+        "Human-normalised",
     ):
         assert expected in said
     assert "argmax: 2 of 2 games reached the limit of 200 frames; each counts with" in said
