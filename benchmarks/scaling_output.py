@@ -5,13 +5,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+import numpy as np
 from rich.table import Table
 
 from benchmarks.scaling_model import ASSUMPTIONS, Estimate, Layout, Parts, estimate, sweep
-from fastweights.evaluation.palette import COLOURS
-from fastweights.host.atomic_files import replacing
+from fastweights.evaluation.learning_curves import (
+    draw_line,
+    line_styles,
+    new_figure,
+    save,
+    with_legend,
+)
 
 TITLE = "Estimate, not a measurement: agent steps/s"
 
@@ -46,23 +50,20 @@ def _rate(value: float) -> str:
 
 def draw(parts: Parts, layouts: list[Layout], path: Path) -> None:
     """Agent steps/s over the number of environments, one line for each set of machines."""
-    figure = Figure(figsize=(9, 5.5), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(5, 9)
     axes = figure.add_subplot()
-    numbers = [round(48 * (100_000 / 48) ** (i / 60)) for i in range(61)]
-    alike = {_machines(layout): layout for layout in layouts}
-    for i, (name, layout) in enumerate(alike.items()):
-        label, dashes = ", learn on ".join(name), "--" if i >= len(COLOURS) else "-"
-        rates = sweep(parts, layout, numbers)
-        axes.plot(numbers, rates, dashes, color=COLOURS[i % len(COLOURS)], label=label)
-    for layout in layouts:
-        axes.plot(layout.environments, estimate(parts, layout).rate, "o", color="black", ms=4)
+    numbers = np.array([round(48 * (100_000 / 48) ** (i / 60)) for i in range(61)])
+    alike = {", learn on ".join(_machines(layout)): layout for layout in layouts}
+    styles = line_styles(list(alike))
+    for label, layout in alike.items():
+        rates = np.array(sweep(parts, layout, numbers.tolist()))
+        draw_line(axes, (numbers, rates), styles[label], label)
+    places = [(layout.environments, estimate(parts, layout).rate) for layout in layouts]
+    axes.plot(*zip(*places, strict=True), "kx", label="a row of the table")
     axes.set(xscale="log", yscale="log", title=TITLE)
     axes.set(xlabel="environments", ylabel="agent steps/s (× 4 emulator frames)")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="x-small")
-    with replacing(path) as partial:
-        figure.savefig(partial, format="png")
+    save(with_legend(figure), path)
 
 
 def to_json(parts: Parts, rows: list[tuple[Layout, Estimate]]) -> dict[str, Any]:

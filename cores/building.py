@@ -1,4 +1,4 @@
-"""From a core's name and options to the core: lookup, checks and defaults."""
+"""Construction of a core from its name and options: lookup, checks and defaults."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ CORES: dict[str, CoreKind] = {
     name: kind for name, kind in vars(registry).items() if isinstance(kind, CoreKind)
 }
 
-# Beyond what any machine holds, or what is defined: a mistyped size is a line, not hours.
+# Largest sizes, beyond any machine's memory: a mistyped size gives an error, not hours of work.
 LARGEST = {
     "layers": 1_000,
     "width": 100_000,

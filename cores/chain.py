@@ -1,6 +1,6 @@
 """A chain of cores: each reads the output of the core before it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -24,31 +24,54 @@ class Chain(Core):
 
     def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
         """Apply one step of every layer in order."""
-        return self._through(x, state, lambda layer, y, before: layer.step(y, before))
+        return through(self.layers, x, state, lambda layer, y, before: layer.step(y, before))
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], tuple]:
         """Unroll one layer after the other over the whole sequence."""
         check_inputs(self, x, state, is_first)
-        return self._through(x, state, lambda layer, y, before: layer.unroll(y, before, is_first))
+        return through(
+            self.layers, x, state, lambda layer, y, before: layer.unroll(y, before, is_first)
+        )
 
     def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
         """Return the dicts of all layers, the first layer's first."""
-        seen = []
+        return inspected(self.layers, x, state)
 
-        def look(layer: Core, y: Tensor, before: State) -> tuple[Tensor, State]:
-            seen.extend(layer.inspect(y, before))
-            return layer.step(y, before)
 
-        self._through(x, state, look)
-        return seen
+def through(
+    layers: Iterable[Core],
+    y: Tensor,
+    state: tuple,
+    apply: Callable[..., tuple[Tensor, State]],
+) -> tuple[Tensor, tuple]:
+    """Apply every layer to the output of the one before it.
 
-    def _through(
-        self, y: Tensor, state: tuple, apply: Callable[..., tuple[Tensor, State]]
-    ) -> tuple[Tensor, tuple]:
-        after = []
-        for layer, before in zip(self.layers, state, strict=True):
-            y, layer_state = apply(layer, y, before)
-            after.append(layer_state)
-        return y, tuple(after)
+    Args:
+        y: the first layer's input.
+        state: a state of each layer.
+        apply: takes a layer, its input and its state; returns its output and next state.
+
+    Returns:
+        The last layer's output, and a tuple of the next states.
+    """
+    after = []
+    for layer, before in zip(layers, state, strict=True):
+        y, layer_state = apply(layer, y, before)
+        after.append(layer_state)
+    return y, tuple(after)
+
+
+def inspected(
+    layers: Iterable[Core], x: Float[Tensor, "B D"], state: tuple
+) -> list[dict[str, Tensor]]:
+    """Return the dicts of `Core.inspect` of all layers in a chain, the first layer's first."""
+    seen = []
+
+    def look(layer: Core, y: Tensor, before: State) -> tuple[Tensor, State]:
+        seen.extend(layer.inspect(y, before))
+        return layer.step(y, before)
+
+    through(layers, x, state, look)
+    return seen

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import FastWeightCore
 from fastweights.cores.kind import stacked
-from fastweights.cores.stack import DeltaRuleConfig
+from fastweights.cores.stack import DeltaRuleConfig, chosen
 from fastweights.kernels import feature_maps
 from fastweights.kernels.self_referential import SelfReferentialState, self_referential
 from fastweights.kernels.self_referential.reference import program, step
@@ -25,17 +25,21 @@ class SelfReferentialConfig(DeltaRuleConfig):
     input_map: str = "softmax"
     """Feature map of each head's input: softmax as in the published agents, or identity, with which
     the core remembers."""
+    # A query goes through the matrix that made it (Irie et al. 2023, appendix C.2).
+    start: str = "agents"
+    """Initial weights as in published agents, or languages: small queries, weak writes."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""
-        return *super().of_memory(), self.input_map
+        return *super().of_memory(), self.input_map, self.start
 
 
 class SelfReferential(FastWeightCore):
     """One self-modifying matrix a head, which begins as trainable weights and reads its part of x.
 
-    All weights begin as N(0, 1/sqrt(head size)); the columns of the write strengths have mean 0, as
-    in the published agents. The published agents read x without LayerNorm.
+    All weights begin as N(0, 1/sqrt(head size)), with the columns of the write strengths at mean 0
+    as in the published agents. With the start `languages`, queries begin a hundred times smaller
+    and the write strengths at mean -1. The published agents read x without LayerNorm.
     """
 
     equation = "y, q, k, b = W_(t-1)^T x;  W_t = W_(t-1) + phi(k) (sigmoid(b) W^T(phi(q)-phi(k)))^T"
@@ -44,12 +48,22 @@ class SelfReferential(FastWeightCore):
     vectors = ("answer", "query", "key", "strength")
 
     def __init__(
-        self, width: int, heads: int, feature_map: str, max_write_strength: int, input_map: str
+        self,
+        width: int,
+        heads: int,
+        feature_map: str,
+        max_write_strength: int,
+        input_map: str,
+        start: str = "agents",
     ):
         super().__init__(width, heads, feature_map, max_write_strength)
         self.input_map = feature_maps.feature_map(input_map)
         size = self.head_size
-        self.initial_weights = nn.Parameter(torch.randn(heads, size, 3 * size + 4).mul_(size**-0.5))
+        weights = torch.randn(heads, size, 3 * size + 4).mul_(size**-0.5)
+        if chosen("start", start, ("agents", "languages")) == "languages":
+            weights[..., size : 2 * size] *= 0.01
+            weights[..., 3 * size :] -= 1
+        self.initial_weights = nn.Parameter(weights)
 
     def initial_state(self, batch_size: int) -> SelfReferentialState:
         """Return a zero shift from the trained weights, [B, H, D, 3 D + 4], D the head's size."""

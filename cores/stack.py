@@ -17,6 +17,7 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from fastweights.cores.chain import inspected, through
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
 from fastweights.host.names import unknown
@@ -192,7 +193,8 @@ class Stack(Core):
 
     def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
         """Apply one step of every block in order."""
-        return self._through(x, state, lambda block, y, block_state: block.step(y, block_state))
+        y = self.embed(x)
+        return through(self.blocks, y, state, lambda block, y, before: block.step(y, before))
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
@@ -205,29 +207,14 @@ class Stack(Core):
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], tuple]:
         """Unroll without `check_inputs`, for a core that has checked its own arguments."""
-        return self._through(
-            x, state, lambda block, y, block_state: block.unroll(y, block_state, is_first)
+        y = self.embed(x)
+        return through(
+            self.blocks, y, state, lambda block, y, before: block.unroll(y, before, is_first)
         )
 
     def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
         """Return the dicts of all blocks, the first block's first."""
-        layers = []
-
-        def look(block: Block, y: Tensor, block_state: State) -> tuple[Tensor, State]:
-            layers.extend(block.inspect(y, block_state))
-            return block.step(y, block_state)
-
-        self._through(x, state, look)
-        return layers
-
-    def _through(
-        self, x: Tensor, state: tuple, apply: Callable[..., tuple[Tensor, State]]
-    ) -> tuple[Tensor, tuple]:
-        y, states = self.embed(x), []
-        for block, block_state in zip(self.blocks, state, strict=True):
-            y, block_state = apply(block, y, block_state)
-            states.append(block_state)
-        return y, tuple(states)
+        return inspected(self.blocks, self.embed(x), state)
 
 
 def chosen(option: str, value: str, known: Sequence[str]) -> str:

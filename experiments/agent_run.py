@@ -18,7 +18,7 @@ from fastweights.host.profiling import profiled
 from fastweights.host.progress import Display
 from fastweights.host.stages import Stages
 from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.records import fitting
+from fastweights.records.checkpoints import fitting
 from fastweights.training.assembly import build, plan_for, try_out
 from fastweights.training.hashes import record_nothing, recorder
 from fastweights.training.keeping import Kept, NotKept

@@ -1,7 +1,8 @@
 """Languages x memories on one page: which memory solves which language, ordered by class.
 
 With a seed, a memory *solves* a language if every string of Bin0 and Bin1 is right. It *fits* the
-language if only every string of Bin0 is right, and *fails* otherwise.
+language if only every string of Bin0 is right, and *fails* otherwise. The last column is what
+theory says about these memories.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from fastweights.cores import CORES
 from fastweights.cores.options import is_named_by_size
 from fastweights.evaluation.markdown_table import markdown_table
 from fastweights.experiments.grid import Grid, cells, rebuild
+from fastweights.experiments.language_theory import said_of, sources
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_presets import preset
@@ -107,20 +109,27 @@ def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
 
 
 def matrix(rows: Sequence[Row]) -> str:
-    """Return Markdown: a row a language, a column a memory, the seeds' outcomes in cells."""
+    """Return Markdown: a row a language, a column a memory, the seeds' outcomes in cells.
+
+    The last column is what theory says, with the numbers of its sources, which are listed below.
+    """
     found = {(row.labels["language"], row.labels["memory"]): row for row in rows}
     languages, names = (
-        dict.fromkeys(row.labels[n] for row in rows) for n in ("language", "memory")
+        list(dict.fromkeys(row.labels[n] for row in rows)) for n in ("language", "memory")
     )
+    numbers = {source: place for place, source in enumerate(sources(languages, names), 1)}
     lines = [
         [
             LANGUAGES[language].family(),
             LANGUAGES[language].title,
             *(outcome(found[language, name]) for name in names),
+            said_of(language, names, numbers),
         ]
         for language in languages
     ]
-    return markdown_table(["class", "language", *(f"`{name}`" for name in names)], lines)
+    head = ["class", "language", *(f"`{name}`" for name in names), "theory"]
+    below = [f"[{place}] {source}" for source, place in numbers.items()]
+    return "\n\n".join([markdown_table(head, lines), *below])
 
 
 def outcome(row: Row) -> str:

@@ -137,7 +137,8 @@ def _names(rows: Sequence[Row], panel: str) -> tuple[list[str], str]:
 def _once(texts: Sequence[str]) -> list[str]:
     """Return `texts` without those that repeat another: LSTM and lstm, DeltaNet and delta_net."""
     plain = ["".join(filter(str.isalnum, text)).casefold() for text in texts]
-    return [text for place, text in enumerate(texts) if plain[place] not in plain[:place]]
+    repeats = [one in plain[:place] and one.isidentifier() for place, one in enumerate(plain)]
+    return [text for text, is_repeat in zip(texts, repeats, strict=True) if not is_repeat]
 
 
 def _wrapped(texts: Sequence[str], width: int) -> str:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress
+from rich.table import Table
 from torch import Tensor
 
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.token_files import read_splits
 from fastweights.host.errors import UserError, describe_os_error, expanded
 from fastweights.host.folder_lock import wait_for
-from fastweights.records import CheckpointError, load, save
+from fastweights.records.checkpoints import CheckpointError, load, save
 from fastweights.tasks import UNASKED, Task
 from fastweights.tasks.sequences import Sequences, draw
 
@@ -47,6 +48,17 @@ def sequences(options: SequenceOptions) -> dict[str, Sequences]:
         finally:
             lock.release()
     return _read(path, options)
+
+
+def statistics_table(options: SequenceOptions) -> Table:
+    """Return what the sequences to learn from are like, beside the paper's."""
+    learned = sequences(options)["train"]
+    table = Table("", title=f"{options.task}, {len(learned.lengths):,} sequences to learn from")
+    for column in ("here", "paper"):
+        table.add_column(column, justify="right")
+    for statistic in options.task.statistics(learned.samples()):
+        table.add_row(*statistic)
+    return table
 
 
 def default_folder(options: SequenceOptions) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fastweights.cores import growth, network_facts
 from fastweights.experiments.sequence_data import sequences
@@ -27,21 +28,9 @@ from fastweights.host.provenance import git_revision
 from fastweights.host.stages import Stages
 from fastweights.host.stopping import Interrupted, StopRequests
 from fastweights.kernels import SHORTEST_CHUNKED_UNROLL, use_backend
-from fastweights.records import (
-    CheckpointError,
-    CheckpointFolder,
-    Found,
-    RunFolder,
-    Scalars,
-    check_xpid,
-    claim_xpid,
-    fitting,
-    holds_checkpoints,
-    load,
-    read_logs,
-    read_meta,
-    save_or_warn,
-)
+from fastweights.records import RunFolder, Scalars, check_xpid, claim_xpid, read_logs, read_meta
+from fastweights.records.checkpoint_folder import CheckpointFolder, Found, holds_checkpoints
+from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
 from fastweights.tasks import TASKS, Task
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.train import Trainer
@@ -84,7 +73,7 @@ def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
     _check_own(best, options, path)
     model = options.build()
     with fitting(path):
-        model.load_state_dict(best["model_state_dict"])
+        model.load_state_dict(_kept_weights(best))
     return model.eval(), options
 
 
@@ -202,7 +191,7 @@ def _train(
                 scalars.write(row)
                 held_out |= {name: row[name] for name in row if name.startswith("valid_")}
                 display.update(trainer.updates, row | held_out)
-            if "score" in row:
+            if "score" in row and _is_kept(row["score"], trainer, checkpoints):
                 save(row["score"])
             elif time.monotonic() - last_save > options.checkpoint_minutes * 60:
                 save_or_warn(save)
@@ -211,6 +200,12 @@ def _train(
             except Interrupted:
                 save(row.get("score"))
                 raise
+
+
+def _is_kept(score: float, trainer: Trainer, checkpoints: CheckpointFolder) -> bool:
+    """Whether a measurement gets a checkpoint: within an epoch, only the best and the last one."""
+    within_epochs = trainer.config.evaluate_every > 0
+    return not within_epochs or trainer.finished or score > checkpoints.best_score
 
 
 def timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -306,7 +301,7 @@ def _measure(
     best = load(checkpoints.best_path, next(trainer.model.parameters()).device)
     _check_own(best, options, checkpoints.best_path)
     with fitting(checkpoints.best_path):
-        trainer.model.load_state_dict(best["model_state_dict"])
+        trainer.model.load_state_dict(_kept_weights(best))
     counters = best["trainer"]["counters"]
     return measure(trainer.model, options, splits) | {
         "best_epoch": counters["epoch"],
@@ -314,6 +309,15 @@ def _measure(
         "epochs": trainer.epoch,
         "updates": trainer.updates,
     }
+
+
+def _kept_weights(best: dict[str, Any]) -> dict[str, Tensor]:
+    """The weights that a checkpoint's score is of: averages, where the run has them."""
+    average = best["trainer"].get("average")
+    if average is None:
+        return best["model_state_dict"]
+    own = "module."
+    return {n.removeprefix(own): value for n, value in average.items() if n.startswith(own)}
 
 
 def _say(task: Task, result: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from fastweights.evaluation.model_card import model_card
 from fastweights.host.commands import typed
 from fastweights.host.errors import expanded, one_line_errors, user_input
 from fastweights.launch.cli.parser import typed_options
-from fastweights.training.agent_export import write_export
+from fastweights.records.exports import AGENT
 from fastweights.training.onnx_export import Exported, check_packages, write_onnx
 from fastweights.training.saved_agent import SavedAgent, check_game, open_agent
 
@@ -70,7 +70,7 @@ def export_safetensors(agent: SavedAgent, folder: Path) -> None:
     """Write weights, configuration and a model card into `folder`, and say how to evaluate it."""
     kept = evaluations_in(agent.run).values()
     card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
-    write_export(agent.payload, folder, card)
+    AGENT.write(agent.payload, folder, card)
     print(f"exported: {folder}\nto evaluate:\n  {typed('evaluate')} {folder}")
 
 

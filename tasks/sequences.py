@@ -11,6 +11,7 @@ from torch import Tensor
 from fastweights.tasks.task import UNASKED, Sample, Task
 
 POSITIONS_AT_ONCE = 2**14  # positions of a batch in evaluation: bounds its memory
+POOL = 16  # batches that are sorted by length together
 DRAWS_FOR_A_NEW_ONE = 1000  # attempts before a task counts as out of new sequences
 
 
@@ -113,13 +114,13 @@ def _new_one(
 
 
 def shuffled_batches(
-    lengths: Int[Tensor, " N"], batch_size: int, generator: torch.Generator, pool: int = 16
+    lengths: Int[Tensor, " N"], batch_size: int, generator: torch.Generator, pool: int = POOL
 ) -> list[Int[Tensor, " B"]]:
     """Return every sequence once, in batches of similar lengths and random order.
 
     Sequences are shuffled and sorted by length within pools of `pool` batches; then the batches are
     shuffled. This needs little padding, and batches differ between epochs. The last batch of a pool
-    may be smaller.
+    may be smaller. With a pool of one batch, batches have sequences of any lengths.
     """
     order = torch.randperm(len(lengths), generator=generator)
     batches = [

@@ -14,10 +14,17 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fastweights.host.flags import check_at_least
 from fastweights.tasks.sequence_model import SequenceModel
-from fastweights.tasks.sequences import Batch, Sequences, shuffled_batches, sorted_batches
+from fastweights.tasks.sequences import (
+    POOL,
+    Batch,
+    Sequences,
+    shuffled_batches,
+    sorted_batches,
+)
 from fastweights.tasks.task import UNASKED
 
 LARGEST_BATCH = 2**20  # sequences
@@ -36,6 +43,13 @@ class TrainerConfig:
     """Largest norm of the gradient; 0: no limit. The paper has 0.1 for the LSTM."""
     batch_size: int = 64
     """Number of sequences in one update."""
+    # Short strings of a language teach other things than long ones: batches of one length make the
+    # gradient's noise many times larger.
+    similar_lengths: bool = True
+    """Whether a batch has sequences of similar lengths, which saves time, or of any lengths."""
+    average: float = 0.0
+    """Share of the old value in an exponential average of the weights, in [0, 1). The average is
+    then what is measured and kept as the best; 0: no average."""
     epochs: int = 200
     """Largest number of epochs."""
     evaluate_every: int = 0
@@ -55,6 +69,8 @@ class TrainerConfig:
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
         check_at_least(self, 0, "clip", "evaluate_every", "patience", "solved_for")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"--average must lie in [0, 1), not {self.average}")
 
 
 class Result(NamedTuple):
@@ -148,8 +164,17 @@ class Trainer:
         self._optimiser = torch.optim.Adam(
             model.parameters(), lr=config.learning_rate, betas=(0.9, 0.995), eps=1e-9, fused=True
         )
+        self._average = None
+        if config.average:
+            follow = get_ema_multi_avg_fn(config.average)
+            self._average = AveragedModel(model, multi_avg_fn=follow)
         self.updates = self.epoch = self.position = self.stale_epochs = self.solved = 0
         self.best_score = -1.0
+
+    @property
+    def measured(self) -> SequenceModel:
+        """The model that the held-out split judges: of average weights, where there are any."""
+        return self._average.module if self._average else self.model
 
     @property
     def updates_an_epoch(self) -> int:
@@ -207,6 +232,8 @@ class Trainer:
             largest = self.config.clip or float("inf")
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest)
             self._optimiser.step()
+            if self._average:
+                self._average.update_parameters(self.model)
             self.updates += 1
             return {
                 "step": self.updates,
@@ -219,22 +246,26 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """Return plain values and tensors."""
         counters = {name: getattr(self, name) for name in _COUNTERS}
-        return {"optimiser": self._optimiser.state_dict(), "counters": counters}
+        state = {"optimiser": self._optimiser.state_dict(), "counters": counters}
+        return state | ({"average": self._average.state_dict()} if self._average else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned; the model's weights are loaded separately."""
         self._optimiser.load_state_dict(state["optimiser"])
+        if self._average:
+            self._average.load_state_dict(state["average"])
         counters = {"solved": 0} | state["counters"]  # older checkpoints lack `solved`
         for name in _COUNTERS:
             setattr(self, name, counters[name])
 
     def _batches(self) -> list[Tensor]:
         generator = torch.Generator().manual_seed(1_000_003 * self._seed + self.epoch)
-        return shuffled_batches(self._train.lengths, self.config.batch_size, generator)
+        pool = POOL if self.config.similar_lengths else 1
+        return shuffled_batches(self._train.lengths, self.config.batch_size, generator, pool)
 
     def _measure(self) -> dict[str, Any]:
         with self._stage("test"):
-            held_out = evaluate(self.model, self._valid, self._blank, JUDGED_AT_ONCE)
+            held_out = evaluate(self.measured, self._valid, self._blank, JUDGED_AT_ONCE)
         better = held_out.score > self.best_score
         self.best_score = max(self.best_score, held_out.score)
         self.stale_epochs = 0 if better else self.stale_epochs + 1

@@ -18,7 +18,8 @@ from fastweights.host.errors import UserError
 from fastweights.host.progress import Display
 from fastweights.host.stages import Columns, Stages
 from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.records import Metrics, save_or_warn
+from fastweights.records import Metrics
+from fastweights.records.checkpoints import save_or_warn
 from fastweights.training.hashes import Record, record_nothing
 from fastweights.training.layer_checks import checked_layers
 from fastweights.training.options import RunOptions

@@ -12,16 +12,10 @@ from fastweights.envs import resolve
 from fastweights.host.containment import check_contained
 from fastweights.host.errors import expanded
 from fastweights.host.provenance import git_revision
-from fastweights.records import (
-    CheckpointError,
-    CheckpointFolder,
-    Found,
-    fitting,
-    load,
-    read,
-    runs_near,
-)
-from fastweights.training.agent_export import is_export, read_export, weights_of
+from fastweights.records import runs_near
+from fastweights.records.checkpoint_folder import CheckpointFolder, Found
+from fastweights.records.checkpoints import CheckpointError, fitting, load, read
+from fastweights.records.exports import AGENT, is_export, weights_of
 from fastweights.training.options import RunOptions
 from fastweights.training.torchbeast_model import is_torchbeast, translated
 
@@ -106,7 +100,7 @@ def open_agent(
 
     Args:
         path: a run folder (the newest usable checkpoint), a checkpoint, a folder that
-            `agent_export` wrote, or TorchBeast's `model.tar` or its folder.
+            `records.exports` wrote, or TorchBeast's `model.tar` or its folder.
         device: device of the network.
         env: the game of a file that does not name it, or whose game has a module of its own.
 
@@ -177,7 +171,7 @@ def _find(path: Path, device: torch.device | str, env: str | None) -> Found:
         raise CheckpointError(f"no checkpoint at {path}: {runs_near(path)}")
     check_contained(_run_of(path))
     if is_export(path):
-        return Found(weights_of(path), read_export(path, device), ())
+        return Found(weights_of(path), AGENT.read(path, device), ())
     if path.is_dir():
         foreign = path / "model.tar"
         if (path / "checkpoints").exists() or not foreign.exists():

@@ -9,7 +9,7 @@ from fastweights.evaluation.reports.runs import Run
 from fastweights.evaluation.training_returns import Unit, fewest
 
 _PAUSE = 60.0  # seconds
-_MOST_POINTS = 50  # of a smoothed curve
+_MOST_POINTS = 50  # most points of a smoothed curve
 
 
 def agent_steps(run: Run) -> np.ndarray:
@@ -60,7 +60,7 @@ def curve(run: Run, column: str, x: Callable[[Run], np.ndarray]) -> Curve:
 
 
 def smoothed(points: Curve) -> Curve:
-    """Means of equally long stretches, at most 50 of them; a single update's value is noise."""
+    """Return means over at most 50 equally long stretches, because single updates are noisy."""
     parts = np.array_split(np.arange(len(points.x)), min(_MOST_POINTS, max(1, len(points.x))))
     if not len(points.x):
         return points

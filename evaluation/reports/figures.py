@@ -195,7 +195,7 @@ def _has_frames(group: Group) -> bool:
 
 
 def _is_curve(seeds: Sequence[Curve]) -> bool:
-    """Whether one has two points: around a single one the axes would be invented."""
+    """Return whether a curve has two points; axes around a single point are arbitrary."""
     return any(len(one.x) > 1 for one in seeds)
 
 

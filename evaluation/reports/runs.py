@@ -192,7 +192,10 @@ def shown(value: Any) -> str:
 
 
 def _label(run: Run, firsts: list[Run]) -> str:
-    """The core and the options that its rivals have otherwise; of many options, a run's name."""
+    """Return the core and the options that differ from its rivals'; or a run's name.
+
+    The name replaces more than `_MOST_CHANGES` options.
+    """
     rivals = [one for one in firsts if one.core == run.core]
     options = [name for name in differing(rivals) if name != "env"]
     changes = _changes(run, options)
@@ -203,7 +206,7 @@ def _label(run: Run, firsts: list[Run]) -> str:
 
 
 def _changes(run: Run, options: Sequence[str]) -> tuple[str, ...]:
-    """Those of `options` that the run gives a value, as in a label."""
+    """Return the `options` for which the run has a value, as in a label."""
     values = {name: run.computed().get(name) for name in options}
     return tuple(f"{name} {shown(value)}" for name, value in values.items() if value is not None)
 

@@ -1,81 +1,32 @@
-"""Export of a language model: weights, vocabulary, configuration, and a model card.
-
-FOLDER/model.safetensors    weights
-FOLDER/config.json          options, updates, revision
-FOLDER/vocabulary.json      the tokens, by their numbers
-FOLDER/README.md            model card, in the form that model hubs read
-"""
+"""An exported language model: its vocabulary beside the weights, and its card."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-
 from fastweights.evaluation.markdown_table import markdown_table
-from fastweights.host.atomic_files import replacing, write_bytes
-from fastweights.host.errors import describe_os_error
-from fastweights.host.json_files import read_object
-from fastweights.records import CheckpointError
+from fastweights.host.atomic_files import write_bytes
+from fastweights.records.exports import LANGUAGE_MODEL
 from fastweights.tasks.language_model.vocabulary import Vocabulary
-
-FORMAT = "fastweights-language-model"
-VERSION = 1
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
-_KEPT = ("flags", "step", "git")  # exported keys of a checkpoint, besides its weights
-
-
-def is_export(folder: Path) -> bool:
-    """Return whether `folder` holds an export."""
-    return (folder / WEIGHTS).exists()
 
 
 def write_export(
     payload: Mapping[str, Any], vocabulary: Vocabulary, folder: Path, results: Mapping[str, Any]
 ) -> None:
-    """Write a checkpoint's model into `folder`, which is made if missing.
+    """Write a checkpoint's model into `folder`, made where it is missing.
 
-    `results`: the run's `result.json`, or nothing. Raises `OSError` if a file cannot be written.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    weights = {
-        name: weight.detach().cpu().contiguous()
-        for name, weight in payload["model_state_dict"].items()
-    }
-    payload = {**payload, "flags": _without_folders(payload["flags"])}
-    config = {"format": FORMAT, "version": VERSION} | {name: payload[name] for name in _KEPT}
-    write_bytes(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
-    text = json.dumps(vocabulary.plain(), ensure_ascii=False)
-    write_bytes(folder / "vocabulary.json", text.encode("utf-8", "surrogatepass"))
-    write_bytes(folder / "README.md", model_card(payload, vocabulary, results).encode())
-    with replacing(folder / WEIGHTS) as partial:  # last: it marks a complete export
-        save_file(weights, partial, metadata={"format": "pt"})
-
-
-def read_export(folder: Path) -> dict[str, Any]:
-    """Return the part of a checkpoint's payload that `write_export` wrote. Runs no code from it.
+    Args:
+        results: the run's `result.json`, or nothing.
 
     Raises:
-        CheckpointError: missing, damaged or foreign, in one line.
+        OSError: the files cannot be written.
     """
-    path = folder / CONFIG
-    try:
-        config = read_object(path)
-        if (config["format"], config["version"]) != (FORMAT, VERSION):
-            raise ValueError("it has another format or version")
-        kept: dict[str, Any] = {name: config[name] for name in _KEPT}
-        path = folder / WEIGHTS
-        weights: dict[str, torch.Tensor] = load_file(path)
-        return kept | {"model_state_dict": weights}
-    except OSError as error:
-        raise CheckpointError(f"cannot read the model {describe_os_error(error)}") from error
-    except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{path} is damaged or not an exported language model ({error}): export it again"
-        ) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(vocabulary.plain(), ensure_ascii=False)
+    write_bytes(folder / "vocabulary.json", text.encode("utf-8", "surrogatepass"))
+    payload = {**payload, "flags": _without_folders(payload["flags"])}
+    LANGUAGE_MODEL.write(payload, folder, model_card(payload, vocabulary, results))
 
 
 def _without_folders(flags: Mapping[str, Any]) -> dict[str, Any]:

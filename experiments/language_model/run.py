@@ -37,18 +37,9 @@ from fastweights.host.progress import Display
 from fastweights.host.provenance import git_revision
 from fastweights.host.stages import Stages
 from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.records import (
-    CheckpointError,
-    CheckpointFolder,
-    RunFolder,
-    Scalars,
-    check_xpid,
-    claim_xpid,
-    fitting,
-    holds_checkpoints,
-    load,
-    save_or_warn,
-)
+from fastweights.records import RunFolder, Scalars, check_xpid, claim_xpid
+from fastweights.records.checkpoint_folder import CheckpointFolder, holds_checkpoints
+from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
 from fastweights.tasks.language_model.corpus import Corpus
 from fastweights.tasks.language_model.trainer import Columns, LanguageTrainer, Together
 from fastweights.training import memory_needs

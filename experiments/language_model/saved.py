@@ -6,19 +6,16 @@ from typing import Any
 
 import torch
 
-from fastweights.experiments.language_model.export import is_export, read_export
 from fastweights.experiments.language_model.options import LanguageOptions
+from fastweights.experiments.language_model.run import RESULT
 from fastweights.experiments.language_model.text import read_vocabulary
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded
-from fastweights.records import (
-    CheckpointError,
-    CheckpointFolder,
-    fitting,
-    load,
-    read_meta,
-    runs_near,
-)
+from fastweights.host.json_files import read_object
+from fastweights.records import read_meta, runs_near
+from fastweights.records.checkpoint_folder import CheckpointFolder
+from fastweights.records.checkpoints import CheckpointError, fitting, load
+from fastweights.records.exports import LANGUAGE_MODEL, is_export
 from fastweights.tasks.language_model.model import LanguageModel
 from fastweights.tasks.language_model.vocabulary import Vocabulary
 
@@ -34,6 +31,13 @@ class SavedModel:
     model: LanguageModel
     payload: dict[str, Any]
 
+    def results(self) -> dict[str, Any]:
+        """Return what the run measured at its end; nothing where there is no such file."""
+        try:
+            return read_object(self.folder / RESULT)
+        except (OSError, ValueError):
+            return {}
+
 
 def open_model(path: Path, device: torch.device) -> SavedModel:
     """Return the best weights of a run, those of a checkpoint, or an export's.
@@ -47,7 +51,7 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
         raise UserError(f"{path}: there is no such run; {runs_near(path)}")
     folder = path if path.is_dir() else _run_of(path)
     if path.is_dir() and is_export(path):
-        payload = read_export(path)
+        payload = LANGUAGE_MODEL.read(path)
     elif path.is_dir():
         saved_options(path)  # first: it names the task if this is another task's run
         payload = _best(path)

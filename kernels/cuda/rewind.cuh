@@ -9,16 +9,16 @@
 //     dv = beta du, dbeta = du . e                           u = beta (v - W_{t-1}^T k)
 //     dk -= W_{t-1} dv              G -= k dv^T
 //
-// W is rewound by subtracting the stored updates: no W is stored, and nothing is inverted (which
-// explodes). An episode's W_{t-1} is gone once `is_first[t]` forgot it, so the backward walks the
-// unroll segment by segment: it sums each segment's updates once, in the forward's order, to get
-// the W its last row saw, then rewinds. Every row is summed once, whatever the resets.
+// W is rewound by subtracting the stored updates: no W is stored, and nothing is inverted (which is
+// unstable). A reset at `is_first[t]` loses W_{t-1}, so the backward pass goes through the unroll
+// segment by segment: it sums each segment's updates once, in the forward pass's order, to get the W
+// of its last row, and then rewinds. Every row is summed once, for any resets.
 //
-// Where W grows, subtracting leaves the rounding of the late, large W in place of the early, small
-// one. With keys that sum to one that cannot be. A law whose keys may be any goes back a single row
-// of a segment that `outgrows` its beginning, and then sums the updates of the rows before anew, until
-// those are small enough to be rewound. That takes as many sums as there are pairs of rows, but no
-// memory, which a kernel cannot ask for where it finds that it needs it.
+// If W grows, subtraction leaves the rounding errors of the late, large W in the early, small one.
+// This cannot happen with keys that sum to one. For recurrences with other keys, a segment that
+// `outgrows` its beginning is rewound by a single row. Then the updates of the rows before are summed
+// anew, until they are small enough to be rewound. This takes as many sums as there are pairs of rows,
+// but no memory, which a running kernel cannot allocate.
 //
 // W is held by row. So is G up to D = 32, and by column too: two cheap rank-one updates replace D
 // sums over lanes. At D = 64 registers are dear: G is held by column alone, and G u is such sums.

@@ -181,8 +181,8 @@ struct Direction {
   }
 };
 
-// Of the map's input, from that of its result. Softmax and unit have the same form: each number has
-// a slope, that of softmax its probability, that of unit 1 / |x|.
+// The gradient of the map's input, from the gradient of its result. Softmax and unit have the same
+// form: each number has a slope, which is its probability for softmax and 1 / |x| for unit.
 __device__ inline float map_backward(float mapped, float scale, bool is_unit, float gradient) {
   const float along = lane_sum(mapped * gradient);
   return is_unit ? scale * (gradient - mapped * along) : mapped * (gradient - along);

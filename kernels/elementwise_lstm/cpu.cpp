@@ -73,7 +73,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
 FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   UnitSizes size(call);
-  Three<const T>{call};  // what is saved says it all
+  Three<const T>{call};  // not needed: the saved tensors replace them
   Three<const T> weights(call);
   auto resets = call.tensor<const bool>();
   call.tensor<const T>();

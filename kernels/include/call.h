@@ -19,7 +19,8 @@ struct Steps {
   FW_INLINE T* operator[](int64_t t) const { return start + t * stride; }
 };
 
-// A tensor as pointer and strides (in elements). A null tensor is one that nobody asked for.
+// A tensor as pointer and strides (in elements). A null tensor is a result that the caller does not
+// need.
 template <class T>
 struct Tensor {
   T* data;
@@ -101,7 +102,7 @@ class Call {
   void* const* addresses_;
 };
 
-// Each iteration writes only what is its own: the result is the same for any number of threads.
+// Each iteration writes only its own results, so they are the same for any number of threads.
 template <class Body>
 void parallel_for(int64_t count, int64_t threads, Body body) {
 #pragma omp parallel for schedule(static) num_threads(int(threads)) if (threads > 1)
@@ -143,9 +144,8 @@ Space& workspace() {
   return space[0];
 }
 
-// A build is for one scalar type, one padded head size (its keys' and its values') and one of a
-// kernel's functions; the other is defined to be static, and so dropped: what nobody calls is not
-// compiled.
+// A build is for one scalar type, one padded head size (of keys and of values) and one of a kernel's
+// two functions. The other function is static and never called, so it is not compiled.
 #ifndef FASTWEIGHTS_SCALAR
 #define FASTWEIGHTS_SCALAR float
 #endif

@@ -67,9 +67,9 @@ struct Rectified {  // a NaN stays one
 // grad, where a rectifier let x through.
 FW_INLINE Part let_through(Part x, Part grad) { return x <= Part{} ? Part{} : grad; }
 
-// One row of tiles of a picture to its points [25, ..., C], `plane` numbers from point to point. A tile
-// looks at N x N pixels from `border` before its own on; beyond the picture there are zeros. The strip
-// holds what is transformed along one axis: neighbours share that work.
+// Transform one row of a picture's tiles to points [25, ..., C], `plane` numbers from point to point.
+// A tile reads N x N pixels, beginning `border` pixels before its own; outside the picture they are
+// zero. The strip holds the transform along one axis, which neighbouring tiles share.
 template <int C, int N, class Read>
 FW_APART void transform_row(Size size, const T* picture, int64_t row, Read read, Space& space, T* points,
                             int64_t plane) {

@@ -60,8 +60,8 @@ struct DeltaMemory : PendingMatrix<T, PV, PK> {
     this->matrix.load(from, keys, values, row_stride);
   }
 
-  // W_t^T q, the pass over the matrix taken before W_t is written: W_{t-1}^T q + u (k . q). Where
-  // the memory fades, W_{t-1} is what is left of it.
+  // W_t^T q, by a pass over the matrix before W_t is written: W_{t-1}^T q + u (k . q). With decay,
+  // W_{t-1} here is already decayed.
   template <class Keep = Whole>
   FW_INLINE Value step(const Key& q, const Key& k, const Value& v, T beta, Value& error,
                        Keep keep = {}) {
@@ -244,8 +244,7 @@ struct DeltaAdjoint {
     };
   }
 
-  // After row t, where a segment begins, whether by a reset or with the unroll: was W what it had to
-  // be?
+  // After row t: if a segment begins there, by a reset or with the unroll, check the rewound W.
   FW_APART void arrive(int64_t t, const R& error) {
     if (!arrivals.wanted()) return;
     const T first = dot(error, error);

@@ -46,7 +46,7 @@ FW_INLINE Row<T, P> normalise(FeatureMap map, const Row<T, P>& activated) {
   });
 }
 
-// Through x / |x|: what is left of the gradient across x.
+// The gradient through x / |x|: its part orthogonal to x.
 template <class T, int P>
 FW_INLINE Row<T, P> unit_adjoint(const Row<T, P>& x, const Row<T, P>& grad) {
   const T scale = inverse_length(x);

@@ -21,12 +21,13 @@ constexpr int kRegisterBytes = 16, kRegisters = 16;
 #endif
 
 #define FW_INLINE inline __attribute__((always_inline))
-// For what takes little of a step, and inline seconds to compile; or wants the registers to itself.
+// For functions that take little of a step's time but seconds to compile inline, and for functions
+// that need all registers.
 #define FW_APART __attribute__((noinline))
 
-// m + a * b, for a sum that is stored next. On AMD's Zen 3 a fused multiply-add occupies what a store
-// needs: a pass that writes a matrix takes 1.4 times as long as with two instructions, which go to
-// units of their own. The statement keeps the compiler from fusing them.
+// m + a * b, for a sum that is stored next. On AMD's Zen 3 a fused multiply-add occupies a unit that
+// stores need: a pass that writes a matrix takes 1.4 times as long as with two instructions, which use
+// other units. The statement keeps the compiler from fusing them.
 template <class Part, class T>
 FW_INLINE Part add_product(Part m, Part a, T b) {
   Part product = a * b;

@@ -1,9 +1,9 @@
-// A memory a head whose steps hear nothing of each other but through it, forward and backward:
+// One memory a head, through which alone its steps depend on each other, forward and backward:
 //
 //   W_t = a W_{t-1} + k u^T,   y = W_t^T q
 //   a = 1, or exp(log_decay);   u = v, or beta (v - a W_{t-1}^T k)
 //
-// The four choices are linear_attention, delta_rule and their fading forms. Derivations:
+// The four choices are linear_attention, delta_rule and their forms with decay. Derivations:
 // kernels/delta_rule/backward.md, kernels/gated_delta_rule/backward.md.
 #pragma once
 #include <type_traits>
@@ -190,7 +190,7 @@ struct OneMemory {
                                dot(Value::load(grad_v[t], V), Value::load(v[t], V));
       }
 
-      // The sum of W's products with dL/dW, which each step changes by what is known of it.
+      // The inner product of W and dL/dW; each step changes it by known terms.
       if constexpr (kFades) {
         T later = grad_final ? weights.inner(grad_final.at(b, h), grad_final.stride[2]) : T(0);
         for (int64_t t = size.time - 1; t >= 0; t--) {

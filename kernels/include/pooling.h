@@ -149,8 +149,8 @@ void search_row(const T* top, int64_t width, int64_t channels, const Span& down,
   }
 }
 
-// A row of windows of a picture that is `width` pixels wide; `top` is where the row `down.start` of
-// what is pooled lies, or would. Places are kept if there is memory for them.
+// Pool a row of windows of a picture that is `width` pixels wide. `top` is the address of the input's
+// row `down.start`, which may be outside the picture. Places are stored if `places` is not null.
 FW_INLINE void pool_row(const T* top, int64_t width, int64_t channels, const Span& down, T* y,
                         uint8_t* places) {
   if (places)

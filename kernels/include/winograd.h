@@ -1,13 +1,13 @@
 // Convolutions of 3 x 3 taps over pictures with channels last, by Winograd's minimal filtering
 // F(3 x 3, 3 x 3) (Lavin & Gray 2016): 25 products instead of 81 for a tile of 3 x 3 outputs.
 //
-// A tile looks at a patch of 5 x 5 inputs. Polynomials through the points 0, 1, -1, 2 and infinity turn
-// the sum over taps into a product at each of 25 points; what is left to add up, over channels, is 25
-// products of matrices:
+// A tile reads a patch of 5 x 5 inputs. Polynomials through the points 0, 1, -1, 2 and infinity turn
+// the sum over taps into a product at each of 25 points. The sums over channels are then 25 matrix
+// products:
 //
 //     outputs = A^T [ (G taps G^T) . (B^T patch B) ] A
 //
-// and, all of it being linear, the gradient of the taps is G^T [ (B^T patch B) . (A grad A^T) ] G.
+// All steps are linear, so the gradient of the taps is G^T [ (B^T patch B) . (A grad A^T) ] G.
 #pragma once
 #include "call.h"
 

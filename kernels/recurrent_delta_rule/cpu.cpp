@@ -1,4 +1,4 @@
-// The recurrent delta rule on CPUs: the delta rule's cell behind a slow net that hears y_{t-1}.
+// The recurrent delta rule on CPUs: the delta rule's cell behind a slow net that reads y_{t-1}.
 #include "call.h"
 #include "delta_memory.h"
 #include "feature_maps.h"
@@ -116,7 +116,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
   Sizes size(call);
   auto map = FeatureMap(call.integer());
   const T largest = T(largest_strength(call.integer()));
-  for (int input = 0; input < 4; input++) call.tensor<const T>();  // what is saved says it all
+  for (int input = 0; input < 4; input++) call.tensor<const T>();  // not needed: see the saved ones
   Weights weights(call);
   auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();

@@ -13,11 +13,11 @@
 //
 // Where row t forgot, G is the gradient of W_0 alone; the shift before it gets none.
 //
-// In the forward each block of columns has a group of threads; the four meet once a row. In the
-// backward they meet twice a row, and the strengths' four columns have no group of their own: each
-// of the three holds them by row and does their work, of which the first one's counts. So a block of
-// D = 64 has twelve warps, with 168 registers a thread. No lanes are summed inside a branch: what the
-// compiler makes of that spills.
+// In the forward pass each block of columns has a group of threads; the four groups synchronise once
+// a row. In the backward pass they synchronise twice a row, and the strengths' four columns have no
+// group: each of the three groups holds them by row and computes them, and the first one's result is
+// used. So a block of D = 64 has twelve warps, with 168 registers a thread. No lanes are summed inside
+// a branch, because the compiler's code for it spills registers.
 #include "rewind.cuh"
 
 constexpr int STRENGTHS = 4;  // one for each block of columns

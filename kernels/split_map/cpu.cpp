@@ -241,7 +241,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
       });
 }
 
-// A gradient that nobody has is null, and so zero.
+// A null gradient counts as zero.
 FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   Parts parts(call);

@@ -1,9 +1,7 @@
 """The command lines that use a trained language model: evaluate, generate, export."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +11,13 @@ import tyro
 from fastweights.experiments.language_model.evaluate import Evaluation, evaluate_model
 from fastweights.experiments.language_model.export import write_export
 from fastweights.experiments.language_model.options import COMMAND
-from fastweights.experiments.language_model.run import RESULT
 from fastweights.experiments.language_model.saved import SavedModel, open_model
+from fastweights.experiments.language_model.writing import prompt_tokens, written
 from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, compute_exactly, use_threads
 from fastweights.host.errors import UserError, expanded, user_input
-from fastweights.host.json_files import read_object
 from fastweights.launch.cli.parser import typed_options
-from fastweights.tasks.language_model.generation import Sampling, generate
-from fastweights.tasks.language_model.vocabulary import Vocabulary
+from fastweights.tasks.language_model.generation import Sampling
 
 RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
@@ -89,15 +85,11 @@ def write(arguments: Sequence[str]) -> int:
         if options.length < 0:
             raise ValueError(f"--length must be at least 0, not {options.length}")
         saved = _open(options.run, options)
-        prompt = _prompt(saved.vocabulary, options.prompt)
-    reader = saved.vocabulary.reader()
-    generator = torch.Generator().manual_seed(options.seed)
-    tokens = generate(saved.model, prompt, options, generator)
-    if options.prompt:
-        _write("".join(map(reader.read, prompt)))
-    for token in islice(tokens, options.length or None):
-        _write(reader.read(token))
-    _write("\n")
+        prompt = prompt_tokens(saved.vocabulary, options.prompt)
+    how = {"length": options.length, "seed": options.seed, "with_prompt": bool(options.prompt)}
+    for piece in written(saved, prompt, options, **how):
+        print(piece, end="", flush=True)
+    print()
     return 0
 
 
@@ -108,7 +100,7 @@ def export(arguments: Sequence[str]) -> int:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: name a folder")
     saved = open_model(options.run, torch.device("cpu"))
-    write_export(saved.payload, saved.vocabulary, folder, _results(saved))
+    write_export(saved.payload, saved.vocabulary, folder, saved.results())
     command = typed(COMMAND)
     print(f"exported: {folder}\nto let it write:\n  {command} generate {folder} --prompt ...")
     return 0
@@ -118,25 +110,3 @@ def _open(run: Path, where: Where) -> SavedModel:
     use_threads(where.num_threads)
     compute_exactly()
     return open_model(run, choose_device(where.device))
-
-
-def _prompt(vocabulary: Vocabulary, text: str) -> list[int]:
-    tokens = vocabulary.prompt(text) or vocabulary.prompt("\n")
-    unknown = getattr(vocabulary, "unknown", None)
-    if unknown is not None and (count := tokens.count(unknown)):
-        print(f"note: {count} words of the prompt are not in the vocabulary", file=sys.stderr)
-    if None in tokens:
-        raise ValueError("--prompt has words that are not in the vocabulary, which has no <unk>")
-    return tokens
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
-def _results(saved: SavedModel) -> dict:
-    try:
-        return read_object(saved.folder / RESULT)
-    except (OSError, ValueError):
-        return {}

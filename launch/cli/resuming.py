@@ -7,7 +7,8 @@ from pathlib import Path
 from fastweights.host.commands import typed
 from fastweights.host.errors import expanded
 from fastweights.host.flags import check_kept
-from fastweights.records import holds_checkpoints, runs_near
+from fastweights.records import runs_near
+from fastweights.records.checkpoint_folder import holds_checkpoints
 from fastweights.training.options import RunOptions, changes
 from fastweights.training.saved_agent import SavedAgent, open_agent
 

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Generic
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 
-from fastweights.experiments.sequence_data import sequences
+from fastweights.experiments.sequence_data import sequences, statistics_table
 from fastweights.experiments.sequence_figures import OF_CELLS
 from fastweights.experiments.sequence_options import (
     Question,
@@ -141,9 +140,13 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         return code
     check_unchanged(asked.of_table, "--table")
     if asked.statistics:
-        return _show_statistics(asked.run)
+        Console().print(statistics_table(asked.run))
+        return 0
     if asked.export:
-        return _export(asked.run, expanded(asked.export))
+        splits = sequences(asked.run)
+        for path in write_splits(expanded(asked.export), asked.run.task, splits):
+            print(path)
+        return 0
     if saved:
         _check_same(asked.resume, saved, asked.run)
     return run(asked.run, asked.resume)
@@ -183,20 +186,3 @@ def _check_same(path: Path, saved: SequenceOptions, asked: SequenceOptions) -> N
         check_kept(differences(saved, asked))
     if (path / RESULT).exists():
         raise UserError(f"{path} has finished: its result is in {path / RESULT}; start a new run")
-
-
-def _show_statistics(options: SequenceOptions) -> int:
-    learned = sequences(options)["train"]
-    table = Table("", title=f"{options.task}, {len(learned.lengths):,} sequences to learn from")
-    for column in ("here", "paper"):
-        table.add_column(column, justify="right")
-    for statistic in options.task.statistics(learned.samples()):
-        table.add_row(*statistic)
-    Console().print(table)
-    return 0
-
-
-def _export(options: SequenceOptions, folder: Path) -> int:
-    for path in write_splits(folder, options.task, sequences(options)):
-        print(path)
-    return 0

@@ -153,12 +153,18 @@ def test_recurrent_weights_begin_normal_with_one_over_the_root_of_the_head_size(
     assert abs(weights.std() - 1 / 8) < 4 * standard_error
 
 
-def test_self_referential_weights_begin_normal_with_mean_zero():
-    weights = build_core("srwm", 3, layers=1, width=512, heads=8).blocks[0].memory.initial_weights
-    for columns in weights.split([64, 64, 64, 4], -1):
-        standard_error = 1 / 8 / columns.numel() ** 0.5
-        assert abs(columns.mean()) < 4 * standard_error
-        assert abs(columns.std() - 1 / 8) < 4 * standard_error
+@pytest.mark.parametrize(
+    ("start", "query_scale", "strength_mean"), [("agents", 1.0, 0.0), ("languages", 0.01, -1.0)]
+)
+def test_self_referential_weights_begin_normal(start, query_scale, strength_mean):
+    core = build_core("srwm", 3, layers=1, width=512, heads=8, start=start)
+    weights = core.blocks[0].memory.initial_weights
+    scales, means = (1, query_scale, 1, 1), (0, 0, 0, strength_mean)
+    blocks = weights.split([64, 64, 64, 4], -1)
+    for columns, scale, mean in zip(blocks, scales, means, strict=True):
+        standard_error = scale / 8 / columns.numel() ** 0.5
+        assert abs(columns.mean() - mean) < 4 * standard_error
+        assert abs(columns.std() - scale / 8) < 4 * standard_error
 
 
 @pytest.mark.parametrize(("gate", "biases"), [("sigmoid", [3, 4, 5, 6]), ("exponential", [0] * 4)])

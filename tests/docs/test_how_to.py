@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import gymnasium
@@ -21,7 +22,8 @@ FEW = ("--episodes", "2", "--repeats", "1", "--num-threads", "1")
 
 def blocks(page: str, language: str) -> list[str]:
     text = (PAGES / page).read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [block for name, block in fenced if name == language]
 
 
 def code(page: str) -> dict:
@@ -45,6 +47,7 @@ def own(tmp_path, monkeypatch):
     (tmp_path / "recall.py").write_text(blocks("own_environment.md", "python")[0])
     yield tmp_path
     gymnasium.registry.pop("Recall-v0", None)
+    sys.modules.pop("recall", None)  # or the next import would not register it again
 
 
 @pytest.mark.docs

@@ -11,7 +11,9 @@ from fastweights.cores import CORES
 from fastweights.experiments.language_presets import configuration, paper, small
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_presets import preset
+from fastweights.experiments.sequence_run import trained
 from fastweights.launch import formal_language
+from fastweights.records.checkpoints import load
 from fastweights.records.log_table import read_logs
 from fastweights.tasks import LANGUAGES
 from tests.launch.test_bad_input import error_of
@@ -36,9 +38,9 @@ def test_a_run_ends_when_all_is_right_and_says_what_each_length_is_like(solved):
     result = json.loads((solved / "result.json").read_text())
     logs = read_logs(solved)
     right = [share for share in logs["valid_sequence_accuracy"] if share is not None]
-    assert right[-2:] == [1, 1] and right.count(1) == 2
+    assert right[-1] == 1 and right.count(1) == 1
     assert len(logs["step"]) == result["updates"] < 600
-    assert result["solved"] and result["best_update"] == result["updates"] - 10
+    assert result["solved"] and result["best_update"] == result["updates"]
     assert result["bin0"]["sequence_accuracy"] == result["bin1"]["sequence_accuracy"] == 1
     assert [row["length"] for row in result["lengths"]] == [30, 61]
     assert {row["sequences"] for row in result["lengths"]} == {1}  # one string a length
@@ -50,6 +52,28 @@ def test_a_run_ends_when_all_is_right_and_says_what_each_length_is_like(solved):
         ("length", 30),
     ]
     assert (solved / "lengths.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_average_that_was_right_is_what_is_kept(solved):
+    best = load(solved / "checkpoints" / "best.pt")
+    average = best["trainer"]["average"]
+    model, _ = trained(solved, "formal_language")
+    for name, weights in model.state_dict().items():
+        assert torch.equal(weights, average[f"module.{name}"])
+        assert not torch.equal(weights, best["model_state_dict"][name])
+
+
+def test_within_an_epoch_only_the_best_measurements_are_saved(solved):
+    """Those that a later one has not crowded out of the newest three."""
+    logs = read_logs(solved)
+    scores = zip(logs["step"], logs["score"], strict=True)
+    measured = [(step, score) for step, score in scores if score is not None]
+    rising, best = [], -1.0
+    for step, score in measured:
+        if score > best:
+            rising, best = [*rising, step], score
+    kept = sorted(int(path.stem[5:]) for path in (solved / "checkpoints").glob("step_*.pt"))
+    assert kept == [0, *rising][-3:]
 
 
 def test_baselines_stand_beside_every_split(solved):
@@ -135,6 +159,8 @@ def test_the_published_configurations():
     assert (rdn.trainer.epochs, rdn.train_size, rdn.trainer.evaluate_every) == (300, 10_000, 50)
     transformer = paper("transformer", LANGUAGES["parity"]())
     assert (transformer.core_positions, transformer.core_norm) == ("none", "post")
+    assert srwm.core_start == "languages"
+    assert not rdn.trainer.similar_lengths and rdn.trainer.average == rdn.trainer.clip == 0
     assert paper("lstm", LANGUAGES["parity"]()).model().embedding == 128
     assert rdn.model().embedding == 16
 

@@ -57,6 +57,12 @@ def test_the_papers_rows_do_not_crowd_out_ours():
     assert "paper" in words_in(alone)
 
 
+def test_labels_that_are_equal_numbers_both_stay():
+    sizes = [row({"layers": "1", "heads": str(heads)}, 60.0) for heads in (1, 2)]
+    sizes += [row({"layers": "2", "heads": "2"}, 60.0)]
+    assert {"1 · 1", "1 · 2", "2 · 2"} <= set(words_in(rows_figure(sizes, "return", "")))
+
+
 def test_equal_values_do_not_look_different():
     close = [row({"core": "a"}, 0.9995), row({"core": "b"}, 0.9962)]
     low, high = rows_figure(close, "return", "").axes[0].get_xlim()

@@ -10,11 +10,13 @@ from fastweights.cores import CORES, build_core
 from fastweights.experiments import language_figures, language_search, language_summary
 from fastweights.experiments.language_figures import LENGTHS, MODELS, languages, make_figure
 from fastweights.experiments.language_search import space
+from fastweights.experiments.language_theory import VERDICTS, said_of, sources, theory
 from fastweights.experiments.sequence_figures import figures
 from fastweights.experiments.sequence_options import check
 from fastweights.experiments.sequence_table import TableOptions, make_table
 from fastweights.host.errors import UserError
 from fastweights.launch import formal_language
+from fastweights.tasks import LANGUAGES
 
 
 def test_the_published_tables_have_a_figure_for_each_model_language_and_bin():
@@ -114,10 +116,12 @@ def test_a_summary_has_a_row_a_language_and_a_column_a_memory(tmp_path, capsys):
     )
     assert language_summary.summarise("small", asked) == 0
     out = tmp_path / "summary-small-1-epochs"
-    (head, _, line) = (out / "summary.md").read_text().splitlines()[2:]
-    assert head == "| class | language | `lstm` |"
+    (head, _, line, _, source) = (out / "summary.md").read_text().splitlines()[2:]
+    assert head == "| class | language | `lstm` | theory |"
+    assert source.startswith("[1] Merrill 2019")
     (result,) = json.loads((out / "results.json").read_text())
-    assert line == f"| regular | (aa)* | {language_summary.state(result)} |"
+    outcome = language_summary.state(result)
+    assert line == f"| regular | (aa)* | {outcome} | can: `lstm` [1] |"
     assert "| regular | aa | `lstm` |" in (out / "pairs.md").read_text()
     for flag, said in (
         (replace(asked, only=("rnd",)), "--only"),
@@ -125,6 +129,17 @@ def test_a_summary_has_a_row_a_language_and_a_column_a_memory(tmp_path, capsys):
     ):
         with pytest.raises(UserError, match=f"unknown {said}"):
             language_summary.summarise("small", flag)
+
+
+def test_theory_is_about_languages_and_memories_that_there_are():
+    assert {language for language, _ in theory()} <= set(LANGUAGES)
+    assert {memory for _, memory in theory()} <= set(language_summary.memories())
+    assert {statement.verdict for statement in theory().values()} == set(VERDICTS)
+    asked = ["lt", "lstm", "delta_net_2"]
+    numbers = {source: place for place, source in enumerate(sources(["parity"], asked), 1)}
+    said = said_of("parity", asked, numbers)
+    assert said == "can: `lstm` [2], `delta_net_2` [3]; cannot: `lt` [1]"
+    assert said_of("bucket_sort", asked, numbers) == ""
 
 
 def test_outcomes_are_counted_over_seeds():

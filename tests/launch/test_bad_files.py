@@ -25,9 +25,9 @@ from fastweights.host.folder_lock import FolderLock
 from fastweights.launch import atari, evaluate, list_ops, replay, report, watch
 from fastweights.records.checkpoint_folder import CheckpointFolder
 from fastweights.records.checkpoints import CheckpointError, load, save
+from fastweights.records.exports import AGENT
 from fastweights.records.run_folder import RunFolder, read_meta
 from fastweights.records.tensorboard import Scalars
-from fastweights.training.agent_export import write_export
 from fastweights.training.saved_agent import open_agent
 from tests.experiments.test_sequence_run import train as train_sequences
 
@@ -224,7 +224,7 @@ def test_a_report_names_the_option_that_is_of_another_kind(run, capsys):
 
 
 def test_an_export_of_any_depth_is_damaged(run, tmp_path):
-    write_export(open_agent(run).payload, tmp_path, "")
+    AGENT.write(open_agent(run).payload, tmp_path, "")
     (tmp_path / "config.json").write_text("[" * 100_000)
     with pytest.raises(CheckpointError, match="damaged"):
         open_agent(tmp_path)

@@ -18,9 +18,9 @@ from fastweights.evaluation.reports.document import to_html, to_markdown
 from fastweights.evaluation.reports.runs import grouped, open_run
 from fastweights.experiments.sequence_run import saved_options
 from fastweights.launch import replay
+from fastweights.records.exports import AGENT
 from fastweights.records.log_table import LogTable, read_logs
 from fastweights.records.run_folder import RunFolder, read_meta
-from fastweights.training.agent_export import write_export
 from fastweights.training.saved_agent import open_agent
 from tests.evaluation.test_evaluation_file import WRAPPED, evaluation
 
@@ -121,7 +121,7 @@ def _reports(data):
 
 def _exports(data):
     with sandbox() as run:
-        write_export(payload(), run, "")
+        AGENT.write(payload(), run, "")
         which = run / data.draw(st.sampled_from(["config.json", "model.safetensors"]))
         which.write_bytes(mangled(data, which.read_bytes()))
         command(lambda: open_agent(run))

@@ -151,7 +151,7 @@ def test_the_learning_rate_falls_to_zero_over_all_epochs():
 
 @pytest.mark.parametrize("cut", [4, 9])
 def test_a_restored_run_measures_and_anneals_as_the_whole_one(cut):
-    config = {"evaluate_every": 3, "anneal": True}
+    config = {"evaluate_every": 3, "anneal": True, "average": 0.8}
     whole = trainer(**config)
     expected = list(whole.rows())
     first = trainer(**config)
@@ -162,6 +162,37 @@ def test_a_restored_run_measures_and_anneals_as_the_whole_one(cut):
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     second.model.load_state_dict(copy.deepcopy(first.model.state_dict()))
     assert found + list(second.rows()) == expected
+
+
+def test_the_average_of_the_weights_is_what_is_measured():
+    """By hand: the first weights after an update, then 0.8 of the average and 0.2 of the new."""
+    training = trainer(average=0.8, evaluate_every=2)
+    rows, average = training.rows(), None
+    for _ in range(4):
+        row = next(rows)
+        new = [p.detach().clone() for p in training.model.parameters()]
+        average = average or new
+        average = [0.8 * old + 0.2 * p for old, p in zip(average, new, strict=True)]
+    for expected, kept in zip(average, training.measured.parameters(), strict=True):
+        torch.testing.assert_close(kept, expected)
+    assert not torch.equal(kept, new[-1])
+    held_out = evaluate(training.measured, SPLITS["valid"], TASK.blank, 40)
+    assert row["score"] == held_out.score
+
+
+def test_without_an_average_the_weights_themselves_are_measured():
+    training = trainer()
+    assert training.measured is training.model
+
+
+def test_batches_have_similar_lengths_unless_told_otherwise():
+    def spread(similar: bool) -> float:
+        lengths = SPLITS["train"].lengths.double()
+        batches = trainer(similar_lengths=similar, batch_size=10)._batches()
+        return torch.stack([lengths[batch].std() for batch in batches]).mean().item()
+
+    whole = SPLITS["train"].lengths.double().std().item()
+    assert spread(similar=True) < 0.5 * whole < 0.8 * whole < spread(similar=False)
 
 
 def test_what_is_counted_of_each_sequence_adds_up():
@@ -193,6 +224,8 @@ def test_clipping_bounds_the_step_of_the_gradient():
         ({"learning_rate": float("nan")}, "--learning-rate must be above 0"),
         ({"learning_rate": float("inf")}, "--learning-rate must be above 0"),
         ({"clip": float("nan")}, "--clip must be at least 0"),
+        ({"average": 1.0}, r"--average must lie in \[0, 1\)"),
+        ({"average": float("nan")}, "--average must lie in"),
         ({"batch_size": 10**18}, "--batch-size must be at most 1048576"),
     ],
 )

@@ -85,7 +85,7 @@ class RayActors(QueuedSource):
             self._board.post.remote(self._offer)
 
     def columns(self) -> dict[str, float]:
-        """Return the numbers of actors now, and of actors lost; see `Source.columns`."""
+        """Return the numbers of actors, of restarts and of lost rollouts; see `Source.columns`."""
         crew = self.crew
         counts = {"actor_restarts": crew.restarts, "lost_rollouts": crew.lost}
         return {"actors": crew.actors, **counts}

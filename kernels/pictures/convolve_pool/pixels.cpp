@@ -1,6 +1,6 @@
 // The image stem's first stage, over pixels [pictures, C, height, width] of one byte, as they come from
-// the environment. So few channels are multiplied tap by tap: transforming them would cost as much.
-// Nobody asks for their gradient, and that of the taps needs only the pixels that won their window.
+// the environment. Few channels are multiplied tap by tap: transforming them would cost as much.
+// Pixels need no gradient, and the taps' gradient needs only the pixels that are their window's maximum.
 #include "stage.h"
 
 using namespace fastweights;

@@ -1,0 +1,52 @@
+"""What theory says about a memory and a language: weights for it exist, or cannot exist.
+
+Sources: `experiments/scores/languages_theory.csv` names one for each statement.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from fastweights.evaluation.published_scores import read_rows
+
+_TABLE = Path(__file__).parent / "scores" / "languages_theory.csv"
+VERDICTS = ("can", "cannot")
+
+
+class Statement(NamedTuple):
+    """`verdict`: can or cannot, at finite precision and for strings of any length."""
+
+    verdict: str
+    source: str
+
+
+@cache
+def theory() -> Mapping[tuple[str, str], Statement]:
+    """By language and memory; the first row of the file that has both."""
+    found: dict[tuple[str, str], Statement] = {}
+    for row in read_rows(_TABLE):
+        statement = Statement(row["verdict"], row["source"])
+        for language in row["languages"].split():
+            for memory in row["memories"].split():
+                found.setdefault((language, memory), statement)
+    return found
+
+
+def sources(languages: Iterable[str], memories: Iterable[str]) -> list[str]:
+    """Those that say something about these, each once."""
+    memories = list(memories)
+    pairs = ((language, memory) for language in languages for memory in memories)
+    return list(dict.fromkeys(theory()[pair].source for pair in pairs if pair in theory()))
+
+
+def said_of(language: str, memories: Iterable[str], numbers: Mapping[str, int]) -> str:
+    """``can: `lstm` [2]; cannot: `lt` [1]``, with each source's number in `numbers`."""
+    memories, parts = list(memories), []
+    for verdict in VERDICTS:
+        known = [name for name in memories if (language, name) in theory()]
+        alike = [name for name in known if theory()[language, name].verdict == verdict]
+        named = (f"`{name}` [{numbers[theory()[language, name].source]}]" for name in alike)
+        if alike:
+            parts.append(f"{verdict}: {', '.join(named)}")
+    return "; ".join(parts)

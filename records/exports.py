@@ -1,0 +1,87 @@
+"""Trained models as files that other programs read: weights, configuration and a card.
+
+FOLDER/model.safetensors    weights
+FOLDER/config.json          format, version, and what else of the checkpoint is kept
+FOLDER/README.md            model card, in the form that model hubs read
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from fastweights.host.atomic_files import replacing, write_bytes
+from fastweights.host.errors import describe_os_error
+from fastweights.host.json_files import read_object
+from fastweights.records.checkpoints import CheckpointError
+
+VERSION = 1
+
+
+class Export(NamedTuple):
+    """A kind of exported model."""
+
+    model: str  # in messages: `agent`
+    format: str  # in config.json: `fastweights-agent`
+    kept: tuple[str, ...]  # keys of a checkpoint in config.json; weights have their own file
+
+    def write(self, payload: Mapping[str, Any], folder: Path, card: str) -> None:
+        """Write the model of a checkpoint's `payload` into `folder`, made where it is missing.
+
+        Args:
+            card: Markdown that says what the model is.
+
+        Raises:
+            OSError: the files cannot be written.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = payload["model_state_dict"].items()
+        plain = {name: weight.detach().cpu().contiguous() for name, weight in weights}
+        config = {"format": self.format, "version": VERSION}
+        config |= {name: payload[name] for name in self.kept}
+        write_bytes(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+        write_bytes(folder / "README.md", card.encode())
+        with replacing(weights_of(folder)) as partial:  # last: with it, the folder is an export
+            save_file(plain, partial, metadata={"format": "pt"})
+
+    def read(self, folder: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+        """Return the part of a checkpoint's payload that `write` wrote. Runs no code from it.
+
+        Raises:
+            CheckpointError: a missing, damaged or foreign file, in one line.
+        """
+        path = folder / "config.json"
+        try:
+            config = read_object(path)
+            if (config["format"], config["version"]) != (self.format, VERSION):
+                raise ValueError("it has another format or version")
+            kept = {name: config[name] for name in self.kept}
+            path = weights_of(folder)
+            return kept | {"model_state_dict": load_file(path, str(device))}
+        except OSError as error:
+            raise CheckpointError(
+                f"cannot read the {self.model} {describe_os_error(error)}"
+            ) from error
+        except (KeyError, TypeError, ValueError, SafetensorError) as error:
+            raise CheckpointError(
+                f"{path} is damaged or not an exported {self.model} ({error}): "
+                f"export the {self.model} again"
+            ) from error
+
+
+def is_export(folder: Path) -> bool:
+    """Return whether `folder` holds an exported model."""
+    return weights_of(folder).exists()
+
+
+def weights_of(folder: Path) -> Path:
+    """Return the file with an exported model's weights."""
+    return folder / "model.safetensors"
+
+
+AGENT = Export("agent", "fastweights-agent", ("flags", "network", "step", "git"))
+LANGUAGE_MODEL = Export("language model", "fastweights-language-model", ("flags", "step", "git"))
