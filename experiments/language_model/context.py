@@ -37,9 +37,10 @@ class ContextEffect(NamedTuple):
         """Return a line of text about it."""
         low, high = self.interval or (None, None)
         interval = "" if low is None else f" [{low:+.{digits}f}, {high:+.{digits}f}]"
+        seeds = ", ".join(map(str, self.by_seed))
         return (
             f"{self.model}, full context minus spans: {self.mean:+.{digits}f}{interval} "
-            f"{self.unit} on the test split, {len(self.by_seed)} seeds: {self.verdict}."
+            f"{self.unit} on the test split (seeds {seeds}): {self.verdict}."
         )
 
     def plain(self) -> dict[str, Any]:

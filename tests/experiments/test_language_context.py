@@ -22,8 +22,8 @@ def test_it_is_the_mean_difference_of_the_same_seeds():
     assert found.mean == pytest.approx(-0.075)
     assert found.interval == pytest.approx((-0.10, -0.05))
     assert found.said(3) == (
-        "rdn, full context minus spans: -0.075 [-0.100, -0.050] bits a byte on the test split, "
-        "2 seeds: it helps."
+        "rdn, full context minus spans: -0.075 [-0.100, -0.050] bits a byte on the test split "
+        "(seeds 1, 3): it helps."
     )
 
 
