@@ -119,7 +119,7 @@ class RunOptions(CoreSizes):
     savedir: Path = Path("runs")
     """Folder of the run folders."""
     xpid: str | None = None
-    """Name of the run folder (default: game, core and time)."""
+    """Folder name of the run (default: game, core and time)."""
     auto_resume: bool = False
     """Resume the run named by --xpid if there is one; for jobs that are started again."""
 
