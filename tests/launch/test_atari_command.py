@@ -103,12 +103,13 @@ def test_evaluate_plays_films_and_keeps_every_episode(qbert, capsys, monkeypatch
         "200 agent steps",
         "argmax",
         "sampled",
-        "human-normalised",
+        "Human-normalised: 0 is random play",
     ):
         assert expected in said
     assert "argmax: 2 of 2 games reached the limit of 200 frames; each counts with" in said
-    # Of two agents and two modes there is one reference table.
-    assert said.count("rdn, 50 M (Irie et al. 2021)") == 1
+    # Of two agents and two modes there is one table of full games, and one of lives.
+    assert said.count("Qbert: returns of a full game") == 1
+    assert said.count("50 M and 200 M agent steps: Irie et al. 2021") == 1
     assert all(f"qbert, 200 steps (rdn, {mode})" in said for mode in ("argmax", "sampled"))
     kept = evaluations_in(qbert)
     assert [one.action_mode for one in kept.values()] == ["argmax", "sampled"]

@@ -44,8 +44,7 @@ def use_folder(run: Path) -> None:
 
     def reported() -> None:
         runs = [open_run(run)]
-        grouped(runs)
-        sections.overview(runs), sections.configurations(runs), sections.links(runs, run)
+        sections.overview(runs), sections.configurations(grouped(runs)), sections.links(runs, run)
 
     def evaluated() -> None:
         for one in evaluations_in(run).values():
