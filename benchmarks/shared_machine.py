@@ -5,7 +5,7 @@
     python benchmarks/shared_machine.py --works default --rounds 2 --out results --name zen5
     python benchmarks/shared_machine.py --policies torch spin-10000 passive --competitors 0 1 2
 
-Works: `loop` is a small RDN, forward and backward over an unroll of 20 steps (passes/s); `quick`
+Works: `loop` is a small RDN, forward and backward over an unroll of `quick` (passes/s); `quick`
 and `default` are runs of `launch/atari.py` with these presets (agent steps/s, by their own logs).
 Policies: `torch` is what PyTorch's OpenMP does unless told otherwise (on Linux GCC's, which spins
 300,000 times before it sleeps), `spin-N` spins N times, `passive` sleeps at once; `one-thread` uses
@@ -229,7 +229,7 @@ Medians of all rounds; in brackets the median of the rounds' ratios to `torch`, 
 OpenMP does unless told otherwise: it spins 300,000 times before it sleeps. `spin-N` spins N times
 (`GOMP_SPINCOUNT=N`), `passive` sleeps at once (`OMP_WAIT_POLICY=PASSIVE`), `one-thread` uses one
 thread; the others use all cores. Each of the other programs keeps one core busy. `loop` is a small
-RDN, forward and backward over an unroll of 20 steps; `quick` and `default` are whole training runs
+RDN, forward and backward over an unroll of `quick`; `quick` and `default` are whole training runs
 with these presets.
 """
 
