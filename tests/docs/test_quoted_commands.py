@@ -48,13 +48,24 @@ def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
     )
 
 
+# What follows a script's name and has flags of its own.
+SUBCOMMANDS = {
+    "launch/suite.py": ("ablation", "flicker", "popgym"),
+    "launch/wikitext103.py": ("evaluate", "generate", "export"),
+}
+
+
 @cache
 def help_of(script: str) -> str:
-    done = run(sys.executable, str(ROOT / script), "--help")
-    assert done.returncode == 0, done.stderr
-    if "--help-all" in done.stdout:
-        return run(sys.executable, str(ROOT / script), "--help-all").stdout
-    return done.stdout
+    told = []
+    for words in ((), *((word,) for word in SUBCOMMANDS.get(script, ()))):
+        command = sys.executable, str(ROOT / script), *words
+        done = run(*command, "--help")
+        assert done.returncode == 0, done.stderr
+        if "--help-all" in done.stdout:
+            done = run(*command, "--help-all")
+        told.append(done.stdout)
+    return "\n".join(told)
 
 
 def test_commands_are_found_on_the_pages():
