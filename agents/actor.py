@@ -12,7 +12,7 @@ from torch import Tensor
 from fastweights.agents.graphed_step import GraphedStep
 from fastweights.agents.network import Network
 from fastweights.agents.rollout import Rollout
-from fastweights.kernels.recurrence import State, map_state
+from fastweights.kernels.recurrence import State, refilled, tensors_of
 
 
 @runtime_checkable
@@ -141,24 +141,21 @@ class Actor:
         environments = getattr(self.environments, "snapshot", lambda: None)()
         if environments is None:
             return None
-        generator, memory = self.generator or torch.default_generator, []
-        map_state(lambda part: memory.append(part) or part, self.state)
+        generator = self.generator or torch.default_generator
         return {
             "environments": _exchanged(environments, np.ndarray, torch.as_tensor),
             "row": list(self._sent),
             "last_action": self.last_action.clone(),
-            "memory": memory,
+            "memory": tensors_of(self.state),
             "generator": generator.get_state(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue where `snapshot` was taken; raises errors of environments, dicts and torch."""
         self.environments.restore(_exchanged(snapshot["environments"], Tensor, Tensor.numpy))
-        row = zip(snapshot["row"], self._sent, strict=True)
-        self._sent = tuple(part.to(fresh).view_as(fresh) for part, fresh in row)
-        self.last_action = snapshot["last_action"].to(self.last_action).view_as(self.last_action)
-        memory = snapshot["memory"][::-1]
-        self.state = map_state(lambda fresh: memory.pop().to(fresh).view_as(fresh), self.state)
+        self._sent = tuple(_like(self._sent, snapshot["row"]))
+        (self.last_action,) = _like([self.last_action], [snapshot["last_action"]])
+        self.state = refilled(self.state, _like(tensors_of(self.state), snapshot["memory"]))
         (self.generator or torch.default_generator).set_state(snapshot["generator"].cpu())
 
     def _look(self, row: Row) -> None:
@@ -174,6 +171,12 @@ class Actor:
         clocks = logits.new_empty(self.of, logits.shape[1]).exponential_(generator=self.generator)
         own = clocks[self.streams.start : self.streams.stop]
         return (logits.softmax(-1) / own).argmax(-1)
+
+
+def _like(fresh: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
+    """Return `given` on the devices of `fresh`; raise for another number or another shape."""
+    pairs = zip(fresh, given, strict=True)
+    return [tensor.to(model).view_as(model) for model, tensor in pairs]
 
 
 def _exchanged(value: Any, kind: type, exchange: Callable[[Any], Any]) -> Any:

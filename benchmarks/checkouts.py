@@ -12,7 +12,6 @@ of this checkout to the other; a run above 1 and a start below 1 are improvement
 """
 
 import argparse
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,11 +24,11 @@ sys.path[0] = str(Path(__file__).parents[1])
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import check_above_zero, check_game, last_words
+from benchmarks.arguments import check_above_zero, check_game
 from benchmarks.json_file import check_folder, write_json
-from benchmarks.machine import describe
+from benchmarks.machine import describe, in_words
 from benchmarks.timing import median_ratio, play_rounds
-from benchmarks.training import measure_whole
+from benchmarks.training import measure_whole, said
 from fastweights.cores import CORES
 from fastweights.host.errors import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
@@ -43,10 +42,7 @@ LIKELY = 400.0  # agent steps/s: how long a run of so many seconds is expected t
 def start(checkout: Path, flag: str) -> float:
     """Seconds until the command has answered. Raises `UserError` where it fails."""
     began = time.perf_counter()
-    command = [sys.executable, str(checkout / "launch" / "atari.py"), flag]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise UserError(f"{' '.join(command)} failed: {last_words(done.stderr)}")
+    said([sys.executable, str(checkout / "launch" / "atari.py"), flag])
     return time.perf_counter() - began
 
 
@@ -85,8 +81,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, object]]:
 
 def show(rows: Sequence[dict], described: dict) -> None:
     """Prints the table."""
-    title = ", ".join(f"{key} {value}" for key, value in described.items() if value)
-    table = Table("work", title=title)
+    table = Table("work", title=in_words(described))
     for column in ("before", "after", "ratio"):
         table.add_column(column, justify="right")
     for row in rows:

@@ -32,6 +32,7 @@ from torch import Tensor
 
 from benchmarks.arguments import check_game
 from benchmarks.json_file import write_json
+from benchmarks.machine import in_words
 from benchmarks.timing import Run, add_options, take_turns, use_options
 from benchmarks.training import bound, measure_parts_elsewhere
 from fastweights.agents import Network
@@ -104,7 +105,7 @@ def _rate(parts: dict[str, float]) -> float:
 
 
 def _table(found: list[dict[str, Any]], machine: dict[str, Any], parts: dict[str, float]) -> Table:
-    said = ", ".join(f"{name} {value}" for name, value in machine.items() if value)
+    said = in_words(machine)
     steps = f"the LSTM's agent: {_rate(parts):,.0f} agent steps/s by its parts"
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
         "acting, ms": lambda row: f"{1e3 * row['acting']:.2f}",

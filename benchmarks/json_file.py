@@ -1,10 +1,9 @@
 """The file that a benchmark's `--json` names."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from fastweights.host.atomic_files import write_bytes
+from fastweights.host import json_files
 from fastweights.host.errors import UserError
 
 
@@ -19,4 +18,4 @@ def check_folder(path: Path | None) -> None:
 def write_json(path: Path | None, content: dict[str, Any]) -> None:
     """Replaces the file, whole or not at all; nothing where none was asked for."""
     if path:
-        write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+        json_files.write_json(path, content, indent=2)

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from benchmarks.gpu_peers import CAPTURED, STEP_BY_STEP
 from benchmarks.kernel_calls import COMPILED, COMPILED_STEP, Row
+from benchmarks.machine import in_words
 from benchmarks.timing import median_ratio
 
 CALL = ("operation", "size", "mode")
@@ -26,7 +27,7 @@ def ratios(rows: Sequence[Row], described: Mapping[str, Any], device: str) -> Ta
     ]
     slower = [b for b in measured if b not in (device, CAPTURED, "chunked")]
     compile_time = [b for b in (COMPILED, COMPILED_STEP) if b in measured]
-    title = ", ".join(f"{key} {value}" for key, value in described.items() if value)
+    title = in_words(described)
     table = _table(
         f"{title}\nmilliseconds",
         *shown,

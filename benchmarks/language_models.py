@@ -26,10 +26,16 @@ sys.path[0] = str(Path(__file__).parents[1])
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.json_file import write_json
-from benchmarks.sequences import COMPARED_WITH, LEFT_OUT, PUBLISHED, leave_recurrences_out
+from benchmarks.sequences import (
+    COMPARED_WITH,
+    LEFT_OUT,
+    PUBLISHED,
+    leave_recurrences_out,
+    model_table,
+    published_times,
+)
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from fastweights.cores import CORES
 from fastweights.cores.options import of_core
@@ -43,6 +49,14 @@ from fastweights.tasks.language_model.trainer import LanguageTrainer
 
 TYPES = {"paper": 267_735, "small": 256}
 WHOLE = "whole"
+COLUMNS = {
+    "core": "{}",
+    "parameters": "{:,}",
+    "tokens_per_second": "{:,.0f}",
+    "memory_share": "{:.0%}",
+    "times_transformer": "{:.2f}",
+    "published_times_transformer": "{:.2f}",
+}
 
 
 def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
@@ -95,40 +109,17 @@ def rows(
     for model in models:
         core = model["core"]
         whole, least = samples[core, WHOLE], samples.get((core, LEFT_OUT))
-        published = PUBLISHED.get(core)
         found.append(
             {
                 **model,
                 "tokens_per_second": tokens / statistics.median(whole),
                 "memory_share": 1 - median_ratio(least, whole) if least else None,
                 "times_transformer": median_ratio(beside, whole) if beside else None,
-                "published_times_transformer": published
-                and round(published / PUBLISHED[COMPARED_WITH], 2),
+                "published_times_transformer": published_times(core),
                 "seconds": {kind: s for (name, kind), s in samples.items() if name == core},
             }
         )
     return found
-
-
-def table(found: Sequence[Mapping[str, Any]], machine: Mapping[str, Any], what: str) -> Table:
-    """For the terminal."""
-    said = ", ".join(f"{name} {value}" for name, value in machine.items() if value)
-    shown = Table(title=what, caption=said)
-    columns = {
-        "core": "{}",
-        "parameters": "{:,}",
-        "tokens_per_second": "{:,.0f}",
-        "memory_share": "{:.0%}",
-        "times_transformer": "{:.2f}",
-        "published_times_transformer": "{:.2f}",
-    }
-    for name in columns:
-        shown.add_column(name.replace("_", " "), justify="left" if name == "core" else "right")
-    for row in found:
-        shown.add_row(
-            *("" if row[name] is None else form.format(row[name]) for name, form in columns.items())
-        )
-    return shown
 
 
 def parser() -> argparse.ArgumentParser:
@@ -162,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{options.preset} preset, {trainer.columns} columns, spans of {trainer.span}, "
         f"{first.precision}"
     )
-    Console(width=120).print(table(found, machine, what))
+    Console(width=120).print(model_table(found, machine, what, COLUMNS))
     write_json(options.json, {"machine": machine, "what": what, "rows": found})
 
 

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,3 +44,8 @@ def _revision() -> str | None:
     """Of the code that is measured; None where it is no checkout."""
     git = git_revision()
     return git and git["commit"] + " and changes" * git["is_dirty"]
+
+
+def in_words(machine: Mapping[str, Any]) -> str:
+    """What `describe` found, in a line: `processor ..., cores 2`."""
+    return ", ".join(f"{name} {value}" for name, value in machine.items() if value)

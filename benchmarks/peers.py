@@ -27,7 +27,7 @@ from rich.table import Table
 
 from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import check_folder, write_json
-from benchmarks.machine import describe
+from benchmarks.machine import describe, in_words
 from benchmarks.timing import median_ratio, play_rounds
 from benchmarks.training import measure_whole
 from fastweights.host.devices import processors
@@ -69,7 +69,7 @@ def show(
     rates: Mapping[str, list[float]], times: Mapping[str, float], described: Mapping[str, object]
 ) -> None:
     """`times`: how many times faster ours is than each peer."""
-    title = ", ".join(f"{key} {value}" for key, value in described.items() if value)
+    title = in_words(described)
     table = Table(title=f"agent steps/s\n{title}")
     for column in ("", "median", "rounds", "ours is faster by"):
         table.add_column(column, justify="right" if column else "left")

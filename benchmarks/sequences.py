@@ -19,7 +19,7 @@ recurrence left out: its inputs are made, and have gradients, and one of them is
 import argparse
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from benchmarks.json_file import write_json
+from benchmarks.machine import in_words
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from fastweights import kernels
 from fastweights.cores import CORES, Core
@@ -57,6 +58,18 @@ PUBLISHED = {
 COMPARED_WITH = "transformer"
 WITHOUT_A_LOOP = {COMPARED_WITH, "feedforward", "feedforward_gated"}
 LEFT_OUT = "left out"  # in a backend's place
+COLUMNS = {
+    "core": "{}",
+    "parameters": "{:,}",
+    "tokens_per_second": "{:,.0f}",
+    "sequences_per_second": "{:,.0f}",
+    "reference_tokens_per_second": "{:,.0f}",
+    "times_reference": "{:.1f}",
+    "times_torch": "{:.2f}",
+    "times_possible": "{:.1f}",
+    "times_transformer": "{:.2f}",
+    "published_times_transformer": "{:.2f}",
+}
 OWN = "torch"  # likewise: PyTorch's own network in place of the core
 OWN_NETWORKS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
@@ -165,7 +178,6 @@ def rows(
         core = model["core"]
         fast, slow = samples[core, "auto"], samples.get((core, "reference"))
         least, own = samples.get((core, LEFT_OUT)), samples.get((core, OWN))
-        published = PUBLISHED.get(core)
         found.append(
             model
             | {
@@ -176,29 +188,21 @@ def rows(
                 "times_torch": median_ratio(own, fast) if own else None,
                 "times_possible": median_ratio(slow, least) if slow and least else None,
                 "times_transformer": median_ratio(beside, fast) if beside else None,
-                "published_times_transformer": published
-                and round(published / PUBLISHED[COMPARED_WITH], 2),
+                "published_times_transformer": published_times(core),
                 "seconds": {b: times for (name, b), times in samples.items() if name == core},
             }
         )
     return found
 
 
-def _table(found: list[dict[str, Any]], machine: dict[str, Any], what: str) -> Table:
-    said = ", ".join(f"{name} {value}" for name, value in machine.items() if value)
-    table = Table(title=what, caption=said)
-    columns = {
-        "core": "{}",
-        "parameters": "{:,}",
-        "tokens_per_second": "{:,.0f}",
-        "sequences_per_second": "{:,.0f}",
-        "reference_tokens_per_second": "{:,.0f}",
-        "times_reference": "{:.1f}",
-        "times_torch": "{:.2f}",
-        "times_possible": "{:.1f}",
-        "times_transformer": "{:.2f}",
-        "published_times_transformer": "{:.2f}",
-    }
+def model_table(
+    found: Sequence[Mapping[str, Any]],
+    machine: Mapping[str, Any],
+    what: str,
+    columns: Mapping[str, str],
+) -> Table:
+    """A row a model, for the terminal; `columns` are a row's keys and how they are written."""
+    table = Table(title=what, caption=in_words(machine))
     for name in columns:
         table.add_column(name.replace("_", " "), justify="left" if name == "core" else "right")
     for row in found:
@@ -206,6 +210,12 @@ def _table(found: list[dict[str, Any]], machine: dict[str, Any], what: str) -> T
             *("" if row[name] is None else form.format(row[name]) for name, form in columns.items())
         )
     return table
+
+
+def published_times(core: str) -> float | None:
+    """How many times the Transformer's published speed a core has; None where there is none."""
+    published = PUBLISHED.get(core)
+    return published and round(published / PUBLISHED[COMPARED_WITH], 2)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -251,7 +261,7 @@ def main(words: Sequence[str] | None = None) -> None:
     samples = take_turns(runs, options.rounds, options.seconds, options.device)
     found = rows(models, samples, tokens, batch_size)
     what = f"{chosen.task}, {options.preset} preset, {batch_size} sequences, {tokens:,} tokens"
-    Console(width=200).print(_table(found, machine, what))
+    Console(width=200).print(model_table(found, machine, what, COLUMNS))
     write_json(options.json, {"machine": machine, "what": what, "rows": found})
 
 

@@ -36,7 +36,7 @@ import torch
 
 from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import write_json
-from benchmarks.machine import describe
+from benchmarks.machine import describe, in_words
 from benchmarks.timing import logged_rate, median_ratio
 from fastweights.agents import Network
 from fastweights.host.atomic_files import write_bytes
@@ -239,7 +239,7 @@ def page(folder: Path) -> str:
     parts = [INTRODUCTION]
     for path in sorted(folder.glob("*.json")):
         stored = json.loads(path.read_text())
-        said = ", ".join(f"{name} {value}" for name, value in stored["machine"].items() if value)
+        said = in_words(stored["machine"])
         rounds = sorted({len(row["rates"]) for row in stored["rows"]})
         told = " to ".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
         parts.append(f"## {path.stem}\n\nRounds: {told}. Machine: {said}.\n\n{table(stored)}\n")

@@ -38,7 +38,7 @@ from rich.table import Table
 
 from benchmarks.arguments import check_above_zero, check_game, last_words
 from benchmarks.json_file import check_folder, write_json
-from benchmarks.machine import describe
+from benchmarks.machine import describe, in_words
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from fastweights.agents import Actor, Learner, Network
 from fastweights.cores import CORES
@@ -132,7 +132,7 @@ def measure_whole(
 
 
 def _run(command: list[str]) -> float:
-    """Runs a command; the most resident memory of it, in gigabytes. `UserError` as in `_said`."""
+    """Runs a command; the most resident memory of it, in gigabytes. `UserError` as in `said`."""
     with tempfile.TemporaryFile("w+") as errors:
         run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
         try:
@@ -148,7 +148,7 @@ def _run(command: list[str]) -> float:
     return used.ru_maxrss * unit / 1e9
 
 
-def _said(command: list[str]) -> str:
+def said(command: list[str]) -> str:
     """What a command prints. Raises `UserError` with its last words where it fails."""
     done = subprocess.run(command, capture_output=True, text=True)
     _refuse(done.returncode, done.stderr)
@@ -165,7 +165,7 @@ def measure_parts_elsewhere(
 ) -> dict[str, float]:
     """`measure_parts` in a process of its own; threads and device are as training takes them."""
     case = (name, core, env, str(seconds), str(threads), device)
-    return json.loads(_said([sys.executable, __file__, "--parts-of", *case]).splitlines()[-1])
+    return json.loads(said([sys.executable, __file__, "--parts-of", *case]).splitlines()[-1])
 
 
 def _parts_of(
@@ -207,7 +207,7 @@ def _measure_both(name: str, core: str, env: str, seconds: float) -> dict[str, f
 
 
 def show(rows: list[dict], described: dict) -> None:
-    title = ", ".join(f"{key} {value}" for key, value in described.items() if value)
+    title = in_words(described)
     table = Table(title=f"agent steps/s\n{title}")
     columns = ("preset", "core", *PARTS, "bound", "whole", "of bound", "against lstm", "peak GB")
     for column in columns:

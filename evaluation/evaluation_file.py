@@ -10,7 +10,6 @@ spreads are computed from the raw episodes on demand. docs/evaluation.md has the
 
 import csv
 import io
-import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 
 from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import UserError, describe_os_error
-from fastweights.host.json_files import read_object
+from fastweights.host.json_files import read_object, write_json
 from fastweights.host.typed_fields import typed
 
 FORMAT = "fastweights-evaluation"
@@ -170,7 +169,7 @@ class Evaluation:
         content |= {field.name: getattr(self, field.name) for field in fields(self)} | about
         content |= {"summary": self.summary()}
         content["episodes"] = [episode._asdict() for episode in self.episodes]
-        write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+        write_json(path, content, indent=2)
         write_bytes(path.with_suffix(".csv"), _csv(self._rows()))
 
     def file_name(self) -> str:

@@ -36,10 +36,6 @@ class AgentRun(Run):
             raise ValueError("a run of a grid needs an xpid")
 
     @property
-    def path(self) -> Path:
-        return self.options.savedir / str(self.options.xpid)
-
-    @property
     def trained(self) -> bool:
         return self.begun and bool(read_meta(self.path)["successful"])
 

@@ -27,10 +27,12 @@ from fastweights.records import read_meta
 class Run(ABC):
     """Abstract: one training run, with its run folder and the commands that fill it."""
 
+    options: Any  # the command's, with `savedir` and `xpid` among them
+
     @property
-    @abstractmethod
     def path(self) -> Path:
         """The run folder."""
+        return self.options.savedir / str(self.options.xpid)
 
     @property
     @abstractmethod

@@ -22,8 +22,9 @@ from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_figures import labelled
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_table import TableOptions, check_table
-from fastweights.experiments.table import Table, each_seed, label, mean_and_std, write_json
+from fastweights.experiments.table import Table, each_seed, label, mean_and_std
 from fastweights.host.errors import UserError, expanded
+from fastweights.host.json_files import write_json
 from fastweights.host.names import unknown
 from fastweights.tasks import LANGUAGES, Language
 from fastweights.tasks.train import TrainerConfig

@@ -21,8 +21,9 @@ from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_table import TableOptions, check_table
-from fastweights.experiments.table import Table, each_seed, label, mean_and_std, write_json
+from fastweights.experiments.table import Table, each_seed, label, mean_and_std
 from fastweights.host.errors import UserError, expanded
+from fastweights.host.json_files import write_json
 from fastweights.host.names import unknown
 
 LAYERS, WIDTHS, MULTIPLES, HEADS = (1, 2, 4), (8, 16, 32), (1, 2, 4), (1, 2, 4)

@@ -26,10 +26,10 @@ from fastweights.experiments.table import (
     interval,
     label,
     mean_and_std,
-    write_json,
 )
 from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.json_files import write_json
 from fastweights.host.names import unknown
 from fastweights.tasks import LANGUAGES
 

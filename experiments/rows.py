@@ -44,10 +44,7 @@ class Row:
     @cached_property
     def interval(self) -> tuple[float, float] | None:
         """95 % of the mean's bootstrap distribution; None with fewer than two seeds."""
-        if len(self.values) < 2:
-            return None
-        found = estimate(mean, {"": list(self.values.values())})
-        return float(found.low), float(found.high)
+        return interval_of(list(self.values.values()))
 
     def plain(self, unit: str) -> dict[str, Any]:
         """Return the row as JSON; the seeds' values have the name `unit`."""
@@ -66,6 +63,14 @@ class Row:
         ours = {"mean": self.mean, "std": self.std, "low": low, "high": high}
         paper = self.published
         return ours | ({"paper_mean": paper.mean, "paper_std": paper.std} if paper else {})
+
+
+def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return 95 % of the mean's bootstrap distribution; None with fewer than two values."""
+    if len(values) < 2:
+        return None
+    found = estimate(mean, {"": list(values)})
+    return float(found.low), float(found.high)
 
 
 def rows_of(

@@ -26,10 +26,6 @@ class SequenceRun(Run):
     options: SequenceOptions
 
     @property
-    def path(self) -> Path:
-        return self.options.savedir / str(self.options.xpid)
-
-    @property
     def finished(self) -> bool:
         return (self.path / RESULT).exists()
 

@@ -1,6 +1,7 @@
 """The options of training on a sequence task."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -155,6 +156,14 @@ def check_seed(flag: str, seed: int) -> None:
     """Raise a one-line `ValueError` for a seed out of range."""
     if not 0 <= seed < 2**31:
         raise ValueError(f"{flag} must lie in [0, 2^31), not {seed}")
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raise a one-line `ValueError` for the seeds of a table that has none, or one twice."""
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError("--seeds needs at least one, and each of them once")
+    for seed in seeds:
+        check_seed("--seeds", seed)
 
 
 def differences(saved: SequenceOptions, asked: SequenceOptions) -> list[str]:

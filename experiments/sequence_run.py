@@ -1,10 +1,9 @@
 """One run on a sequence task: train, keep the best epoch, measure the test splits."""
 
-import json
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,10 @@ from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_measures import measure, write_lengths
 from fastweights.experiments.sequence_options import SequenceOptions, check, differences
 from fastweights.host.allocator import tune_allocator
-from fastweights.host.atomic_files import write_bytes
 from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, use_threads
 from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.host.json_files import write_json
 from fastweights.host.profiling import profiled
 from fastweights.host.progress import Display
 from fastweights.host.provenance import git_revision
@@ -123,7 +122,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     measured = _measure(trainer, options, splits, checkpoints)
     write_lengths(measured, folder.path)
     result = measured | {"parameters": parameters, "seconds": seconds_of(folder.path)}
-    write_bytes(folder.path / RESULT, (json.dumps(result, indent=1) + "\n").encode())
+    write_json(folder.path / RESULT, result)
     folder.finish()
     _say(options.task, result)
     return 0
@@ -178,14 +177,10 @@ def _train(
     rows = timed(trainer.rows())
     if options.profile:
         rows = profiled(rows, (stages,), folder.path)
+    model = options.model()
     with stop, display, closing(rows):
         for row in rows:
-            if not math.isfinite(row["total_loss"]):
-                grows = growth(options.core, **dict(options.model().core_options))
-                raise UserError(
-                    f"the loss became {row['total_loss']} at update {trainer.updates}: "
-                    f"{f'{grows}; else ' if grows else ''}lower --learning-rate, or set --clip"
-                )
+            check_finite(row["total_loss"], trainer.updates, model.core, model.core_options)
             with stages("log"):
                 folder.log(row)
                 scalars.write(row)
@@ -200,6 +195,18 @@ def _train(
             except Interrupted:
                 save(row.get("score"))
                 raise
+
+
+def check_finite(
+    loss: float, update: int, core: str, core_options: Iterable[tuple[str, Any]]
+) -> None:
+    """Raise a one-line `UserError` with the remedy for a loss that is NaN or infinite."""
+    if not math.isfinite(loss):
+        grows = growth(core, **dict(core_options))
+        raise UserError(
+            f"the loss became {loss} at update {update}: "
+            f"{f'{grows}; else ' if grows else ''}lower --learning-rate, or set --clip"
+        )
 
 
 def _is_kept(score: float, trainer: Trainer, checkpoints: CheckpointFolder) -> bool:

@@ -16,8 +16,8 @@ from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun, without_folders
 from fastweights.experiments.sequence_data import default_folder
 from fastweights.experiments.sequence_figures import Figure, figures, labelled
-from fastweights.experiments.sequence_options import check_seed
-from fastweights.experiments.table import Table, each_seed, label, mean_and_std
+from fastweights.experiments.sequence_options import check_seeds
+from fastweights.experiments.table import Table, check_only, each_seed, label, mean_and_std
 from fastweights.host.devices import choose_device
 from fastweights.host.errors import UserError, expanded, user_input
 from fastweights.host.names import did_you_mean
@@ -201,11 +201,8 @@ def _further(asked: TableOptions) -> tuple[str, ...]:
 
 def check_table(asked: TableOptions) -> None:
     """Raise a one-line `UserError` for options that no table can have."""
-    if not asked.seeds or len(set(asked.seeds)) < len(asked.seeds):
-        raise UserError("--seeds needs at least one, and each of them once")
     with user_input():
-        for seed in asked.seeds:
-            check_seed("--seeds", seed)
+        check_seeds(asked.seeds)
     if asked.epochs_at_most is not None and asked.epochs_at_most < 1:
         raise UserError(f"--epochs-at-most must be at least 1, not {asked.epochs_at_most}")
 
@@ -217,9 +214,7 @@ def _wanted(everything: list[Figure], asked: TableOptions) -> list[Figure]:
         hint = did_you_mean(unknown[0], sorted(known))
         raise UserError(f"--settings {' '.join(unknown)}: unknown; known: {known_ones}{hint}")
     rows = dict.fromkeys(one.options.core for one in everything)
-    if unknown := sorted(set(asked.only) - set(rows)):
-        hint = did_you_mean(unknown[0], rows)
-        raise UserError(f"--only {' '.join(unknown)}: this table has {', '.join(rows)}{hint}")
+    check_only(asked.only, rows)
     wanted = [one for one in everything if one.published.choice in (asked.settings or known)]
     options = wanted[0].options
     with user_input():

@@ -2,12 +2,11 @@
 
 import csv
 import io
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import fmean, pstdev
 
 from rich.console import Console
 
@@ -15,6 +14,9 @@ from fastweights.evaluation.markdown_table import markdown_table
 from fastweights.experiments.grid import Grid, rebuild
 from fastweights.experiments.rows import Row, Value, rows_of
 from fastweights.host.atomic_files import write_bytes
+from fastweights.host.errors import UserError
+from fastweights.host.json_files import write_json
+from fastweights.host.names import did_you_mean
 
 Column = Callable[[Row], str]
 
@@ -26,10 +28,15 @@ def label(name: str, code: bool = False) -> Column:
 
 def mean_and_std(row: Row, digits: int = 1) -> str:
     """Return the cell `85.0 ± 5.0`: over seeds, without ± for one seed."""
-    if row.mean is None:
-        return "failed" * bool(row.failed)
-    spread = f" ± {row.std:.{digits}f}" if len(row.values) > 1 else ""
-    return f"{row.mean:.{digits}f}{spread}"
+    return spread(list(row.values.values()), digits) or "failed" * bool(row.failed)
+
+
+def spread(values: Sequence[float], digits: int = 1) -> str:
+    """Return `85.0 ± 5.0`, without ± for one value, and nothing for none."""
+    if not values:
+        return ""
+    deviation = f" ± {pstdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{fmean(values):.{digits}f}{deviation}"
 
 
 def interval(row: Row, digits: int = 1) -> str:
@@ -98,9 +105,12 @@ class Table:
         Console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write the rows of a table as JSON."""
-    write_bytes(path, f"{json.dumps(content, indent=1)}\n".encode())
+def check_only(only: Sequence[str], cores: Iterable[str]) -> None:
+    """Raise a one-line `UserError` for a core of `--only` that is not among a table's `cores`."""
+    known = list(cores)
+    if unknown := sorted(set(only) - set(known)):
+        hint = did_you_mean(unknown[0], known)
+        raise UserError(f"--only {' '.join(unknown)}: this table has {', '.join(known)}{hint}")
 
 
 def write_grid(

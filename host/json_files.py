@@ -1,8 +1,10 @@
-"""Reading of JSON files that other programs may have written."""
+"""JSON files: reading of what other programs may have written, and whole-or-not-at-all writing."""
 
 import json
 from pathlib import Path
 from typing import Any
+
+from fastweights.host.atomic_files import write_bytes
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -17,3 +19,8 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError("not an object")
     return content
+
+
+def write_json(path: Path, content: Any, indent: int = 1) -> None:
+    """Write `content` as indented JSON with a newline at its end, whole or not at all."""
+    write_bytes(path, f"{json.dumps(content, indent=indent)}\n".encode())

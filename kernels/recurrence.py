@@ -4,8 +4,8 @@ The loop is the *definition* of an unrolled operation and its slowest implementa
 backend is tested against it.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,20 @@ def map_state(function: Callable[[Tensor], Tensor], state: State | Tensor) -> St
         function(part) if isinstance(part, Tensor) else map_state(function, part) for part in state
     ]
     return type(state)(*mapped) if hasattr(state, "_fields") else type(state)(mapped)
+
+
+def tensors_of(state: State) -> list[Tensor]:
+    """Return every tensor of a state, in the order in which `refilled` takes them."""
+    found: list[Tensor] = []
+    for part in state:
+        found += [part] if isinstance(part, Tensor) else tensors_of(part)
+    return found
+
+
+def refilled(form: State, tensors: Iterable[Any]) -> State:
+    """Return a state like `form` with `tensors` in place of its own, one for each."""
+    given = iter(tensors)
+    return map_state(lambda _: next(given), form)
 
 
 def forget(state: State, is_first: Tensor) -> State:

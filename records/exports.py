@@ -5,7 +5,6 @@ FOLDER/config.json          format, version, and what else of the checkpoint is 
 FOLDER/README.md            model card, in the form that model hubs read
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from fastweights.host.atomic_files import replacing, write_bytes
 from fastweights.host.errors import describe_os_error
-from fastweights.host.json_files import read_object
+from fastweights.host.json_files import read_object, write_json
 from fastweights.records.checkpoints import CheckpointError
 
 VERSION = 1
@@ -43,7 +42,7 @@ class Export(NamedTuple):
         plain = {name: weight.detach().cpu().contiguous() for name, weight in weights}
         config = {"format": self.format, "version": VERSION}
         config |= {name: payload[name] for name in self.kept}
-        write_bytes(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+        write_json(folder / "config.json", config, indent=2)
         write_bytes(folder / "README.md", card.encode())
         with replacing(weights_of(folder)) as partial:  # last: with it, the folder is an export
             save_file(plain, partial, metadata={"format": "pt"})

@@ -24,7 +24,7 @@ from fastweights.agents import Network
 from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import one_line
 from fastweights.kernels import backend
-from fastweights.kernels.recurrence import State, map_state
+from fastweights.kernels.recurrence import State, refilled, tensors_of
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 ROW = ("frame", "reward", "is_first", "last_action")
@@ -47,10 +47,10 @@ class _Step(nn.Module):
         self.network = network
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        row, leaves = tensors[: len(ROW)], iter(tensors[len(ROW) :])
+        row, state = tensors[: len(ROW)], tensors[len(ROW) :]
         form = self.network.initial_state(1)
-        output, state = self.network.step(*row, map_state(lambda _: next(leaves), form))
-        return *output, *(leaf for _, leaf in named_tensors(state))
+        output, after = self.network.step(*row, refilled(form, state))
+        return *output, *tensors_of(after)
 
 
 def named_tensors(state: State, name: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -123,7 +123,7 @@ def _example(network: Network, batch: int) -> tuple[Tensor, ...]:
         frame = torch.randint(256, shape, generator=draw, dtype=torch.uint8)
     else:
         frame = torch.randn(shape, generator=draw)
-    leaves = (leaf for _, leaf in named_tensors(network.initial_state(batch)))
+    leaves = tensors_of(network.initial_state(batch))
     return (
         frame,
         torch.randn(batch, generator=draw),

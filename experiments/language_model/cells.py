@@ -1,7 +1,6 @@
 """Runs of the language models' command in a grid."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from fastweights.experiments.grid import Run, as_flags, read_result
@@ -22,10 +21,6 @@ class LanguageRun(Run):
     """The training of one language model; `options` have its folder and name."""
 
     options: LanguageOptions
-
-    @property
-    def path(self) -> Path:
-        return self.options.savedir / str(self.options.xpid)
 
     @property
     def finished(self) -> bool:

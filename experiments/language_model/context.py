@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from fastweights.evaluation.statistics import estimate, mean
 from fastweights.experiments.language_model.figures import FULL, SPANS
-from fastweights.experiments.rows import Row
+from fastweights.experiments.rows import Row, interval_of
 
 
 class ContextEffect(NamedTuple):
@@ -63,16 +62,9 @@ def context_effects(rows: Sequence[Row], unit: str) -> Iterator[ContextEffect]:
                 unit,
                 differences,
                 fmean(differences.values()),
-                _interval(list(differences.values())),
+                interval_of(list(differences.values())),
             )
 
 
 def _model(row: Row) -> tuple[str, str]:
     return row.labels["model"], row.labels["core"]
-
-
-def _interval(values: list[float]) -> tuple[float, float] | None:
-    if len(values) < 2:
-        return None
-    found = estimate(mean, {"": values})
-    return float(found.low), float(found.high)

@@ -1,6 +1,5 @@
 """Evaluations of a trained model, stored beside it: windows, full context, loss by position."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +9,9 @@ import numpy as np
 
 from fastweights.experiments.language_model.saved import SavedModel
 from fastweights.experiments.language_model.text import check_fits, text_of
-from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import UserError, user_input
 from fastweights.host.flags import check_at_least
+from fastweights.host.json_files import write_json
 from fastweights.host.progress import Display
 from fastweights.tasks.language_model.corpus import Corpus
 from fastweights.tasks.language_model.evaluation import (
@@ -114,11 +113,7 @@ def evaluate_model(saved: SavedModel, asked: Evaluation) -> int:
 
 def said(split: str, how: str, unit: str, found: Measure) -> str:
     """Return a line about a measurement."""
-    return (
-        f"{split}, {how}: perplexity {found.perplexity:.2f} of {unit}, "
-        f"{found.word_perplexity:.2f} of words, {found.bits_per_byte:.4f} bits a byte "
-        f"({found.predictions:,} predictions)"
-    )
+    return f"{split}, {how}: {found.said(unit)} ({found.predictions:,} predictions)"
 
 
 def _total(
@@ -159,7 +154,7 @@ def _keep(saved: SavedModel, text: Corpus, name: str, content: dict[str, Any]) -
     path = saved.folder / FOLDER / f"update_{saved.step:09d}_{name}.json"
     try:
         path.parent.mkdir(exist_ok=True)
-        write_bytes(path, (json.dumps(facts | content, indent=1) + "\n").encode())
+        write_json(path, facts | content)
     except OSError as error:
         raise UserError(f"cannot keep {path} ({error.strerror}): free the disk") from error
     return path

@@ -1,14 +1,14 @@
 """An exported language model: its vocabulary beside the weights, and its card."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fastweights.evaluation.markdown_table import markdown_table
+from fastweights.experiments.language_model.text import VOCABULARY
 from fastweights.host.atomic_files import write_bytes
 from fastweights.records.exports import LANGUAGE_MODEL
-from fastweights.tasks.language_model.vocabulary import Vocabulary
+from fastweights.tasks.language_model.vocabulary import Vocabulary, to_json
 
 
 def write_export(
@@ -23,8 +23,7 @@ def write_export(
         OSError: the files cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(vocabulary.plain(), ensure_ascii=False)
-    write_bytes(folder / "vocabulary.json", text.encode("utf-8", "surrogatepass"))
+    write_bytes(folder / VOCABULARY, to_json(vocabulary))
     payload = {**payload, "flags": _without_folders(payload["flags"])}
     LANGUAGE_MODEL.write(payload, folder, model_card(payload, vocabulary, results))
 

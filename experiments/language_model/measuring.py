@@ -85,8 +85,5 @@ def said(result: dict[str, Any]) -> Iterator[str]:
     """Yield lines about a result."""
     for split in ("valid", "test"):
         one = Measure(**result[split])
-        yield (
-            f"{split}: perplexity {one.perplexity:.2f} of {result['unit']}, "
-            f"{one.word_perplexity:.2f} of words, {one.bits_per_byte:.4f} bits a byte "
-            f"({one.predictions:,} predictions, {result['evaluation']})"
-        )
+        how = f"{one.predictions:,} predictions, {result['evaluation']}"
+        yield f"{split}: {one.said(result['unit'])} ({how})"

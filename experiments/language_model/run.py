@@ -1,7 +1,5 @@
 """One run of a language model: train, keep the best weights, measure validation and test split."""
 
-import json
-import math
 import sys
 import time
 from contextlib import closing, nullcontext
@@ -11,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastweights.cores import growth, network_facts
+from fastweights.cores import network_facts
 from fastweights.experiments.language_model.measuring import both_splits, quickly, said, sample
 from fastweights.experiments.language_model.options import (
     COMMAND,
@@ -27,11 +25,12 @@ from fastweights.experiments.language_model.text import (
     read_vocabulary,
     text_of,
 )
-from fastweights.experiments.sequence_run import seconds_of, timed
+from fastweights.experiments.sequence_run import RESULT, check_finite, seconds_of, timed
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.atomic_files import write_bytes
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, user_input
+from fastweights.host.json_files import write_json
 from fastweights.host.profiling import profiled
 from fastweights.host.progress import Display
 from fastweights.host.provenance import git_revision
@@ -42,10 +41,11 @@ from fastweights.records.checkpoint_folder import CheckpointFolder, holds_checkp
 from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
 from fastweights.tasks.language_model.corpus import Corpus
 from fastweights.tasks.language_model.trainer import Columns, LanguageTrainer, Together
+from fastweights.tasks.language_model.vocabulary import to_json
 from fastweights.training import memory_needs
 from fastweights.training.replicas import Replicas
 
-RESULT, SAMPLES = "result.json", "samples.txt"
+SAMPLES = "samples.txt"
 SHOWN_SAMPLE = 100  # characters shown on the terminal
 
 
@@ -130,8 +130,7 @@ def _new_folder(options: LanguageOptions, facts: dict[str, Any]) -> RunFolder:
 
 
 def _keep_vocabulary(text: Corpus, folder: RunFolder) -> None:
-    content = json.dumps(text.vocabulary.plain(), ensure_ascii=False)
-    write_bytes(folder.path / VOCABULARY, content.encode("utf-8", "surrogatepass"))
+    write_bytes(folder.path / VOCABULARY, to_json(text.vocabulary))
 
 
 def _begins(setting: Setting, parameters: int, path: Path) -> str:
@@ -197,9 +196,10 @@ def _train(setting: Setting, trainer: LanguageTrainer, kept: Kept | None, stages
     rows, held_out = timed(trainer.rows()), {}
     if options.profile and kept:
         rows = profiled(rows, (stages,), kept.folder.path)
+    model = options.model()
     with stop, display if kept else nullcontext(), closing(rows):
         for row in rows:
-            _check_finite(row, options)
+            check_finite(row["total_loss"], row["step"], model.core, model.core_options)
             score = None
             if trainer.updates % options.evaluate_every == 0 or trainer.finished:
                 if kept:
@@ -250,15 +250,6 @@ def _save(
         save() if must else save_or_warn(save)
 
 
-def _check_finite(row: dict[str, Any], options: LanguageOptions) -> None:
-    if not math.isfinite(row["total_loss"]):
-        grows = growth(options.core, **dict(options.model().core_options))
-        raise UserError(
-            f"the loss became {row['total_loss']} at update {row['step']}: "
-            f"{f'{grows}; else ' if grows else ''}lower --learning-rate, or set --clip"
-        )
-
-
 def _finish(setting: Setting, trainer: LanguageTrainer, kept: Kept) -> None:
     """Measure the best weights on both held-out splits, and write the result."""
     best = load(kept.checkpoints.best_path, setting.device)
@@ -274,7 +265,7 @@ def _finish(setting: Setting, trainer: LanguageTrainer, kept: Kept) -> None:
         "tokens_per_second": round(tokens / seconds) if seconds else None,
         "text": {"form": text.form, "digest": text.digest, "counts": text.counts._asdict()},
     }
-    write_bytes(path / RESULT, (json.dumps(result, indent=1) + "\n").encode())
+    write_json(path / RESULT, result)
     kept.folder.finish()
     print("\n".join(said(result)))
 

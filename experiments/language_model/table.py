@@ -16,10 +16,10 @@ from fastweights.experiments.language_model.ngram import FEWEST, smoothed_ngrams
 from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.text import text_of
 from fastweights.experiments.rows import Row, rows_of
-from fastweights.experiments.sequence_options import check_seed
-from fastweights.experiments.table import Table, each_seed, interval, label, write_json
-from fastweights.host.errors import UserError, expanded, user_input
-from fastweights.host.names import did_you_mean
+from fastweights.experiments.sequence_options import check_seeds
+from fastweights.experiments.table import Table, check_only, each_seed, interval, label, spread
+from fastweights.host.errors import expanded, user_input
+from fastweights.host.json_files import write_json
 from fastweights.tasks.language_model.corpus import Corpus
 
 OF_CELLS = ("data", "cache", "device", "kernels", "precision")
@@ -95,16 +95,11 @@ def _labels(figure: Figure) -> dict[str, Any]:
 
 
 def _wanted(everything: Sequence[Figure], asked: LanguageTableOptions) -> list[Figure]:
-    if not asked.seeds or len(set(asked.seeds)) < len(asked.seeds):
-        raise ValueError("--seeds needs at least one, and each of them once")
-    for seed in asked.seeds:
-        check_seed("--seeds", seed)
+    check_seeds(asked.seeds)
     if asked.updates_at_most is not None and asked.updates_at_most < 1:
         raise ValueError(f"--updates-at-most must be at least 1, not {asked.updates_at_most}")
     cores = dict.fromkeys(figure.core for figure in everything)
-    if unknown := sorted(set(asked.only) - set(cores)):
-        hint = did_you_mean(unknown[0], cores)
-        raise UserError(f"--only {' '.join(unknown)}: this table has {', '.join(cores)}{hint}")
+    check_only(asked.only, cores)
     return [figure for figure in everything if figure.core in (asked.only or cores)]
 
 
@@ -166,11 +161,7 @@ def _parameters(row: Row) -> str:
 
 def _spread(value: Callable[[dict[str, Any]], float], digits: int, row: Row) -> str:
     values = [value(run.result()) for run in row.runs.values()]
-    if not values:
-        return "failed" * bool(row.failed)
-    mean = fmean(values)
-    std = fmean((one - mean) ** 2 for one in values) ** 0.5
-    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if len(values) > 1 else "")
+    return spread(values, digits) or "failed" * bool(row.failed)
 
 
 def _speed(row: Row) -> str:

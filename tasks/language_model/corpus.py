@@ -24,7 +24,7 @@ import numpy as np
 from fastweights.host.atomic_files import remove_partials, replacing, write_bytes
 from fastweights.host.errors import UserError, describe_os_error
 from fastweights.host.folder_lock import wait_for
-from fastweights.host.json_files import read_object
+from fastweights.host.json_files import read_object, write_json
 from fastweights.host.names import unknown
 from fastweights.tasks.language_model.published import Counts, recognised
 from fastweights.tasks.language_model.source import SPLITS, Source
@@ -35,6 +35,7 @@ from fastweights.tasks.language_model.vocabulary import (
     Vocabulary,
     Words,
     from_plain,
+    to_json,
 )
 
 VERSION = 1
@@ -156,10 +157,10 @@ def _make(source: Source, options: CutOptions, kept: Path, tick: Tick) -> None:
             meta[split] = _write_split(lines, vocabulary, partial, split, tick)
         if meta[split]["tokens"] < 2:
             raise UserError(f"--data {source.place} has too little text in its split {split}")
-    text = json.dumps(vocabulary.plain(), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    text = to_json(vocabulary)
     write_bytes(kept / "vocabulary.json", text)
     meta["vocabulary"] = hashlib.blake2b(text).hexdigest()
-    write_bytes(kept / "meta.json", (json.dumps(meta, indent=1) + "\n").encode())
+    write_json(kept / "meta.json", meta)
 
 
 def _vocabulary(source: Source, options: CutOptions, tick: Tick) -> Vocabulary:

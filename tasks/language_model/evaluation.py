@@ -28,6 +28,13 @@ class Measure(NamedTuple):
     word_perplexity: float  # of a word, ends of lines counted as words
     bits_per_byte: float  # of the text in UTF-8
 
+    def said(self, unit: str) -> str:
+        """Return the perplexities and bits a byte in words; `unit`: words or bytes."""
+        return (
+            f"perplexity {self.perplexity:.2f} of {unit}, {self.word_perplexity:.2f} of words, "
+            f"{self.bits_per_byte:.4f} bits a byte"
+        )
+
 
 def measure(total: float, split: Split) -> Measure:
     """Return the mean loss in all units, from the sum over the N - 1 predictions of a split."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.host.flags import check_at_least
-from fastweights.kernels.recurrence import map_state
+from fastweights.kernels.recurrence import refilled, tensors_of
 from fastweights.tasks.language_model.model import LanguageModel, ModelState, detached
 
 LARGEST_BATCH = 2**20  # columns
@@ -182,7 +182,7 @@ class LanguageTrainer:
         share = self._together.share or range(self.config.columns)
         own = [tensor[share.start : share.stop] for tensor in state["state"]]
         for number, part in enumerate(self._parts()):
-            rows = iter([tensor[part.start : part.stop] for tensor in own])
+            rows = [tensor[part.start : part.stop] for tensor in own]
             self._states[number] = self._filled(part, rows) if own else None
 
     def _parts(self) -> list[range]:
@@ -222,9 +222,7 @@ class LanguageTrainer:
         """Return the state's tensors with the columns of all learners; none for a fresh state."""
         if any(state is None for state in self._states):
             return []
-        of_parts: list[list[Tensor]] = [[] for _ in self._states]
-        for state, found in zip(self._states, of_parts, strict=True):
-            map_state(lambda tensor, found=found: found.append(tensor) or tensor, state)
+        of_parts = map(tensors_of, self._states)
         share = self._together.share or range(self.config.columns)
         whole = []
         for parts in zip(*of_parts, strict=True):
@@ -235,9 +233,10 @@ class LanguageTrainer:
         self._together.sum(whole)
         return whole
 
-    def _filled(self, part: range, tensors: Iterator[Tensor]) -> ModelState:
+    def _filled(self, part: range, tensors: Sequence[Tensor]) -> ModelState:
         fresh = self.model.initial_state(len(part))
-        return map_state(lambda tensor: next(tensors).to(tensor), fresh)
+        pairs = zip(tensors, tensors_of(fresh), strict=True)
+        return refilled(fresh, [tensor.to(model) for tensor, model in pairs])
 
 
 _COUNTERS = ("updates", "epoch", "offset")

@@ -6,6 +6,7 @@ in the order of their first occurrence. A word outside the vocabulary is `<unk>`
 """
 
 import codecs
+import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -157,6 +158,12 @@ class _ByteReader(Reader):
 
     def read(self, token: int) -> str:
         return self._decoder.decode(bytes([token]))
+
+
+def to_json(vocabulary: Vocabulary) -> bytes:
+    """Return the content of a vocabulary's file; lone surrogates of a text's own bytes are kept."""
+    text = json.dumps(vocabulary.plain(), ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass")
 
 
 def from_plain(plain: dict[str, Any]) -> Vocabulary:

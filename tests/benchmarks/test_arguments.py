@@ -89,7 +89,7 @@ def test_bad_input_is_one_line(command, arguments, says, capsys):
 def test_a_run_that_fails_says_why():
     words = [sys.executable, "-c", "import sys; sys.exit('error: no such thing')"]
     with pytest.raises(UserError, match="a run failed: no such thing"):
-        training._said(words)
+        training.said(words)
     with pytest.raises(UserError, match="a run failed: no such thing"):
         training._run(words)
     assert training._run([sys.executable, "-c", ""]) > 0

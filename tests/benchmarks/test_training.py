@@ -78,7 +78,7 @@ def test_parts_are_measured_on_the_threads_and_device_asked_for(monkeypatch, cap
         main(command[2:])
         return capsys.readouterr().out
 
-    monkeypatch.setattr(training, "_said", said)
+    monkeypatch.setattr(training, "said", said)
     monkeypatch.setattr(training, "measure_parts", lambda *given: asked.append(given) or {})
     measure_parts_elsewhere("plain", "lstm", "Catch", 2.0, threads=3, device="cuda:1")
     measure_parts_elsewhere("paper", "rdn", "Catch", 1.0)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fastweights.agents import Network, Rollout
-from fastweights.kernels.recurrence import State, map_state
+from fastweights.kernels.recurrence import State, map_state, refilled
 from fastweights.training.ray.unstacking import Unstacked, restack, unstack
 from fastweights.training.schedules.experience import Experience
 
@@ -65,8 +65,7 @@ def unpack(packed: Any, form: Rollout) -> Experience:
         raise WireError(f"{', '.join(sorted(found.keys() ^ wanted.keys()))} missing or unknown")
     for name, like in wanted.items():
         _check(name, found[name], like)
-    taken = (found[name] for name in wanted)
-    return _with_rollout(packed, map_state(lambda _: next(taken), form))
+    return _with_rollout(packed, refilled(form, (found[name] for name in wanted)))
 
 
 def _frame_type(shape: Sequence[int]) -> torch.dtype:
