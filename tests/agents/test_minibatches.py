@@ -1,4 +1,4 @@
-"""Streams are dealt to minibatches: all of them once a pass, alike for any number of learners."""
+"""Minibatches: each pass deals out every stream once, for any number of learners."""
 
 from itertools import islice
 
@@ -27,7 +27,7 @@ def test_draws_depend_on_seed_and_batch_and_pass_alone():
     assert one[0] != one[1] != one[2]
     assert one != passes(3, 16, 4, **ALONE | {"seed": 2})
     assert one != passes(3, 16, 4, **ALONE | {"batch": 1024})
-    torch.rand(1)  # the global generator plays no part
+    torch.rand(1)  # must not affect the minibatches
     assert one == passes(3, 16, 4, **ALONE)
 
 

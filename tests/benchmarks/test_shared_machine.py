@@ -1,4 +1,4 @@
-"""Speed beside other programs: who is measured with what, turns that go on, the table."""
+"""The benchmark of waiting threads: environment variables, competitors, resuming, the table."""
 
 import json
 import os
@@ -25,19 +25,19 @@ def test_a_policy_replaces_the_caller_s_own(monkeypatch):
 
 
 def children() -> set[str]:
-    """Programs that this process has started and that still run."""
+    """Return the programs that this process has started and that still run."""
     found = set()
     for path in Path("/proc").glob("[0-9]*"):
         try:
             state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         if int(parent) == os.getpid() and state != "Z":
             found.add(path.name)
     return found
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux: reads /proc")
 def test_competitors_are_there_and_gone_again():
     before = children()
     with pytest.raises(KeyError), competitors(2):

@@ -1,4 +1,4 @@
-"""The program that says whether a processor should have its writes split."""
+"""The program that times passes over a matrix, with and without split writes."""
 
 import subprocess
 from pathlib import Path
