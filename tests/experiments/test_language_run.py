@@ -1,4 +1,4 @@
-"""The language models' command: a run, stopping and going on, use, tables, bad input."""
+"""The command of language models: a run, resuming, evaluation, export, tables, bad input."""
 
 import json
 import os
@@ -145,7 +145,7 @@ def test_a_run_is_evaluated_writes_and_is_exported(text, tmp_path, capsys):
 
 
 def test_two_learners_are_one(text, tmp_path):
-    """torchrun's processes learn what one process does, and each has its part of the columns."""
+    """Two processes of torchrun learn the same as one, each with a part of the columns."""
     assert train(text, tmp_path, "one", "--full-context", "--dropout", "0") == 0
     words = (*TINY, "--dropout", "0", "--core", "rdn", "--core-layers", "1", "--full-context")
     where = ("--data", str(text), "--savedir", str(tmp_path), "--xpid", "two")

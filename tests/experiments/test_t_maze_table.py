@@ -1,4 +1,4 @@
-"""The table of the T-maze: what is missing is trained, what is there kept, what fails a gap."""
+"""The table of the T-maze: missing runs are trained, finished ones kept, failed ones gaps."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def finished(runs, core, seed, *options):
 
 
 def begun(runs, core, seed, successful=False):
-    """The folder of a run of the table without a checkpoint: it cannot go on."""
+    """Make a folder of a run of the table without a checkpoint; the run cannot be resumed."""
     run = t_maze_table.run_of(core, seed, runs, STEPS)
     run.path.mkdir(parents=True, exist_ok=True)
     meta = {"successful": successful, "args": run.options.to_dict()}

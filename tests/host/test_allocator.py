@@ -1,4 +1,4 @@
-"""Freed memory is kept, in large pages: later updates find those of earlier ones still there."""
+"""The allocator keeps freed memory in large pages, so that later updates reuse it."""
 
 import platform
 import subprocess
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a set
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, list[int]]:
-    """Page faults of four updates, and kilobytes in large pages after them."""
+    """Return page faults of four updates, and kilobytes in large pages after them."""
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     numbers = [[*map(int, line.split())] for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""The nearest of the known names, and what is said of a name that is not known."""
+"""Unknown names: the nearest known name, and the error message."""
 
 import pytest
 

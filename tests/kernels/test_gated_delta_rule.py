@@ -1,4 +1,4 @@
-"""The gated delta rule by chunks against its law, every gradient included; resets and odd sizes."""
+"""The chunked gated delta rule against the reference: every gradient, resets, odd sizes."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What a person gets wrong gives one line, exit code 2, and loses nothing."""
+"""Bad input prints one error line, exits with code 2, and loses no data."""
 
 import shutil
 import sys
@@ -34,7 +34,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def half_trained(tmp_path, monkeypatch):
-    """A run that stopped at its first checkpoint."""
+    """Return a run that stopped at its first checkpoint."""
     arguments = [*CATCH, "--total-steps", "640", "--savedir", str(tmp_path), "--xpid", "half"]
     monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingDisplay)
     assert atari.main(arguments) == 130
