@@ -1,4 +1,4 @@
-"""Learners that meet through a store in which others have met before."""
+"""Learners find each other through a store that other learners have used before."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ def test_who_comes_first_waits_for_the_new_partner_not_for_the_old(store):
     early = threading.Thread(target=lambda: found.append(meet(store, 1, 2, 20)))
     early.start()
     early.join(0.5)
-    assert not found  # though the old name, answer and echo are all there
+    assert not found  # although name, answer and echo of the old meeting are there
     new = meet(store, 0, 2, 20)
     early.join()
     assert found == [new] and new != old

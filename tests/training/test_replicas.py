@@ -1,4 +1,4 @@
-"""Several learners of one run: equal to one, equal to each other, and what becomes of accidents."""
+"""Several learners of one run: equal to one learner and to each other; their failures."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from fastweights.training.replicas import Replicas
 pytestmark = pytest.mark.accidents
 HERE = Path(__file__).parent
 LONG_ONES = ("four", "mean-one", "mean-two", "stopped", "other-killed-asynchronous", "ray")
-MINUTE = 60  # seconds that a learner is stopped for
+MINUTE = 60  # seconds for which a learner is stopped
 SOON = dict.fromkeys(
     ("interrupted", "long-update", "reuse-interrupted", "games-before", "games-between"), 5
 )
@@ -29,7 +29,7 @@ SOON |= dict.fromkeys(("first-killed", "other-killed", "accident"), 10)
 
 
 class Runs:
-    """Case by case: exit codes, seconds, run folders, and what was said."""
+    """Exit codes, seconds, run folders and output of each case."""
 
     def __init__(self, folder: Path, cases: list[str]):
         self.folder = folder
@@ -41,7 +41,7 @@ class Runs:
         return self.ends[case]["codes"]
 
     def said(self, case: str, rank: int) -> str:
-        """What a learner printed, without the lines on a machine's slower kernels."""
+        """Return a learner's output, without lines about slow kernels on this machine."""
         lines = (self.folder / f"{case}.{rank}").read_text().splitlines(keepends=True)
         return "".join(line for line in lines if "no C++ compiler found" not in line)
 
@@ -66,7 +66,7 @@ def long_runs(tmp_path_factory) -> Runs:
 
 
 def assert_one_run(runs: Runs, one: str, several: str) -> None:
-    """The same games with the same actions; losses and weights to the rounding of their sums."""
+    """Check equal games and actions, and losses and weights that are equal up to rounding."""
     logs, theirs = runs.logs(one), runs.logs(several)
     assert logs["step"] == theirs["step"] and len(logs["step"]) >= 4
     same = ("games", "lives", "recent_full_game_return", "learning_rate", "policy_lag")
@@ -75,7 +75,7 @@ def assert_one_run(runs: Runs, one: str, several: str) -> None:
     for name in set(logs) - set(WALL_CLOCK):
         if name.endswith(("_loss", "_norm", "_kl", "_fraction")):
             assert logs[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-4), name
-    # A share: 1 minus a ratio of variances, which are small differences of large sums.
+    # 1 minus a ratio of variances, which are small differences of large sums.
     explained, same = logs["explained_variance"], theirs["explained_variance"]
     assert explained == pytest.approx(same, rel=1e-2, abs=1e-4)
     for name, tensor in runs.weights(one, 0).items():
@@ -198,7 +198,7 @@ def test_weights_that_come_apart_are_noticed(runs):
     assert runs.codes("apart") == [1, 1]
     assert "the learners' weights have come apart" in runs.said("apart", 0)
     saved = load(runs.folder / "apart" / "model.tar")["step"]
-    assert saved == 0, "what came apart was not saved: who knows which weights are right?"
+    assert saved == 0, "weights that differ between learners must not be saved"
 
 
 def test_rows_arrive_from_all_however_many_they_are():
@@ -211,7 +211,7 @@ def test_rows_arrive_from_all_however_many_they_are():
 
 
 def gathered_by(rank: int, port: int, counts: tuple[tuple[int, int], ...]) -> list:
-    """What this learner of two gathers where each has as many rows as `counts` say."""
+    """Return the rows that this learner of two gathers; `counts` are the rows of each learner."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
     replicas = Replicas(rank, 2, rank, 2)

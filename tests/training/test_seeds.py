@@ -1,4 +1,4 @@
-"""Seeds of games: runs share none, and train on no test game."""
+"""Seeds of games: runs share none, and training games differ from test games."""
 
 from dataclasses import replace
 from itertools import pairwise, product
