@@ -1,6 +1,7 @@
 // Measures one pass over a 32 x 32 matrix of floats in the first-level cache: nanoseconds, the best
 // of many passes. Run it before and after a change to kernels/include/matrix.h. Run it on a new
-// processor to see whether its writes should be split, as on AMD's (kernels/machinery/cpu_build.py):
+// processor to see whether its writes should be split, as on AMD's (see
+// kernels/machinery/cpu_build.py):
 //
 //   for split in "" -DFASTWEIGHTS_SPLIT_WRITES; do
 //     c++ -std=c++17 -O3 -w -mavx2 -mfma $split -Ikernels/include benchmarks/sweeps.cpp -o sweeps

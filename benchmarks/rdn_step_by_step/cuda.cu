@@ -1,10 +1,10 @@
-// A baseline for benchmarks: the recurrent delta rule (RDN) as the published kernels compute it. Each
-// entry of the D x D matrix has a thread, every sum is made by atomic additions in shared memory, the
+// A baseline for benchmarks: the recurrent delta rule (RDN) as the published kernels compute it.
+// Each entry of the D x D matrix has a thread, sums are atomic additions in shared memory, the
 // backward rewinds the matrix in place, and each step is a launch. The equations are those of
 // kernels/recurrent_delta_rule, with softmax, head sizes up to 32, and keys as long as values.
 //
-// Sizes::option is the step t. Buffers shared by all launches: weights [B, H, N, N] (W_t) and output
-// [B, H, N] (y_t); in the backward also gradient (of W) and carried (of y_{t-1}).
+// Sizes::option is the step t. Buffers shared by all launches: weights [B, H, N, N] (W_t) and
+// output [B, H, N] (y_t); in the backward also gradient (of W) and carried (of y_{t-1}).
 #include "warp.cuh"
 
 constexpr int THREADS = D * D;

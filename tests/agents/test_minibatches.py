@@ -48,7 +48,7 @@ def test_learners_together_have_the_minibatches_of_one(learners):
             assert together == streams
 
 
-def test_neighbours_meet_in_all_ways():
+def test_each_stream_comes_to_each_minibatch_equally_often():
     """Each of a block's streams comes to each minibatch about equally often."""
     firsts = [dealt[0][0] for dealt in passes(1200, 4, 4, **ALONE)]
     assert all(250 < firsts.count(stream) < 350 for stream in range(4))

@@ -35,7 +35,7 @@ def test_the_whole_agent_has_the_same_threads_and_device(monkeypatch, tmp_path):
     assert asked == [{"threads": 2, "device": "cpu"}]
 
 
-def test_an_acting_step_goes_on_from_a_state_that_is_there(monkeypatch):
+def test_an_acting_step_makes_no_new_initial_state(monkeypatch):
     run = cores.contenders(["lstm"], "cpu")["lstm", "acting"]
     run()  # the first call inspects the state's structure
     monkeypatch.setattr(run.args[0], "initial_state", None)

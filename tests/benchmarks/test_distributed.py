@@ -27,7 +27,7 @@ def wire(monkeypatch) -> list[tuple]:
 
 
 @pytest.mark.parametrize("part", ["ray", "recovery"])
-def test_without_ray_nothing_is_measured_that_would_be_lost(part, wire, monkeypatch, capsys):
+def test_without_ray_no_part_is_measured_first(part, wire, monkeypatch, capsys):
     monkeypatch.setattr(remote_actors, "find_spec", lambda name: None)
     with pytest.raises(SystemExit, match="2"):
         distributed.main(["--parts", "wire", part])

@@ -43,7 +43,7 @@ def test_flash_linear_attention_gets_batches_first_and_no_scale(mode, monkeypatc
         torch.testing.assert_close(seen[-1][3], expected, atol=0.05, rtol=0.05)
 
 
-def test_what_is_missing_says_why():
+def test_missing_peers_give_the_reason():
     runs, rows = peers("delta_rule", "rl", "forward+backward", "cpu")
     reasons = {row["backend"]: row["absent"] for row in rows}
     assert set(runs) == {"cuDNN LSTM"}  # PyTorch's LSTM runs on any device

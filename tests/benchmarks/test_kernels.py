@@ -83,7 +83,7 @@ def test_a_loop_too_long_to_compile_says_so(tmp_path, monkeypatch, capsys):
     assert "no torch.compile, the compiler unrolls" in capsys.readouterr().out
 
 
-def test_what_does_not_compile_says_so(tmp_path, monkeypatch):
+def test_a_step_that_does_not_compile_gives_the_reason(tmp_path, monkeypatch):
     def broken(*call):
         raise NotImplementedError("not on this machine\nand more")
 

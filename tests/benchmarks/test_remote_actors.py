@@ -8,7 +8,7 @@ from benchmarks import remote_actors
 from benchmarks.remote_actors import PICTURE, rate_rows, rates, wire, wire_rows
 
 
-def test_a_message_is_a_picture_a_step_and_what_a_rollout_begins_with(monkeypatch):
+def test_a_message_has_a_frame_a_step_and_one_stack(monkeypatch):
     whole = remote_actors._options
     few = {"num_envs": 4, "batch_size": 4}
     monkeypatch.setattr(remote_actors, "_options", lambda *which: replace(whole(*which), **few))

@@ -51,7 +51,7 @@ def test_a_loop_and_a_run_have_rates():
     assert shared_machine._run("maze", 1, "TMaze", 0.01, os.environ) > 0
 
 
-def test_a_benchmark_that_was_cut_off_goes_on(monkeypatch, tmp_path, capsys):
+def test_an_interrupted_benchmark_is_continued(monkeypatch, tmp_path, capsys):
     measured: list[Case] = []
     budget = [3]
 
@@ -88,7 +88,7 @@ def test_the_table_has_medians_and_ratios_within_rounds():
     ]
 
 
-def test_another_machine_s_file_is_not_gone_on_with(tmp_path, capsys):
+def test_another_machine_s_file_is_not_continued(tmp_path, capsys):
     stored = {"machine": shared_machine.describe() | {"processor": "MOS 6502"}, "rows": []}
     (tmp_path / "a.json").write_text(json.dumps(stored))
     with pytest.raises(SystemExit):

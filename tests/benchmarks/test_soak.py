@@ -73,7 +73,7 @@ def test_a_process_left_behind_is_noticed(run):
 
 
 @needs_proc
-def test_what_a_run_started_in_other_sessions_is_its_own_and_who_looks_on_is_not(run):
+def test_processes_in_other_sessions_belong_to_a_run_and_spectators_do_not(run):
     """torchrun starts learners in other sessions; a program that reads the log is no part of it."""
     sleeps = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True).wait()"
     run._command = [sys.executable, "-c", sleeps]
@@ -171,7 +171,7 @@ def test_a_run_that_an_interrupt_does_not_end_is_killed_and_complained_about(run
     assert run.left_behind() == [] and not run.is_alive()
 
 
-def test_a_victim_that_has_just_ended_is_none(run, monkeypatch):
+def test_a_victim_that_has_just_ended_is_no_error(run, monkeypatch):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     monkeypatch.setattr(run, "processes", lambda: [ended.pid])
@@ -197,7 +197,7 @@ def test_an_interrupted_stop_leaves_nothing_stopped(run, monkeypatch):
     run.kill_left_behind()
 
 
-def test_a_run_that_does_not_go_on_is_noticed(run, monkeypatch):
+def test_a_run_without_progress_is_noticed(run, monkeypatch):
     monkeypatch.setattr("benchmarks.soak.RECOVERY", 1.0)
     run._command = [sys.executable, "-c", "import time; time.sleep(60)"]
     found = Findings()
@@ -265,7 +265,7 @@ def test_a_minute_of_every_fault_leaves_the_run_whole(learners, capsys):
     assert "complaints" in capsys.readouterr().out
 
 
-def test_a_missing_folder_is_said_before_anything_runs(tmp_path, capsys):
+def test_a_missing_folder_is_an_error_before_anything_runs(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["--json", str(tmp_path / "none" / "soak.json")])
     assert "there is no folder" in capsys.readouterr().err

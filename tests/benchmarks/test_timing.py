@@ -15,7 +15,7 @@ from benchmarks.timing import (
 )
 
 
-def test_cases_take_turns_there_and_back_and_each_is_told(capsys):
+def test_cases_alternate_in_both_orders_and_each_is_printed(capsys):
     played: list[str] = []
 
     def case(name: str, values: list[float]):
@@ -39,7 +39,7 @@ def test_ratios_are_of_the_same_round():
 @pytest.mark.parametrize(
     ("a_round", "said"), [(LONG / 4, []), (LONG, ["1 of 3", "2 of 3", "3 of 3"])]
 )
-def test_rounds_are_told_where_they_take_long(a_round, said, capsys):
+def test_rounds_are_printed_if_they_take_long(a_round, said, capsys):
     assert list(told_rounds(3, a_round)) == [1, 2, 3]
     assert capsys.readouterr().err.splitlines() == [f"round {line}" for line in said]
 

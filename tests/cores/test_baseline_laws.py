@@ -182,7 +182,7 @@ def test_one_call_of_pytorchs_kernel_for_each_stretch(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["gru", "elman", "e_lstm", "qrnn", "cnn", "stack_rnn"])
 @pytest.mark.parametrize("batch", [0, B])
-def test_no_rows_leave_the_state_as_it_was(name, batch):
+def test_an_empty_unroll_keeps_the_state(name, batch):
     core = build_core(name, INPUT, width=WIDTH)
     x = torch.randn(4, batch, INPUT)
     _, state = core(x)

@@ -226,7 +226,7 @@ def test_bad_arguments():
 
 
 @pytest.mark.parametrize("name", ["Catch", "TMaze"])
-def test_games_that_are_put_back_go_on_as_they_did(name):
+def test_restored_games_continue_identically(name):
     """Restore games in progress, their rewards so far, and the random draws to come."""
     playing, other = (envs.make(name, 3, seed=seed) for seed in (4, 5))
     rng = np.random.default_rng(0)
@@ -251,7 +251,7 @@ def test_games_are_not_put_back_into_another_number_of_them():
         more.restore(playing.snapshot())
 
 
-def test_what_cannot_be_put_back_says_so():
+def test_games_without_snapshots_return_none():
     playing = envs.make("CartPole-v1", 2)
     playing.reset()
     assert playing.snapshot() is None

@@ -138,6 +138,6 @@ def test_as_many_joint_actions_as_are_allowed():
     np.testing.assert_array_equal(joint, [[0] * 10, [0] * 7 + [1, 0, 1]])
 
 
-def test_a_game_that_cannot_be_told_to_draw_is_refused_in_one_line(cards):
+def test_a_game_without_a_render_mode_is_refused_in_one_line(cards):
     with pytest.raises(ValueError, match=f"^{cards} draws no pictures: .* no render_mode$"):
         envs.make(cards, 1, render=True)

@@ -264,7 +264,7 @@ def test_long_games_count_as_much_as_short_ones():
     assert {one.game.index for one in played} == {0}
 
 
-def test_a_counter_that_begins_again_is_noticed_in_its_life():
+def test_a_wrapped_counter_is_noticed_in_its_life():
     network = network_for(RunOptions(env="TMaze", core="feedforward"))
     script = Scripted([6, 6], rewards=[999_000.0, -999_900.0, -400_000.0])
     play_it = {"action_mode": "argmax", "seed": 0}
@@ -278,7 +278,7 @@ def test_a_counter_that_begins_again_is_noticed_in_its_life():
     ("name", "digits", "most"),
     [("UpNDown", (0, 1, 2), 10_000), ("BattleZone", (0x1D, 0x1E), 5_000)],
 )
-def test_a_score_of_six_digits_begins_again_and_is_noticed(name, digits, most):
+def test_a_wrapped_score_of_six_digits_is_noticed(name, digits, most):
     """The cartridge runs with its score memory set to just below the largest score."""
     game = ALEInterface()
     game.setInt("random_seed", 1)

@@ -52,7 +52,7 @@ def test_the_page_loads_nothing_and_is_well_formed(page):
     assert {link[1:] for link in parsed.links if link.startswith("#")} <= set(parsed.ids)
 
 
-def test_the_page_says_what_the_runs_came_to(page, runs):
+def test_the_page_has_the_results_of_the_runs(page, runs):
     rows = Page((page / "report.html").read_text()).rows
     scores = {row[0]: row for row in rows if row[-1] == "21 ± 0"}
     assert scores["rdn"][1:4] == ["256", "3.00 ± 1.00", "2 seeds"]

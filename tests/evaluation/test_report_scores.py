@@ -64,7 +64,7 @@ def test_groups_trained_under_two_protocols_are_told_apart(tmp_path):
     assert {s.env: len(s.tested) for s in found if s.kind == kinds[0]} == {"Pong": 2, "Qbert": 1}
 
 
-def test_wrapped_scores_and_cut_games_are_said_beside_the_score(tmp_path):
+def test_wrapped_scores_and_cut_games_are_named_beside_the_score(tmp_path):
     plain = evaluation("rdn", [1.0])
     odd = [
         plain.episodes[0]._replace(cut=True),
@@ -97,7 +97,7 @@ def test_one_seed_a_game_has_no_interval(tmp_path):
     assert "(-: no game has two seeds)" in (tmp_path / "out" / "report.md").read_text()
 
 
-def test_what_bars_leave_out_is_said(tmp_path):
+def test_the_page_names_what_bars_leave_out(tmp_path):
     runs = [
         short_run(tmp_path, "rdn", evaluation("rdn", [3.0])),
         short_run(tmp_path, "wide", evaluation("rdn", [9.0]), core_width=64),

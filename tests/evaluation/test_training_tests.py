@@ -124,14 +124,14 @@ def periodic(begin, tmp_path):
     return *begin(250), tmp_path
 
 
-def test_it_plays_once_a_period_from_where_a_run_goes_on(periodic):
+def test_it_plays_once_a_period_after_resuming(periodic):
     test, said, _ = periodic
     for step in (250, 299, 301, 350, 399, 640):
         test(step, lambda: None)
     assert [line.split()[2] for line in said] == ["301", "640"]
 
 
-def test_a_run_that_goes_on_plays_what_it_owes_and_nothing_twice(begin):
+def test_a_resumed_run_plays_missed_tests_and_none_twice(begin):
     test, said = begin(0)
     test(210, lambda: None)
     with pytest.raises(Interrupted):

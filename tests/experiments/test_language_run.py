@@ -207,7 +207,7 @@ def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path, monkeypatch, caps
     assert load(tmp_path / "a" / "model.tar")["step"] == 3
 
 
-def test_what_is_asked_wrongly_is_one_line(text, tmp_path, capsys):
+def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
     assert train(text, tmp_path, "a", "--updates", "1") == 0
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "meta.json").write_text('{"args": {"task_name": "list_ops"}}')
@@ -250,7 +250,7 @@ def test_a_vocabulary_that_does_not_fit_is_one_line(text, tmp_path, capsys):
     assert "has no vocabulary.json" in error_of(("generate", run), capsys)
 
 
-def test_a_resumed_run_wants_its_own_text(text, tmp_path, monkeypatch, capsys):
+def test_a_resumed_run_needs_the_same_text(text, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert train(text, tmp_path, "a") == 130
     other = plain(tmp_path / "other", "{}.txt", LINES | {"train": LINES["train"] + "more\n"})

@@ -89,7 +89,7 @@ def test_a_transformer_attends_to_whole_sequences_unless_told_otherwise(tmp_path
     assert asked[1]["core_window"] == 4
 
 
-def test_a_run_that_goes_on_makes_no_folder_of_another(tmp_path, monkeypatch):
+def test_a_resumed_run_makes_no_other_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert list_ops.main([*LISTS, "--savedir", str(tmp_path)]) == 130
     before = sorted(tmp_path.iterdir())

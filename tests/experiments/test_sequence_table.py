@@ -306,7 +306,7 @@ def test_a_failed_run_is_a_gap_and_the_others_go_on(asked, capsys):
 
 
 @pytest.mark.parametrize("flag", ["runs", "out"])
-def test_a_folder_that_cannot_be_is_said_before_anything_is_trained(asked, flag):
+def test_an_impossible_folder_is_an_error_before_training(asked, flag):
     with pytest.raises(UserError, match=f"--{flag} cannot be made: {__file__}"):
         make_table("list_ops", 2, "tiny", replace(asked, **{flag: Path(__file__)}))
 
@@ -335,7 +335,7 @@ def test_a_run_that_has_finished_meanwhile_is_not_started(asked, monkeypatch, ca
     assert "1 of them to do" in said and "started" not in said
 
 
-def test_a_run_cut_off_goes_on_where_the_table_says(asked):
+def test_the_table_resumes_an_interrupted_run(asked):
     folder = stored(asked)
     (folder / "result.json").unlink()
     changes = {"savedir": folder.parent, "device": "cpu", "data": Path("/data")}

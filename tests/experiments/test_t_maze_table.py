@@ -101,7 +101,7 @@ def test_a_run_begins_or_goes_on(tmp_path):
     ("flag", "value", "own"),
     [("--core-input-map", "softmax", "identity"), ("--discounting", "0.9", "0.99")],
 )
-def test_a_run_of_other_options_is_none_of_the_tables(flag, value, own, tmp_path, capsys):
+def test_a_run_with_other_options_is_not_used(flag, value, own, tmp_path, capsys):
     finished(tmp_path, "srwm", 1, flag, value)
     capsys.readouterr()
     asked = ["--cores", "srwm", "--seeds", "1", "--runs", str(tmp_path)]

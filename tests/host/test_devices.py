@@ -134,7 +134,7 @@ def test_a_run_computes_float32_in_float32(schedule, same_bits, monkeypatch):
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
-def test_whoever_acts_is_told_what_auto_came_to(name):
+def test_actors_get_the_resolved_precision(name):
     plan = Plan(RunOptions(device="cpu", precision=name))
     assert plan.options.precision == choose_precision(name, CPU)
 

@@ -27,7 +27,7 @@ def test_a_stage_counts_its_seconds_and_its_calls():
     assert sum(total.calls for total in totals.values()) == 4
 
 
-def test_a_stage_that_goes_on_counts_so_far():
+def test_a_running_stage_counts_its_time_so_far():
     stages = Stages("one")
     with stages("save"):
         time.sleep(0.01)
@@ -45,7 +45,7 @@ def test_columns_hold_what_all_threads_did_since_the_row_before():
     assert columns.row() == {f"seconds_{stage}": 0.0 for stage in STAGES}
 
 
-def test_a_stop_is_heard_between_stages_but_not_between_an_update_and_its_row():
+def test_a_stop_waits_until_an_update_has_its_row():
     class Stop(Exception):
         pass
 

@@ -203,7 +203,7 @@ def test_errors_of_the_run_pass_through():
         raise RuntimeError("training")
 
 
-def test_a_last_update_that_passes_the_total_is_said_so():
+def test_a_last_update_beyond_the_total_is_reported():
     stream = io.StringIO()
     with Display(2000, stream=stream, clock=Clock()) as display:
         display.update(2112, {})

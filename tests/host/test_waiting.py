@@ -42,7 +42,7 @@ for script in sys.argv[1:]:
 """
 LIBGOMP = pytest.mark.skipif(
     "libgomp" not in (Path("/proc/self/maps").read_text() if sys.platform == "linux" else ""),
-    reason="torch is built with another OpenMP here",
+    reason="needs torch with GCC's OpenMP",
 )
 
 

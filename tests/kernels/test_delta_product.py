@@ -65,7 +65,7 @@ def with_gradients(run, tensors: list[Tensor], dtype: torch.dtype) -> dict[str, 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("steps", [1, 2, 3])
 @pytest.mark.parametrize(("operation", "law"), BOTH)
-def test_it_is_the_literal_law(operation, law, steps, backend):
+def test_it_equals_the_literal_reference(operation, law, steps, backend):
     """Compare outputs, last state and every gradient, with all kinds of resets."""
     tensors, is_first = inputs(steps, law is gated_step), all_resets(T)
     right = with_gradients(lambda leaves: literal(law, leaves, is_first), tensors, torch.float64)

@@ -54,7 +54,7 @@ def test_processes_that_start_together_do_not_collide(tmp_path):
 
 
 @pytest.mark.compiler
-@pytest.mark.skipif(not GOMP.exists(), reason="torch is built with another OpenMP here")
+@pytest.mark.skipif(not GOMP.exists(), reason="needs torch with GCC's OpenMP")
 def test_kernels_and_torch_share_one_openmp():
     """Two OpenMP libraries would each have threads and read the OMP_* variables."""
     done = Program(BUILD + OPENMP).end()

@@ -42,7 +42,7 @@ DOUBLE, SINGLE = (torch.float64, 1e-10), (torch.float32, 2e-5)
         pytest.param("cpu", SINGLE, 0.5, marks=pytest.mark.compiler),
     ],
 )
-def test_it_is_the_law(name, kind, gates, time):
+def test_it_equals_the_reference(name, kind, gates, time):
     """Gates have all sizes; the scale is above 0 in some columns and 0 in others."""
     dtype, tolerance = kind
     with backend(name):

@@ -109,7 +109,7 @@ def test_a_run_that_learned_nothing_leaves_no_folder(schedule, games, tmp_path, 
     assert not list(tmp_path.iterdir())
 
 
-def test_test_games_meet_it_too(tmp_path, capsys):
+def test_test_games_report_it_too(tmp_path, capsys):
     """Test games fail before training, during training and when a trained agent is evaluated."""
     games = ("--evaluate-episodes", 2, "--total-steps", 100)
     line = error_of(lambda: train(tmp_path, "before", *bad(at=3), *games), capsys=capsys)

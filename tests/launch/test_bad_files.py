@@ -198,7 +198,7 @@ def wrong_shape(content: dict) -> None:
         (lambda content: content["games"]["environments"]["game"].update(draws=[]), "zip()"),
     ],
 )
-def test_a_run_does_not_go_on_from_what_does_not_fit(run, edit, says, capsys):
+def test_a_checkpoint_that_does_not_fit_is_not_resumed(run, edit, says, capsys):
     change(run, edit)
     assert says in error_of(atari.main, capsys, "--resume", run)
 
@@ -233,7 +233,7 @@ def test_an_export_of_any_depth_is_damaged(run, tmp_path):
 # Paths
 
 
-def test_a_sequence_run_goes_on_beside_itself_wherever_its_meta_points(tmp_path, monkeypatch):
+def test_a_sequence_run_ignores_folders_named_in_its_meta(tmp_path, monkeypatch):
     monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert train_sequences(tmp_path / "runs", "a") == 130
     monkeypatch.undo()
@@ -245,7 +245,7 @@ def test_a_sequence_run_goes_on_beside_itself_wherever_its_meta_points(tmp_path,
     assert not outside.exists()
 
 
-def test_an_agent_goes_on_in_its_folder_wherever_its_files_point(run, tmp_path):
+def test_an_agent_resumes_in_its_folder_whatever_its_files_name(run, tmp_path):
     outside = tmp_path / "outside"
     where = {"savedir": str(outside), "xpid": "../../outside/x"}
     change(run, lambda content: content["flags"].update(where))

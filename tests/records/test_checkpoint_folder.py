@@ -187,7 +187,7 @@ def test_the_published_readings_are_kept(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_told_with_the_checkpoint_that_there_is(tmp_path):
+def test_the_full_disk_error_names_the_remaining_checkpoint(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     folder = CheckpointFolder(tmp_path)
 

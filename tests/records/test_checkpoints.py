@@ -50,7 +50,7 @@ class Pair(NamedTuple):
 
 
 @pytest.mark.parametrize("value", [np.float64(1), np.int64(1), np.zeros(2), Pair(1), {1.5: 2}, len])
-def test_what_would_not_load_again_is_not_saved(tmp_path, value):
+def test_values_that_could_not_be_loaded_are_not_saved(tmp_path, value):
     with pytest.raises(TypeError, match=r"payload\['stats'\]\['mean'\]\[1\]"):
         save({"stats": {"mean": [1.0, value]}}, tmp_path / "a.pt")
     assert names(tmp_path) == []

@@ -113,7 +113,7 @@ def test_an_xpid_names_a_folder(tmp_path, xpid):
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a read-only place")
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, a read-only folder")
 def test_unwritable_places_are_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     for savedir in (Path("/proc"), tmp_path / "file", tmp_path / ("long" * 100)):
@@ -208,7 +208,7 @@ def test_the_claim_xpid_is_a_unique_file_name(tmp_path):
     assert "/" not in claim_xpid("../my.module:Game-v0", "lt", tmp_path)
 
 
-def test_a_run_that_did_not_begin_leaves_what_was_there_before_it(tmp_path):
+def test_a_run_that_fails_to_start_keeps_earlier_files(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "notes.txt").write_text("mine")
     RunFolder.create(tmp_path, "before", {}).close()

@@ -213,7 +213,7 @@ def test_a_thread_that_is_stuck_is_named_once(tmp_path, monkeypatch, capsys):
     assert re.fullmatch(line, warning)
 
 
-def test_a_process_that_was_stopped_had_nobody_stuck(monkeypatch, capsys):
+def test_a_stopped_process_reports_no_stuck_thread(monkeypatch, capsys):
     """The check runs every twenty seconds, and the thread is in inference each time."""
     now, cpu, stages = 1000.0, torch.device("cpu"), Stages("learner")
     monkeypatch.setattr(

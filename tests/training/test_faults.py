@@ -66,7 +66,7 @@ def test_a_disk_that_is_full_from_the_start_is_one_line_before_anything_is_learn
         assert not (happened.folder / f"{name}.out").read_text()
 
 
-def test_a_checkpoint_that_meets_a_full_disk_costs_a_line_and_the_last_one_the_exit_code(happened):
+def test_a_full_disk_costs_a_warning_for_a_checkpoint_and_the_exit_code_for_the_last(happened):
     case, said = happened.cases["full"], happened.errors("full")
     kept, still_kept = case["kept"]
     assert kept == still_kept, "training must go on and keep earlier checkpoints"

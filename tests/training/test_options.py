@@ -175,7 +175,7 @@ def test_the_last_action_is_true_false_or_auto():
 
 
 @pytest.mark.parametrize("fed", [True, False])
-def test_what_auto_came_to_is_no_change(fed):
+def test_the_resolved_value_of_auto_is_no_change(fed):
     """Stored runs have true or false; runs from before the option have no value."""
     options = RunOptions(env=REPEAT if fed else "Qbert")
     saved = RunOptions.from_dict(options.to_dict() | {"feed_last_action": fed})

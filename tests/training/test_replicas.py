@@ -98,12 +98,12 @@ def test_two_learners_make_the_run_of_one(where, runs):
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("one", "several"), [("one", "four"), ("mean-one", "mean-two")])
-def test_so_do_four_and_so_with_mean_losses(one, several, long_runs):
+def test_four_learners_and_mean_losses_equal_one_learner(one, several, long_runs):
     assert_one_run(long_runs, one, several)
     assert_replicas_are_equal(long_runs, several)
 
 
-def test_the_first_speaks_and_keeps_the_run(runs):
+def test_only_the_first_learner_prints_and_writes_the_run(runs):
     assert runs.said("two", 1) == ""
     assert "2 learners with 4 of each batch" in runs.said("two", 0)
     assert runs.saved_step("two") == 400
@@ -142,7 +142,7 @@ def test_a_signal_in_the_firsts_test_games_before_training_stops_all(runs):
     ("case", "codes"),
     [("first-killed", [-9, 2]), ("other-killed", [2, -9]), ("accident", [2, 1])],
 )
-def test_without_one_the_others_end_soon_and_say_why(case, codes, runs):
+def test_if_one_learner_is_lost_the_others_end_soon_with_a_reason(case, codes, runs):
     assert runs.codes(case) == codes
     left = codes.index(2)
     said = runs.said(case, left)
@@ -160,7 +160,7 @@ def test_a_loss_after_an_update_leaves_that_update_in_log_and_checkpoint(runs):
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("case", "seconds"), SOON.items())
-def test_all_of_them_end_within_seconds(case, seconds, runs):
+def test_all_learners_end_within_seconds(case, seconds, runs):
     assert runs.ends[case]["seconds"] < seconds
 
 
@@ -194,7 +194,7 @@ def test_a_batch_that_is_not_finite_for_one_is_refused_by_all(runs):
     assert_replicas_are_equal(runs, "not-finite")
 
 
-def test_weights_that_come_apart_are_noticed(runs):
+def test_diverging_weights_of_learners_are_noticed(runs):
     assert runs.codes("apart") == [1, 1]
     assert "the learners' weights have come apart" in runs.said("apart", 0)
     saved = load(runs.folder / "apart" / "model.tar")["step"]
@@ -242,7 +242,7 @@ def test_each_learner_of_a_machine_takes_its_next_gpu():
     assert Replicas().device(cuda, "--device") == cuda
 
 
-def test_alone_nothing_changes(monkeypatch):
+def test_a_single_learner_is_unaffected(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     alone, tensor, payload = Replicas.from_environment(), torch.ones(2), {"a": 1}

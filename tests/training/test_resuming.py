@@ -56,7 +56,7 @@ def test_another_preset_is_another_run(tmp_path, monkeypatch, capsys):
     assert requested_backend() == "reference"
 
 
-def test_half_a_checkpoint_is_none(tmp_path, monkeypatch):
+def test_a_partial_checkpoint_is_ignored(tmp_path, monkeypatch):
     """`kill -9` during the first checkpoint leaves such a file."""
     interrupted(tmp_path, "job", monkeypatch, *AGAIN, "--disable-checkpoint")
     (tmp_path / "job" / "checkpoints").mkdir()
@@ -82,7 +82,7 @@ def test_a_run_that_was_stopped_before_its_first_update_goes_on(again, tmp_path,
     assert_same_run(tmp_path / "job", tmp_path / "whole")
 
 
-def test_it_goes_on_as_resume_does(tmp_path, monkeypatch):
+def test_auto_resume_equals_resume(tmp_path, monkeypatch):
     for xpid in ("one", "two"):
         interrupted(tmp_path, xpid, monkeypatch, "--total-steps", 200)
     assert small_runs.atari.main(["--resume", str(tmp_path / "one")]) == 0
@@ -111,7 +111,7 @@ def test_another_run_of_that_name_is_refused(tmp_path, monkeypatch, capsys):
     assert "contradict --resume: --seed 1 (was 2)" in capsys.readouterr().err
 
 
-def test_it_needs_a_name(capsys):
+def test_auto_resume_needs_a_name(capsys):
     with pytest.raises(SystemExit, match="2"):
         small_runs.atari.main(["--auto-resume"])
     assert "--auto-resume needs --xpid" in capsys.readouterr().err
@@ -221,7 +221,7 @@ def interruptible():
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_signal_told_twice_is_one_request(monkeypatch):
+def test_the_same_signal_twice_is_one_request(monkeypatch):
     """A batch system signals all processes, and torchrun forwards its signal, too."""
     now = [100.0]
     monkeypatch.setattr("fastweights.host.stopping.time.monotonic", lambda: now[0])

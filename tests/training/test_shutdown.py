@@ -59,7 +59,7 @@ def test_an_accident_in_any_thread_ends_the_run_and_spares_what_it_had_learned(c
 
 @pytest.mark.faults
 @pytest.mark.parametrize("case", [*STOPPED, *BROKEN])
-def test_it_takes_five_seconds_at_most(case, stopped):
+def test_an_interrupted_run_ends_within_five_seconds(case, stopped):
     assert stopped[1][case]["seconds"] < 5
 
 

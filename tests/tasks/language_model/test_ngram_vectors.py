@@ -58,7 +58,7 @@ def test_a_text_may_come_in_pieces(pieces):
     assert state.recent.tolist() == after.recent.tolist() == (tokens[-3:] + 1).t().tolist()
 
 
-def test_they_are_all_that_a_model_without_memory_has_of_what_came_before():
+def test_without_memory_ngrams_are_the_only_context():
     for ngrams, reach in ((1, 1), (3, 3)):
         model, tokens = tiny("feedforward", "none", ngrams=ngrams), torch.randint(TYPES, (T, 1))
         other = tokens.clone()

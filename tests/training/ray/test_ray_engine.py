@@ -107,7 +107,7 @@ def test_rollouts_come_in_each_actor_s_order_and_none_has_more_than_two_to_do(cr
     assert (crew.actors, crew.restarts, crew.lost, given_back) == (2, 0, 0, [])
 
 
-def test_nobody_is_passed_over_where_rollouts_come_faster_than_they_are_taken(crew, connected):
+def test_no_actor_is_passed_over_when_rollouts_arrive_faster_than_they_are_used(crew, connected):
     crew, _ = crew(4)
     deliveries(crew, lambda found: crew.actors == 4)
     found = []
@@ -197,7 +197,7 @@ def test_an_environment_s_bad_answer_ends_the_run_at_once(crew):
     assert crew.restarts == 0
 
 
-def test_only_where_all_fail_and_nobody_delivers_meanwhile():
+def test_the_run_ends_only_if_all_actors_fail_without_a_delivery():
     from fastweights.training.ray.crew import Crew
 
     crew = Crew(lambda number, incarnation: None, 2, lambda count: None)
@@ -211,7 +211,7 @@ def test_only_where_all_fail_and_nobody_delivers_meanwhile():
 
 
 @pytest.mark.faults
-def test_but_not_where_another_delivers(crew, monkeypatch, capsys):
+def test_a_failing_actor_does_not_end_the_run_while_another_delivers(crew, monkeypatch, capsys):
     monkeypatch.setattr("fastweights.training.ray.crew.PAUSE", 0.01)
     monkeypatch.setattr("fastweights.training.ray.crew.FAILURES_IN_A_ROW", 2)
     crew, _ = crew(2, lambda number: "always" * (number == 1))
@@ -224,7 +224,7 @@ def test_but_not_where_another_delivers(crew, monkeypatch, capsys):
     assert said == ["actor 1 is replaced" + when for when in ("", " in 0.01 s", " in 2000 s")]
 
 
-def test_who_cannot_be_placed_waits(crew):
+def test_an_actor_that_cannot_be_placed_waits(crew):
     crew, _ = crew(5, cpus=1.0)  # of which 3 fit
     deliveries(crew, lambda found: crew.actors == 3)
     deliveries(crew, lambda found: len(found) > 20)
@@ -351,7 +351,7 @@ class StoppingActors(Display):
 
 
 @pytest.mark.faults
-def test_an_actor_that_is_stopped_for_a_minute_holds_up_nobody(address, tmp_path, monkeypatch):
+def test_an_actor_stopped_for_a_minute_delays_no_other(address, tmp_path, monkeypatch):
     monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingActors)
     StoppingActors.file = tmp_path / "stopped"
     amid_its_tenth_rollout = f"stops_at={10 * 22 - 11}"
@@ -362,9 +362,7 @@ def test_an_actor_that_is_stopped_for_a_minute_holds_up_nobody(address, tmp_path
     assert logs["actor_restarts"][-1] == logs["lost_rollouts"][-1] == 0
     assert logs["step"] == [24 * 22 * update for update in logs["updates"]]
     assert again > stopped + 20, "the other actor must go on alone"
-    assert max(logs["policy_lag"][again:]) >= again - stopped, (
-        "the stopped actor's rollout must arrive"
-    )
+    assert max(logs["policy_lag"][again:]) >= again - stopped, "its late rollout must arrive"
 
 
 class GrowingCluster(Display):

@@ -148,7 +148,7 @@ def test_without_ray_it_says_how_to_get_it(tmp_path, capsys, monkeypatch):
     ("answer", "patience", "says"),
     [(b"", 0.2, "timed out"), (b"SSH-2.0-x\r\n", 60.0, "another")],
 )
-def test_who_listens_but_is_no_ray_is_found_out(
+def test_a_server_that_is_not_ray_is_recognised(
     answer, patience, says, tmp_path, capsys, monkeypatch
 ):
     """Ray would try forever."""

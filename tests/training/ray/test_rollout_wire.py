@@ -91,7 +91,7 @@ def test_atari_comes_back_and_travels_unstacked(protocol):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("env", ["Catch", "Qbert"])
-def test_what_comes_can_be_written_to(env):
+def test_received_rollouts_are_writable(env):
     """The memory of Ray's objects is shared with other processes."""
     experience, form = play(env, length=4, streams=2, rollouts=1)
     packed, _ = carried(experience)
