@@ -32,7 +32,7 @@ large = sum(int(line.split()[1]) for line in lines if line.startswith("AnonHugeP
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, large)
 """
 CHOICE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc, whose setting this is")
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@
 // A fiber runs until it reaches a barrier; then another fiber runs, in an order that depends on the
 // seed. A warp runs ahead of the others to the next barrier that it shares with them, and so does a
 // group. A value is therefore wrong in some order if a lane reads it from shared memory before its
-// writer's barrier, or writes it before its reader's. Shared memory is NaN when a block starts. Lanes
-// that wait at different barriers, or at a barrier that others have passed, are an error. Differences
-// from a GPU: a shuffle is also a memory barrier, the lanes of a warp do not run in step, and no
-// limits of a device are checked.
+// writer's barrier, or writes it before its reader's. Shared memory is NaN when a block starts.
+// Lanes that wait at different barriers, or at a barrier that others have passed, are an error.
+// Differences from a GPU: a shuffle is also a memory barrier, the lanes of a warp do not run in
+// step, and no limits of a device are checked.
 #pragma once
 #include <setjmp.h>
 #include <ucontext.h>
