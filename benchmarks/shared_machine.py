@@ -228,14 +228,15 @@ def _cell(rates: Rates, of: tuple[str, int], policy: str) -> str:
 INTRODUCTION = """# Speed on a shared machine, by how threads wait
 
 Made by `python benchmarks/shared_machine.py --out docs/results/shared_machine`, which rewrites this
-page from the JSON files beside it. [What to set, and why](../../shared_machines.md).
+page from the JSON files in its folder. [Shared machines](../../shared_machines.md) recommends
+settings.
 
-Medians of all rounds; in brackets the median of the rounds' ratios to `torch`, what PyTorch's
-OpenMP does unless told otherwise: it spins 300,000 times before it sleeps. `spin-N` spins N times
-(`GOMP_SPINCOUNT=N`), `passive` sleeps at once (`OMP_WAIT_POLICY=PASSIVE`), `one-thread` uses one
-thread; the others use all cores. Each of the other programs keeps one core busy. `loop` is a small
-RDN, forward and backward over an unroll of `quick`; `quick` and `default` are whole training runs
-with these presets.
+Figures are medians of all rounds; the number in brackets is the median of the rounds' ratios to
+`torch`. `torch` is the default of PyTorch's OpenMP, which spins 300,000 times before it sleeps.
+`spin-N` spins N times (`GOMP_SPINCOUNT=N`), and `passive` sleeps at once
+(`OMP_WAIT_POLICY=PASSIVE`). `one-thread` uses one thread; the others use all cores. Each of the
+other programs keeps one core busy. `loop` is a small RDN, forward and backward over an unroll of
+`quick`. `quick` and `default` are whole training runs with these presets.
 """
 
 

@@ -217,7 +217,7 @@ def show(rows: list[dict], described: dict) -> None:
         "core",
         *PARTS,
         "bound",
-        "whole run",
+        "run",
         "share of bound",
         "against lstm",
         "peak GB",

@@ -60,9 +60,8 @@ def train(core, options, where, *, steps, num_envs, enough=0.97, **hyperparamete
 def first_returns(network: Network, where) -> list[float]:
     """Play one greedy game in each of 400 new environments, so that all games count equally."""
     actor = Actor(network, make(num_envs=400, seed=77_000, **where), greedy=True)
-    episodes = [
-        one for _ in range(2) for one in actor.collect(10).episodes
-    ]  # games take 20 steps at most
+    # Games take 20 steps at most.
+    episodes = [one for _ in range(2) for one in actor.collect(10).episodes]
     returns = {one.env: one.episode_return for one in episodes if one.index == 0}
     assert len(returns) == 400
     return list(returns.values())

@@ -168,11 +168,8 @@ def test_a_batch_is_left_where_the_policy_has_moved_too_far():
     rollout = rollout_of(net)
     logits = net(*rollout[:4], rollout.initial_state)[0].policy_logits[:-1].detach()
     fresh = rollout._replace(policy_logits=logits)  # as if these weights had acted
-    gently = {
-        "learning_rate": 0.01,
-        "adam_beta1": 0.0,
-        "adam_epsilon": 1.0,
-    }  # moves further with each step
+    # With these options the policy moves further with each step.
+    gently = {"learning_rate": 0.01, "adam_beta1": 0.0, "adam_epsilon": 1.0}
     options = REUSE | gently
     free = Learner(copy.deepcopy(net), LearnerConfig(**options))
     moved, weights = [], []
