@@ -61,7 +61,7 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
         "ray": Part(
             partial(remote_actors.rates, *what, options.updates, options.rounds),
             remote_actors.rate_rows,
-            ("", "agent steps/s", "ray's rate against this"),
+            ("", "agent steps/s", "Ray's rate / this rate"),
             remote_actors.need_ray,
         ),
         "wire": Part(

@@ -212,16 +212,7 @@ def _measure_both(name: str, core: str, env: str, seconds: float) -> dict[str, f
 def show(rows: list[dict], described: dict) -> None:
     title = in_words(described)
     table = Table(title=f"agent steps/s\n{title}")
-    columns = (
-        "preset",
-        "core",
-        *PARTS,
-        "bound",
-        "run",
-        "share of bound",
-        "against lstm",
-        "peak GB",
-    )
+    columns = ("preset", "core", *PARTS, "bound", "run", "run / bound", "against lstm", "peak GB")
     for column in columns:
         table.add_column(column, justify="left" if column in ("preset", "core") else "right")
     wholes = {(row["preset"], row["core"]): [s["whole"] for s in row["rounds"]] for row in rows}
