@@ -1,4 +1,4 @@
-"""Pictures of a grid: every word lies within them, and no axes are invented."""
+"""Figures of a grid: every word lies within them, and empty axes are not drawn."""
 
 import warnings
 from typing import Any
@@ -34,7 +34,7 @@ def test_rows_of_long_names_lie_within_the_picture(count, tmp_path):
     rows = [row(one, 60.0, 80.0, published=published) for one in named]
     rows[1:3] = row(named[1], 50.0), row(named[2], failed=[1, 2])
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # labels that leave no room
+        warnings.simplefilter("error")  # Matplotlib warns if labels leave no room
         figure = rows_figure(rows[:count], "accuracy, percent", "a title " * 20)
         words = words_in(figure)
     assert sum("core " in text for text in words) == count

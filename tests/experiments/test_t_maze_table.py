@@ -1,4 +1,4 @@
-"""The table of the T-maze: what is missing is trained, what is there kept, what fails a gap."""
+"""The table of the T-maze: missing runs are trained, finished ones kept, failed ones gaps."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def finished(runs, core, seed, *options):
 
 
 def begun(runs, core, seed, successful=False):
-    """The folder of a run of the table without a checkpoint: it cannot go on."""
+    """Make a folder of a run of the table without a checkpoint; the run cannot be resumed."""
     run = t_maze_table.run_of(core, seed, runs, STEPS)
     run.path.mkdir(parents=True, exist_ok=True)
     meta = {"successful": successful, "args": run.options.to_dict()}
@@ -107,7 +107,7 @@ def test_a_run_begins_or_goes_on(tmp_path):
     ("flag", "value", "own"),
     [("--core-input-map", "softmax", "identity"), ("--discounting", "0.9", "0.99")],
 )
-def test_a_run_of_other_options_is_none_of_the_tables(flag, value, own, tmp_path, capsys):
+def test_a_run_with_other_options_is_not_used(flag, value, own, tmp_path, capsys):
     finished(tmp_path, "srwm", 1, flag, value)
     capsys.readouterr()
     asked = ["--cores", "srwm", "--seeds", "1", "--runs", str(tmp_path)]

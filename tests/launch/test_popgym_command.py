@@ -1,4 +1,4 @@
-"""A game of POPGym through the ordinary commands: train, resume, test games."""
+"""A game of POPGym with the ordinary commands: training, resuming, test games."""
 
 import json
 
