@@ -142,6 +142,14 @@ def test_the_film_explains_its_lines_and_no_word_is_cut(core, monkeypatch):
     assert ("matrix 2" in words) == (core in ("rdn", "delta_lstm"))
 
 
+def test_the_key_shows_a_dotted_line_where_the_timelines_have_one():
+    key = timelines.Key((), matrices=2, width=500)
+    area = np.full((*key.size, 3), 255, np.uint8)
+    key.label(area)
+    line, dots = ((area[row, :18] == LINES[0]).all(-1) for row in (7, 23))
+    assert line.all() and dots.any() and not dots.all()
+
+
 def contains(picture: np.ndarray, part: np.ndarray) -> bool:
     """Return whether `picture` contains `part`, pixel by pixel."""
     height, width = part.shape[:2]

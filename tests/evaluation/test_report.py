@@ -97,7 +97,8 @@ def test_links_lead_from_the_page_to_the_clips(page, runs):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
-def test_a_browser_shows_every_drawing_without_an_error(page, tmp_path):
+@pytest.mark.parametrize("width", [1200, 500])  # a desk's and, about, a telephone's
+def test_a_browser_shows_every_drawing_without_an_error(width, page, tmp_path):
     """Headless Chromium, offline, gives the sizes from its layout and errors from its console."""
     measure = """<script>
       const seen = [...document.querySelectorAll("svg, img")].map(e => e.getBoundingClientRect());
@@ -110,7 +111,7 @@ def test_a_browser_shows_every_drawing_without_an_error(page, tmp_path):
     (tmp_path / "page.html").write_text(text.replace("</body>", measure))
     profile = f"--user-data-dir={tmp_path / 'profile'}"
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", profile]
-    network = ["--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1200,900"]
+    network = ["--host-resolver-rules=MAP * ~NOTFOUND", f"--window-size={width},900"]
     done = subprocess.run(
         [BROWSER, *flags, *network, "--dump-dom", f"file://{tmp_path / 'page.html'}"],
         capture_output=True,
@@ -119,7 +120,7 @@ def test_a_browser_shows_every_drawing_without_an_error(page, tmp_path):
     )
     assert ":CONSOLE" not in done.stderr
     measured = json.loads(re.search(r"<title>(.*?)</title>", done.stdout)[1])
-    assert len(measured["sizes"]) == 3
+    assert len(measured["sizes"]) == 4
     assert all(width > 500 and height > 100 for width, height in measured["sizes"])
     assert measured["texts"] > 40 and measured["wide"] <= 0
 
@@ -158,6 +159,15 @@ def test_what_is_no_run_is_one_line(runs, tmp_path, capsys):
         assert says in error_of(report.main, arguments, capsys)
 
 
+def test_what_is_wider_than_a_telephone_scrolls_by_itself(page):
+    text = (page / "report.html").read_text()
+    scrolled = re.findall(r'<div class="wide(?: long)?">\s*<(table|svg)', text)
+    assert len(scrolled) == text.count("<table") + text.count("<svg") > 4
+    style = text.split("</style>")[0]
+    assert re.search(r"\.wide \{[^}]*overflow-x: auto", style)
+    assert re.search(r"figure svg \{[^}]*min-width: 45rem", style)  # its text stays readable
+
+
 def test_a_print_cuts_no_wide_table(page):
     style = (page / "report.html").read_text().split("@media print")[1].split("</style>")[0]
     assert re.search(r"\.wide \{[^}]*overflow: visible", style)
@@ -188,6 +198,21 @@ def test_what_runs_are_called_cannot_break_the_page():
     assert page.rows[1] == [name, "1"] and page.open == []
     assert page.links == ["runs/a%3Cb%3E%26%22%7Cc/clip.mp4"]
     assert r"| a\<b>&\"\|c | 1 |".replace('\\"', '"') in to_markdown(name, blocks)
+
+
+def test_a_report_removes_figures_of_an_earlier_one_and_no_other_file(page, tmp_path):
+    figures = tmp_path / "report_figures"
+    shutil.copytree(page, tmp_path, dirs_exist_ok=True)
+    (before,) = figures.glob("improvement-*.svg")
+    copy, own = figures / "my-favourite.svg", figures / "improvement-a-b-1.svg"
+    shutil.copy(before, copy)
+    own.write_text("<svg/>")
+    (figures / "learning-9.svg").mkdir()
+    run = short_run(tmp_path, "run")  # one core: no comparison
+    text = (reported(tmp_path, run), (tmp_path / "report.md").read_text())[1]
+    left = {path for path in figures.iterdir() if path.is_file()}
+    drawn = {tmp_path / name for name in re.findall(r"\]\((report_figures/[^)]+)\)", text)}
+    assert drawn and left == {*drawn, copy, own} and not before.exists()
 
 
 def test_reporting_twice_gives_the_same_files(page, runs):

@@ -44,6 +44,12 @@ def test_rows_of_long_names_lie_within_the_picture(count, tmp_path):
     assert (tmp_path / "rows.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_long_setting_above_its_panel_is_not_cut():
+    rows = [row(LONG | {"core": core}, 60.0) for core in ("rdn", "lstm")]
+    words = words_in(rows_figure(rows, "accuracy, percent", "a title", panel="setting"))
+    assert LONG["setting"] in words and {"rdn", "lstm"} <= set(words)
+
+
 def test_the_papers_rows_do_not_crowd_out_ours():
     labels = {"game": "A", "row": "LSTM", "core": "lstm", "measure": "test"}
     ours, published = row(labels, 60.0), PublishedScore(9.0, 1.0)
@@ -72,10 +78,11 @@ def test_equal_values_do_not_look_different():
 def test_where_nothing_was_measured_no_axes_are_drawn():
     figure = rows_figure([row({"core": "rdn"})], "percent", "a title")
     assert figure.axes == [] and words_in(figure) == ["a title No run has measured anything yet."]
-    empty = Panel({"rdn": [Curve(np.empty(0), np.empty(0))]}, "agent steps", "return", "a game")
-    figure = curves_figure([[empty]], "a title")
-    assert not any(axes.axison for axes in figure.axes)
-    assert {"a title", "a game", NOTHING} <= set(words_in(figure))
+    for points in (np.empty(0), np.ones(1)):
+        panel = Panel({"rdn": [Curve(points, points)]}, "agent steps", "return", "a game")
+        figure = curves_figure([[panel]], "a title")
+        assert not any(axes.axison for axes in figure.axes)
+        assert {"a title", "a game", NOTHING} <= set(words_in(figure))
 
 
 @pytest.mark.parametrize("count", [1, 3, 12])

@@ -25,6 +25,7 @@ from fastweights.host.folder_lock import FolderLock
 from fastweights.launch import code_execution, list_ops
 from fastweights.records.log_table import read_logs
 from fastweights.tasks import CodeExecution, ListOps
+from tests.evaluation.drawings import words_in
 
 SCRIPT = Path(list_ops.__file__)
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -199,7 +200,9 @@ def stored(asked: TableOptions, core: str = "lstm", **changes) -> Path:
     return folder
 
 
-def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, monkeypatch, capsys):
+def test_a_table_runs_what_is_missing_and_writes_both_figures(
+    asked, tmp_path, monkeypatch, capsys, drawn
+):
     stored(asked)
     monkeypatch.chdir(tmp_path)  # relative folders start at the current folder
     asked = replace(asked, runs=asked.runs.relative_to(tmp_path))
@@ -211,6 +214,9 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, m
     written = (tmp_path / "list_ops_table_2.md").read_text()
     assert written in said  # unchanged, in a terminal of any width
     lstm = [line for line in written.splitlines() if "`lstm`" in line]
+    shown = words_in(drawn["list_ops_table_2.png"])
+    assert {"one seed", "paper"} <= set(shown) and "LSTM" in " ".join(shown)
+    assert [text[:8] for text in shown if "ListOps" in text] == ["depth=10", "depth=15"]
     kept, trained = (line.split("|")[5].strip() for line in lstm)
     assert kept == "62.5" and re.fullmatch(r"\d+\.\d", trained)
     rows = json.loads((tmp_path / "list_ops_table_2.json").read_text())
