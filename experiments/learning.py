@@ -89,22 +89,25 @@ class Files:
             print(f"warning: {warning}", file=sys.stderr)
         return found
 
-    def begin(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
+    def begin(self, step: int, first: dict[str, Any] | None) -> None:
         """Remove what was logged beyond the update `step`; write a new run's first files.
 
+        Args:
+            step: the updates so far.
+            first: the payload of the checkpoint before training; None after the first update.
+
         Raises:
-            CheckpointError: it could not be written; the new run's folder is removed.
+            CheckpointError: the checkpoint could not be written; a new run's folder is removed.
+            OSError: a file beside it could not be written; as above.
         """
         self.folder.rewind(step)
-        if not holds_checkpoints(self.path):
-            for name, content in self._beside.items():
-                write_bytes(self.path / name, content)
+        if first is not None and not holds_checkpoints(self.path):
             try:
-                self.checkpoints.save(payload(), step)
-            except CheckpointError:
-                for name in self._beside:
-                    (self.path / name).unlink()
-                self.folder.discard()
+                for name, content in self._beside.items():
+                    write_bytes(self.path / name, content)
+                self.checkpoints.save(first, step)
+            except (CheckpointError, OSError):
+                self.folder.discard(self._beside)
                 raise
         resumed_at = step if "resumed" in self.folder.meta else None
         self._scalars = Scalars(self.path / "tensorboard", resumed_at)
@@ -167,8 +170,9 @@ class Learning:
         def payload() -> dict[str, Any]:
             return self.pack() | {"git": git}
 
+        first = None if self.trainer.updates else payload()
         if self.files:
-            self.files.begin(self.trainer.updates, payload)
+            self.files.begin(self.trainer.updates, first)
             print(f"{self.opening}\nrun folder: {self.files.path}", flush=True)
         try:
             self._train(payload)

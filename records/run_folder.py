@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -213,13 +214,17 @@ class RunFolder:
         finally:
             self.close()
 
-    def discard(self) -> None:
-        """Release the folder and remove a new run that did not begin; other files in it stay."""
+    def discard(self, beside: Iterable[str] = ()) -> None:
+        """Release the folder and remove a new run that did not begin; a user's files in it stay.
+
+        Args:
+            beside: names of further files of the run.
+        """
         if "resumed" in self.meta:
             self.close()
             return
         with suppress(OSError):
-            for name in (*_A_RUN_HAS, *_A_RUN_ALSO_MAKES):
+            for name in (*_A_RUN_HAS, *_A_RUN_ALSO_MAKES, *beside):
                 if (path := self.path / name).is_dir():
                     shutil.rmtree(path)
                 else:

@@ -27,6 +27,7 @@ from fastweights.host.errors import UserError, user_input
 from fastweights.host.progress import Display
 from fastweights.host.stages import Stages
 from fastweights.records import check_xpid
+from fastweights.records.checkpoint_folder import holds_checkpoints
 from fastweights.records.checkpoints import fitting, load
 from fastweights.tasks.language_model.trainer import Columns, LanguageTrainer, Together
 from fastweights.tasks.language_model.vocabulary import to_json
@@ -88,7 +89,9 @@ def _open(setting: Setting, trainer: LanguageTrainer, resume: Path | None) -> Fi
         return None
     beside = {VOCABULARY: to_json(setting.text.vocabulary)}
     files = Files.open(setting.options, trainer.model, resume, beside)
-    if resume:
+    # A run that was killed before its first checkpoint may have no vocabulary yet.
+    begun = holds_checkpoints(files.path) or (files.path / VOCABULARY).exists()
+    if resume and begun:
         check_fits(setting.text, read_vocabulary(files.path), files.path)
     return files
 

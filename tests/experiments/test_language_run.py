@@ -1,8 +1,10 @@
 """The command of language models: a run, resuming, evaluation, export, tables, bad input."""
 
+import errno
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -144,25 +146,89 @@ def test_a_run_is_evaluated_writes_and_is_exported(text, tmp_path, capsys):
     assert str(tmp_path) not in (out / "config.json").read_text()
 
 
+def two_learners(*words: object) -> None:
+    """Run the command as torchrun would, in two processes; both must succeed."""
+    together = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    together["MASTER_PORT"] = str(free_port())
+    learners = [
+        Program(SCRIPT, *words, environment=together | {"RANK": r, "LOCAL_RANK": r}) for r in "01"
+    ]
+    for ended in [learner.end() for learner in learners]:
+        assert ended.returncode == 0, ended.stderr
+
+
 def test_two_learners_are_one(text, tmp_path):
     """Two processes of torchrun learn the same as one, each with a part of the columns."""
     assert train(text, tmp_path, "one", "--full-context", "--dropout", "0") == 0
     words = (*TINY, "--dropout", "0", "--core", "rdn", "--core-layers", "1", "--full-context")
-    where = ("--data", str(text), "--savedir", str(tmp_path), "--xpid", "two")
-    together = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-    together["MASTER_PORT"] = str(free_port())
-    learners = [
-        Program(SCRIPT, *words, *where, environment=together | {"RANK": r, "LOCAL_RANK": r})
-        for r in "01"
-    ]
-    for ended in [learner.end() for learner in learners]:
-        assert ended.returncode == 0, ended.stderr
+    two_learners(*words, "--data", text, "--savedir", tmp_path, "--xpid", "two")
     one, two = (load(tmp_path / name / "model.tar") for name in ("one", "two"))
     for name, tensor in one["model_state_dict"].items():
         torch.testing.assert_close(tensor, two["model_state_dict"][name], atol=2e-4, rtol=0)
     for a, b in zip(one["trainer"]["state"], two["trainer"]["state"], strict=True):
         assert a.shape == b.shape  # of all columns
         torch.testing.assert_close(a, b, atol=1e-2, rtol=0)
+
+
+def test_two_learners_resume_from_the_newest_checkpoint_alone(text, tmp_path, monkeypatch):
+    """With full context, a checkpoint is put together from all learners' states."""
+    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+    assert train(text, tmp_path, "a", "--full-context", "--updates", "3") == 130
+    shutil.rmtree(tmp_path / "a" / "checkpoints")
+    two_learners("--resume", tmp_path / "a")
+    assert read_logs(tmp_path / "a")["step"] == [1, 2, 3]
+
+
+def test_a_signal_in_the_last_update_leaves_measuring_to_the_resumed_run(
+    text, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+        assert train(text, tmp_path, "a", "--updates", "1") == 130
+    assert load(tmp_path / "a" / "checkpoints" / "best.pt")["step"] == 1
+    assert not (tmp_path / "a" / RESULT).exists()
+    assert wikitext103.main(["--resume", str(tmp_path / "a")]) == 0
+    assert json.loads((tmp_path / "a" / RESULT).read_text())["updates"] == 1
+
+
+KILLED = """
+import os, sys
+from fastweights.experiments.learning import Files
+from fastweights.launch import wikitext103
+Files.begin = lambda *given: os._exit(9)
+wikitext103.main(sys.argv[1:])
+"""
+
+
+def test_a_run_that_was_killed_before_its_first_files_goes_on(text, tmp_path):
+    words = (*TINY, "--core", "lt", "--data", text, "--savedir", tmp_path, "--xpid", "a")
+    assert Program(KILLED, *words, "--updates", "1").end().returncode == 9
+    assert not (tmp_path / "a" / "vocabulary.json").exists()
+    assert wikitext103.main(["--resume", str(tmp_path / "a")]) == 0
+    assert open_model(tmp_path / "a", torch.device("cpu")).step == 1
+
+
+def test_a_full_disk_at_the_start_leaves_no_run(text, tmp_path, monkeypatch, capsys):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    words = (*TINY, "--core", "lt", "--data", text, "--savedir", tmp_path / "runs", "--xpid", "a")
+    words = (*words, "--cache", tmp_path / "cache", "--updates", "1")
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.experiments.learning.write_bytes", full)
+        assert "vocabulary.json: No space left on device" in error_of(words, capsys)
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.records.checkpoints.write_bytes", full)
+        assert "step_000000000000.pt: No space left on device" in error_of(words, capsys)
+    assert not list((tmp_path / "runs").iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.experiments.learning.Files.begin", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            wikitext103.main([*map(str, words)])
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.records.checkpoints.write_bytes", full)
+        error_of(("--resume", tmp_path / "runs" / "a"), capsys)
+    assert (tmp_path / "runs" / "a" / "vocabulary.json").exists()  # the run can be resumed again
 
 
 def test_tables_name_the_papers_figures():
