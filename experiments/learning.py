@@ -1,4 +1,4 @@
-"""What a sequence task's run and a language model's run share: files, the loop, and its end."""
+"""The files and the training loop of a sequence task's run and of a language model's run."""
 
 import math
 import signal
@@ -124,7 +124,7 @@ class Files:
         self.folder.finish()
 
     def close(self) -> None:
-        """End TensorBoard's files."""
+        """Close TensorBoard's files."""
         if self._scalars:
             self._scalars.close()
 
@@ -144,12 +144,12 @@ class Trains(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """A run in training: what the loop needs of it."""
+    """The training loop of a run, and what it needs."""
 
     trainer: Trains
     options: LearningOptions
     total: int  # updates of the whole run
-    command: str  # goes on with the run
+    command: str  # resumes the run, with --resume
     opening: str  # what is trained, on what and where; printed at the start
     stages: Stages
     pack: Callable[[], dict[str, Any]]  # a checkpoint's payload; all learners must call it

@@ -28,7 +28,7 @@ class LearningOptions(CoreSizes):
     With reference or chunked, all other kernels of this project are turned off, too.
     """
     checkpoint_minutes: float = 5.0
-    """Minutes between checkpoints; each measurement of held-out data has one, too."""
+    """Minutes between checkpoints; measurements of held-out data add others."""
     profile: bool = False
     """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
     savedir: Path = Path("runs")

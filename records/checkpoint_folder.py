@@ -130,6 +130,7 @@ class CheckpointFolder:
 
     def link_best(self, path: Path, score: float) -> None:
         """Make `path` the best checkpoint, whatever the best was."""
+        self.best_path.parent.mkdir(exist_ok=True)
         link_or_copy(path, self.best_path)
         self._best_score = score
 

@@ -270,6 +270,15 @@ def test_the_best_epoch_survives_a_kill_before_it_was_linked(best, finished, tmp
     assert json.loads((run / RESULT).read_text())["best_epoch"] == 3
 
 
+def test_a_run_goes_on_from_the_newest_checkpoint_alone(finished, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / RESULT).unlink()
+    shutil.rmtree(run / "checkpoints")
+    assert list_ops.main(["--resume", str(run)]) == 0
+    assert json.loads((run / RESULT).read_text())["best_epoch"] == 3
+
+
 def test_sequences_of_somebody_else_can_be_read(finished, tmp_path, monkeypatch):
     """Sequences of another user, in a folder without write permission, can be read."""
 
