@@ -4,7 +4,7 @@
     python benchmarks/policy_movement.py runs/rdn runs/lstm
     python benchmarks/policy_movement.py runs/rdn runs/lstm --learning-rate 5e-4 --json moved.json
 
-A training goes on from each checkpoint, in lockstep and without a log. After every update, the KL
+Training continues from each checkpoint, in lockstep and without a log. After every update, the KL
 divergence (nats, mean over the batch) is computed from the policy before to the policy with
 
 - all new weights;
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 sys.path[0] = str(Path(__file__).parents[1])
 
@@ -41,9 +41,10 @@ from fastweights.launch.cli.parser import Parser
 from fastweights.records.checkpoints import fitting
 from fastweights.training.assembly import build, plan_for
 from fastweights.training.saved_agent import SavedAgent, open_agent, unpack
+from fastweights.training.schedules.experience import batches
 
 PARTS = ("stem", "core", "heads")
-UNUSED = 4  # rollouts before the first update: all games begin alike
+UNUSED = 4  # batches before the first update: all games begin alike
 _NEVER = 10**15  # agent steps: over so many, the learning rate hardly falls
 
 
@@ -66,14 +67,14 @@ def part_of(weight: str) -> str:
 @torch.no_grad()
 def judged(network: Network, rollout: Rollout) -> tuple[Tensor, Tensor]:
     """Return log-probabilities [T, B, A] of the actions, and the core's output [T+1, B, E]."""
-    heard: list[Tensor] = []
-    hook = network.head_norm.register_forward_pre_hook(lambda module, x: heard.append(x[0]))
+    inputs: list[Tensor] = []
+    hook = network.head_norm.register_forward_pre_hook(lambda module, x: inputs.append(x[0]))
     try:
         rows = rollout.frame, rollout.reward, rollout.is_first, rollout.last_action
         output, _ = network(*rows, rollout.initial_state)
     finally:
         hook.remove()
-    return output.policy_logits[: len(rollout.action)].log_softmax(-1), heard[0]
+    return output.policy_logits[: len(rollout.action)].log_softmax(-1), inputs[0]
 
 
 def divergence(before: Tensor, after: Tensor) -> float:
@@ -118,10 +119,10 @@ def measured(agent: SavedAgent, updates: int, learning_rate: float | None) -> li
     other = copy.deepcopy(network)
     found: list[Moved] = []
     with plan.source(network, environments, agent.step, Stages("learner")) as source:
-        for number, experience in enumerate(source.rollouts()):
+        for number, batch in enumerate(batches(source.rollouts(), options.batch_size)):
             if number >= UNUSED:
-                found.append(moved(learner, other, experience.collected.rollout))
-            source.release(1)
+                found.append(moved(learner, other, batch.rollout))
+            source.release(batch.used_up)
             if len(found) == updates:
                 return found
     raise AssertionError("rollouts never end")
@@ -163,11 +164,11 @@ def main(arguments: list[str] | None = None) -> None:
         updates = measured(agent, options.updates, options.learning_rate)
         name = f"{agent.options.core} on {agent.options.env}, {agent.step:,} agent steps"
         rows[f"{name} ({path})"] = Moved(*map(median, zip(*updates, strict=True)))
-        own: dict[str, Any] = {"core": agent.options.core, "env": agent.options.env}
         plain = agent.options.to_dict()
         del plain["savedir"]
-        own |= {"step": agent.step, "options": plain}
-        found.append(own | {"updates": [one._asdict() for one in updates]})
+        own = {"core": agent.options.core, "env": agent.options.env, "step": agent.step}
+        figures = [one._asdict() for one in updates]
+        found.append({**own, "options": plain, "updates": figures})
     Console(width=140).print(table(rows))
     write_json(options.json, {"machine": machine, "runs": found})
 

@@ -7,6 +7,7 @@ import torch
 from small_runs import train
 
 from benchmarks import policy_movement
+from fastweights.agents import Learner
 from fastweights.training.saved_agent import open_agent
 
 
@@ -31,6 +32,19 @@ def test_weights_that_do_not_learn_do_not_move_the_policy(tmp_path, monkeypatch)
     monkeypatch.setattr(policy_movement, "build", frozen)
     for one in policy_movement.measured(open_agent(tmp_path / "run"), 2, 1e-3):
         assert one.whole == one.heads > 0 and one.stem == one.core == 0
+
+
+def test_an_update_has_the_runs_batch(tmp_path, monkeypatch):
+    streams, update = [], Learner.update
+
+    def noted(self, rollout):
+        streams.append(rollout.action.shape[1])
+        return update(self, rollout)
+
+    assert train(tmp_path, "run", "--batch-size", 2, "--total-steps", 20) == 0
+    monkeypatch.setattr(Learner, "update", noted)
+    policy_movement.measured(open_agent(tmp_path / "run"), 2, 1e-3)
+    assert streams == [2, 2]  # the run has four environments
 
 
 def test_runs_side_by_side_are_only_read(tmp_path, capsys):
