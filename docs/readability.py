@@ -97,7 +97,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("pages", nargs="*", type=Path, help="Markdown files (default: all)")
     parser.add_argument("--long", action="store_true", help="print the long sentences, too")
     parser.add_argument("--json", type=Path, help="file to write the figures into")
-    parser.add_argument("--before", type=Path, default=BEFORE, help="earlier --json to compare with")
+    parser.add_argument(
+        "--before", type=Path, default=BEFORE, help="earlier --json to compare with"
+    )
     parser.add_argument("--strict", action="store_true", help="fail if there is a long sentence")
     options = parser.parse_args(arguments)
     try:

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
-from readability import LONGEST, pages, read, sentences  # noqa: E402
+from readability import LONGEST, main, pages, read, sentences  # noqa: E402
 
 sys.path.pop(0)
 
@@ -57,6 +57,13 @@ def test_long_sentences_and_only_sentences_are_counted():
     page = f"# A heading\n\nShort `a b c`, e.g. this. {long}\n\n```\n{long}\n```\n\n| {long} |\n"
     assert sentences(page) == ["Short Code, e.g this.", long]
     assert read(page).long == (long,) and read(page).words == 4 + LONGEST + 2
+
+
+def test_figures_of_before_the_rewriting_are_shown(capsys, tmp_path):
+    assert main([str(ROOT / "README.md")]) == 0
+    assert "| README.md | 1237 → " in capsys.readouterr().out
+    assert main([str(tmp_path / "none.md")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda path: path.stem)
