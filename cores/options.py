@@ -9,6 +9,7 @@ import inspect
 import textwrap
 from collections.abc import Mapping
 from dataclasses import fields, make_dataclass
+from functools import cache
 from typing import Annotated, Any, get_type_hints
 
 import tyro
@@ -25,11 +26,18 @@ def field_docs(config: type) -> dict[str, str]:
     """Return, by field name, the string below each field of a dataclass and its bases."""
     docs: dict[str, str] = {}
     for kind in reversed(config.__mro__[:-1]):
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-        for field, below in zip(tree.body, tree.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-                docs[field.target.id] = " ".join(str(below.value.value).split())
+        docs |= _own_field_docs(kind)
     return docs
+
+
+@cache  # many configurations have the same bases
+def _own_field_docs(kind: type) -> dict[str, str]:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    return {
+        field.target.id: " ".join(str(below.value.value).split())
+        for field, below in zip(tree.body, tree.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr)
+    }
 
 
 def _flags() -> list[tuple[str, Any, Any]]:

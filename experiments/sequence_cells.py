@@ -9,9 +9,10 @@ from typing import Any
 
 from fastweights.cores import core_kind
 from fastweights.experiments.grid import Run, as_flags, read_result
+from fastweights.experiments.learning import RESULT
+from fastweights.experiments.learning_options import differences
 from fastweights.experiments.sequence_data import sequences
-from fastweights.experiments.sequence_options import SequenceOptions, differences, flat
-from fastweights.experiments.sequence_run import RESULT
+from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.host.commands import process
 from fastweights.records import read_meta
 from fastweights.tasks.train import Result
@@ -58,7 +59,7 @@ class SequenceRun(Run):
 
 def flags(options: SequenceOptions) -> list[str]:
     """Return the command line that gives these options under any preset."""
-    plain = flat(options)
+    plain = options.flat()
     name = plain.pop("task_name")
     which = {"task": name} if options.task.command else {}
     return as_flags(which | plain)

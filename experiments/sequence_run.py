@@ -1,41 +1,33 @@
 """One run on a sequence task: train, keep the best epoch, measure the test splits."""
 
-import math
 import sys
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fastweights.cores import growth, network_facts
+from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
+from fastweights.experiments.learning_options import differences
 from fastweights.experiments.sequence_data import sequences
 from fastweights.experiments.sequence_measures import measure, write_lengths
-from fastweights.experiments.sequence_options import SequenceOptions, check, differences
+from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.host.allocator import tune_allocator
 from fastweights.host.commands import typed
 from fastweights.host.devices import choose_device, use_threads
 from fastweights.host.errors import UserError, expanded, user_input
-from fastweights.host.json_files import write_json
-from fastweights.host.profiling import profiled
 from fastweights.host.progress import Display
-from fastweights.host.provenance import git_revision
 from fastweights.host.stages import Stages
-from fastweights.host.stopping import Interrupted, StopRequests
 from fastweights.kernels import SHORTEST_CHUNKED_UNROLL, use_backend
-from fastweights.records import RunFolder, Scalars, check_xpid, claim_xpid, read_logs, read_meta
-from fastweights.records.checkpoint_folder import CheckpointFolder, Found, holds_checkpoints
-from fastweights.records.checkpoints import CheckpointError, fitting, load, save_or_warn
+from fastweights.records import check_xpid, read_meta
+from fastweights.records.checkpoint_folder import CheckpointFolder, Found
+from fastweights.records.checkpoints import CheckpointError, fitting, load
 from fastweights.tasks import TASKS, Task
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.train import Trainer
 from fastweights.training.memory_needs import check_fits
-
-RESULT = "result.json"
 
 
 def saved_options(path: Path, command: str) -> SequenceOptions:
@@ -80,7 +72,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     """Train from scratch, or resume the run at `resume`; return the command's exit code."""
     tune_allocator()
     with user_input():
-        check(options)
+        options.check()
         if not resume and options.xpid is not None:
             check_xpid(options.xpid)
         use_threads(options.num_threads)
@@ -92,47 +84,35 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
     torch.manual_seed(options.seed)
     model = options.build().to(device)
-    facts = network_facts(model, options.core, dict(options.model().core_options))
-    folder = RunFolder.open(resume) if resume else _new_folder(options, facts)
     stages = Stages("learner")
     learned, held_out = splits["train"], splits["valid"]
     settings = options.trainer, options.seed, stages
     trainer = Trainer(model, learned, held_out, options.task.blank, *settings)
-    checkpoints = CheckpointFolder(folder.path, milestones=())
+    files = Files.open(options, model, resume)
     if resume:
-        _restore(trainer, options, checkpoints, folder, device)
-    if not holds_checkpoints(folder.path):
-        _save_first(trainer, options, checkpoints, folder)
-    parameters = facts["parameters"]
-    print(
-        f"training {options.core} ({parameters:,} parameters) on {options.task}, seed "
-        f"{options.seed}, {device}\nrun folder: {folder.path}",
-        flush=True,
-    )
-    scalars = Scalars(folder.path / "tensorboard", trainer.updates if resume else None)
-    try:
-        _train(trainer, options, folder, checkpoints, scalars, stages)
-    except Interrupted as interrupted:
-        folder.finish(successful=False)
-        command = typed(options.task.trained_by())
-        print(f"saved at update {trainer.updates:,}; to go on:\n  {command} --resume {folder.path}")
-        return 128 + interrupted.signal_number
-    finally:
-        scalars.close()
-    measured = _measure(trainer, options, splits, checkpoints)
-    write_lengths(measured, folder.path)
-    result = measured | {"parameters": parameters, "seconds": seconds_of(folder.path)}
-    write_json(folder.path / RESULT, result)
-    folder.finish()
-    _say(options.task, result)
-    return 0
-
-
-def _new_folder(options: SequenceOptions, facts: dict[str, Any]) -> RunFolder:
-    xpid = options.xpid
-    if xpid is None:
-        xpid = claim_xpid(options.task.name, options.core, options.savedir)
-    return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
+        _restore(trainer, options, files, device)
+    parameters = sum(weight.numel() for weight in model.parameters())
+    code = Learning(
+        trainer=trainer,
+        options=options,
+        total=options.trainer.epochs * trainer.updates_an_epoch,
+        command=options.task.trained_by(),
+        opening=(
+            f"training {options.core} ({parameters:,} parameters) on {options.task}, "
+            f"seed {options.seed}, {device}"
+        ),
+        stages=stages,
+        pack=partial(_packed, trainer, options),
+        measure=partial(_score_to_keep, trainer, files.checkpoints),
+        files=files,
+    ).run()
+    if code == 0:
+        measured = _measure(trainer, options, splits, files.checkpoints)
+        write_lengths(measured, files.path)
+        result = measured | {"parameters": parameters, "seconds": seconds_of(files.path)}
+        files.finish(result)
+        _say(options.task, result)
+    return code
 
 
 def _try(options: SequenceOptions, device: torch.device) -> None:
@@ -145,90 +125,17 @@ def _try(options: SequenceOptions, device: torch.device) -> None:
         model(words, torch.ones_like(words, dtype=torch.bool))
 
 
-def _save_first(
-    trainer: Trainer, options: SequenceOptions, checkpoints: CheckpointFolder, folder: RunFolder
-) -> None:
-    """Write a checkpoint before training; if it cannot be written, remove the folder."""
-    try:
-        checkpoints.save(_packed(trainer, options) | {"git": git_revision()}, trainer.updates)
-    except CheckpointError:
-        folder.discard()
-        raise
+def _score_to_keep(
+    trainer: Trainer, checkpoints: CheckpointFolder, row: dict[str, Any], display: Display
+) -> float | None:
+    """Return the score of a measurement that gets a checkpoint.
 
-
-def _train(
-    trainer: Trainer,
-    options: SequenceOptions,
-    folder: RunFolder,
-    checkpoints: CheckpointFolder,
-    scalars: Scalars,
-    stages: Stages,
-) -> None:
-    stop, last_save, held_out, git = StopRequests(), time.monotonic(), {}, git_revision()
-    total = options.trainer.epochs * trainer.updates_an_epoch
-    display = Display(total, trainer.updates, unit="updates")
-
-    def save(score: float | None = None) -> None:
-        nonlocal last_save
-        last_save = time.monotonic()
-        with stages("save"):
-            checkpoints.save(_packed(trainer, options) | {"git": git}, trainer.updates, score)
-
-    rows = timed(trainer.rows())
-    if options.profile:
-        rows = profiled(rows, (stages,), folder.path)
-    model = options.model()
-    with stop, display, closing(rows):
-        for row in rows:
-            check_finite(row["total_loss"], trainer.updates, model.core, model.core_options)
-            with stages("log"):
-                folder.log(row)
-                scalars.write(row)
-                held_out |= {name: row[name] for name in row if name.startswith("valid_")}
-                display.update(trainer.updates, row | held_out)
-            if "score" in row and _is_kept(row["score"], trainer, checkpoints):
-                save(row["score"])
-            elif time.monotonic() - last_save > options.checkpoint_minutes * 60:
-                save_or_warn(save)
-            try:
-                stop.check()
-            except Interrupted:
-                save(row.get("score"))
-                raise
-
-
-def check_finite(
-    loss: float, update: int, core: str, core_options: Iterable[tuple[str, Any]]
-) -> None:
-    """Raise a one-line `UserError` with the remedy for a loss that is NaN or infinite."""
-    if not math.isfinite(loss):
-        grows = growth(core, **dict(core_options))
-        raise UserError(
-            f"the loss became {loss} at update {update}: "
-            f"{f'{grows}; else ' if grows else ''}lower --learning-rate, or set --clip"
-        )
-
-
-def _is_kept(score: float, trainer: Trainer, checkpoints: CheckpointFolder) -> bool:
-    """Whether a measurement gets a checkpoint: within an epoch, only the best and the last one."""
-    within_epochs = trainer.config.evaluate_every > 0
-    return not within_epochs or trainer.finished or score > checkpoints.best_score
-
-
-def timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows, each with the positions learned a second."""
-    start = time.monotonic()
-    for row in rows:
-        now = time.monotonic()
-        yield row | {"positions_per_second": row["positions"] / (now - start)}
-        start = time.monotonic()
-
-
-def seconds_of(path: Path) -> float:
-    """Return the seconds of updates and validation, from the log, over all parts of a run."""
-    logs = read_logs(path)
-    rates = zip(logs["positions"], logs["positions_per_second"], strict=True)
-    return round(sum(positions / rate for positions, rate in rates if rate), 3)
+    If there are several measurements in an epoch, only the best and the last one do.
+    """
+    score = row.get("score")
+    if score is None or not trainer.config.evaluate_every:
+        return score
+    return score if trainer.finished or score > checkpoints.best_score else None
 
 
 def _packed(trainer: Trainer, options: SequenceOptions) -> dict[str, Any]:
@@ -244,21 +151,10 @@ def _packed(trainer: Trainer, options: SequenceOptions) -> dict[str, Any]:
 
 
 def _restore(
-    trainer: Trainer,
-    options: SequenceOptions,
-    checkpoints: CheckpointFolder,
-    folder: RunFolder,
-    device: torch.device,
+    trainer: Trainer, options: SequenceOptions, files: Files, device: torch.device
 ) -> None:
-    try:
-        found = checkpoints.latest(device)
-    except CheckpointError:
-        if holds_checkpoints(folder.path):
-            raise
-        folder.rewind(0)  # the run stopped before its first checkpoint
+    if (found := files.newest(device)) is None:
         return
-    for warning in found.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
     _check_own(found.payload, options, found.path)
     with fitting(found.path):
         trainer.model.load_state_dict(found.payload["model_state_dict"])
@@ -267,8 +163,7 @@ def _restore(
         torch.set_rng_state(random["torch"].cpu())
         if device.type == "cuda" and "cuda" in random:
             torch.cuda.set_rng_state(random["cuda"].cpu(), device)
-    _mend_best(trainer, found, checkpoints)
-    folder.rewind(found.payload["step"])
+    _mend_best(trainer, found, files.checkpoints)
 
 
 def _mend_best(trainer: Trainer, found: Found, checkpoints: CheckpointFolder) -> None:
@@ -294,11 +189,7 @@ def _check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) ->
             other = plain.get("task_name") or "an agent"
             raise CheckpointError(f"{path} is a checkpoint of {other}, not of {options.task.name}")
         saved = SequenceOptions.from_dict(plain).reaching(options.core_window)
-    if different := differences(saved, options):
-        raise CheckpointError(
-            f"{path} is a checkpoint of another run than meta.json says, which has "
-            f"{', '.join(different)}: put the run's own back"
-        )
+    check_same_run(path, differences(saved, options))
 
 
 def _measure(

@@ -1,7 +1,7 @@
 """A run's files: its folder, log and checkpoints, written by the first learner."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fastweights.agents import Network
 from fastweights.cores import network_facts
@@ -12,24 +12,6 @@ from fastweights.records.checkpoints import CheckpointError
 from fastweights.training.loop import Training
 from fastweights.training.options import RunOptions, differences
 from fastweights.training.saved_agent import SavedAgent
-
-
-class Records(Protocol):
-    """The interface of a run's records for training."""
-
-    metrics: Metrics
-
-    def last_save(self) -> dict[str, Any] | None:
-        """Return the checkpoint that a resumed run continues from; None for a new run."""
-        ...
-
-    def save(self, training: Training) -> None:
-        """Write a checkpoint. Raises `CheckpointError`."""
-        ...
-
-    def finish(self, successful: bool) -> None:
-        """Record the end of the run and release its folder."""
-        ...
 
 
 class Kept:
@@ -44,7 +26,10 @@ class Kept:
         self.metrics = Metrics(self._folder.log, self.path / "tensorboard", begin)
 
     def last_save(self) -> dict[str, Any] | None:
-        """Return the checkpoint, and remove what was logged after it; see `Records`."""
+        """Return the checkpoint to resume from, and remove later rows of the log.
+
+        None for a new run.
+        """
         if self._saved is None:
             return None
         # Read again under the lock: the run may have advanced since the first read.
@@ -53,7 +38,7 @@ class Kept:
         return payload
 
     def save(self, training: Training) -> None:
-        """Write a checkpoint, unless --disable-checkpoint is set; see `Records`."""
+        """Write a checkpoint, unless --disable-checkpoint is set. Raises `CheckpointError`."""
         if not self._options.disable_checkpoint:
             score = self.metrics.recent()["recent_full_game_return"]
             self._checkpoints.save(training.checkpoint(), training.steps, score)
@@ -88,7 +73,7 @@ class Kept:
 
 
 class NotKept:
-    """The records of the other learners: they write nothing."""
+    """The records of the other learners, with the methods of `Kept`: they write nothing."""
 
     def __init__(self) -> None:
         self.metrics = Metrics(lambda row: None)

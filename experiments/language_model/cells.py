@@ -7,10 +7,9 @@ from fastweights.experiments.grid import Run, as_flags, read_result
 from fastweights.experiments.language_model.options import (
     COMMAND,
     LanguageOptions,
-    differences,
-    flat,
 )
-from fastweights.experiments.language_model.run import RESULT
+from fastweights.experiments.learning import RESULT
+from fastweights.experiments.learning_options import differences
 from fastweights.experiments.sequence_cells import recorded
 from fastweights.host.commands import process
 from fastweights.tasks.language_model.evaluation import Measure
@@ -27,7 +26,7 @@ class LanguageRun(Run):
         return (self.path / RESULT).exists()
 
     def start(self) -> list[str]:
-        plain = flat(replace(self.options, num_threads=1))
+        plain = replace(self.options, num_threads=1).flat()
         del plain["task_name"]
         return [*process(COMMAND), *as_flags(plain)]
 

@@ -1,19 +1,19 @@
 """The options of a language model's run, and the presets behind the paper's tables."""
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import tyro
 
 from fastweights.cores import core_kind
-from fastweights.cores.options import CoreSizes, of_core, preset_of_core
-from fastweights.experiments.sequence_options import PUBLISHED_MAPS, check_seed
+from fastweights.cores.options import of_core, preset_of_core
+from fastweights.experiments.learning_options import LearningOptions, differences
+from fastweights.experiments.sequence_options import PUBLISHED_MAPS
 from fastweights.host.devices import PRECISIONS
-from fastweights.host.flags import check_at_least, check_kept, contradictions
+from fastweights.host.flags import check_at_least, check_kept
 from fastweights.host.names import unknown
 from fastweights.host.typed_fields import typed_whole
-from fastweights.kernels import check_backend
 from fastweights.tasks.language_model import python_docs
 from fastweights.tasks.language_model.corpus import CutOptions
 from fastweights.tasks.language_model.model import (
@@ -28,7 +28,7 @@ COMMAND = "wikitext103"
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageOptions(CoreSizes):
+class LanguageOptions(LearningOptions):
     """All options of a language model's run: what it computes, and where it runs."""
 
     core: str = "rdn"
@@ -68,8 +68,6 @@ class LanguageOptions(CoreSizes):
     stride: int = 1
     """Tokens between the windows of the evaluation at the end (1: as published); runs with
     --full-context carry their state instead."""
-    seed: int = 1
-    """Seed of weights, dropout and sampled text."""
 
     cache: Path | None = None
     """Folder that keeps the text's token numbers (default: texts, beside the runs)."""
@@ -77,20 +75,29 @@ class LanguageOptions(CoreSizes):
     """Number of tokens sampled after each measurement into RUN/samples.txt; 0: none."""
     at_once: int = 32
     """Number of windows evaluated at once."""
-    device: str = "auto"
-    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
-    num_threads: int = 0
-    """CPU threads; 0: all cores."""
-    kernels: str = "auto"
-    """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md."""
-    checkpoint_minutes: float = 10.0
-    """Minutes between checkpoints; each measurement has one too."""
-    profile: bool = False
-    """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
-    savedir: Path = Path("runs")
-    """Folder of the run folders."""
-    xpid: str | None = None
-    """The run folder's name (default: wikitext103, core and time)."""
+    changeable_on_resume = (
+        *LearningOptions.changeable_on_resume,
+        *("data", "cache", "sample_length", "at_once", "micro_columns"),
+    )
+    task_name = COMMAND
+
+    def check(self) -> None:
+        """Raise a one-line `ValueError` for a value that is not allowed."""
+        super().check()
+        self.trainer.check()
+        self.cut.check()
+        for name, known in (("positions", ("auto", *POSITIONS)), ("precision", PRECISIONS)):
+            if getattr(self, name) not in known:
+                raise ValueError(unknown(f"--{name}", getattr(self, name), known))
+        check_at_least(self, 1, "evaluate_every", "at_once")
+        check_at_least(self, 0, "sample_length")
+        if not 0 <= self.initial_std < 1:
+            raise ValueError(f"--initial-std must lie in [0, 1), not {self.initial_std}")
+        if not 1 <= self.stride <= self.trainer.span:
+            span = self.trainer.span
+            raise ValueError(f"--stride must lie in [1, {span}], the span, not {self.stride}")
+        if not 0 < self.held_out < 0.5:
+            raise ValueError(f"--held-out must lie in (0, 0.5), not {self.held_out}")
 
     def model(self) -> LanguageModelConfig:
         """Return the model's configuration."""
@@ -114,12 +121,6 @@ class LanguageOptions(CoreSizes):
         """Return the model over a vocabulary of `types` types, with new weights."""
         return LanguageModel(types, self.model())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, which `from_dict` reads."""
-        paths = {name: getattr(self, name) for name in ("cache", "savedir")}
-        plain = {name: None if path is None else str(path) for name, path in paths.items()}
-        return asdict(self) | plain | {"task_name": COMMAND}
-
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "LanguageOptions":
         """Return the options that `to_dict` described; raise a one-line `ValueError` for others."""
@@ -129,46 +130,6 @@ class LanguageOptions(CoreSizes):
 
 
 _PARTS = {"cut": CutOptions, "trainer": LanguageTrainerConfig}
-# Options that a resumed run may change: where and how it runs, not what it learns.
-CHANGEABLE_ON_RESUME = (
-    *("data", "cache", "sample_length", "at_once", "device", "num_threads", "checkpoint_minutes"),
-    *("micro_columns", "profile", "savedir", "xpid"),
-)
-
-
-def check(options: LanguageOptions) -> None:
-    """Raise a one-line `ValueError` for a value that is not allowed."""
-    options.trainer.check()
-    options.cut.check()
-    core_kind(options.core)
-    check_backend(options.kernels)
-    check_seed("--seed", options.seed)
-    for name, known in (("positions", ("auto", *POSITIONS)), ("precision", PRECISIONS)):
-        if getattr(options, name) not in known:
-            raise ValueError(unknown(f"--{name}", getattr(options, name), known))
-    check_at_least(options, 1, "evaluate_every", "at_once")
-    if not 0 <= options.initial_std < 1:
-        raise ValueError(f"--initial-std must lie in [0, 1), not {options.initial_std}")
-    check_at_least(options, 0, "sample_length")
-    if not 1 <= options.stride <= options.trainer.span:
-        span = options.trainer.span
-        raise ValueError(f"--stride must lie in [1, {span}], the span, not {options.stride}")
-    if not 0 < options.held_out < 0.5:
-        raise ValueError(f"--held-out must lie in (0, 0.5), not {options.held_out}")
-    if not options.checkpoint_minutes > 0:
-        raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
-
-
-def flat(options: LanguageOptions) -> dict[str, Any]:
-    """Return plain values by the names of their flags, and `task_name`."""
-    plain = options.to_dict()
-    nested = plain.pop("cut") | plain.pop("trainer")
-    return plain | nested
-
-
-def differences(saved: LanguageOptions, asked: LanguageOptions) -> list[str]:
-    """Return changes by `asked` that a resumed run may not make: `--core lstm (was rdn)`."""
-    return contradictions(flat(saved), flat(asked), CHANGEABLE_ON_RESUME)
 
 
 def resumed(saved: LanguageOptions, asked: LanguageOptions) -> LanguageOptions:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from fastweights.experiments.language_model.options import LanguageOptions
-from fastweights.experiments.language_model.run import RESULT
 from fastweights.experiments.language_model.text import read_vocabulary
+from fastweights.experiments.learning import RESULT
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded
 from fastweights.host.json_files import read_object

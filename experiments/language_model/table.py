@@ -15,8 +15,8 @@ from fastweights.experiments.language_model.figures import Figure, figures
 from fastweights.experiments.language_model.ngram import FEWEST, smoothed_ngrams
 from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.text import text_of
+from fastweights.experiments.learning_options import check_seeds
 from fastweights.experiments.rows import Row, rows_of
-from fastweights.experiments.sequence_options import check_seeds
 from fastweights.experiments.table import Table, check_only, each_seed, interval, label, spread
 from fastweights.host.errors import expanded, user_input
 from fastweights.host.json_files import write_json

@@ -14,18 +14,17 @@ from fastweights.experiments.language_model.options import (
     COMMAND,
     PRESETS,
     LanguageOptions,
-    check,
-    flat,
     preset,
     resumed,
 )
-from fastweights.experiments.language_model.run import RESULT, run
+from fastweights.experiments.language_model.run import run
 from fastweights.experiments.language_model.saved import saved_options
 from fastweights.experiments.language_model.table import (
     OF_CELLS,
     LanguageTableOptions,
     make_table,
 )
+from fastweights.experiments.learning import RESULT
 from fastweights.host.commands import typed
 from fastweights.host.errors import UserError, expanded, user_input
 from fastweights.host.flags import flag
@@ -102,7 +101,7 @@ def train(arguments: Sequence[str]) -> int:
             prog=command,
             description=HELP.format(command=command),
         )
-        check(asked.run)
+        asked.run.check()
         options = replace(asked.run, data=_resolved(asked.run.data))
         if asked.table is not None:
             default = preset(name, "rdn")
@@ -148,6 +147,6 @@ def _refused(
     """Return the flags that a table's cells do not take."""
     if known.core or known.resume:
         return ["--core"] if known.core else ["--resume"]
-    given, usual = flat(asked.run), flat(default)
+    given, usual = asked.run.flat(), default.flat()
     names = [name for name in given if given[name] != usual[name] and name not in OF_CELLS]
     return [flag(name) for name in names]

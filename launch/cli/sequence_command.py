@@ -11,18 +11,16 @@ from typing import Annotated, Any, Generic
 import tyro
 from rich.console import Console
 
+from fastweights.experiments.learning import RESULT
+from fastweights.experiments.learning_options import changes, differences
 from fastweights.experiments.sequence_data import sequences, statistics_table
 from fastweights.experiments.sequence_figures import OF_CELLS
 from fastweights.experiments.sequence_options import (
     Question,
     SequenceOptions,
-    changes,
-    check,
-    differences,
-    flat,
 )
 from fastweights.experiments.sequence_presets import preset
-from fastweights.experiments.sequence_run import RESULT, run, saved_options
+from fastweights.experiments.sequence_run import run, saved_options
 from fastweights.experiments.sequence_table import TableOptions, make_table
 from fastweights.experiments.token_files import write_splits
 from fastweights.host.commands import typed
@@ -132,7 +130,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         if asked.run.files:  # a resumed run may start from another folder
             absolute = expanded(asked.run.files).resolve()
             asked = replace(asked, run=replace(asked.run, files=absolute))
-        check(asked.run)
+        asked.run.check()
     if asked.table is not None:
         of_cells = _of_cells(asked, known, preset(name, "delta_net", task()))
         return make_table(family.command, asked.table, name, asked.of_table, of_cells)
@@ -170,7 +168,7 @@ def _of_cells(
     if not refused:
         refused = [name for name in given if name not in OF_CELLS]
     if refused:
-        taken = flags([name for name in OF_CELLS if name in flat(default)])
+        taken = flags([name for name in OF_CELLS if name in default.flat()])
         raise UserError(
             f"{flags(refused)} cannot go with --table, whose runs have the preset's options; "
             f"they take {taken}, and --only, --settings, --seeds and --runs say which and where"

@@ -12,7 +12,6 @@ from fastweights.experiments.language_figures import LENGTHS, MODELS, languages,
 from fastweights.experiments.language_search import space
 from fastweights.experiments.language_theory import VERDICTS, said_of, sources, theory
 from fastweights.experiments.sequence_figures import figures
-from fastweights.experiments.sequence_options import check
 from fastweights.experiments.sequence_table import TableOptions, make_table
 from fastweights.host.errors import UserError
 from fastweights.launch import formal_language
@@ -85,7 +84,7 @@ def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
 def test_the_figures_models_are_the_papers():
     for language in languages():
         options = language_figures.options(language, "LSTM", "paper")
-        check(options)
+        options.check()
         assert (options.train_size, options.trainer.batch_size, options.embedding) == (
             100_000,
             16,

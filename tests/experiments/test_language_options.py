@@ -10,11 +10,10 @@ from fastweights.cores import CORES
 from fastweights.experiments.language_model.options import (
     PRESETS,
     LanguageOptions,
-    check,
-    differences,
     preset,
     with_core,
 )
+from fastweights.experiments.learning_options import differences
 from fastweights.tasks.language_model.trainer import LanguageTrainerConfig
 
 TYPES = 267_735  # of WikiText-103
@@ -76,7 +75,7 @@ def test_the_published_quirk_is_an_option_of_the_same_size():
 @pytest.mark.parametrize("core", CORES)
 def test_every_core_has_every_preset(name, core):
     options = preset(name, core)
-    check(options)
+    options.check()
     assert LanguageOptions.from_dict(json.loads(json.dumps(options.to_dict()))) == options
     assert parameters(options) > 0
 
@@ -119,7 +118,7 @@ def test_odd_options_are_one_line():
         ({"kernels": "fast"}, "unknown kernel backend 'fast'"),
     ):
         with pytest.raises(ValueError, match=said):
-            check(replace(options, **wrong))
+            replace(options, **wrong).check()
     with pytest.raises(ValueError, match=r"unknown preset 'smal'.*did you mean small"):
         preset("smal", "rdn")
     with pytest.raises(ValueError, match="not the options of a language model"):

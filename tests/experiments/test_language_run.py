@@ -13,11 +13,11 @@ from small_runs import StoppingDisplay
 from small_texts import TEXT, plain
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fastweights.experiments.language_model import run as run_module
 from fastweights.experiments.language_model.figures import FULL, figures, published
 from fastweights.experiments.language_model.options import LanguageOptions, preset
-from fastweights.experiments.language_model.run import RESULT, SAMPLES
+from fastweights.experiments.language_model.run import SAMPLES
 from fastweights.experiments.language_model.saved import open_model
+from fastweights.experiments.learning import RESULT
 from fastweights.launch import wikitext103
 from fastweights.records.checkpoints import load, save
 from fastweights.records.log_table import read_logs
@@ -91,7 +91,7 @@ def test_a_run_learns_and_measures(text, tmp_path, capsys):
 )
 def test_a_stopped_run_goes_on_to_the_same_end(options, text, tmp_path, monkeypatch):
     assert train(text, tmp_path, "whole", *options) == 0
-    monkeypatch.setattr(run_module, "Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert train(text, tmp_path, "cut", *options) == 130
     resume = ["--resume", str(tmp_path / "cut"), "--num-threads", "1"]
     assert wikitext103.main(resume) == 130
@@ -251,7 +251,7 @@ def test_a_vocabulary_that_does_not_fit_is_one_line(text, tmp_path, capsys):
 
 
 def test_a_resumed_run_wants_its_own_text(text, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run_module, "Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert train(text, tmp_path, "a") == 130
     other = plain(tmp_path / "other", "{}.txt", LINES | {"train": LINES["train"] + "more\n"})
     words = ("--resume", tmp_path / "a", "--data", other)
@@ -259,7 +259,7 @@ def test_a_resumed_run_wants_its_own_text(text, tmp_path, monkeypatch, capsys):
 
 
 def test_options_of_another_run_are_refused(text, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run_module, "Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert train(text, tmp_path, "a") == 130
     newest = tmp_path / "a" / "model.tar"
     payload = load(newest)

@@ -6,8 +6,9 @@ import pytest
 import tyro
 
 from fastweights.cores import CORES
+from fastweights.experiments.learning_options import differences
 from fastweights.experiments.sequence_cells import flags
-from fastweights.experiments.sequence_options import SequenceOptions, differences
+from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_presets import paper, preset, presets_of, small
 from fastweights.tasks import TASKS, CodeExecution, ListOps
 

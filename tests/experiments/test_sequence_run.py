@@ -11,10 +11,10 @@ import pytest
 import torch
 from small_runs import StoppingDisplay
 
+from fastweights.experiments.learning import RESULT
 from fastweights.experiments.sequence_data import FILE, sequences
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_presets import small
-from fastweights.experiments.sequence_run import RESULT
 from fastweights.host.profiling import TRACED, WARM_UP
 from fastweights.launch import code_execution, list_ops
 from fastweights.records.checkpoint_folder import CheckpointFolder
@@ -88,7 +88,7 @@ def test_a_transformer_attends_to_whole_sequences_unless_told_otherwise(tmp_path
 
 
 def test_a_run_that_goes_on_makes_no_folder_of_another(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.experiments.sequence_run.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert list_ops.main([*LISTS, "--savedir", str(tmp_path)]) == 130
     before = sorted(tmp_path.iterdir())
     assert list_ops.main(["--resume", str(tmp_path / "latest")]) == 130
@@ -97,7 +97,7 @@ def test_a_run_that_goes_on_makes_no_folder_of_another(tmp_path, monkeypatch):
 
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, monkeypatch):
     assert train(tmp_path, "whole") == 0
-    monkeypatch.setattr("fastweights.experiments.sequence_run.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert train(tmp_path, "cut") == 130
     assert list_ops.main(["--resume", str(tmp_path / "cut")]) == 130
     monkeypatch.undo()
@@ -226,7 +226,7 @@ def test_kernels_that_cannot_be_are_one_line(arguments, says, tmp_path, capsys):
         (list_ops.main, ["--device", "cuda:99"], "CUDA devices here"),
         (list_ops.main, ["--data", "x"], "--data holds the sequences of one setting"),
         (list_ops.main, ["--core", "delta_net"], "--core cannot go with --table"),
-        (list_ops.main, ["--train-size", "9", "--seed", "2"], "--train-size, --seed cannot go"),
+        (list_ops.main, ["--train-size", "9", "--seed", "2"], "--seed, --train-size cannot go"),
         (list_ops.main, ["--clip", "1"], "they take --device, --kernels, --data, and --only"),
         (code_execution.main, ["--variables", "5"], "--data, --legacy-conditional-assign, and"),
         (list_ops.main, ["--savedir", "x"], "--savedir cannot go with --table"),

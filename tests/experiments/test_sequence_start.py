@@ -44,7 +44,7 @@ def test_a_run_that_was_stopped_before_its_first_update_goes_on(finished, tmp_pa
         raise Interrupted(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.experiments.sequence_run._train", stop)
+        patch.setattr("fastweights.experiments.learning.Learning._train", stop)
         assert train(tmp_path, "a") == 130
     assert load(tmp_path / "a" / "model.tar")["step"] == 0
     assert list_ops.main(["--resume", str(tmp_path / "a"), "--num-threads", "1"]) == 0

@@ -234,7 +234,7 @@ def test_an_export_of_any_depth_is_damaged(run, tmp_path):
 
 
 def test_a_sequence_run_goes_on_beside_itself_wherever_its_meta_points(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.experiments.sequence_run.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert train_sequences(tmp_path / "runs", "a") == 130
     monkeypatch.undo()
     run, outside = tmp_path / "runs" / "a", tmp_path / "outside"

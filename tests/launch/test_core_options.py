@@ -5,9 +5,9 @@ import json
 import pytest
 from small_runs import GROUPS, StoppingDisplay, logged, train
 
+from fastweights.experiments.learning import RESULT
+from fastweights.experiments.learning_options import differences as sequence_differences
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_options import differences as sequence_differences
-from fastweights.experiments.sequence_run import RESULT
 from fastweights.launch import atari, code_execution
 from fastweights.tasks import ListOps
 from fastweights.training.options import RunOptions, differences

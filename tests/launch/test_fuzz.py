@@ -27,7 +27,6 @@ from hypothesis import strategies as st
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import Network
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_options import check as check_sequences
 from fastweights.experiments.sequence_presets import preset
 from fastweights.host.errors import user_input
 from fastweights.launch import evaluate, replay, report, watch
@@ -62,7 +61,7 @@ def _sequence_options(data):
 
     def build() -> None:
         options = SequenceOptions.from_dict(flat)
-        check_sequences(options)
+        options.check()
         with torch.device("meta"):
             options.build()
 

@@ -87,7 +87,7 @@ def test_a_sequence_task_is_stopped_and_goes_on(device, core, tmp_path, monkeypa
     what = ("--preset", "small", "--statements", 4, "--epochs", 2, *sizes, *TINY)
     where = ("--savedir", tmp_path, "--xpid", "run", "--device", device, "--num-threads", 1)
     given = [str(word) for word in ("--core", core, "--core-dropout", 0.1, *what, *where)]
-    monkeypatch.setattr("fastweights.experiments.sequence_run.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert code_execution.main(given) == 130
     monkeypatch.undo()
     assert code_execution.main(["--resume", str(tmp_path / "run")]) == 0

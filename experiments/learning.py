@@ -1,0 +1,280 @@
+"""What a sequence task's run and a language model's run share: files, the loop, and its end."""
+
+import math
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from fastweights.cores import growth, network_facts
+from fastweights.experiments.learning_options import LearningOptions
+from fastweights.host.atomic_files import write_bytes
+from fastweights.host.commands import typed
+from fastweights.host.errors import UserError
+from fastweights.host.json_files import write_json
+from fastweights.host.profiling import profiled
+from fastweights.host.progress import Display
+from fastweights.host.provenance import git_revision
+from fastweights.host.stages import Stages
+from fastweights.host.stopping import Interrupted, StopRequests
+from fastweights.records import RunFolder, Scalars, claim_xpid, read_logs
+from fastweights.records.checkpoint_folder import CheckpointFolder, Found, holds_checkpoints
+from fastweights.records.checkpoints import CheckpointError, save_or_warn
+from fastweights.training.replicas import Replicas
+
+RESULT = "result.json"
+
+
+class Files:
+    """The folder of a run, with its log and checkpoints.
+
+    Args:
+        folder: the run's folder.
+        beside: names and contents of files that a new run needs beside its checkpoints.
+    """
+
+    def __init__(self, folder: RunFolder, beside: Mapping[str, bytes]) -> None:
+        self.folder, self.path, self._beside = folder, folder.path, beside
+        self.checkpoints = CheckpointFolder(folder.path, milestones=())
+        self._scalars: Scalars | None = None
+
+    @classmethod
+    def open(
+        cls,
+        options: LearningOptions,
+        model: nn.Module,
+        resume: Path | None,
+        beside: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> "Files":
+        """Open the run at `resume`, or make a new run's folder.
+
+        A new folder is called --xpid, or else after the task, the core and the time.
+
+        Raises:
+            RunFolderError: the folder cannot be made, or not opened.
+        """
+        if resume:
+            return cls(RunFolder.open(resume), beside)
+        xpid = options.xpid
+        if xpid is None:
+            xpid = claim_xpid(options.task_name, options.core, options.savedir)
+        facts = network_facts(model, options.core, dict(options.model().core_options))
+        folder = RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
+        return cls(folder, beside)
+
+    def newest(self, device: torch.device | str = "cpu") -> Found | None:
+        """Return the newest checkpoint; None if the run has none yet.
+
+        Prints a warning for each newer checkpoint that is damaged.
+
+        Raises:
+            CheckpointError: there are checkpoints, but none that loads.
+        """
+        try:
+            found = self.checkpoints.latest(device)
+        except CheckpointError:
+            if holds_checkpoints(self.path):
+                raise
+            return None
+        for warning in found.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        return found
+
+    def begin(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
+        """Remove what was logged beyond the update `step`; write a new run's first files.
+
+        Raises:
+            CheckpointError: it could not be written; the new run's folder is removed.
+        """
+        self.folder.rewind(step)
+        if not holds_checkpoints(self.path):
+            for name, content in self._beside.items():
+                write_bytes(self.path / name, content)
+            try:
+                self.checkpoints.save(payload(), step)
+            except CheckpointError:
+                for name in self._beside:
+                    (self.path / name).unlink()
+                self.folder.discard()
+                raise
+        resumed_at = step if "resumed" in self.folder.meta else None
+        self._scalars = Scalars(self.path / "tensorboard", resumed_at)
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Append a row to `logs.csv` and to TensorBoard's files. Raises `RunFolderError`."""
+        self.folder.log(row)
+        if self._scalars:
+            self._scalars.write(row)
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Write the result, record the end of the run, and release the folder."""
+        write_json(self.path / RESULT, result)
+        self.folder.finish()
+
+    def close(self) -> None:
+        """End TensorBoard's files."""
+        if self._scalars:
+            self._scalars.close()
+
+
+class Trains(Protocol):
+    """A model in training."""
+
+    @property
+    def updates(self) -> int:
+        """The number of updates so far."""
+        ...
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Update until the end of training; yield each update's row of the log."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """A run in training: what the loop needs of it."""
+
+    trainer: Trains
+    options: LearningOptions
+    total: int  # updates of the whole run
+    command: str  # goes on with the run
+    opening: str  # what is trained, on what and where; printed at the start
+    stages: Stages
+    pack: Callable[[], dict[str, Any]]  # a checkpoint's payload; all learners must call it
+    # May add measurements to an update's row. Returns a score if the weights are to be saved with
+    # it: they are the best if no earlier score is as high.
+    measure: Callable[[dict[str, Any], Display], float | None]
+    files: Files | None  # None: another learner is the first, which writes files
+    replicas: Replicas = field(default_factory=Replicas)
+
+    def run(self) -> int:
+        """Train to the end, and save at intervals; return an exit code, 0 unless a signal came.
+
+        Raises:
+            UserError: a loss is not finite, or a file cannot be written; one line.
+        """
+        git = git_revision()
+
+        def payload() -> dict[str, Any]:
+            return self.pack() | {"git": git}
+
+        if self.files:
+            self.files.begin(self.trainer.updates, payload)
+            print(f"{self.opening}\nrun folder: {self.files.path}", flush=True)
+        try:
+            self._train(payload)
+        except Interrupted as interrupted:
+            if self.files:
+                self.files.folder.finish(successful=False)
+                print(
+                    f"saved at update {self.trainer.updates:,}; to go on:\n"
+                    f"  {typed(self.command)} --resume {self.files.path}"
+                )
+            return 128 + interrupted.signal_number
+        finally:
+            if self.files:
+                self.files.close()
+        return 0
+
+    def _train(self, payload: Callable[[], dict[str, Any]]) -> None:
+        stop, last_save, held_out = StopRequests(), time.monotonic(), {}
+        patience = self.options.checkpoint_minutes * 60
+        display = Display(self.total, self.trainer.updates, unit="updates")
+        shown: AbstractContextManager[object] = display if self.files else nullcontext()
+        rows = self._rows()
+        with stop, shown, closing(rows):
+            for row in rows:
+                self._check_finite(row["total_loss"])
+                score = self.measure(row, display)
+                if self.files:
+                    with self.stages("log"):
+                        self.files.log(row)
+                        held_out |= {name: row[name] for name in row if name.startswith("valid_")}
+                        display.update(self.trainer.updates, row | held_out)
+                is_due = score is not None or time.monotonic() - last_save > patience
+                is_due, signal_number = self._agree(is_due, stop)
+                if is_due:
+                    last_save = time.monotonic()
+                    with self.stages("save"):
+                        self._save(payload(), score, must=score is not None or signal_number > 0)
+                if signal_number:
+                    raise Interrupted(signal_number)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        rows = _timed(self.trainer.rows())
+        if self.options.profile and self.files:
+            return profiled(rows, (self.stages,), self.files.path)
+        return rows
+
+    def _check_finite(self, loss: float) -> None:
+        """Raise a one-line `UserError` with the remedy for a loss that is NaN or infinite."""
+        if math.isfinite(loss):
+            return
+        model = self.options.model()
+        grows = growth(model.core, **dict(model.core_options))
+        raise UserError(
+            f"the loss became {loss} at update {self.trainer.updates}: "
+            f"{f'{grows}; else ' if grows else ''}lower --learning-rate, or set --clip"
+        )
+
+    def _agree(self, is_due: bool, stop: StopRequests) -> tuple[bool, int]:
+        """Return whether to save, and the signal that came or 0; the same in all learners.
+
+        The first learner says when a checkpoint is due; a signal to any learner stops all.
+        """
+        number = 0
+        try:
+            stop.check()
+        except Interrupted as interrupted:
+            number = interrupted.signal_number
+        told = torch.tensor([float(is_due and self.replicas.is_first), float(number > 0)])
+        self.replicas.sum([told])
+        is_due, is_stopped = (told > 0).tolist()
+        if is_stopped:
+            number = number or signal.SIGTERM
+        return is_due or is_stopped, number
+
+    def _save(self, payload: dict[str, Any], score: float | None, must: bool) -> None:
+        """Write a checkpoint; if that fails, raise if it `must` be written, and else warn."""
+        if self.files:
+            save = partial(self.files.checkpoints.save, payload, self.trainer.updates, score)
+            save() if must else save_or_warn(save)
+
+
+def _timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows, each with the positions learned a second."""
+    start = time.monotonic()
+    for row in rows:
+        now = time.monotonic()
+        yield row | {"positions_per_second": row["positions"] / (now - start)}
+        start = time.monotonic()
+
+
+def seconds_of(path: Path) -> float:
+    """Return the seconds of updates and validation, from the log, over all parts of a run."""
+    logs = read_logs(path)
+    rates = zip(logs["positions"], logs["positions_per_second"], strict=True)
+    return round(sum(positions / rate for positions, rate in rates if rate), 3)
+
+
+def check_same_run(path: Path, different: list[str]) -> None:
+    """Raise a `CheckpointError` if a checkpoint's options differ from its run's.
+
+    Args:
+        path: the checkpoint.
+        different: names of options that differ.
+    """
+    if different:
+        raise CheckpointError(
+            f"{path} is a checkpoint of another run than meta.json says, which has "
+            f"{', '.join(different)}: put the run's own back"
+        )

@@ -1,0 +1,98 @@
+"""The options that a sequence task's run and a language model's run share."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fastweights.cores import core_kind
+from fastweights.cores.options import CoreSizes
+from fastweights.host.flags import contradictions
+from fastweights.kernels import check_backend
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningOptions(CoreSizes):
+    """The memory, and where and how a run computes it."""
+
+    core: str
+    seed: int = 1
+    """Seed of weights, dropout, batches and sampled text."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    num_threads: int = 0
+    """CPU threads; 0: all cores."""
+    kernels: str = "auto"
+    """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md.
+
+    With reference or chunked, all other kernels of this project are turned off, too.
+    """
+    checkpoint_minutes: float = 5.0
+    """Minutes between checkpoints; each measurement of held-out data has one, too."""
+    profile: bool = False
+    """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
+    savedir: Path = Path("runs")
+    """Folder of the run folders."""
+    xpid: str | None = None
+    """The run folder's name (default: task, core and time)."""
+
+    # Options that a resumed run may change: where and how it runs, not what it learns.
+    changeable_on_resume: ClassVar[tuple[str, ...]] = (
+        *("device", "num_threads", "checkpoint_minutes", "profile", "savedir", "xpid"),
+    )
+
+    @property
+    def task_name(self) -> str:
+        """The task, as in `meta.json`."""
+        raise NotImplementedError
+
+    def model(self) -> Any:
+        """Return the model's configuration; it has `core` and `core_options`."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise a one-line `ValueError` for a value that is not allowed."""
+        core_kind(self.core)
+        check_backend(self.kernels)
+        check_seed("--seed", self.seed)
+        if not self.checkpoint_minutes > 0:
+            raise ValueError(f"--checkpoint-minutes must be above 0, not {self.checkpoint_minutes}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        paths = {name: str(value) for name, value in own.items() if isinstance(value, Path)}
+        return asdict(self) | paths | {"task_name": self.task_name}
+
+    def flat(self) -> dict[str, Any]:
+        """Return plain values by the names of their flags, and `task_name`."""
+        plain = self.to_dict()
+        for field in fields(self):
+            if is_dataclass(getattr(self, field.name)):
+                plain |= plain.pop(field.name)
+        return plain
+
+
+def check_seed(flag: str, seed: int) -> None:
+    """Raise a one-line `ValueError` for a seed out of range."""
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"{flag} must lie in [0, 2^31), not {seed}")
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raise a one-line `ValueError` for the seeds of a table that has none, or one twice."""
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError("--seeds needs at least one, and each of them once")
+    for seed in seeds:
+        check_seed("--seeds", seed)
+
+
+def differences(saved: LearningOptions, asked: LearningOptions) -> list[str]:
+    """Return changes by `asked` that a resumed run may not make: `--core lstm (was rdn)`."""
+    return contradictions(saved.flat(), asked.flat(), saved.changeable_on_resume)
+
+
+def changes(before: LearningOptions, after: LearningOptions) -> dict[str, Any]:
+    """Return the options of `after`, as plain values, that differ from `before`."""
+    old, new = before.flat(), after.flat()
+    return {name: new[name] for name in new if name not in old or old[name] != new[name]}
