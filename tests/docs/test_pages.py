@@ -47,6 +47,16 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
             assert anchor in anchors(path), f"{name(page)} links to {target}#{anchor}"
 
 
+def test_the_reference_has_every_core_and_recurrence():
+    reference = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"^\.\. automodule:: fastweights\.([\w.]+)$", reference, re.MULTILINE))
+    registry = (ROOT / "cores" / "registry.py").read_text()
+    cores = set(re.findall(r"^from fastweights\.(cores\.\w+) import", registry, re.MULTILINE))
+    laws = {f"kernels.{path.parent.name}.reference" for path in ROOT.glob("kernels/*/reference.py")}
+    assert len(cores) > 10 and len(laws) > 10
+    assert not (cores | laws) - shown
+
+
 @pytest.mark.parametrize("page", pages(), ids=name)
 def test_no_sentence_is_longer_than_needed(page):
     assert not read(page.read_text()).long
