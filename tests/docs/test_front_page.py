@@ -38,6 +38,14 @@ def test_its_one_picture_moves():
         assert picture.n_frames > 50 and path.stat().st_size < 1_000_000
 
 
+def test_the_library_in_ten_lines_runs():
+    (lines,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    names: dict = {}
+    exec(compile(lines, "README.md", "exec"), names)
+    assert names["y"].shape == (50, 8, names["core"].output_size)
+    assert all(weight.grad is not None for weight in names["core"].parameters())
+
+
 def test_commands_exist():
     commands = set(re.findall(r"launch/(\w+)\.py", PAGE))
     assert "atari" in commands
