@@ -1,4 +1,4 @@
-"""What benchmarks ask of the numbers and names that they are given: before hours of measuring."""
+"""Checks of benchmarks' options, made before the measurements, which can take hours."""
 
 import argparse
 import math
@@ -9,7 +9,7 @@ from fastweights.host.flags import flag
 
 
 def check_above_zero(options: argparse.Namespace, *names: str) -> None:
-    """Raises a `UserError` for an option that is not above 0 and finite; None is none."""
+    """Raise a `UserError` for an option that is not above 0 and finite; None passes."""
     for name in names:
         value = getattr(options, name)
         if value is not None and not 0 < value < math.inf:
@@ -17,11 +17,11 @@ def check_above_zero(options: argparse.Namespace, *names: str) -> None:
 
 
 def check_game(name: str) -> None:
-    """Raises a `UserError`, with the nearest known, for a game that is none."""
+    """Raise a `UserError` with the nearest known name if no such game exists."""
     with user_input():
         resolve(name)
 
 
 def last_words(stderr: str) -> str:
-    """Of a command that failed: what it said last."""
+    """Return the last line of a failed command's stderr."""
     return (stderr.strip().splitlines() or ["without a word"])[-1].removeprefix("error: ")

@@ -1,11 +1,11 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""How long a machine takes to build a C++ kernel that it has not met before.
+"""Measure how long a machine takes to build each C++ kernel with an empty cache.
 
-    python benchmarks/builds.py                      a table
-    python benchmarks/builds.py --json builds.json   and a file
+    python benchmarks/builds.py                      print a table
+    python benchmarks/builds.py --json builds.json   write a file, too
 
-Forward and backward are compiled side by side, as on first use; each round begins with an empty
-cache. Seconds from the call to both functions loaded, for float32.
+Forward and backward are compiled side by side, as on first use. Each round begins with an empty
+cache. The time is in seconds, from the call until both functions are loaded, for float32.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from fastweights.kernels.registry import OPERATIONS
 from fastweights.launch.cli.parser import Parser
 
 LANES = (16, 32, 64)
-WANTED = 2.0  # seconds, at most
-EXPECTED = 1.0  # seconds, about
+WANTED = 2.0  # seconds: the longest build that we accept
+EXPECTED = 1.0  # seconds: about how long a build takes
 
 
 def sources() -> dict[str, tuple[Path, int | None]]:
-    """Each kernel's source, and its keys or channels in, where they are not as many as come out."""
+    """Return each kernel's source, and its keys or input channels if not as many as outputs."""
     found: dict[str, tuple[Path, int | None]] = {
         name: (each.backends["cpu"].kernel.source, None) for name, each in OPERATIONS.items()
     }
@@ -61,7 +61,7 @@ def seconds_to_build(source: Path, lanes: tuple[int, int]) -> float:
 
 
 def measure(rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Kernel -> head size or channels -> seconds of each round; the kernels take turns."""
+    """Return kernel -> head size or channels -> seconds in each round; the kernels alternate."""
     found: dict[str, dict[str, list[float]]] = {name: {} for name in sources()}
     for _ in told_rounds(rounds, EXPECTED * len(found) * len(LANES)):
         for name, (source, keys) in sources().items():
@@ -81,14 +81,14 @@ def table(found: dict[str, dict[str, list[float]]]) -> Table:
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="builds of each: 3")
+    parser.add_argument("--rounds", type=int, default=3, help="builds of each kernel (default 3)")
     parser.add_argument("--json", type=Path, help="write machine and seconds to this file")
     return parser
 
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(arguments)
     check_folder(options.json)
     check_above_zero(options, "rounds")
@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
     found = measure(options.rounds)
     Console(width=100).print(table(found))
     slowest = max(statistics.median(each) for sizes in found.values() for each in sizes.values())
-    taken = f"the slowest takes {slowest:.2f} s, at most {WANTED:.0f} are wanted"
+    taken = f"the slowest build takes {slowest:.2f} s; the limit is {WANTED:.0f} s"
     print(f"{machine['compiler']}: {taken}")
     write_json(options.json, {"machine": machine, "seconds": found})
 

@@ -1,14 +1,15 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Training speed and start-up time of this checkout beside another, measured by turns.
+"""Compare the training speed and start-up time of this checkout and another.
 
     git worktree add ../before COMMIT
     python benchmarks/checkouts.py --before ../before                  five minutes on two cores
     python benchmarks/checkouts.py --before ../before --presets paper published --json result.json
 
-Training is `launch/atari.py` of either checkout with the same options, in agent steps/s by its own
-log after a warm-up; start-up is the time that `--help` and `--list-cores` take, in seconds. Every
-measurement is a process of its own. The table gives medians, and the median of the rounds' ratios
-of this checkout to the other; a run above 1 and a start below 1 are improvements.
+Training runs `launch/atari.py` of each checkout with the same options. Its speed is in agent
+steps/s, from the log after a warm-up. Start-up is the time that `--help` and `--list-cores` take,
+in seconds. Every measurement is a separate process, and the checkouts alternate. The table gives
+medians, and the median over rounds of the ratio of this checkout to the other. A ratio above 1 for
+training and below 1 for start-up is an improvement.
 """
 
 import argparse
@@ -36,23 +37,23 @@ from fastweights.training.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
 STARTS = ("--help", "--list-cores")
-LIKELY = 400.0  # agent steps/s: how long a run of so many seconds is expected to be
+LIKELY = 400.0  # agent steps/s, a guess that sets how many steps a run of --seconds makes
 
 
 def start(checkout: Path, flag: str) -> float:
-    """Seconds until the command has answered. Raises `UserError` where it fails."""
+    """Return the seconds until the command has exited. Raises `UserError` if it fails."""
     began = time.perf_counter()
     said([sys.executable, str(checkout / "launch" / "atari.py"), flag])
     return time.perf_counter() - began
 
 
 def steps_per_second(checkout: Path, preset: str, core: str, env: str, seconds: float) -> float:
-    """Of a run of about `seconds`. Raises `UserError` where it fails."""
+    """Return the agent steps/s of a run of about `seconds`. Raises `UserError` if it fails."""
     return measure_whole(preset, core, env, seconds, LIKELY, checkout)["whole"]
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, object]]:
-    """A row for each work: both checkouts' samples, their medians, and the median ratio."""
+    """Return a row for each measurement: both checkouts' samples, medians and median ratio."""
     checkouts = {"before": options.before.resolve(), "after": ROOT}
     works: dict[str, Callable[[Path], float]] = {
         f"{preset}, agent steps/s": partial(
@@ -80,7 +81,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, object]]:
 
 
 def show(rows: Sequence[dict], described: dict) -> None:
-    """Prints the table."""
+    """Print the table."""
     table = Table("work", title=in_words(described))
     for column in ("before", "after", "ratio"):
         table.add_column(column, justify="right")
@@ -92,24 +93,29 @@ def show(rows: Sequence[dict], described: dict) -> None:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = Parser(__doc__)
-    parser.add_argument("--before", type=Path, required=True, help="another checkout")
+    parser.add_argument("--before", type=Path, required=True, help="folder of the other checkout")
     parser.add_argument(
         "--presets", nargs="+", choices=list(PRESETS), default=["paper"], metavar="PRESET",
-        help="presets to train with; the other checkout must have them (default: paper)",
+        help="presets to train with; both checkouts must have them (default paper)",
     )  # fmt: skip
-    parser.add_argument("--core", choices=list(CORES), default="rdn", help="default rdn")
+    parser.add_argument("--core", choices=list(CORES), default="rdn", help="memory (default rdn)")
     parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each (default 3)")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each run (default 15)")
-    parser.add_argument("--json", type=Path, help="write machine and rows to this file")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each (default 3)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=15.0,
+        help="length of a training run in seconds (default 15)",
+    )
+    parser.add_argument("--json", type=Path, help="file for the machine and the rows")
     options = parser.parse_args(arguments)
     check_above_zero(options, "rounds", "seconds")
     check_game(options.env)
     check_folder(options.json)
     if not (options.before / "launch" / "atari.py").exists():
-        raise UserError(f"--before {options.before}: there is no launch/atari.py in it")
+        raise UserError(f"--before {options.before}: this folder has no launch/atari.py")
     described = describe()
     rows = measure(options)
     show(rows, described)

@@ -1,13 +1,13 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""How fast the image stem is on a CPU: our kernels beside PyTorch's convolutions and pooling.
+"""Compare the speed of our image stem on a CPU with PyTorch's convolutions and pooling.
 
-    python benchmarks/convolutions.py                          a table, in two minutes
+    python benchmarks/convolutions.py                          print a table, in two minutes
     python benchmarks/convolutions.py --json convolutions.json
 
-Milliseconds for a batch of frames: 32 as in acting, forward; 200 as in a micro-batch of learning,
-forward and backward. PyTorch's are in float32 with channels last, the layout that its own kernels
-are fastest in, and take turns with ours; the whole stem also in bfloat16, where the processor
-multiplies that in hardware.
+Times are milliseconds for a batch of frames: 32 frames forward, as in acting, and 200 frames
+forward and backward, as in a micro-batch of learning. PyTorch computes in float32 with channels
+last, the layout in which its kernels are fastest. Both alternate. The whole stem is also timed in
+bfloat16 if the processor has bfloat16 matrix instructions.
 """
 
 import argparse
@@ -37,11 +37,11 @@ from fastweights.launch.cli.parser import Parser
 FRAMES = {"acting": 32, "learning": 200}
 FRAME = (4, 84, 84)
 WHOLE = "the whole stem"
-Key = tuple[str, str, str]  # layer, acting or learning, whose
+Key = tuple[str, str, str]  # layer, "acting" or "learning", "ours" or "pytorch" or "bfloat16"
 
 
 def layers() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
-    """Each kind of layer in the resnet stem, with the size of what it takes."""
+    """Return each kind of layer in the resnet stem, with the shape of its input."""
     return {
         "84 x 84 pixels, 4 to 16 channels, pooled": (PooledConv2d(4, 16), FRAME),
         "42 x 42, unit of 16": (ResidualUnit(16), (16, 42, 42)),
@@ -89,7 +89,7 @@ def _learn(layer: nn.Module, x: Tensor, backend: str) -> None:
 
 
 def rows(samples: dict[Key, list[float]]) -> list[dict[str, Any]]:
-    """One for each layer and kind of call; samples are seconds."""
+    """Return a row for each layer and kind of call; samples are seconds."""
     found = []
     for name, what in dict.fromkeys(key[:2] for key in samples):
         taken = {by: times for (*key, by), times in samples.items() if key == [name, what]}
@@ -108,8 +108,8 @@ def rows(samples: dict[Key, list[float]]) -> list[dict[str, Any]]:
 
 
 def _table(found: list[dict[str, Any]]) -> Table:
-    by = list(found[-1]["milliseconds"])  # the whole stem's: all there are
-    table = Table(title="Milliseconds, and how many times ours")
+    by = list(found[-1]["milliseconds"])  # only the whole stem is timed in every way
+    table = Table(title="Milliseconds (and as a multiple of our kernels' time)")
     for name in ("layer", "call", "frames", *by):
         table.add_column(name, justify="left" if name in ("layer", "call") else "right")
     for row in found:
@@ -127,15 +127,17 @@ def _shown(milliseconds: float | None, times: float | None) -> str:
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    add_options(parser, "calls of each", "in all", 120.0, devices=("cpu",))
+    add_options(
+        parser, "measurements of each layer", "for the whole benchmark", 120.0, devices=("cpu",)
+    )
     return parser
 
 
 @one_line_errors
 def main(words: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     machine = use_options(options := parser().parse_args(words))
-    tune_allocator()  # as every training run does
+    tune_allocator()  # training runs do so, too
     torch.manual_seed(0)
     samples = take_turns(contenders(), options.rounds, options.seconds, "cpu")
     found = rows(samples)

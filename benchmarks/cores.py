@@ -1,14 +1,15 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""What each memory costs an agent: seconds an update, beside the LSTM's, and the share of a run.
+"""Measure the cost of each memory: seconds an update, and the difference from the LSTM.
 
     python benchmarks/cores.py                     all memories, some minutes
     python benchmarks/cores.py --cores lstm rdn --json cores.json
 
-Of a run only the core differs. So the cores are timed alone, by turns, in the default preset's
-sizes: acting on all streams, once for every step of an unroll, and learning from it by
-micro-batches, forward and backward. How long an update of the LSTM's whole agent takes comes from
-`benchmarks/training.py`'s parts, on as many threads and the same device: environments, inference
-and update, one after the other.
+Runs that differ only in their memory differ only in the time of their cores. The cores are
+therefore timed alone, alternately, in the sizes of the default preset. Acting computes one step of
+all streams, and an update needs as many as an unroll has. Learning computes an unroll in
+micro-batches, forward and backward. The difference from the LSTM is given as a share of an update
+of the LSTM's whole agent. That time comes from the parts of `benchmarks/training.py` (environments,
+inference, update), run one after the other, on the same number of threads and the same device.
 """
 
 import argparse
@@ -23,7 +24,7 @@ sys.path[0] = str(Path(__file__).parents[1])
 if __name__ == "__main__":
     from fastweights.host.waiting import sleep_while_waiting
 
-    sleep_while_waiting()  # as every training run does
+    sleep_while_waiting()  # training runs do so, too
 
 import torch
 from rich.console import Console
@@ -45,13 +46,13 @@ from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
 
 COMPARED_WITH = "lstm"
-WANTED = 0.05  # of a run, at most, for a fast-weight memory in the LSTM's place
+WANTED = 0.05  # the largest acceptable share of a run that a fast-weight memory adds to the LSTM's
 PARTS = ("acting", "learning")
-ATARI = (4, 84, 84), 18  # a frame's shape, actions
+ATARI = (4, 84, 84), 18  # shape of a frame, number of actions
 
 
 def contenders(names: Sequence[str], device: str) -> dict[tuple[str, str], Run]:
-    """For every core an acting step and an unroll's learning."""
+    """Return an acting step and the learning from an unroll, for every core."""
     runs: dict[tuple[str, str], Run] = {}
     for name in names:
         options = preset("paper", name)
@@ -84,7 +85,10 @@ def _inputs(core: Core, time: int, streams: int, device: str) -> tuple[Tensor, T
 def rows(
     samples: dict[tuple[str, str], list[float]], parts: dict[str, float]
 ) -> list[dict[str, Any]]:
-    """One row a core; `samples` are seconds a call, `parts` the LSTM agent's steps a second."""
+    """Return one row a core.
+
+    `samples` are seconds a call; `parts` are agent steps/s of the LSTM agent's parts.
+    """
     options = RunOptions()
     update = options.num_envs * options.unroll_length / _rate(parts)
     found = []
@@ -100,20 +104,20 @@ def rows(
 
 
 def _rate(parts: dict[str, float]) -> float:
-    """Agent steps/s where each step waits for all parts, whichever the schedule of training is."""
+    """Return agent steps/s if each step waits for all parts, whatever the schedule of training."""
     return bound(parts, "lockstep")
 
 
 def _table(found: list[dict[str, Any]], machine: dict[str, Any], parts: dict[str, float]) -> Table:
     said = in_words(machine)
-    steps = f"the LSTM's agent: {_rate(parts):,.0f} agent steps/s by its parts"
+    steps = f"LSTM agent, from its parts: {_rate(parts):,.0f} agent steps/s"
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
-        "acting, ms": lambda row: f"{1e3 * row['acting']:.2f}",
+        "acting step, ms": lambda row: f"{1e3 * row['acting']:.2f}",
         "learning, ms": lambda row: f"{1e3 * row['learning']:.0f}",
-        "an update, ms": lambda row: f"{1e3 * row['seconds']:.0f}",
-        "of a run, beside the LSTM": lambda row: f"{row['share']:+.1%}",
+        "whole update, ms": lambda row: f"{1e3 * row['seconds']:.0f}",
+        "run time against LSTM": lambda row: f"{row['share']:+.1%}",
     }
-    shown = Table("core", *columns, title=f"What a memory costs ({steps})", caption=said)
+    shown = Table("core", *columns, title=f"Cost of each memory ({steps})", caption=said)
     for row in found:
         shown.add_row(row["core"], *(show(row) for show in columns.values()))
     return shown
@@ -123,20 +127,29 @@ def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     default = [COMPARED_WITH, *(name for name in CORES if name != COMPARED_WITH)]
     parser.add_argument(
-        "--cores", nargs="+", choices=list(CORES), default=default, metavar="CORE", help="all"
+        "--cores",
+        nargs="+",
+        choices=list(CORES),
+        default=default,
+        metavar="CORE",
+        help="memories to time (default: all)",
     )
-    parser.add_argument("--env", default="Qbert", help="of the whole agent's parts: Qbert")
-    add_options(parser, "turns of each", "in all, without the whole agent", 60.0)
+    parser.add_argument(
+        "--env", default="Qbert", help="game of the LSTM's whole agent (default Qbert)"
+    )
+    add_options(
+        parser, "measurements of each core", "for the cores, without the LSTM's whole agent", 60.0
+    )
     return parser
 
 
 @one_line_errors
 def main(words: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(words)
     check_game(options.env)
     machine = use_options(options)
-    tune_allocator()  # as every training run does
+    tune_allocator()  # training runs do so, too
     parts = measure_parts_elsewhere(
         *("paper", COMPARED_WITH, options.env, 15.0),
         threads=torch.get_num_threads(),

@@ -1,11 +1,13 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""What it costs to spread a run: a second learner; Ray's actors, their messages, their replacement.
+"""Measure the cost of distributed runs: a second learner, and Ray's actors.
 
     python benchmarks/distributed.py                           about a quarter of an hour
     python benchmarks/distributed.py --parts wire              a minute
     python benchmarks/distributed.py --json distributed.json
 
-What is compared takes turns, round by round, so that a busy moment hits each; tables give medians.
+Parts: `learners` compares one learner with two, `ray` compares Ray's actors with local ones, `wire`
+measures a rollout's message, `recovery` the replacement of a killed actor. The compared runs
+alternate, round by round, so that a busy moment of the machine affects each. Tables give medians.
 """
 
 import argparse
@@ -32,16 +34,16 @@ from fastweights.training.presets import PRESETS
 
 
 class Part(NamedTuple):
-    """One table."""
+    """One of the benchmark's parts, which prints one table."""
 
     measure: Callable[[], dict[str, Any]]
     rows: Callable[[dict[str, Any]], list[tuple[str, ...]]]
     columns: tuple[str, ...]
-    check: Callable[[], object] = lambda: None  # a `UserError` where it cannot be measured
+    check: Callable[[], object] = lambda: None  # raises `UserError` if it cannot run here
 
 
 def parts(options: argparse.Namespace) -> dict[str, Part]:
-    """Everything that can be measured."""
+    """Return all parts by name."""
     what = (options.game, options.core)
     return {
         "learners": Part(
@@ -49,28 +51,28 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
             learners.rows,
             (
                 "",
-                "agent steps/s of a core",
-                "share of alone",
-                "share of alone on both",
-                "of an update for working together",
+                "agent steps/s per core",
+                "against one learner, 1 core",
+                "against one learner, 2 cores",
+                "exchange, share of an update",
             ),
             learners.two_cores,
         ),
         "ray": Part(
             partial(remote_actors.rates, *what, options.updates, options.rounds),
             remote_actors.rate_rows,
-            ("", "agent steps/s", "ray's share of it"),
+            ("", "agent steps/s", "Ray's rate / this rate"),
             remote_actors.need_ray,
         ),
         "wire": Part(
             partial(remote_actors.wire, *what, rollouts=20),
             remote_actors.wire_rows,
-            ("", "bytes an agent step", "ms a message, there and back"),
+            ("", "bytes an agent step", "ms to encode and decode a message"),
         ),
         "recovery": Part(
             partial(remote_actors.recovery, *what, options.rounds),
             remote_actors.recovery_rows,
-            ("", "seconds", "every round"),
+            ("", "median seconds", "each round's seconds"),
             remote_actors.need_ray,
         ),
     }
@@ -87,20 +89,24 @@ def show(name: str, part: Part, found: dict[str, Any]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--parts", nargs="+", help="learners, ray, wire, recovery (default: all)")
-    parser.add_argument("--game", default="Qbert", help="default Qbert")
-    parser.add_argument("--core", choices=list(CORES), default="rdn", help="default rdn")
+    parser.add_argument(
+        "--parts", nargs="+", help="parts to measure: learners, ray, wire, recovery (default: all)"
+    )
+    parser.add_argument("--game", default="Qbert", help="game (default Qbert)")
+    parser.add_argument("--core", choices=list(CORES), default="rdn", help="memory (default rdn)")
     presets = {"choices": list(PRESETS), "default": "quick"}
-    parser.add_argument("--preset", **presets, help="of the learners: quick")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each: 3")
-    parser.add_argument("--updates", type=int, default=30, help="of each run, warm: 30")
-    parser.add_argument("--json", type=Path, help="write machine and findings to this file")
+    parser.add_argument("--preset", **presets, help="preset of the part `learners` (default quick)")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each (default 3)")
+    parser.add_argument(
+        "--updates", type=int, default=30, help="updates of a run after its warm-up (default 30)"
+    )
+    parser.add_argument("--json", type=Path, help="file for the machine and the measurements")
     return parser
 
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(arguments)
     check_above_zero(options, "rounds", "updates")
     check_game(options.game)
@@ -108,14 +114,14 @@ def main(arguments: list[str] | None = None) -> None:
     every = parts(options)
     asked = options.parts or list(every)
     if unknown := sorted(set(asked) - set(every)):
-        raise UserError(f"no part is called {unknown[0]}: {', '.join(every)} are")
+        raise UserError(f"there is no part {unknown[0]}; the parts are {', '.join(every)}")
     for name in asked:
         every[name].check()
     content: dict[str, Any] = {"machine": describe()}
     for name in asked:
         content[name] = every[name].measure()
         show(name, every[name], content[name])
-        write_json(options.json, content)  # the next part may fail
+        write_json(options.json, content)  # keep these figures if the next part fails
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
-"""What a GPU is measured with besides our kernels: captured launches, peers, and what was foretold.
+"""Contenders and estimates that are measured only on a GPU, beside our kernels.
 
-- captured: the launches alone, replayed as a CUDA graph, without Python and autograd around them.
-- step by step: `rdn_step_by_step`, captured likewise.
-- fla: flash-linear-attention (`pip install flash-linear-attention`), without resets, which it does
-  not have; its chunked delta rule in bfloat16, as it refuses float32.
-- cuDNN LSTM: `torch.nn.LSTM` as wide as all heads, without resets, with its input projection.
+- captured: our kernels' launches alone, replayed as a CUDA graph, without the time of Python and
+  autograd.
+- step by step: `rdn_step_by_step`, captured in the same way.
+- fla: flash-linear-attention (`pip install flash-linear-attention`). It has no resets. Its chunked
+  delta rule runs in bfloat16, because it refuses float32.
+- cuDNN LSTM: `torch.nn.LSTM` as wide as all heads together, without resets, with its input
+  projection.
+
+`ESTIMATES` were made from machine code before a GPU was available; `against_foretold` compares.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,12 +40,12 @@ ESTIMATES = {
     ("self_referential", "forward", 32): 0.67,
     ("self_referential", "forward", 16): 0.32,
 }
-# Cycles that the chain of dependent instructions of one forward step takes at the least.
+# Least cycles of one forward step, from its chain of dependent instructions.
 FLOORS = {"recurrent_delta_rule": 475, "delta_rnn": 250, "self_referential": 400}
 
 
 def peers(name: str, call: str, mode: str, device: str) -> tuple[dict[str, Run], list[Row]]:
-    """What can do the same or the like, by name, and a row with the reason for what cannot."""
+    """Return the peers that run, by name, and a row with the reason for each that does not."""
     makers: dict[str, Callable[[Example], Run]] = {"cuDNN LSTM": partial(lstm, call, mode)}
     for kind in FLA_DTYPES if name in FLA_NAMES else ():
         makers[f"fla {kind}"] = partial(fla, kind, mode)
@@ -59,14 +63,17 @@ def peers(name: str, call: str, mode: str, device: str) -> tuple[dict[str, Run],
             runs[peer] = make(example(name, call, device))
         except ImportError as error:
             absent.append({"backend": peer, "absent": f"not installed: {error.name}"})
-        except Exception as error:  # a peer's own refusals, of whatever kind
+        except Exception as error:  # a peer may raise anything
             line = (str(error).strip() or type(error).__name__).splitlines()[0]
             absent.append({"backend": peer, "absent": line[:90]})
     return runs, absent
 
 
 def fla(kind: str, mode: str, case: Example) -> Run:
-    """[B, T, H, ...] laid out beforehand; no scale, no normaliser."""
+    """Return a call of flash-linear-attention, whose [B, T, H, ...] layout is prepared beforehand.
+
+    It neither scales the queries nor normalises the output.
+    """
     name = FLA_NAMES[case.operation.name]
     law = getattr(import_module(f"fla.ops.{name}"), f"{kind}_{name}")
     *rows, _, state = case.tensors
@@ -93,7 +100,7 @@ def launches(
     mode: str,
     case: Example,
 ) -> Run:
-    """Calls the pair of functions of `CudaKernel` directly."""
+    """Return calls of the two functions of a `CudaKernel`, without autograd."""
     signature = case.operation.signature
     options, outputs = list(signature.options.values()), 1 + len(signature.state)
     y, *states = forward(*case.tensors, *options)[:outputs]
@@ -113,7 +120,7 @@ def captured(
     mode: str,
     case: Example,
 ) -> Run:
-    """Those calls as a CUDA graph."""
+    """Return the calls of `launches`, captured as a CUDA graph."""
     run = launches(forward, backward, mode, case)
     run()
     torch.cuda.synchronize()
@@ -124,7 +131,7 @@ def captured(
 
 
 def against_foretold(rows: Sequence[Row], gigahertz: float) -> list[Row]:
-    """For each call that our kernel was captured in: microseconds a step, beside the estimate.
+    """Return microseconds a step beside the estimate, for each call with our kernel captured.
 
     `of_floor` is the share of a forward's time that its chain of dependent instructions explains.
     """

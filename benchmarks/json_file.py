@@ -8,7 +8,7 @@ from fastweights.host.errors import UserError
 
 
 def check_folder(path: Path | None) -> None:
-    """Raises a `UserError` where no such file can be: before hours of measuring."""
+    """Raise a `UserError` if the file cannot be written; call this before the measurements."""
     if path and not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")
     if path and path.is_dir():
@@ -16,6 +16,6 @@ def check_folder(path: Path | None) -> None:
 
 
 def write_json(path: Path | None, content: dict[str, Any]) -> None:
-    """Replaces the file, whole or not at all; nothing where none was asked for."""
+    """Replace the file, whole or not at all. Write nothing if `path` is None."""
     if path:
         json_files.write_json(path, content, indent=2)

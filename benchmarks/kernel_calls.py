@@ -1,4 +1,4 @@
-"""The calls that `benchmarks/kernels.py` times: sizes, laws, backends, and what cannot be timed."""
+"""The calls that `benchmarks/kernels.py` times: sizes, and backends that can compute them."""
 
 import os
 import time
@@ -26,13 +26,13 @@ CALLS = {
 SIZES = {"rl": ("rl",), "code": ("code",), "lm": ("lm",), "act": ("acting1", "acting32")}
 RESETS = {"rl": 0.02}
 COMPILED, COMPILED_STEP = "torch.compile", "torch.compile, a step"
-# A step of the loop keeps what it computes for its backward: about three times its state.
+# Autograd keeps about three times the state of every step of the loop.
 KEPT_STATES = 3
 Row = dict[str, Any]
 
 
 def example(name: str, call: str, device: str) -> Example:
-    """A call of float32 tensors; the LSTM is as wide as all heads together."""
+    """Return a call with float32 tensors; the LSTM is as wide as all heads together."""
     given = CALLS[call]
     width = given["D"] * given["H"] if name == "lstm" else given["D"]
     sizes = {**given, "K": given["D"], "V": given["D"], "D": width}
@@ -42,12 +42,12 @@ def example(name: str, call: str, device: str) -> Example:
 
 
 def forward(law: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]) -> Run:
-    """A call; its `surroundings` turn gradients off, as a model does once for all its layers."""
+    """Return a forward call; `surroundings` disables gradients, as models do when acting."""
     return partial(law, *call)
 
 
 def forward_backward(law: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]) -> Run:
-    """A call, and the gradients of what it returns first, of all inputs."""
+    """Return a call followed by the gradients of its first output by all inputs."""
     for tensor in inputs:
         tensor.requires_grad_()
     with torch.no_grad():
@@ -63,7 +63,10 @@ MODES = {"forward": forward, "forward+backward": forward_backward}
 
 
 def timed(law: Callable[..., Any], case: Example, mode: str) -> Run:
-    """Arguments are put together beforehand, as a core has them; options keep their defaults."""
+    """Return a call in this mode; its arguments are prepared beforehand, as in a core.
+
+    Options keep their defaults.
+    """
     signature = case.operation.signature
     options = list(signature.options.values())
     call = signature.unflatten(case.tensors, options)[: -len(options) or None]
@@ -72,14 +75,17 @@ def timed(law: Callable[..., Any], case: Example, mode: str) -> Run:
 
 @contextmanager
 def surroundings(name: str, mode: str) -> Iterator[None]:
-    """Where a contender is timed: its backend forced, if it is one, and gradients on or off."""
+    """Force the backend `name`, if it is one, and enable gradients unless `mode` is "forward"."""
     forced = kernels.backend(name) if name in BACKENDS else nullcontext()
     with forced, torch.set_grad_enabled(mode != "forward"):
         yield
 
 
 def contenders(name: str, call: str, mode: str, device: str) -> tuple[dict[str, Run], list[Row]]:
-    """What can do the call, by backend (in its `surroundings`), and why each other cannot."""
+    """Return the call on each backend that can compute it, and the reasons of the others as rows.
+
+    Call them in their `surroundings`.
+    """
     runs: dict[str, Run] = {}
     absent: list[Row] = []
     for backend, implementation in OPERATIONS[name].backends.items():
@@ -97,7 +103,7 @@ def contenders(name: str, call: str, mode: str, device: str) -> tuple[dict[str, 
 
 
 def too_much_memory(case: Example, device: str) -> str | None:
-    """Why the loop's backward cannot be measured here; None if it can."""
+    """Return why the loop's backward needs too much memory to be measured, or None if it fits."""
     states = case.tensors[-len(case.operation.signature.state) :]
     steps = case.operation.signature.sizes(case.tensors)["T"]
     needed = KEPT_STATES * steps * sum(state.nbytes for state in states)
@@ -107,17 +113,15 @@ def too_much_memory(case: Example, device: str) -> str | None:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed < memory / 2:
         return None
-    return (
-        f"keeps about {needed / 1e9:.0f} GB for its backward; this machine has {memory / 1e9:.0f}"
-    )
+    return f"its backward needs about {needed / 1e9:.0f} GB; this machine has {memory / 1e9:.0f} GB"
 
 
 def compiled(
     name: str, call: str, mode: str, device: str, most_steps: int
 ) -> tuple[dict[str, Run], list[Row]]:
-    """The reference under torch.compile, whole and a step at a time.
+    """Return the reference under torch.compile: the whole loop, and one step called in a loop.
 
-    Rows say how many seconds compiling took, or why there is nothing to measure.
+    The rows give the seconds that compiling took, or the reason why nothing was measured.
     """
     signature, steps = OPERATIONS[name].signature, CALLS[call]["T"]
     law = signature.law
@@ -126,7 +130,7 @@ def compiled(
     if steps <= most_steps:
         ways[COMPILED] = torch.compile(law)
     else:
-        reason = f"the compiler unrolls {steps} steps: minutes, see --compile-steps"
+        reason = f"the compiler unrolls {steps} steps: this takes minutes, see --compile-steps"
         rows.append({"backend": COMPILED, "absent": reason})
     if steps > 1:
         ways[COMPILED_STEP] = _loop(torch.compile(law), len(signature.inputs))
@@ -140,12 +144,12 @@ def compiled(
 
 
 def _loop(step: Callable[..., Any], inputs: int) -> Callable[..., Any]:
-    """A law of many steps, from one that is called with a single row at a time."""
+    """Return a function of many steps from a `step` that computes a single row."""
 
     def law(*call: Any) -> tuple[Tensor, Any]:
         rows, (state, *weights) = call[: inputs + 1], call[inputs + 1 :]
         outputs = []
-        # Split once: each slice by itself would have a gradient as large as all rows.
+        # Split once: the gradient of a slice of its own would be as large as all rows.
         for row in zip(*(each.split(1) for each in rows), strict=True):
             y, state = step(*row, state, *weights)
             outputs.append(y)
@@ -155,13 +159,13 @@ def _loop(step: Callable[..., Any], inputs: int) -> Callable[..., Any]:
 
 
 def _compile(way: str, prepare: Callable[[], Run], mode: str) -> tuple[Run | None, Row]:
-    """Calls it for the first time: preparing a backward pass calls the law, too."""
+    """Make the first call, which compiles; to prepare a backward pass calls the function, too."""
     began = time.perf_counter()
     try:
         with surroundings(way, mode):
             run = prepare()
             run()
-    except Exception as error:  # whatever goes wrong inside the compiler belongs into the table
+    except Exception as error:  # the compiler may raise anything; the table shows the reason
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
         return None, {"backend": way, "absent": f"does not compile: {first_line[:90]}"}
     return run, {"backend": way, "compile_s": time.perf_counter() - began}

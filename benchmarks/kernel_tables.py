@@ -1,4 +1,4 @@
-"""How what `benchmarks/kernels.py` measured is shown."""
+"""Tables of the measurements of `benchmarks/kernels.py`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,12 +14,12 @@ CALL = ("operation", "size", "mode")
 
 
 def ratios(rows: Sequence[Row], described: Mapping[str, Any], device: str) -> Table:
-    """A line for each call: milliseconds, and how many times faster the device's kernel is."""
+    """Return a table of milliseconds and of how many times faster the device's own kernel is."""
     cells: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
         cells.setdefault(tuple(row[name] for name in CALL), {})[row["backend"]] = row
     with_times = {row["backend"]: None for row in rows if "median_ms" in row}
-    measured = sorted(with_times, key=lambda backend: backend != "reference")  # which comes first
+    measured = sorted(with_times, key=lambda backend: backend != "reference")  # the reference first
     shown = [
         b
         for b in ("reference", COMPILED, COMPILED_STEP, "chunked", device, CAPTURED)
@@ -51,15 +51,15 @@ def ratios(rows: Sequence[Row], described: Mapping[str, Any], device: str) -> Ta
 
 
 def reasons(rows: Sequence[Row]) -> Iterator[str]:
-    """Why something is missing, a line each."""
+    """Yield a line for each missing measurement, with the reason."""
     for row in rows:
         if reason := row.get("absent"):
             yield f"{' '.join(row[name] for name in CALL)}: no {row['backend']}, {reason}"
 
 
 def foretold(rows: Sequence[Row], gigahertz: float) -> Table:
-    """The captured launches beside what was estimated before any card was at hand."""
-    columns = ("us a step", "estimated", "share of the dependency chain")
+    """Return a table of the captured launches beside the estimates of `gpu_peers.ESTIMATES`."""
+    columns = ("microseconds a step", "estimated", "share of the dependency chain")
     table = _table(f"captured launches, at {gigahertz} GHz", *columns)
     for row in rows:
         numbers = (_number(row[name], 3) for name in ("step_us", "estimated_us", "of_floor"))

@@ -1,13 +1,13 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""How fast the recurrences are: every backend beside the reference loop, in one run.
+"""Compare the speed of every backend of the recurrences with the reference loop.
 
-    python benchmarks/kernels.py                      all operations and sizes, a table
+    python benchmarks/kernels.py                      print a table of all operations and sizes
     python benchmarks/kernels.py --ops delta_rule --sizes rl act --compile --json result.json
-    python benchmarks/kernels.py --device cuda        with peers, and what was foretold
+    python benchmarks/kernels.py --device cuda        with other libraries, and our estimates
 
-The backends take turns round by round, so that a busy moment hits all of them; the table gives
-medians, and how many times faster the device's own kernel is: the median of the rounds' ratios.
-Run the tests first.
+The backends alternate round by round, so that a busy moment of the machine affects all of them. The
+table gives medians, and how many times faster the device's own kernel is: the median over rounds of
+the ratio. Run the tests first.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parents[1])  # else `kernels` would be this very file
+sys.path[0] = str(Path(__file__).parents[1])  # otherwise `kernels` would be this file
 
 from rich.console import Console
 
@@ -41,7 +41,7 @@ from fastweights.launch.cli.parser import Parser
 
 
 def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> list[Row]:
-    """One row for each backend; those that cannot do the call say why."""
+    """Return one row for each backend; a backend that cannot compute the call gives the reason."""
     device = options.device
     runs, rows = contenders(name, call, mode, device)
     if options.compile:
@@ -68,33 +68,54 @@ def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> lis
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--ops", nargs="+", choices=list(OPERATIONS), default=list(OPERATIONS))
-    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
-    parser.add_argument("--modes", nargs="+", choices=list(MODES), default=list(MODES))
-    add_options(parser, "samples of a backend", "a call's", 30.0)
     parser.add_argument(
-        "--gigahertz", type=float, default=1.98, help="the GPU's clock (default: an H100's 1.98)"
+        "--ops",
+        nargs="+",
+        choices=list(OPERATIONS),
+        default=list(OPERATIONS),
+        help="operations to time (default: all)",
+    )
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        choices=list(SIZES),
+        default=list(SIZES),
+        help="sizes of the calls (default: all)",
+    )
+    parser.add_argument(
+        "--modes",
+        nargs="+",
+        choices=list(MODES),
+        default=list(MODES),
+        help="passes to time (default: both)",
+    )
+    add_options(parser, "measurements of each backend", "for each call", 30.0)
+    parser.add_argument(
+        "--gigahertz",
+        type=float,
+        default=1.98,
+        help="clock of the GPU in GHz (default 1.98, an H100's)",
     )
     parser.add_argument(
         "--compile",
         action="store_true",
-        help="torch.compile too, of one step called in a loop and of whole loops: a minute or two",
+        help="time torch.compile, too, of single steps and of whole loops; adds a minute or two",
     )
     parser.add_argument(
         "--compile-steps",
         type=int,
         default=8,
-        help="longest loop to compile whole: 8 steps (50 take minutes)",
+        help="steps of the longest loop that is compiled whole (default 8; 50 take minutes)",
     )
     return parser
 
 
 @one_line_errors
 def main(words: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(words)
     described, rows = use_options(options, "gigahertz", "compile_steps"), []
-    tune_allocator()  # as every training run does
+    tune_allocator()  # training runs do so, too
     todo = [
         (name, call, mode)
         for name in options.ops

@@ -1,10 +1,11 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""What a change to the C++ sources did to the backward passes: before and after, by turns.
+"""Compare the backward passes of the C++ kernels before and after a change of their sources.
 
     git worktree add ../before COMMIT
     python benchmarks/kernels_before.py --before ../before --json result.json
 
-Both are called alike, on the same tensors, which the other checkout's operators must still have.
+Both versions are called alternately with the same tensors. The other checkout's operators must
+have the same arguments.
 """
 
 import argparse
@@ -36,7 +37,7 @@ SIZES = [name for name, sizes in CALLS.items() if sizes["T"] > 1]
 
 
 def before(kernel: CpuKernel, checkout: Path) -> CpuKernel:
-    """The same kernel from the sources of another checkout."""
+    """Return the same kernel, built from the sources of another checkout."""
     source = checkout / "kernels" / kernel.signature.name / "cpu.cpp"
     if not source.is_file():
         raise UserError(f"--before {checkout}: there is no {source}")
@@ -44,7 +45,7 @@ def before(kernel: CpuKernel, checkout: Path) -> CpuKernel:
 
 
 def backward(name: str, call: str) -> tuple[list[torch.Tensor], list[str]]:
-    """What the backward pass of such a call takes: tensors, and options."""
+    """Return the tensors and options that the backward pass of such a call takes."""
     case, kernel = example(name, call, "cpu"), OPERATIONS[name].backends["cpu"].kernel
     options = list(case.operation.signature.options.values())
     y, *others = kernel.forward(*case.tensors, *options)
@@ -55,14 +56,14 @@ def backward(name: str, call: str) -> tuple[list[torch.Tensor], list[str]]:
 
 
 def run(kernel: CpuKernel, tensors: list[torch.Tensor], options: list[str]) -> Run:
-    """A call of the kernel's backward pass, built now."""
+    """Return a call of the kernel's backward pass, which is built now."""
     sizes = kernel.signature.check(tensors[: len(kernel.signature.arguments)])
     plan = kernel.plan("backward", tensors[0].dtype, Sizes(sizes), options)
     return partial(plan.run, tensors)
 
 
 def measure(name: str, call: str, options: argparse.Namespace) -> Row:
-    """Seconds of a backward pass in each round, ours and the other's."""
+    """Return the seconds of a backward pass in each round, before and after."""
     ours, (tensors, chosen) = OPERATIONS[name].backends["cpu"].kernel, backward(name, call)
     with patch.object(cpu_build, "HEADERS", options.before.resolve() / "kernels" / "include"):
         runs = {"before": run(before(ours, options.before), tensors, chosen)}
@@ -82,19 +83,31 @@ def measure(name: str, call: str, options: argparse.Namespace) -> Row:
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--before", type=Path, required=True, help="another checkout")
-    parser.add_argument("--ops", nargs="+", choices=list(OPERATIONS), default=list(REWOUND))
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["rl", "code"])
-    add_options(parser, "samples of each", "a call's", 20.0, devices=("cpu",))
+    parser.add_argument("--before", type=Path, required=True, help="folder of the other checkout")
+    parser.add_argument(
+        "--ops",
+        nargs="+",
+        choices=list(OPERATIONS),
+        default=list(REWOUND),
+        help=f"operations to time (default: {' '.join(REWOUND)})",
+    )
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        choices=SIZES,
+        default=["rl", "code"],
+        help="sizes of the calls (default: rl code)",
+    )
+    add_options(parser, "measurements of each version", "for each call", 20.0, devices=("cpu",))
     return parser
 
 
 @one_line_errors
 def main(words: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(words)
     described, rows = use_options(options), []
-    tune_allocator()  # as every training run does
+    tune_allocator()  # training runs do so, too
     print(f"{'operation':22}{'size':>6}{'before, ms':>12}{'after, ms':>11}{'ratio':>8}  same bits")
     for name in options.ops:
         for call in options.sizes:

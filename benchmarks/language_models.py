@@ -1,16 +1,16 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""How fast language models train: tokens/s of each beside the softmax Transformer, in one run.
+"""Compare the training speed of language models with the softmax Transformer's, in tokens/s.
 
     python benchmarks/language_models.py                              the `small` preset, minutes
     python benchmarks/language_models.py --preset paper --device cuda --json paper.json
     python benchmarks/language_models.py --preset paper --columns 2 --layers 4   on a CPU
     python benchmarks/language_models.py --precision float32
 
-One update of each model after the other, round by round, on the same tokens; figures are medians
-and ratios medians of the rounds' own. The Transformer's attention is PyTorch's fused one. `memory`
-is the recurrence's part of an update: what is saved where it is left out, its inputs and their
-gradients still computed. Text is random words of the preset's vocabulary: what a token costs does
-not depend on it, but for the softmax's tails, whose words are as rare here as in WikiText-103.
+The models alternate: each makes one update a round, on the same tokens. Figures are medians; ratios
+are medians of the rounds' ratios. The Transformer uses PyTorch's fused attention. The memory's
+share is what an update saves if the recurrence is left out; its inputs and their gradients are
+still computed. The text is random words of the preset's vocabulary. A token's cost depends on its
+word only in the softmax's tails, and words are as rare here as in WikiText-103.
 """
 
 import argparse
@@ -60,7 +60,7 @@ COLUMNS = {
 
 
 def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
-    """A model's options: the preset's, with what the command line says otherwise."""
+    """Return a model's options: the preset's, changed as the command line asks."""
     found = preset(options.preset, core)
     asked = {name: getattr(options, name) for name in ("columns", "span")}
     trainer = replace(found.trainer, **{name: n for name, n in asked.items() if n})
@@ -70,7 +70,7 @@ def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
 
 
 def words(types: int, count: int) -> np.ndarray:
-    """Random words, each as often as its rank says."""
+    """Return random words, as frequent as Zipf and Mandelbrot's formula says."""
     share = 1 / (np.arange(types) + 2.7)
     drawn = np.random.default_rng(1).random(count)
     return np.searchsorted(np.cumsum(share / share.sum()), drawn).clip(max=types - 1)
@@ -79,7 +79,7 @@ def words(types: int, count: int) -> np.ndarray:
 def contenders(
     options: argparse.Namespace,
 ) -> tuple[dict[tuple[str, str], Run], list[dict[str, Any]]]:
-    """An update of every model, whole and without its recurrence, and what the models are."""
+    """Return an update of every model, with and without its recurrence, and the models' sizes."""
     runs: dict[tuple[str, str], Run] = {}
     models, types = [], TYPES[options.preset]
     for core in options.cores:
@@ -104,7 +104,7 @@ def rows(
     samples: Mapping[tuple[str, str], list[float]],
     tokens: int,
 ) -> list[dict[str, Any]]:
-    """One row a model; samples are seconds an update."""
+    """Return one row a model; samples are seconds an update."""
     beside, found = samples.get((COMPARED_WITH, WHOLE)), []
     for model in models:
         core = model["core"]
@@ -124,25 +124,34 @@ def rows(
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--preset", choices=list(PRESETS), default="small", help="default small")
+    parser.add_argument(
+        "--preset",
+        choices=list(PRESETS),
+        default="small",
+        help="sizes of the models (default small)",
+    )
     default = [*PUBLISHED, "delta_mlp", "delta_delta", "lstm"]
-    named = {"metavar": "CORE", "help": f"default: {' '.join(default)}"}
+    named = {"metavar": "CORE", "help": f"memories to time (default: {' '.join(default)})"}
     parser.add_argument("--cores", nargs="+", choices=list(CORES), default=default, **named)
-    for name, of in (("columns", "batch"), ("span", "update"), ("layers", "stack")):
-        text = f"of a {of}: the preset's"
+    for name, of in (
+        ("columns", "a batch"),
+        ("span", "an update in tokens"),
+        ("layers", "a model"),
+    ):
+        text = f"{name} of {of} (default: the preset's)"
         parser.add_argument(f"--{name}", type=count, default=0, metavar="N", help=text)
-    text = "of matrix products: the preset's"
+    text = "precision of matrix products (default: the preset's)"
     parser.add_argument("--precision", choices=PRECISIONS, help=text)
-    add_options(parser, "updates of each", "in all", 120.0)
+    add_options(parser, "updates of each model", "for the whole benchmark", 120.0)
     return parser
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(arguments)
     machine = use_options(options)
-    tune_allocator()  # as every training run does
+    tune_allocator()  # training runs do so, too
     first = chosen(options, options.cores[0])
     trainer = first.trainer
     tokens = trainer.columns * trainer.span

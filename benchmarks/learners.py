@@ -1,14 +1,19 @@
-"""What a second learner costs: for `distributed.py`.
+"""Measure the cost of a second learner, for `distributed.py`.
 
-By turns: a lone learner on one core, two on a core each that know nothing of each other (what
-sharing the machine costs), two that make one run by gloo (what working together costs), and that
-same run made by one learner, with two threads on both cores. Every learner is pinned to its cores;
-one of a single core has half of the run's environments. Rates are those of a core: of the lone
-learner while nothing else wants the machine, and while it has all of the machine itself.
+Four kinds of runs alternate:
 
-A shared machine is a tenth faster or slower from one minute to the next, so there is a second
-answer, from the log of the two learners alone: what part of an update goes by waiting for each
-other and telling each other, the sum of gradients included.
+- alone: one learner on one core.
+- two runs: two unrelated learners on a core each, which shows the cost of sharing the machine.
+- two learners: two learners of one run on a core each, which shows the cost of exchanging gradients
+  by gloo.
+- alone on both: the same run by one learner, with two threads on both cores.
+
+Every learner is pinned to its cores. A learner of one core has half of the run's environments. All
+rates are per core and compared with both lone learners: alone, and alone on both.
+
+The speed of a shared machine changes by a tenth from one minute to the next. The log of the two
+learners therefore gives a second measure: the share of an update that they spend waiting for each
+other and exchanging gradients and reports.
 """
 
 import os
@@ -31,27 +36,27 @@ from fastweights.records import read_logs
 from fastweights.training.presets import preset
 
 ROOT = Path(__file__).parents[1]
-WARM_UP = 2  # updates that no rate is taken of
+WARM_UP = 2  # updates before the rate is measured
 KINDS = ("alone", "two runs", "two learners", "alone on both")
 LONE = {"alone": "share_of_alone", "alone on both": "share_of_alone_on_both"}
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all learners are told."""
+    """Settings that all learners share."""
 
     game: str
     core: str
     preset: str
-    updates: int  # that a rate is taken of
+    updates: int  # over which the rate is measured
     folder: Path
 
     def start(
         self, name: str, cores: Collection[int], share: int, place: dict[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """A learner of the run `name` whose whole batch is `1 / share` of the preset's.
+        """Start a learner of the run `name` whose whole batch is `1 / share` of the preset's.
 
-        `place`: what torchrun would say in the environment.
+        `place`: the environment variables that torchrun would set.
         """
         known = preset(self.preset, self.core)
         size, threads = known.num_envs // share, len(cores)
@@ -71,7 +76,7 @@ class Job:
         )
 
     def learners(self, kind: str) -> Iterator[subprocess.Popen[str]]:
-        """Starts the learners of one of `KINDS`, one after the other."""
+        """Start the learners of one of `KINDS`, one after the other."""
         first, second = two_cores()
         if kind == "alone on both":
             yield self.start("run", {first, second}, share=1)
@@ -86,27 +91,28 @@ class Job:
 
 
 def two_cores() -> list[int]:
-    """Of those that this process may use. Raises a `UserError` where there are none to choose."""
+    """Return two cores that this process may use. Raises `UserError` if it may use fewer."""
     if not hasattr(os, "sched_getaffinity"):
         raise UserError(
-            "two learners are given a core each, which only Linux does: --parts ray wire recovery"
+            "the part learners needs Linux, to pin processes to cores; leave it out: "
+            "--parts ray wire recovery"
         )
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
-        raise UserError("two learners want two cores, and this process may use one")
+        raise UserError("two learners need two cores, but this process may use one")
     return cores
 
 
 class Sample(NamedTuple):
-    """Of one kind in one round."""
+    """The measurement of one kind of run in one round."""
 
-    rate: float  # agent steps/s of a core
+    rate: float  # agent steps/s per core
     update: float  # seconds from one update to the next
-    exchange: float  # seconds of it that learners wait for and tell each other
+    exchange: float  # of these seconds, those spent waiting for the other learner and exchanging
 
 
 def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> dict[str, Any]:
-    """Agent steps/s of a core in each round, and medians of the rounds' ratios to a lone learner's.
+    """Return agent steps/s per core in each round, and median ratios to the two lone learners.
 
     `settings` names the preset.
     """
@@ -124,8 +130,10 @@ def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> d
 
 
 def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """For a table: kind, agent steps/s of a core, shares of a lone one's on one core, on two, and
-    the part of an update that working together takes.
+    """Return the rows of a table.
+
+    Columns: kind; agent steps/s per core; ratios to a lone learner on one core and on two; the
+    share of an update that the exchange takes.
     """
     return [
         (
@@ -139,13 +147,13 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _sample(kind: str, *what: Any) -> Sample:
-    """What the runs log once they are warm."""
+    """Run one kind of run and return the figures that it logs after its warm-up."""
     with tempfile.TemporaryDirectory() as folder:
         learners: list[subprocess.Popen[str]] = []
         try:
             learners.extend(Job(*what, Path(folder)).learners(kind))
             _wait(kind, learners)
-        finally:  # none outlives its folder
+        finally:  # no learner outlives its folder
             for learner in learners:
                 learner.kill()
                 learner.wait()
@@ -160,7 +168,7 @@ def _sample(kind: str, *what: Any) -> Sample:
 
 
 def _wait(kind: str, learners: Sequence[subprocess.Popen[str]]) -> None:
-    """For all of them, or the first that fails: another may be waiting for that one."""
+    """Wait for all learners, or until one fails: the others may be waiting for it."""
     running = True
     while running:
         running = None in [learner.poll() for learner in learners]

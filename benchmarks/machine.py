@@ -1,4 +1,4 @@
-"""The machine that a benchmark ran on, in a few words."""
+"""Describe the machine that runs a benchmark."""
 
 import os
 import platform
@@ -15,8 +15,9 @@ from fastweights.kernels.machinery import cpu_build
 
 
 def describe(device: str = "cpu") -> dict[str, Any]:
-    """Processor, vectors, cores that may be used, threads, load before the run, compiler, torch,
-    GPU, our revision, the day. To be called before it: later, the load is the run's own.
+    """Return the machine, its load, the versions of compiler, torch and this project, and the date.
+
+    Call it before the measurements; afterwards the load would be their own.
     """
     model = ""
     if Path("/proc/cpuinfo").exists():
@@ -41,11 +42,11 @@ def describe(device: str = "cpu") -> dict[str, Any]:
 
 
 def _revision() -> str | None:
-    """Of the code that is measured; None where it is no checkout."""
+    """Return the commit of the measured code; None outside a git checkout."""
     git = git_revision()
     return git and git["commit"] + " and changes" * git["is_dirty"]
 
 
 def in_words(machine: Mapping[str, Any]) -> str:
-    """What `describe` found, in a line: `processor ..., cores 2`."""
+    """Return the result of `describe` as one line: `processor ..., cores 2`."""
     return ", ".join(f"{name} {value}" for name, value in machine.items() if value)

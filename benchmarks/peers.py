@@ -1,12 +1,13 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""How fast training is beside Sample Factory: same game, network, unroll, batch and cores.
+"""Compare training speed with Sample Factory: same game, network, unroll, batch and cores.
 
     benchmarks/peers/sample_factory/install.sh
     python benchmarks/peers.py                                 about twenty minutes
     python benchmarks/peers.py --rounds 5 --json peers.json
 
-Everything takes turns, round by round, so that a busy moment hits each; the table gives medians of
-agent steps/s after a warm-up, and of the rounds' own ratios. Ours is `launch/atari.py --core lstm`.
+The runs alternate, round by round, so that a busy moment of the machine affects each. The table
+gives medians of agent steps/s after a warm-up, and medians of the rounds' ratios. Our command is
+`launch/atari.py --core lstm`.
 """
 
 import argparse
@@ -36,11 +37,11 @@ from fastweights.launch.cli.parser import Parser
 
 FOLDER = ROOT / "benchmarks" / "peers" / "sample_factory"
 OURS = "fastweights"
-PATIENCE = 300  # seconds beyond those asked for, until a peer counts as stuck
+PATIENCE = 300  # seconds after the end of --seconds until Sample Factory counts as stuck
 
 
 def sample_factory(python: Path, mode: str, game: str, seconds: float) -> float:
-    """Agent steps/s of one run of Sample Factory, serial or async."""
+    """Return agent steps/s of one run of Sample Factory; `mode` is "serial" or "async"."""
     cores = str(processors())
     words = ["--mode", mode, "--game", game, "--seconds", str(seconds), "--cores", cores]
     threads = {"OMP_NUM_THREADS": cores}
@@ -53,7 +54,9 @@ def sample_factory(python: Path, mode: str, game: str, seconds: float) -> float:
             env=os.environ | threads,
         )
     except subprocess.TimeoutExpired as error:
-        raise UserError(f"Sample Factory, {mode}, was stuck; leave it out with --modes") from error
+        raise UserError(
+            f"Sample Factory, {mode}, did not end in time; leave it out with --modes"
+        ) from error
     if done.returncode:
         last = last_words(done.stderr)
         raise UserError(f"Sample Factory, {mode}, failed: {last}; try {FOLDER / 'run.py'} alone")
@@ -61,17 +64,17 @@ def sample_factory(python: Path, mode: str, game: str, seconds: float) -> float:
 
 
 def ours(game: str, seconds: float, guess: float) -> float:
-    """Agent steps/s of a run of ours, by its own log; `guess` of them make it `seconds` long."""
+    """Return agent steps/s of our run, from its log; `guess` sets the steps of about `seconds`."""
     return measure_whole("paper", "lstm", game, seconds, guess)["whole"]
 
 
 def show(
     rates: Mapping[str, list[float]], times: Mapping[str, float], described: Mapping[str, object]
 ) -> None:
-    """`times`: how many times faster ours is than each peer."""
+    """Print the table; `times` says how many times faster we are than each peer."""
     title = in_words(described)
     table = Table(title=f"agent steps/s\n{title}")
-    for column in ("", "median", "rounds", "ours is faster by"):
+    for column in ("", "median", "each round", "fastweights is faster"):
         table.add_column(column, justify="right" if column else "left")
     for name, found in rates.items():
         faster = f"{times[name]:.1f} times" if name in times else ""
@@ -82,25 +85,32 @@ def show(
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--game", default="Qbert", help="default Qbert")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each: 3")
-    parser.add_argument("--seconds", type=float, default=120.0, help="of each run: 120")
-    parser.add_argument("--guess", type=float, default=650.0, help="our agent steps/s, about: 650")
+    parser.add_argument("--game", default="Qbert", help="game (default Qbert)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each (default 3)")
+    parser.add_argument(
+        "--seconds", type=float, default=120.0, help="length of a run in seconds (default 120)"
+    )
+    parser.add_argument(
+        "--guess",
+        type=float,
+        default=650.0,
+        help="our agent steps/s, roughly; sets the length of our run (default 650)",
+    )
     parser.add_argument(
         "--modes", nargs="+", choices=["serial", "async"], default=["serial", "async"],
-        help="of Sample Factory (default: both)",
+        help="modes of Sample Factory: serial, async (default: both)",
     )  # fmt: skip
     parser.add_argument(
         "--python", type=Path, default=FOLDER / ".venv" / "bin" / "python",
-        help="Sample Factory's, as install.sh prints it",
+        help="Python of Sample Factory, as install.sh prints it",
     )  # fmt: skip
-    parser.add_argument("--json", type=Path, help="write machine and rates to this file")
+    parser.add_argument("--json", type=Path, help="file for the machine and the rates")
     return parser
 
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(arguments)
     if not options.python.exists():
         raise UserError(f"there is no {options.python}: run {FOLDER / 'install.sh'} first")

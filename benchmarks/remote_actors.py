@@ -1,8 +1,8 @@
-"""What actors in other processes cost: for `distributed.py`.
+"""Measure the cost of actors in other processes, for `distributed.py`.
 
-`rates`: Ray's actors beside the two local schedules, on the same cores, round by round. `wire`: a
-rollout's bytes against the least that it could be, and what compression would bring. `recovery`:
-seconds from a killed actor to the first rollout of the one in its place.
+- `rates`: agent steps/s with Ray's actors and with both local schedules, on the same cores.
+- `wire`: the bytes of a rollout, the least possible number, and the effect of compression.
+- `recovery`: seconds from the death of an actor to the first rollout of its replacement.
 """
 
 import os
@@ -38,27 +38,28 @@ from fastweights.training.schedules.experience import Experience, Source
 from fastweights.training.schedules.plan import Plan
 
 ROOT = Path(__file__).parents[1]
-WARM_UP = 5  # updates that no rate is taken of
+WARM_UP = 5  # updates before the rate is measured
 PRESET = "quick"
-PICTURE = 84 * 84  # bytes: the least that an agent step of Atari can be, uncompressed
+PICTURE = 84 * 84  # bytes of the one new frame in an Atari agent step, without compression
 KINDS = {
     "lockstep": ("--schedule", "lockstep"),
     "asynchronous": ("--schedule", "asynchronous"),
     "ray": ("--engine", "ray"),
 }
-_PATIENCE = 120.0  # seconds for an actor to be replaced
+_PATIENCE = 120.0  # seconds to wait for the replacement of an actor
 
 
 def need_ray() -> None:
-    """Raises a `UserError` where it is not installed."""
+    """Raise a `UserError` if Ray is not installed."""
     if find_spec("ray") is None:
         raise UserError(
-            "the parts ray and recovery need Ray: pip install -e '.[ray]', or --parts learners wire"
+            "the parts ray and recovery need Ray: pip install -e '.[ray]', or leave them out: "
+            "--parts learners wire"
         )
 
 
 def rates(game: str, core: str, updates: int, rounds: int) -> dict[str, Any]:
-    """Agent steps/s of each kind in each round, and the medians of the rounds' ratios."""
+    """Return agent steps/s of each kind in each round, and the medians of the rounds' ratios."""
     cases = {kind: partial(_rate, game, core, updates, words) for kind, words in KINDS.items()}
     found = play_rounds(cases, rounds, "{:.0f}".format)
     local = ("lockstep", "asynchronous")
@@ -68,7 +69,7 @@ def rates(game: str, core: str, updates: int, rounds: int) -> dict[str, Any]:
 
 
 def rate_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """For a table: kind, agent steps/s, Ray's share of it."""
+    """Return the rows of a table: kind, agent steps/s, Ray's rate as a share of this one."""
     shares = found["ray_share_of"]
     return [
         (kind, f"{statistics.median(each):,.0f}", f"{shares[kind]:.0%}" if kind in shares else "")
@@ -96,7 +97,7 @@ def _rate(game: str, core: str, updates: int, kind: tuple[str, ...]) -> float:
 
 
 def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
-    """Bytes and seconds of one message, medians over `rollouts` with random actions."""
+    """Return bytes and seconds of one message: medians over `rollouts` with random actions."""
     options = _options(game, core)
     with user_input():
         (environments,) = Plan(replace(options, schedule="lockstep")).environments(0)
@@ -121,21 +122,21 @@ def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
         "bytes_per_step": medians["bytes"] / steps,
         "packed_bytes_per_step": medians["packed_bytes"] / steps,
         "least_bytes_per_step": PICTURE,
-        # Below it the time that the network is spared is more than zlib takes.
+        # On a slower network, zlib saves more time than it takes.
         "zlib_pays_below_bytes_per_second": saved / work,
     }
 
 
 def wire_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """For a table: which, bytes an agent step, milliseconds a message there and back."""
+    """Return the rows of a table: contents, bytes an agent step, milliseconds a message."""
     plain = 1000 * (found["encode"] + found["decode"])
     packed = plain + 1000 * (found["pack"] + found["unpack"])
     pays = found["zlib_pays_below_bytes_per_second"] / 1e6
     return [
-        ("one picture", f"{found['least_bytes_per_step']:,}", ""),
+        ("least possible: one frame", f"{found['least_bytes_per_step']:,}", ""),
         ("message", f"{found['bytes_per_step']:,.0f}", f"{plain:.1f}"),
-        ("with zlib, level 1", f"{found['packed_bytes_per_step']:,.0f}", f"{packed:.1f}"),
-        ("zlib pays below", f"{pays:,.0f} MB/s", ""),
+        ("message with zlib, level 1", f"{found['packed_bytes_per_step']:,.0f}", f"{packed:.1f}"),
+        ("zlib saves time below", f"{pays:,.0f} MB/s", ""),
     ]
 
 
@@ -145,7 +146,7 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
-    """Seconds from `kill -9` of an actor until the one in its place has delivered, a round each."""
+    """Return for each round the seconds from `kill -9` of an actor to its replacement's rollout."""
     options = replace(_options(game, core), engine="ray")
     with user_input():
         plan, found = Plan(options), []
@@ -170,9 +171,11 @@ def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
 
 
 def recovery_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """For a table: what, seconds of the median round, of every round."""
+    """Return the rows of a table: the event, median seconds, seconds of every round."""
     every = " ".join(f"{seconds:.1f}" for seconds in found["seconds"])
-    return [("kill -9 to rollout", f"{statistics.median(found['seconds']):.1f}", every)]
+    return [
+        ("from kill -9 to the next rollout", f"{statistics.median(found['seconds']):.1f}", every)
+    ]
 
 
 def _learn_nothing(source: Source, rollouts: Iterator[Experience]) -> None:
@@ -184,7 +187,7 @@ def _an_actor(folder: str) -> int:
     for process in users(folder):
         if (Path("/proc") / str(process) / "cmdline").read_bytes().startswith(b"ray::RemoteActor"):
             return process
-    raise UserError("no actor's process was found: this part needs Linux")
+    raise UserError("found no actor's process; the part recovery needs Linux")
 
 
 def _options(game: str, core: str) -> RunOptions:

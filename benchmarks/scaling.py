@@ -1,5 +1,5 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""How training would scale to cores, GPUs and machines: an estimate on paper from measured parts.
+"""Estimate how training scales to more cores, GPUs and machines, from measured parts.
 
     python benchmarks/training.py --cores rdn --json training.json      measures the parts
     python benchmarks/scaling.py --parts training.json --gpu-inference 100000 --gpu-update 30000
@@ -7,7 +7,8 @@
         --layout environments=512,machines=4,cores=16
 
 Rates are agent steps/s of one core or one GPU; on Atari an agent step is four emulator frames.
-Nothing is run: see the assumptions that are printed, and benchmarks/scaling_model.py.
+Nothing is trained or measured here. The command prints its assumptions;
+benchmarks/scaling_model.py contains the model.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from fastweights.kernels.recurrence import State
 from fastweights.launch.cli.parser import Parser
 from fastweights.training.options import RunOptions
 
-FRAME, ACTIONS = (4, 84, 84), 6  # Qbert's
+FRAME, ACTIONS = (4, 84, 84), 6  # of Qbert
 LAYOUTS = (
     Layout(environments=48, cores=2),
     Layout(environments=48, cores=16, gpus=1),
@@ -49,14 +50,14 @@ LAYOUTS = (
 
 
 def weights_and_steps(core: str, unroll: int) -> tuple[float, float]:
-    """Bytes of the weights in float32, and of a rollout for each of its agent steps.
+    """Return the bytes of the weights in float32, and of a rollout divided by its agent steps.
 
-    Where no episode ends: one that does brings a stack of its own.
+    An episode that ends within a rollout adds one stack of frames, which is not counted.
     """
     with torch.device("meta"):
         network = Network(NetworkConfig(frame_shape=FRAME, num_actions=ACTIONS, core=core))
         state = network.initial_state(1)
-    stack, *picture = FRAME  # each picture travels once, and is stacked where it arrives
+    stack, *picture = FRAME  # each frame is sent once, and stacked by the receiver
     row = 4 + 1 + 8  # reward, is_first, last action
     seen = math.prod(picture) * (unroll + stack) + row * (unroll + 1)
     done = 8 + 4 * ACTIONS  # action, logits
@@ -71,23 +72,23 @@ def _bytes(state: State) -> int:
 
 
 def read_rates(path: Path, core: str) -> dict[str, float]:
-    """Rates of one core from what `benchmarks/training.py --json` wrote: its preset `paper`."""
+    """Return the rates per CPU core of memory `core` with preset `paper`, from a JSON file."""
     try:
         content = json.loads(path.read_text())
         cores = content["machine"]["cores"]
         rows = {row["core"]: row for row in content["rows"] if row["preset"] == "paper"}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} is not what `benchmarks/training.py --json` writes ({error!r}); run that first"
+            f"{path} is not a file of `benchmarks/training.py --json` ({error!r}); make it first"
         ) from error
     if core not in rows:
-        raise UserError(f"{path} has no core {core!r}; it has: {', '.join(rows)}; name one: --core")
+        raise UserError(f"{path} has no core {core!r}; choose one with --core: {', '.join(rows)}")
     names = {"environments": "environments", "cpu_inference": "inference", "cpu_update": "update"}
     return {ours: rows[core][theirs] / cores for ours, theirs in names.items()}
 
 
 def read_layout(text: str) -> Layout:
-    """`environments=512,cores=16,gpus=1` as a layout."""
+    """Parse `environments=512,cores=16,gpus=1`."""
     known = [field.name for field in fields(Layout)]
     needed = {field.name for field in fields(Layout) if field.default is MISSING}
     try:
@@ -98,7 +99,8 @@ def read_layout(text: str) -> Layout:
         return Layout(**given)
     except ValueError as error:
         raise UserError(
-            f"--layout {text}: {error}; give name=number pairs with commas, of {', '.join(known)}"
+            f"--layout {text}: {error}; give pairs name=number, separated by commas; the names are "
+            f"{', '.join(known)}"
         ) from error
 
 
@@ -106,30 +108,65 @@ def parser() -> argparse.ArgumentParser:
     default = RunOptions()
     parser = Parser(__doc__)
     rates = parser.add_argument_group("speed of the parts, agent steps/s")
-    rates.add_argument("--parts", type=Path, help="JSON of benchmarks/training.py")
-    rates.add_argument("--core", choices=list(CORES), default="rdn", help="default rdn")
-    rates.add_argument("--environments-rate", type=float, help="of a CPU core that emulates")
-    rates.add_argument("--inference-rate", type=float, help="of a CPU core")
-    rates.add_argument("--update-rate", type=float, help="of a CPU core")
-    rates.add_argument("--gpu-inference", type=float, help="of a GPU")
-    rates.add_argument("--gpu-update", type=float, help="of a GPU")
-    rates.add_argument("--call-seconds", type=float, default=2e-3, help="frame to action: 0.002")
+    rates.add_argument("--parts", type=Path, help="JSON file of benchmarks/training.py")
+    rates.add_argument("--core", choices=list(CORES), default="rdn", help="memory (default rdn)")
+    rates.add_argument("--environments-rate", type=float, help="environments on one CPU core")
+    rates.add_argument("--inference-rate", type=float, help="inference on one CPU core")
+    rates.add_argument("--update-rate", type=float, help="learning on one CPU core")
+    rates.add_argument("--gpu-inference", type=float, help="inference on one GPU")
+    rates.add_argument("--gpu-update", type=float, help="learning on one GPU")
+    rates.add_argument(
+        "--call-seconds",
+        type=float,
+        default=2e-3,
+        help="seconds from a frame to its action, without computing (default 0.002)",
+    )
     other = parser.add_argument_group("network and training")
-    other.add_argument("--gbits", type=float, default=25, help="each machine's, per second: 25")
-    other.add_argument("--step-bytes", type=float, help="of an agent step (default: the core's)")
-    other.add_argument("--weight-bytes", type=float, help="(default: the core's network)")
+    other.add_argument(
+        "--gbits",
+        type=float,
+        default=25,
+        help="network speed of each machine in Gbit/s (default 25)",
+    )
+    other.add_argument(
+        "--step-bytes",
+        type=float,
+        help="bytes a rollout needs for an agent step (default: computed for --core)",
+    )
+    other.add_argument(
+        "--weight-bytes", type=float, help="bytes of the weights (default: computed for --core)"
+    )
     batch, unroll = default.batch_size, default.unroll_length
-    other.add_argument("--batch-size", type=int, default=batch, help=f"streams an update: {batch}")
-    other.add_argument("--unroll-length", type=int, default=unroll, help=f"agent steps: {unroll}")
-    other.add_argument("--publish-every", type=int, default=1, help="updates: 1")
-    parser.add_argument("--layout", action="append", help="environments=512,cores=16,gpus=1; again")
-    parser.add_argument("--plot", type=Path, help="draw into this PNG")
-    parser.add_argument("--json", type=Path, help="write parts and rows to this file")
+    other.add_argument(
+        "--batch-size",
+        type=int,
+        default=batch,
+        help=f"streams in a learning device's update (default {batch})",
+    )
+    other.add_argument(
+        "--unroll-length",
+        type=int,
+        default=unroll,
+        help=f"agent steps in a rollout (default {unroll})",
+    )
+    other.add_argument(
+        "--publish-every",
+        type=int,
+        default=1,
+        help="updates from one broadcast of the weights to the next (default 1)",
+    )
+    parser.add_argument(
+        "--layout",
+        action="append",
+        help="machines to estimate: environments=512,cores=16,gpus=1; may be repeated",
+    )
+    parser.add_argument("--plot", type=Path, help="PNG file for a figure")
+    parser.add_argument("--json", type=Path, help="file for the parts and the rows")
     return parser
 
 
 def check_numbers(options: argparse.Namespace) -> None:
-    """Raises a `UserError` for one out of its range, by the name of its flag."""
+    """Raise a `UserError`, naming the flag, for a number that is out of range."""
     for name, value in vars(options).items():
         if isinstance(value, (int, float)):
             may_be_none = name == "call_seconds"
@@ -139,7 +176,7 @@ def check_numbers(options: argparse.Namespace) -> None:
 
 
 def read_parts(options: argparse.Namespace) -> Parts:
-    """Measured rates, those given by hand before those of the file."""
+    """Return measured rates; those given as options take precedence over the file's."""
     given = {
         "environments": options.environments_rate,
         "cpu_inference": options.inference_rate,
@@ -170,7 +207,7 @@ def read_parts(options: argparse.Namespace) -> Parts:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(arguments)
     with user_input():
         parts = read_parts(options)
@@ -179,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_folder(options.json)
         check_folder(options.plot)
     Console(width=180).print(table(rows))
-    print("An estimate that assumes:", *(f"- {line};" for line in ASSUMPTIONS), sep="\n")
+    print("This estimate assumes:", *(f"- {line};" for line in ASSUMPTIONS), sep="\n")
     write_json(options.json, to_json(parts, rows))
     if options.plot:
         draw(parts, layouts, options.plot)

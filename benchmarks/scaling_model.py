@@ -1,8 +1,8 @@
-"""How fast a cluster would train, on paper: the speed of its parts against what has to share them.
+"""Estimate how fast a cluster trains, from the speed of its parts and the devices they share.
 
-Every part has a limit, the agent steps/s that the cluster would reach if nothing else held it up.
-Parts that share a device take turns on it, so theirs combine to 1 / sum(1 / limit), as the bound of
-`benchmarks/training.py` does. The estimate is the lowest of all; that part is saturated.
+Every part has a limit: the agent steps/s of the cluster if all other parts took no time. Parts that
+share a device alternate on it, so their limits combine to 1 / sum(1 / limit), as in the bound of
+`benchmarks/training.py`. The estimate is the lowest limit; the part with this limit is saturated.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -10,34 +10,34 @@ from math import ceil, inf
 from typing import NamedTuple
 
 ASSUMPTIONS = (
-    "parts keep the speed that they were measured at, alone, whatever the number of devices",
-    "machines are alike; environments, actions and updates are spread evenly over them",
-    "a machine without GPUs chooses actions on its cores, which emulate and infer in turns",
-    "GPUs overlap with emulation; a GPU that acts and learns does one at a time",
-    "an environment waits for its own core and for --call-seconds between two of its steps",
-    "each learning device (GPU, or machine without one) learns from a batch of its own",
-    "gradients are summed around a ring of machines after the update, not during it; within a "
-    "machine that costs nothing",
-    "rollouts and weights travel in full, in opposite directions, at the network's whole speed",
-    "learners send every machine that plays its own copy of the weights",
-    "memory, buses within a machine, stragglers and failures cost nothing",
+    "each part is as fast as measured alone, for any number of devices",
+    "all machines are alike and share environments, actions and updates evenly",
+    "the cores of a machine without GPUs alternate between emulation and inference",
+    "GPUs compute during emulation; a GPU that acts and learns alternates between the two",
+    "between two steps an environment waits for its core and for --call-seconds",
+    "each learning device (a GPU, or a machine without GPUs) has a whole batch",
+    "gradients are summed in a ring of machines after the update, not during it; sums within a "
+    "machine take no time",
+    "rollouts and weights are sent uncompressed, in opposite directions, at full network speed",
+    "learners send a copy of the weights to every acting machine",
+    "memory, buses within a machine, stragglers and failures take no time",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What was measured, in agent steps/s, and what an agent step and the weights weigh."""
+    """Measured rates in agent steps/s, and the bytes of an agent step and of the weights."""
 
-    environments: float  # one core that emulates
-    cpu_inference: float  # one core
-    cpu_update: float  # one core
-    gpu_inference: float | None = None  # one GPU; None: not known
-    gpu_update: float | None = None  # one GPU
-    step_bytes: float  # of a rollout, an agent step
-    weight_bytes: float  # of the network
-    call_seconds: float  # from a frame to its action, beyond what the rates say
-    network: float  # bytes/s in each direction, of each machine
-    batch: int  # columns of a rollout, of each learning device
+    environments: float  # environments on one core
+    cpu_inference: float  # inference on one core
+    cpu_update: float  # learning on one core
+    gpu_inference: float | None = None  # inference on one GPU; None if unknown
+    gpu_update: float | None = None  # learning on one GPU; None if unknown
+    step_bytes: float  # of a rollout, for an agent step
+    weight_bytes: float  # of the network's weights
+    call_seconds: float  # from a frame to its action, beyond emulation and inference
+    network: float  # bytes/s of each machine, in each direction
+    batch: int  # columns of a rollout, for each learning device
     unroll: int  # agent steps in a rollout
     publish_every: int = 1  # updates from one broadcast of the weights to the next
 
@@ -50,14 +50,14 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Machines that play, and machines that only learn; without those, the former learn too."""
+    """Machines that act, and machines that only learn; if there are none, those that act learn."""
 
-    environments: int  # in all
-    machines: int = 1  # that play
-    cores: int  # of each
-    gpus: int = 0  # of each
+    environments: int  # on all machines together
+    machines: int = 1  # that act
+    cores: int  # of each acting machine
+    gpus: int = 0  # of each acting machine
     learners: int = 0  # machines that only learn
-    learner_gpus: int = 0  # of each
+    learner_gpus: int = 0  # of each learning machine
 
     def __post_init__(self):
         for field in fields(self):
@@ -73,16 +73,17 @@ class Layout:
 
     @property
     def learning_devices(self) -> int:
-        """GPUs that learn, or machines where there is none."""
+        """The number of GPUs that learn, or of machines if no GPU learns."""
         return self.learners * self.learner_gpus or self.machines * max(self.gpus, 1)
 
 
 class Estimate(NamedTuple):
-    """`limits` and `rate` in agent steps/s; `saturated` is the part that holds up the rest.
+    """The limits of a cluster's parts and their combination, in agent steps/s.
 
-    `updates_a_rollout`: updates made from one rollout of all environments; the last of them learns
-    from actions by weights that many updates old. `cores_needed`: of each playing machine, for
-    everything but emulation to be the limit; None where cores do more than emulate.
+    `saturated`: the part that limits the rate. `updates_a_rollout`: updates made from one rollout
+    of all environments; at the last of them, the acting weights are that many updates old.
+    `cores_needed`: cores of each acting machine at which emulation no longer limits the rate; None
+    if the cores have other work, too.
     """
 
     limits: dict[str, float]
@@ -93,7 +94,7 @@ class Estimate(NamedTuple):
 
 
 def limits(parts: Parts, layout: Layout) -> dict[str, float]:
-    """Agent steps/s that each part alone would allow; infinite where it is not needed."""
+    """Return the agent steps/s that each part alone would allow; infinite for an unused part."""
     hosts = layout.learners or layout.machines
     links = min(layout.machines, hosts) * parts.network if layout.learners else inf
     batch = _batch(parts, layout)
@@ -112,7 +113,7 @@ def limits(parts: Parts, layout: Layout) -> dict[str, float]:
 
 
 def estimate(parts: Parts, layout: Layout) -> Estimate:
-    """What `layout` comes to. Raises `ValueError` where it has GPUs whose speed is not known."""
+    """Return the estimate for `layout`. Raises `ValueError` if the speed of its GPUs is unknown."""
     found = limits(parts, layout)
     shared = _shared(layout)
     alone = [(name,) for name in found if name not in shared]
@@ -127,13 +128,13 @@ def estimate(parts: Parts, layout: Layout) -> Estimate:
 
 
 def together(limits: dict[str, float], names: tuple[str, ...]) -> float:
-    """Agent steps/s of parts that take turns on one device."""
+    """Return the agent steps/s of parts that alternate on one device."""
     seconds = sum(1 / limits[name] for name in names)
     return 1 / seconds if seconds else inf
 
 
 def _shared(layout: Layout) -> tuple[str, ...]:
-    """The parts that share a device."""
+    """Return the names of the parts that share a device."""
     on_cores = () if layout.gpus else ("environments", "inference")
     if layout.learners:
         return on_cores
@@ -141,7 +142,7 @@ def _shared(layout: Layout) -> tuple[str, ...]:
 
 
 def _device(parts: Parts, work: str, gpus: int, cores: int) -> float:
-    """Agent steps/s of one machine's devices."""
+    """Return the agent steps/s of one machine's devices."""
     if not gpus:
         return cores * getattr(parts, f"cpu_{work}")
     speed = getattr(parts, f"gpu_{work}")
@@ -151,7 +152,7 @@ def _device(parts: Parts, work: str, gpus: int, cores: int) -> float:
 
 
 def _batch(parts: Parts, layout: Layout) -> int:
-    """Agent steps in one update of all learning devices."""
+    """Return the agent steps in one update of all learning devices."""
     return layout.learning_devices * parts.batch * parts.unroll
 
 
@@ -163,5 +164,5 @@ def _cores_needed(parts: Parts, layout: Layout, found: dict[str, float]) -> int:
 
 
 def sweep(parts: Parts, layout: Layout, environments: list[int]) -> list[float]:
-    """Agent steps/s of `layout` with these numbers of environments."""
+    """Return the agent steps/s of `layout` for each number of environments."""
     return [estimate(parts, replace(layout, environments=n)).rate for n in environments]

@@ -1,4 +1,4 @@
-"""How estimates of `benchmarks/scaling.py` are shown: as a table, a picture and JSON."""
+"""Show the estimates of `benchmarks/scaling.py` as a table, a figure and JSON."""
 
 import math
 from dataclasses import asdict
@@ -21,11 +21,11 @@ TITLE = "Estimate, not a measurement: agent steps/s"
 
 
 def table(rows: list[tuple[Layout, Estimate]]) -> Table:
-    """What each layout comes to, and the limits of its parts; updates are those a rollout."""
+    """Return a table of each layout's estimate and limits; `updates` are updates a rollout."""
     shown = Table(title=TITLE)
-    head = ("games", "play on", "learn on", *rows[0][1].limits, "estimate", "saturated")
-    for name in (*head, "cores needed", "updates"):
-        left = name in ("play on", "saturated")
+    head = ("environments", "act on", "learn on", *rows[0][1].limits, "estimate", "saturated")
+    for name in (*head, "cores needed", "updates a rollout"):
+        left = name in ("act on", "saturated")
         shown.add_column(name, justify="left" if left else "right", no_wrap=True)
     for layout, found in rows:
         shown.add_row(
@@ -40,7 +40,7 @@ def table(rows: list[tuple[Layout, Estimate]]) -> Table:
 
 def _machines(layout: Layout) -> tuple[str, str]:
     gpus = f" + {layout.gpus} GPU" if layout.gpus else ""
-    learn = f"{layout.learners} × {layout.learner_gpus} GPU" if layout.learners else "the same"
+    learn = f"{layout.learners} × {layout.learner_gpus} GPU" if layout.learners else "same machines"
     return f"{layout.machines} × {layout.cores} cores{gpus}", learn
 
 
@@ -49,7 +49,7 @@ def _rate(value: float) -> str:
 
 
 def draw(parts: Parts, layouts: list[Layout], path: Path) -> None:
-    """Agent steps/s over the number of environments, one line for each set of machines."""
+    """Draw agent steps/s over the number of environments, one line for each set of machines."""
     figure = new_figure(5, 9)
     axes = figure.add_subplot()
     numbers = np.array([round(48 * (100_000 / 48) ** (i / 60)) for i in range(61)])
@@ -67,7 +67,7 @@ def draw(parts: Parts, layouts: list[Layout], path: Path) -> None:
 
 
 def to_json(parts: Parts, rows: list[tuple[Layout, Estimate]]) -> dict[str, Any]:
-    """Everything printed; a limit that does not apply is null."""
+    """Return everything printed; the limit of an unused part is null."""
     found = [asdict(layout) | one._asdict() for layout, one in rows]
     for row in found:
         row["limits"] = {k: None if math.isinf(v) else v for k, v in row["limits"].items()}

@@ -1,19 +1,22 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""How fast sequence models train: tokens/s, by our kernels and by the reference loop.
+"""Measure how fast sequence models train: tokens/s with our kernels and with the reference loop.
 
     python benchmarks/sequences.py                            the `small` preset, minutes
     python benchmarks/sequences.py --cores rdn lstm --json sequences.json
     python benchmarks/sequences.py --preset paper --no-reference --device cuda
     python benchmarks/sequences.py --task parity --cores lstm gru rdn srwm
 
-The task is code execution, or the one that `--task` names. A token is a position of a batch. One
-update of each model and backend after the other, round by round, on the same batch of sequences;
-the table gives medians, how many times faster the kernels are than the reference loop in the same
-model and than PyTorch's own LSTM or GRU in its place, how many times any kernels could be, and how
-each model compares with the softmax Transformer (PyTorch's fused attention), beside the published
-ratio. Ratios are medians of the rounds' own. What any kernels could is the update with the
-recurrence left out: its inputs are made, and have gradients, and one of them is its answer.
-(Weights of its own, RDN's and SRWM's, have no gradient then.)
+The task is code execution unless --task names another. A token is a position of a batch. The models
+and backends alternate: each makes one update a round, on the same batch of sequences. The table
+gives medians and these ratios, which are medians of the rounds' ratios:
+
+- times reference: the kernels against the reference loop in the same model.
+- times torch: the kernels against the same model with PyTorch's LSTM or GRU.
+- times possible: the most that any kernels could reach against the reference loop. It is measured
+  with the recurrence left out: one of its inputs serves as its output, and all inputs have
+  gradients. The recurrent weights of RDN and SRWM have none then.
+- times transformer: each model against the softmax Transformer with PyTorch's fused attention,
+  beside the published ratio.
 """
 
 import argparse
@@ -57,7 +60,7 @@ PUBLISHED = {
 }
 COMPARED_WITH = "transformer"
 WITHOUT_A_LOOP = {COMPARED_WITH, "feedforward", "feedforward_gated"}
-LEFT_OUT = "left out"  # in a backend's place
+LEFT_OUT = "left out"  # used as the name of a backend
 COLUMNS = {
     "core": "{}",
     "parameters": "{:,}",
@@ -70,14 +73,14 @@ COLUMNS = {
     "times_transformer": "{:.2f}",
     "published_times_transformer": "{:.2f}",
 }
-OWN = "torch"  # likewise: PyTorch's own network in place of the core
+OWN = "torch"  # used as the name of a backend: PyTorch's network in place of the core
 OWN_NETWORKS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 def contenders(
     options: argparse.Namespace, sequences: Sequences
 ) -> tuple[dict[tuple[str, str], Run], list[dict[str, Any]]]:
-    """An update of every model with every backend, and what the models are."""
+    """Return an update of every model with every backend, and the models' sizes."""
     runs, models = {}, []
     for core in options.cores:
         chosen = preset(options.preset, core, TASKS[options.task]())
@@ -106,21 +109,21 @@ def contenders(
 
 
 class TorchsOwn(nn.Module):
-    """PyTorch's network of a core's sizes in the place of the core; it has no resets."""
+    """PyTorch's LSTM or GRU of a core's sizes, in place of the core; it ignores resets."""
 
     def __init__(self, core: Core, network: type[nn.Module]):
         super().__init__()
         self.network = network(core.input_size, core.output_size)
 
     def initial_state(self, batch_size: int) -> None:
-        """The network starts from zeros by itself."""
+        """Return None: the network starts from zeros."""
 
     def unroll(self, x: Tensor, state: None, is_first: Tensor) -> tuple[Tensor, None]:
         return self.network(x)[0], state
 
 
 def leave_recurrences_out(model: nn.Module) -> None:
-    """Has every memory answer with one of its inputs, which keeps their cost and gradients."""
+    """Replace the output of every memory by one of its inputs; their cost and gradients remain."""
     for memory in model.modules():
         if isinstance(memory, FastWeightCore):
             memory.unroll = partial(_unroll_nothing, memory)
@@ -129,7 +132,7 @@ def leave_recurrences_out(model: nn.Module) -> None:
 def _unroll_nothing(
     memory: FastWeightCore, x: Tensor, state: State, is_first: Tensor
 ) -> tuple[Tensor, State]:
-    """Answers with the first of the recurrence's inputs that has an answer's numbers."""
+    """Return the recurrence's first input that has the size of its output."""
     inputs = memory.program(x)
     place = next(i for i, each in enumerate(inputs) if each.shape[-1] == memory.head_size)
     ready = _zeros(tuple(each.shape for each in inputs), x.device)
@@ -143,7 +146,7 @@ def _zeros(shapes: tuple[torch.Size, ...], device: torch.device) -> list[Tensor]
 
 
 class _Nothing(torch.autograd.Function):
-    """One of its inputs; the gradients of the others are zeros that lie ready."""
+    """Return one of the inputs; the gradients of the others are zeros, allocated beforehand."""
 
     @staticmethod
     def forward(ctx: Any, place: int, ready: Sequence[Tensor], *inputs: Tensor) -> Tensor:
@@ -168,7 +171,9 @@ def rows(
     tokens: int,
     strings: int,
 ) -> list[dict[str, Any]]:
-    """One row a model; samples are seconds an update of `tokens` tokens in `strings` sequences."""
+    """Return one row a model; samples are seconds an update.
+
+    An update has `tokens` tokens in `strings` sequences."""
 
     def rate(times: list[float] | None) -> float | None:
         return tokens / statistics.median(times) if times else None
@@ -201,7 +206,7 @@ def model_table(
     what: str,
     columns: Mapping[str, str],
 ) -> Table:
-    """A row a model, for the terminal; `columns` are a row's keys and how they are written."""
+    """Return a table with a row a model; `columns` are keys of the rows, with their formats."""
     table = Table(title=what, caption=in_words(machine))
     for name in columns:
         table.add_column(name.replace("_", " "), justify="left" if name == "core" else "right")
@@ -213,20 +218,25 @@ def model_table(
 
 
 def published_times(core: str) -> float | None:
-    """How many times the Transformer's published speed a core has; None where there is none."""
+    """Return the published speed of a core relative to the Transformer's; None if not published."""
     published = PUBLISHED.get(core)
     return published and round(published / PUBLISHED[COMPARED_WITH], 2)
 
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--preset", choices=list(PRESETS), default="small", help="default small")
+    parser.add_argument(
+        "--preset",
+        choices=list(PRESETS),
+        default="small",
+        help="sizes of the models (default small)",
+    )
     parser.add_argument(
         "--task",
         choices=list(TASKS),
         default="code_execution",
         metavar="TASK",
-        help="default code_execution",
+        help="task to train on (default code_execution)",
     )
     default = ["lstm", *PUBLISHED]
     parser.add_argument(
@@ -235,24 +245,24 @@ def parser() -> argparse.ArgumentParser:
         choices=list(CORES),
         default=default,
         metavar="CORE",
-        help=f"default: {' '.join(default)}",
+        help=f"memories to time (default: {' '.join(default)})",
     )
     parser.add_argument(
         "--reference",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="the reference loop too: slow, and gigabytes in the paper's sizes",
+        help="time the reference loop, too; it is slow and takes gigabytes in the paper's sizes",
     )
-    add_options(parser, "updates of each", "in all", 120.0)
+    add_options(parser, "updates of each model and backend", "for the whole benchmark", 120.0)
     return parser
 
 
 @one_line_errors
 def main(words: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(words)
     machine = use_options(options)
-    tune_allocator()  # as every training run does
+    tune_allocator()  # training runs do so, too
     chosen = preset(options.preset, options.cores[0], TASKS[options.task]())
     batch_size = chosen.trainer.batch_size
     sequences = draw(chosen.task, {"train": batch_size}, seed=1)["train"]

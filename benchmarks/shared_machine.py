@@ -1,19 +1,19 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Speed alone and beside other programs, for several ways in which OpenMP's threads can wait.
+"""Compare ways in which OpenMP's threads wait, alone and beside other programs.
 
     python benchmarks/shared_machine.py                     loop and quick: ten minutes on two cores
     python benchmarks/shared_machine.py --works default --rounds 2 --out results --name zen5
     python benchmarks/shared_machine.py --policies torch spin-10000 passive --competitors 0 1 2
 
-Works: `loop` is a small RDN, forward and backward over an unroll of `quick` (passes/s); `quick`
-and `default` are runs of `launch/atari.py` with these presets (agent steps/s, by their own logs).
-Policies: `torch` is what PyTorch's OpenMP does unless told otherwise (on Linux GCC's, which spins
-300,000 times before it sleeps), `spin-N` spins N times, `passive` sleeps at once; `one-thread` uses
-one thread, the others all cores. Competitors are processes that each keep one core busy.
+Works: `loop` is a small RDN, forward and backward over an unroll of `quick` (passes/s). `quick` and
+`default` are runs of `launch/atari.py` with these presets (agent steps/s, from their logs).
+Policies: `torch` is the default of PyTorch's OpenMP; on Linux this is GCC's, which spins 300,000
+times before it sleeps. `spin-N` spins N times; `passive` sleeps at once. `one-thread` uses one
+thread, the other policies use all cores. Competitors are processes that keep one core busy each.
 
-Every measurement is a process of its own, and all take turns round by round. With `--out FOLDER`
-each is kept in FOLDER/NAME.json as it comes; the same command goes on where it was cut off, and
-FOLDER/README.md shows the tables of all files there.
+Every measurement is a separate process, and all alternate round by round. With `--out FOLDER`, each
+result is stored in FOLDER/NAME.json at once. The same command continues an interrupted benchmark.
+FOLDER/README.md shows the tables of all JSON files in the folder.
 """
 
 import argparse
@@ -50,25 +50,25 @@ from fastweights.training.presets import preset
 PRESETS = {"quick": "quick", "default": "paper"}
 UNITS = {"loop": "passes/s", **dict.fromkeys(PRESETS, "agent steps/s")}
 COMPARED_WITH = "torch"
-# Written out, it is what GCC's OpenMP does where nothing is set; our commands then leave it alone.
+# This is GCC's default, written out so that our commands do not choose another.
 POLICIES = {
     COMPARED_WITH: {"GOMP_SPINCOUNT": "300000"},
     **{f"spin-{count}": {"GOMP_SPINCOUNT": str(count)} for count in (100_000, 10_000, 1_000, 100)},
     "passive": {"OMP_WAIT_POLICY": "PASSIVE"},
     "one-thread": {"OMP_WAIT_POLICY": "PASSIVE"},
 }
-ATARI = (4, 84, 84), 18  # a frame's shape, actions
-STREAMS = 8  # of the loop
+ATARI = (4, 84, 84), 18  # shape of a frame, number of actions
+STREAMS = 8  # parallel sequences of the loop
 BUSY = "import time\nwhile time.monotonic() < {until}: pass"
-LONGEST = 900.0  # seconds of one measurement
-WARM_UP = 1  # updates: kernels are built, the heap finds its size
+LONGEST = 900.0  # seconds until a measurement is given up
+WARM_UP = 1  # updates before the rate is measured
 
-Case = tuple[str, int, str]  # work, competitors, policy
+Case = tuple[str, int, str]  # work, number of competitors, policy
 Rates = dict[Case, list[float]]
 
 
 def measure(case: Case, game: str, seconds: float) -> float:
-    """The rate of one work in about `seconds`, or in as long as a single update takes."""
+    """Return the rate of one work over about `seconds`, or over one update if that is longer."""
     work, busy, policy = case
     threads = 1 if policy == "one-thread" else 0
     variables = {name: value for name, value in os.environ.items() if name not in CHOICES}
@@ -81,7 +81,7 @@ def measure(case: Case, game: str, seconds: float) -> float:
 
 @contextmanager
 def competitors(count: int) -> Iterator[None]:
-    """Keeps `count` cores busy; they end with this process's measurement, however it ends."""
+    """Keep `count` cores busy inside the block; the processes end with it, whatever happens."""
     busy = BUSY.format(until=time.monotonic() + LONGEST)
     running = [subprocess.Popen([sys.executable, "-S", "-c", busy]) for _ in range(count)]
     try:
@@ -101,7 +101,7 @@ def _loop_elsewhere(threads: int, seconds: float, variables: Mapping[str, str]) 
 
 
 def loop(threads: int, seconds: float) -> float:
-    """Passes/s of a small RDN, forward and backward, after two that are not counted."""
+    """Return the passes/s of a small RDN, forward and backward, after two passes of warm-up."""
     torch.set_num_threads(threads)
     options = preset("quick", "rdn")
     core = Network(options.network(*ATARI)).core
@@ -122,7 +122,7 @@ def loop(threads: int, seconds: float) -> float:
 
 
 def _run(name: str, threads: int, game: str, seconds: float, variables: Mapping[str, str]) -> float:
-    """Agent steps/s of a training run, which is ended once its log covers `seconds`."""
+    """Return agent steps/s of a training run, which is killed once its log covers `seconds`."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
         command = [
             *(sys.executable, str(ROOT / "launch" / "atari.py"), "--preset", name),
@@ -148,13 +148,15 @@ def _rate_of(run: subprocess.Popen, folder: Path, seconds: float) -> float:
         times = logs.get("_time", [])
         if len(times) > WARM_UP and times[-1] - times[WARM_UP - 1] >= seconds:
             return logged_rate(logs, WARM_UP)
-    raise UserError(f"a run ended, or took {LONGEST:.0f} seconds, before it could be timed")
+    raise UserError(
+        f"a run ended, or took {LONGEST:.0f} seconds, before enough of it could be timed"
+    )
 
 
 def play(
     cases: Sequence[Case], options: argparse.Namespace, rates: Rates, path: Path | None
 ) -> None:
-    """Measures what `rates` lacks, and writes each down; every other round goes backwards."""
+    """Measure what `rates` lacks and store each result; every other round is in reverse order."""
     machine = _machine(path)
     for number in range(options.rounds):
         for case in cases[:: -1 if number % 2 else 1]:
@@ -167,7 +169,10 @@ def play(
 
 
 def _machine(path: Path | None) -> dict[str, Any]:
-    """This one, as it was before the first round. Raises `UserError` where `path` is another's."""
+    """Return the machine as it was before the first round.
+
+    Raises `UserError` if the file at `path` comes from another machine.
+    """
     now = describe()
     before = _stored(path).get("machine", now)
     if changed := [
@@ -179,7 +184,7 @@ def _machine(path: Path | None) -> dict[str, Any]:
 
 
 def content(machine: Mapping[str, Any], rates: Rates) -> dict[str, Any]:
-    """What is stored of a machine."""
+    """Return the content of a machine's JSON file."""
     keys = ("work", "competitors", "policy")
     rows = [dict(zip(keys, case, strict=True)) | {"rates": r} for case, r in rates.items()]
     return {"machine": machine, "rows": rows}
@@ -197,7 +202,7 @@ def _rates(stored: Mapping[str, Any]) -> Rates:
 
 
 def table(stored: Mapping[str, Any]) -> str:
-    """Markdown: medians of all rounds, and the medians of the rounds' ratios to PyTorch's own."""
+    """Return a Markdown table: medians over rounds, and median ratios to the policy `torch`."""
     rates = _rates(stored)
     policies = [name for name in POLICIES if any(case[2] == name for case in rates)]
     heads = ("work", "other programs", *(f"`{name}`" for name in policies))
@@ -223,19 +228,20 @@ def _cell(rates: Rates, of: tuple[str, int], policy: str) -> str:
 INTRODUCTION = """# Speed on a shared machine, by how threads wait
 
 Made by `python benchmarks/shared_machine.py --out docs/results/shared_machine`, which rewrites this
-page from the JSON files beside it. [What to set, and why](../../shared_machines.md).
+page from the JSON files in its folder. [Shared machines](../../shared_machines.md) recommends
+settings.
 
-Medians of all rounds; in brackets the median of the rounds' ratios to `torch`, what PyTorch's
-OpenMP does unless told otherwise: it spins 300,000 times before it sleeps. `spin-N` spins N times
-(`GOMP_SPINCOUNT=N`), `passive` sleeps at once (`OMP_WAIT_POLICY=PASSIVE`), `one-thread` uses one
-thread; the others use all cores. Each of the other programs keeps one core busy. `loop` is a small
-RDN, forward and backward over an unroll of `quick`; `quick` and `default` are whole training runs
-with these presets.
+Figures are medians of all rounds; the number in brackets is the median of the rounds' ratios to
+`torch`. `torch` is the default of PyTorch's OpenMP, which spins 300,000 times before it sleeps.
+`spin-N` spins N times (`GOMP_SPINCOUNT=N`), and `passive` sleeps at once
+(`OMP_WAIT_POLICY=PASSIVE`). `one-thread` uses one thread; the others use all cores. Each of the
+other programs keeps one core busy. `loop` is a small RDN, forward and backward over an unroll of
+`quick`. `quick` and `default` are whole training runs with these presets.
 """
 
 
 def page(folder: Path) -> str:
-    """The folder's README: a table for every file there."""
+    """Return the folder's README, with a table for every JSON file in it."""
     parts = [INTRODUCTION]
     for path in sorted(folder.glob("*.json")):
         stored = json.loads(path.read_text())
@@ -250,29 +256,36 @@ def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument(
         "--works", nargs="+", choices=list(UNITS), default=["loop", "quick"], metavar="WORK",
-        help="loop, quick, default (default: loop quick)",
+        help="works to measure: loop, quick, default (default: loop quick)",
     )  # fmt: skip
     parser.add_argument(
         "--policies", nargs="+", choices=list(POLICIES), metavar="POLICY",
         default=[COMPARED_WITH, "spin-1000", "spin-100", "passive", "one-thread"],
-        help=f"of {', '.join(POLICIES)} (default: torch spin-1000 spin-100 passive one-thread)",
+        help=f"policies to compare: {', '.join(POLICIES)} "
+        "(default: torch spin-1000 spin-100 passive one-thread)",
     )  # fmt: skip
     parser.add_argument(
         "--competitors", nargs="+", type=int, choices=range(65), default=[0, 1], metavar="COUNT",
         help="numbers of busy processes (default: 0 1)",
     )  # fmt: skip
     parser.add_argument("--env", default="Qbert", help="game of the runs (default Qbert)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each case (default 3)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each (default 3)")
-    parser.add_argument("--out", type=Path, help="folder of NAME.json and README.md")
-    parser.add_argument("--name", default="machine", help="of the JSON file (default machine)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="measurements of each case (default 3)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="length of a measurement in seconds (default 3)"
+    )
+    parser.add_argument("--out", type=Path, help="folder for NAME.json and README.md")
+    parser.add_argument(
+        "--name", default="machine", help="name of the JSON file, without .json (default machine)"
+    )
     parser.add_argument("--loop", nargs=2, help=argparse.SUPPRESS)
     return parser
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(arguments)
     if options.loop:
         print(loop(int(options.loop[0]), float(options.loop[1])))

@@ -1,16 +1,22 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Does a run survive what clusters do to it? Trains a small agent and lets accidents happen to it.
+"""Test whether a training run survives killed processes, damaged files and full disks.
 
     python benchmarks/soak.py --minutes 10
     python benchmarks/soak.py --minutes 60 --learners 2 --json soak.json
     python benchmarks/soak.py --engine ray --faults kill stop
 
-One run folder, one command with --auto-resume, started again whenever it ends. Every few seconds,
-at random, one of the faults: `kill` a process of the run's (SIGKILL), `stop` one for some seconds
-(SIGSTOP), `interrupt` all (SIGINT), `damage`: kill all and cut the newest checkpoint in half,
-`full`: for some seconds no file may grow. Then, left alone: does the run go on? At its end: is
-every step in the log once, is anything left behind, did memory or open files grow? Exit code 1
-where the answer is wrong. Linux only.
+A small agent trains in one run folder. The command has --auto-resume and is started again whenever
+it ends. Every few seconds, at random, the benchmark causes one of these faults:
+
+- kill: kill one process of the run (SIGKILL).
+- stop: stop one process for some seconds (SIGSTOP).
+- interrupt: interrupt all processes (SIGINT).
+- damage: kill all processes and cut the newest checkpoint in half.
+- full: for some seconds no file may grow.
+
+Afterwards the run must go on by itself. The benchmark then ends it and checks that the log has
+every step once, that no process is left, and that neither memory nor open files grew. It exits with
+code 1 if a check fails. Linux only.
 """
 
 import argparse
@@ -36,31 +42,31 @@ from fastweights.host.errors import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
 from fastweights.records import read_logs
 
-UPDATE = ENVIRONMENTS * 10  # agent steps: times unroll
-RECOVERY = 120.0  # seconds that the run may take to go on after the last accident
-GROWN = 1.2  # a process's memory may come to this share of what it was when warm
+UPDATE = ENVIRONMENTS * 10  # agent steps in an update
+RECOVERY = 120.0  # seconds for the run to go on after the last fault
+GROWN = 1.2  # largest acceptable ratio of a process's memory to its memory after the warm-up
 
 
 @dataclass
 class Findings:
-    """What a soak came to."""
+    """The results of a soak test."""
 
     seconds: float = 0.0
     agent_steps: int = 0
     starts: int = 0  # of the command
-    resumes: int = 0  # of the run, by a start of the command or by torchrun within one
-    actor_restarts: int = 0  # of Ray's actors
+    resumes: int = 0  # of the run, by a start of the command or by torchrun
+    actor_restarts: int = 0  # replacements of Ray's actors
     faults: dict[str, int] = field(default_factory=dict)
-    steps_redone: int = 0  # agent steps that were learned from and lost with a process
-    memory_growth: float | None = None  # last over first resident set, the most of any process
-    files_growth: int | None = None  # open files, last minus first, the most of any process
+    steps_redone: int = 0  # agent steps whose updates were lost with a process
+    memory_growth: float | None = None  # last over first resident set, the largest of any process
+    files_growth: int | None = None  # last minus first open files, the largest of any process
     complaints: list[str] = field(default_factory=list)
 
 
 def soak(
     run: SoakRun, minutes: float, faults: list[str], pause: float, draw: random.Random
 ) -> Findings:
-    """Accidents for `minutes`, about one every `pause` seconds, then a look at what is left."""
+    """Cause about one fault every `pause` seconds, for `minutes`, then check the run."""
     found, begin = Findings(faults=dict.fromkeys(faults, 0)), time.monotonic()
     next_fault, newest = begin + 2 * pause, 0
     while time.monotonic() - begin < 60 * minutes:
@@ -74,19 +80,25 @@ def soak(
             name = draw.choice(faults)
             if FAULTS[name](run, draw):
                 found.faults[name] += 1
-                print(f"{time.monotonic() - begin:6.0f} s, {step:,} steps: {name}", file=sys.stderr)
+                print(
+                    f"{time.monotonic() - begin:6.0f} s, {step:,} agent steps: {name}",
+                    file=sys.stderr,
+                )
             next_fault = time.monotonic() + draw.uniform(0.5, 1.5) * pause
         time.sleep(0.2)
     _recover(run, found)
     if left := run.end():
-        found.complaints.append(f"an interrupt did not end the run: {left} were killed")
+        found.complaints.append(f"an interrupt did not end the run; killed {left}")
     found.seconds, found.starts = time.monotonic() - begin, run.starts
     _look(run, found)
     return found
 
 
 def _keep_going(run: SoakRun, found: Findings) -> bool:
-    """Starts the command again if it ended; False, and a complaint, where nothing explains why."""
+    """Start the command again if it has ended.
+
+    Returns False, and adds a complaint, if no fault explains why it ended.
+    """
     if run.is_alive():
         return True
     if run.ended_badly():
@@ -102,11 +114,13 @@ def _read_output(run: SoakRun, found: Findings) -> None:
 
 
 def _recover(run: SoakRun, found: Findings) -> None:
-    """Waits until the run, left alone, has learned more than ever before."""
+    """Wait until the run, without further faults, has learned more than ever before."""
     newest, begin = run.step(), time.monotonic()
     while not found.complaints and run.step() <= newest:
         if time.monotonic() - begin > RECOVERY:
-            found.complaints.append(f"not beyond step {newest} after {RECOVERY:.0f} s in peace")
+            found.complaints.append(
+                f"the run did not pass step {newest} within {RECOVERY:.0f} s without faults"
+            )
         elif _keep_going(run, found):
             time.sleep(0.2)
 
@@ -117,24 +131,28 @@ def _look(run: SoakRun, found: Findings) -> None:
     steps = read_logs(run.folder)["step"]
     found.agent_steps = steps[-1] if steps else 0
     if steps != list(range(UPDATE, found.agent_steps + 1, UPDATE)):
-        found.complaints.append("the log does not have every step once")
+        found.complaints.append("the log does not contain every step exactly once")
     if run.saved_step() != found.agent_steps:
         found.complaints.append(
-            f"the last checkpoint has step {run.saved_step()}, the log {found.agent_steps}"
+            f"the last checkpoint is at step {run.saved_step()}, the log at {found.agent_steps}"
         )
     if left := run.left_behind():
         found.complaints.append(f"{len(left)} processes outlived the run: {left}")
     if growth := run.growth():
         found.memory_growth, found.files_growth = growth
         if found.memory_growth > GROWN:
-            found.complaints.append(f"memory grew to {found.memory_growth:.2f} times its start")
+            found.complaints.append(
+                f"memory grew to {found.memory_growth:.2f} times its size after warm-up"
+            )
         if found.files_growth > 8:
-            found.complaints.append(f"{found.files_growth} more open files than at its start")
+            found.complaints.append(
+                f"a process has {found.files_growth} more open files than after its warm-up"
+            )
 
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> int:
-    """The command."""
+    """Run the command; return the exit code."""
     options = _parse(arguments)
     check_above_zero(options, "minutes", "pause", "learners")
     if ENVIRONMENTS % options.learners:
@@ -142,7 +160,7 @@ def main(arguments: list[str] | None = None) -> int:
     check_game(options.env)
     check_folder(options.json)
     if not Path("/proc/self/task").exists():
-        raise UserError("this benchmark finds processes in /proc, which only Linux has")
+        raise UserError("this benchmark needs Linux: it finds processes in /proc")
     draw = random.Random(options.seed)
     machine = describe()
     with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +182,7 @@ def _table(found: Findings, settings: dict[str, Any]) -> Table:
         "minutes": f"{found.seconds / 60:.1f}",
         "agent steps": f"{found.agent_steps:,}",
         "starts of the command": found.starts,
-        "resumes, torchrun's own included": found.resumes,
+        "resumes, including torchrun's": found.resumes,
         "restarts of Ray's actors": found.actor_restarts,
         "faults": ", ".join(f"{name} {count}" for name, count in found.faults.items()),
         "agent steps learned again": f"{found.steps_redone:,}",
@@ -179,14 +197,33 @@ def _table(found: Findings, settings: dict[str, Any]) -> Table:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
-    parser.add_argument("--env", default="Catch", help="game (default Catch; Qbert is slower)")
-    parser.add_argument("--learners", type=int, default=1, help="by torchrun where more than 1")
-    parser.add_argument("--engine", choices=["local", "ray"], default="local")
-    parser.add_argument("--faults", nargs="+", choices=list(FAULTS), default=list(FAULTS))
-    parser.add_argument("--pause", type=float, default=15.0, help="mean seconds between faults")
-    parser.add_argument("--seed", type=int, default=1, help="of the faults' times and kinds")
-    parser.add_argument("--json", type=Path, help="write the findings there too")
+    parser.add_argument(
+        "--minutes", type=float, default=10.0, help="length of the test in minutes (default 10)"
+    )
+    parser.add_argument("--env", default="Catch", help="game (default Catch; Atari is slower)")
+    parser.add_argument(
+        "--learners",
+        type=int,
+        default=1,
+        help="number of learners, started by torchrun if above 1 (default 1)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=["local", "ray"],
+        default="local",
+        help="where actors run (default local)",
+    )
+    parser.add_argument(
+        "--faults", nargs="+", choices=list(FAULTS), default=list(FAULTS),
+        help="faults to cause (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pause", type=float, default=15.0, help="mean seconds between faults (default 15)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the faults' times and kinds (default 1)"
+    )
+    parser.add_argument("--json", type=Path, help="file for the machine and the results")
     return parser.parse_args(arguments)
 
 

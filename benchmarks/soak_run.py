@@ -1,4 +1,4 @@
-"""The run that `soak.py` keeps going, and what it lets happen to it."""
+"""The run that `soak.py` keeps alive, and the faults that it suffers."""
 
 import contextlib
 import os
@@ -25,25 +25,25 @@ SIZES = (*SIZES, "--unroll-length", "10")
 SIZES = (*SIZES, "--total-steps", "1000000000", "--checkpoint-minutes", "0.05")
 RESTARTS = "1000"  # of torchrun, within one start of the command
 EXPECTED = {0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL}
-LAUNCHED = {1}  # of what torchrun or Ray ends
-# Exceptions that may end a traceback: a start that was interrupted, and torchrun's own.
+LAUNCHED = {1}  # exit code of torchrun and of Ray when they give up
+# Exceptions that may end a traceback: an interrupted start, and those of torchrun itself.
 EXPLAINED = ("KeyboardInterrupt", "torch.distributed.")
-WARM = 20.0  # seconds until a process has the memory that it needs
+WARM = 20.0  # seconds until a process's memory stops growing
 HEADER = r"Traceback \(most"
-MARK = "FASTWEIGHTS_SOAK"  # in the environment of all that a run starts
-PATIENCE = 10.0  # seconds in which killed processes should be gone
+MARK = "FASTWEIGHTS_SOAK"  # environment variable of all processes that a run starts
+PATIENCE = 10.0  # seconds for killed processes to disappear
 
 
 class Reading(NamedTuple):
-    """Of one process at one time."""
+    """The resources of one process at one time."""
 
-    when: float  # seconds, monotonic
-    memory: int  # pages, resident
+    when: float  # in seconds, monotonic
+    memory: int  # resident, in pages
     files: int
 
 
 class SoakRun:
-    """One run folder below `folder`, and the process group that trains in it at the moment."""
+    """One run folder below `folder`, and the process group that is training in it."""
 
     def __init__(self, folder: Path, env: str, learners: int, engine: str):
         self.folder, self.starts = folder / "soak", 0
@@ -63,7 +63,7 @@ class SoakRun:
         self._readings: dict[int, list[Reading]] = {}
 
     def start(self) -> None:
-        """Starts the command; `--auto-resume` does the rest."""
+        """Start the command; `--auto-resume` continues the run."""
         with self._out.open("wb") as out:
             self._process = subprocess.Popen(
                 self._command,
@@ -80,18 +80,18 @@ class SoakRun:
         return self._process is not None and self._process.poll() is None
 
     def ended_badly(self) -> bool:
-        """Whether the last start ended as nothing that was done to it explains."""
+        """Return whether no fault explains the exit code of the last start."""
         return self._process is not None and self._process.returncode not in self._expected
 
     def last_words(self) -> str:
-        """The exit code and the last line said."""
+        """Return the exit code and the last line printed."""
         lines = self._said().strip().splitlines()
-        return f"{self._process.returncode}: {lines[-1] if lines else 'nothing was said'}"
+        return f"{self._process.returncode}: {lines[-1] if lines else 'nothing was printed'}"
 
     def tracebacks(self) -> list[str]:
-        """The exceptions that the last start has printed and nothing explains, a line each.
+        """Return the exceptions that the last start printed and no fault explains, a line each.
 
-        Where two processes print at once, a header comes right after another: that is no exception.
+        If two processes print at once, two headers follow each other; a header is no exception.
         """
         found = re.findall(rf"^{HEADER}.*\n(?:[ \t].*\n)*(?=(.*))", self._said(), re.MULTILINE)
         lines = [line for line in found if not re.match(HEADER, line)]
@@ -101,7 +101,7 @@ class SoakRun:
         return self._out.read_text(errors="replace") if self._out.exists() else ""
 
     def processes(self) -> list[int]:
-        """The run's processes, the first one first."""
+        """Return the run's processes, the first one first."""
         if not self.is_alive():
             return []
         found, waiting = [], [self._process.pid]
@@ -114,31 +114,31 @@ class SoakRun:
         return found
 
     def step(self) -> int:
-        """Agent steps in the log."""
+        """Return the agent steps in the log."""
         try:
             return max(read_logs(self.folder)["step"], default=0)
         except (OSError, ValueError, KeyError):
             return 0
 
     def resumes(self) -> int:
-        """How often learners took the run up again, for a start of the command or of torchrun's."""
+        """Return how often learners resumed the run, after a new start or by torchrun."""
         return len(read_meta(self.folder).get("resumed", ()))
 
     def actor_restarts(self) -> int:
-        """Ray's actors that were replaced, as far as the log has it: it counts from each start."""
+        """Return how many of Ray's actors were replaced; each start logs from 0."""
         logged = read_logs(self.folder).get("actor_restarts", ())
         counts = (0, *(count for count in logged if count is not None))
         return sum(new - old if new >= old else new for old, new in pairwise(counts))
 
     def saved_step(self) -> int | None:
-        """Agent steps in the newest checkpoint that loads."""
+        """Return the agent steps of the newest checkpoint that loads."""
         try:
             return CheckpointFolder(self.folder).latest().payload["step"]
         except CheckpointError:
             return None
 
     def checkpoints(self) -> list[Path]:
-        """Oldest first."""
+        """Return the checkpoint files, the oldest first."""
         return sorted((self.folder / "checkpoints").glob("step_*.pt"))
 
     def signal_all(self, number: int) -> None:
@@ -146,7 +146,7 @@ class SoakRun:
             _send(process, number)
 
     def end(self, patience: float = 60.0) -> list[int]:
-        """Interrupts the run and waits for it; returns what had to be killed after `patience`."""
+        """Interrupt the run and wait; return the processes killed after `patience` seconds."""
         if self.is_alive():
             _send(self._process.pid, signal.SIGINT)
             try:
@@ -156,9 +156,9 @@ class SoakRun:
         return []
 
     def kill_left_behind(self) -> list[int]:
-        """Kills all that is left of any start, whatever has been stopped too; returns whom.
+        """Kill all processes that any start left behind, stopped ones too; return their numbers.
 
-        Again and again: torchrun starts others in place of those that are gone.
+        This repeats, because torchrun replaces the processes that are gone.
         """
         killed: set[int] = set()
         deadline = time.monotonic() + PATIENCE
@@ -168,35 +168,35 @@ class SoakRun:
                 _send(process, signal.SIGKILL)
             killed.update(left)
             time.sleep(0.05)
-        self.is_alive()  # buries it
+        self.is_alive()  # reaps the process
         return sorted(killed)
 
     def left_behind(self) -> list[int]:
-        """Processes of any start that are still there: of its session, or with its mark."""
+        """Return the living processes of any start, found by their session or by `MARK`."""
         groups, mark = set(self._groups), f"{MARK}={self.folder}".encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (entry / "stat").read_text().rsplit(")", 1)[1].split()
                 ours = int(words[3]) in groups or mark in (entry / "environ").read_bytes()
-                if ours and words[0] != "Z":  # 3: its session
+                if ours and words[0] != "Z":  # field 3: session
                     found.append(int(entry.name))
         return found
 
     def sample(self) -> None:
-        """Notes memory and open files of every process."""
+        """Record the memory and open files of every process."""
         for process in self.processes():
             with contextlib.suppress(OSError, IndexError):
                 memory = int(Path(f"/proc/{process}/statm").read_text().split()[1])
                 files = len(list(Path(f"/proc/{process}/fd").iterdir()))
-                if memory:  # none: ended, and not buried yet
+                if memory:  # zero: ended, but not yet reaped
                     reading = Reading(time.monotonic(), memory, files)
                     self._readings.setdefault(process, []).append(reading)
 
     def growth(self) -> tuple[float, int] | None:
-        """Last over first memory, and last minus first files: the most of any process.
+        """Return last over first memory, and last minus first open files: the largest each.
 
-        First is what a process had when it was warm; None where none lived as long again.
+        First means after a process's warm-up. None if no process lived long enough.
         """
         grown = []
         for readings in self._readings.values():
@@ -211,7 +211,7 @@ class SoakRun:
 
 
 def _send(process: int, number: int) -> None:
-    """A signal; none to a process that has just ended, or is another user's by now."""
+    """Send a signal; do nothing if the process has ended or belongs to another user."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
 
@@ -264,7 +264,7 @@ def _full(run: SoakRun, draw: random.Random) -> bool:
     return bool(victims)
 
 
-# Each does its worst and says whether there was anything to do it to.
+# Each causes a fault and returns whether there was anything to affect.
 FAULTS: dict[str, Callable[[SoakRun, random.Random], bool]] = {
     "kill": _kill,
     "stop": _stop,

@@ -1,12 +1,13 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""What a stem tells a memory: how much its features differ between the frames of a game.
+"""Measure how much a stem's features differ between the frames of a game.
 
-    python benchmarks/stems.py --game Pong                     stems as they are drawn
-    python benchmarks/stems.py --game Pong --runs runs/a runs/b   agents of that game too
+    python benchmarks/stems.py --game Pong                        untrained stems
+    python benchmarks/stems.py --game Pong --runs runs/a runs/b   trained agents of the game, too
     python benchmarks/stems.py --json stems.json
 
-A silent filter or feature is 0 wherever one looks: nothing passes, no gradient either. Stems as
-they are drawn see 600 frames of four games with random actions, agents those of their own play.
+A filter or feature is silent if it is 0 for every frame: it passes neither information nor a
+gradient. Untrained stems see 600 frames of four games with random actions. A trained agent sees
+the frames of its own games.
 """
 
 import argparse
@@ -36,23 +37,23 @@ from fastweights.launch.cli.parser import Parser
 from fastweights.training.saved_agent import open_agent
 
 STEMS = ("resnet", "shallow", "shallow_norm")
-DRAWS = 5  # of each stem
+DRAWS = 5  # untrained copies of each stem
 GAMES = 4
-EARLIER = 50  # agent steps before a frame counts: the games begin alike
-STEPS = 150  # agent steps that count
+EARLIER = 50  # agent steps before frames are used, because all games begin alike
+STEPS = 150  # agent steps whose frames are used
 
 
 class Told(NamedTuple):
-    """Of one stem, over all frames."""
+    """Statistics of one stem's features over all frames."""
 
     mean: float  # of the features
-    spread: float  # their standard deviation over frames, mean over features
-    silent_features: float  # share
-    silent_filters: float  # share, of the first layer of filters that ends in a ReLU module
+    spread: float  # standard deviation over frames, averaged over features
+    silent_features: float  # share of all
+    silent_filters: float  # share, in the first layer of filters that ends in a ReLU module
 
 
 def told(features: Tensor, filters: Tensor) -> Told:
-    """`features` [N, F] and `filters` [N, C, Y, X], both behind their ReLU."""
+    """Compute the statistics of features [N, F] and filters [N, C, Y, X], both after their ReLU."""
     quiet = (features <= 0).all(0), (filters <= 0).all(0).flatten(1).all(1)
     silent = (one.float().mean().item() for one in quiet)
     return Told(features.mean().item(), features.std(0).mean().item(), *silent)
@@ -60,7 +61,7 @@ def told(features: Tensor, filters: Tensor) -> Told:
 
 @contextmanager
 def listening(stem: ImageStem) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """In the block, features and filters of every call are put into the two lists."""
+    """Collect the features and filters of every call inside the block into two lists."""
     features: list[Tensor] = []
     filters: list[Tensor] = []
     first = next(module for module in stem.convolutions if isinstance(module, nn.ReLU))
@@ -76,10 +77,12 @@ def listening(stem: ImageStem) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
 
 
 def frames_of(game: str) -> Tensor:
-    """Random actions' frames [N, C, Y, X]."""
+    """Return frames [N, C, Y, X] of games with random actions."""
     games = envs.make(game, GAMES, seed=1)
     if len(games.frame_shape) != 3:
-        raise UserError(f"{game} shows no pictures, and a stem of convolutions wants them")
+        raise UserError(
+            f"{game} shows no pictures, but image stems need them; choose an Atari game"
+        )
     draws, frames = np.random.default_rng(1), []
     row = games.reset()
     for step in range(EARLIER + STEPS):
@@ -92,7 +95,7 @@ def frames_of(game: str) -> Tensor:
 
 @torch.no_grad()
 def drawn(name: str, frames: Tensor) -> Told:
-    """Medians over `DRAWS` draws of a stem."""
+    """Return medians over `DRAWS` untrained copies of a stem."""
     found = []
     for seed in range(DRAWS):
         torch.manual_seed(seed)
@@ -104,10 +107,12 @@ def drawn(name: str, frames: Tensor) -> Told:
 
 
 def trained(path: Path, game: str) -> tuple[str, Told]:
-    """An agent's name and steps, and what its stem tells it while it plays, actions sampled."""
+    """Return an agent's name, and its stem's statistics while it plays with sampled actions."""
     agent = open_agent(path)
     if agent.options.env != game or not isinstance(agent.network.stem, ImageStem):
-        raise UserError(f"{path} is no agent of {game} that sees pictures: leave it out, or --game")
+        raise UserError(
+            f"{path} is no agent of {game} that sees pictures; leave it out, or set --game"
+        )
     games = environments_of(agent.options, GamePlan(), GAMES, 1)
     player = Player(agent.network, games, action_mode="sampled", seed=1)
     with listening(agent.network.stem) as heard:
@@ -130,15 +135,17 @@ def table(game: str, rows: dict[str, Told]) -> Table:
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--game", default="Pong", help="default Pong")
-    parser.add_argument("--runs", nargs="*", type=Path, default=[], help="run folders of that game")
-    parser.add_argument("--json", type=Path, help="write machine and findings to this file")
+    parser.add_argument("--game", default="Pong", help="game (default Pong)")
+    parser.add_argument(
+        "--runs", nargs="*", type=Path, default=[], help="run folders of agents that play this game"
+    )
+    parser.add_argument("--json", type=Path, help="file for the machine and the statistics")
     return parser
 
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     options = parser().parse_args(arguments)
     check_folder(options.json)
     machine = describe()

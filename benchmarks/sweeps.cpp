@@ -1,6 +1,7 @@
-// How long one pass over a 32 x 32 matrix of floats takes, in the first-level cache: nanoseconds,
-// the best of many. Run it before and after a change to kernels/include/matrix.h, and on a new
-// processor, to see whether it should have its writes split as AMD's have (kernels/machinery/cpu_build.py):
+// Measures one pass over a 32 x 32 matrix of floats in the first-level cache: nanoseconds, the best
+// of many passes. Run it before and after a change to kernels/include/matrix.h. Run it on a new
+// processor to see whether its writes should be split, as on AMD's (see
+// kernels/machinery/cpu_build.py):
 //
 //   for split in "" -DFASTWEIGHTS_SPLIT_WRITES; do
 //     c++ -std=c++17 -O3 -w -mavx2 -mfma $split -Ikernels/include benchmarks/sweeps.cpp -o sweeps
@@ -39,10 +40,10 @@ int main() {
       values[i][j] = T(0.1);
     }
   matrix.clear();
-  volatile int64_t hidden = P;  // a kernel learns its sizes at run time, too
+  volatile int64_t hidden = P;  // not a constant: a kernel gets its sizes at run time, too
   const int64_t rows = hidden;
 #ifdef FASTWEIGHTS_SPLIT_WRITES
-  std::puts("multiplication and addition apart:");
+  std::puts("separate multiplication and addition:");
 #else
   std::puts("fused multiply-add:");
 #endif

@@ -1,4 +1,4 @@
-"""Timing several ways to do the same: by turns, so that a busy moment hits all of them."""
+"""Time several implementations alternately, so that a busy moment of the machine affects all."""
 
 import argparse
 import statistics
@@ -20,12 +20,12 @@ from fastweights.host.errors import UserError
 Run = Callable[[], object]
 Name = TypeVar("Name")
 Result = TypeVar("Result")
-SHORTEST_SAMPLE = 0.02  # seconds; shorter calls are repeated within a sample
-LONG = 20.0  # seconds; whoever waits longer is told of each round
+SHORTEST_SAMPLE = 0.02  # seconds; a sample of a shorter call repeats it
+LONG = 20.0  # seconds; longer benchmarks print each round on stderr
 
 
 def seconds_of(run: Run, repeats: int, device: str) -> float:
-    """Of one call, a mean over `repeats`; on a GPU by its own clock, between two events."""
+    """Return the seconds of one call, averaged over `repeats`; a GPU is timed by its events."""
     if device == "cuda":
         return _seconds_on_gpu(run, repeats)
     began = time.perf_counter()
@@ -51,10 +51,10 @@ def take_turns(
     device: str,
     within: Callable[[Name], AbstractContextManager[None]] = lambda name: nullcontext(),
 ) -> dict[Name, list[float]]:
-    """Seconds a call of each, in every round: `rounds` of them, or fewer in about `seconds`.
+    """Return seconds a call of each, in every round: up to `rounds` of them in about `seconds`.
 
-    Slow calls get a single round; all are warm. A name's samples are taken inside `within(name)`,
-    which is not timed.
+    All are warmed up; slow calls get a single round. A name's samples are taken inside
+    `within(name)`, which is not timed.
     """
     began, once = time.perf_counter(), {}
     for name, run in runs.items():
@@ -69,13 +69,16 @@ def take_turns(
     for _ in told_rounds(max(1, min(rounds, int(left / max(1e-9, a_round)))), a_round):
         for name, run in runs.items():
             with within(name):
-                run()  # the one before it left its own memory in the caches and the heap
+                run()  # the previous contender has displaced this one's data in caches and heap
                 samples[name].append(seconds_of(run, repeats[name], device))
     return samples
 
 
 def told_rounds(rounds: int, a_round: float) -> Iterator[int]:
-    """Their numbers, on stderr too where all of them, each of `a_round` seconds, take long."""
+    """Yield the rounds' numbers; print them on stderr if all take longer than `LONG` together.
+
+    `a_round`: seconds of one round.
+    """
     for number in range(1, rounds + 1):
         if rounds * a_round > LONG:
             print(f"round {number} of {rounds}", file=sys.stderr, flush=True)
@@ -85,9 +88,9 @@ def told_rounds(rounds: int, a_round: float) -> Iterator[int]:
 def play_rounds(
     cases: Mapping[str, Callable[[], Result]], rounds: int, tell: Callable[[Result], str]
 ) -> dict[str, list[Result]]:
-    """What every case came to in every round; one takes so long that each is told on stderr.
+    """Call every case in every round and return all results; print each on stderr.
 
-    Every other round goes backwards: no case always follows the same one, or comes first.
+    Every other round is in reverse order, so that no case is always first or after the same one.
     """
     found: dict[str, list[Result]] = {name: [] for name in cases}
     for number in range(1, rounds + 1):
@@ -98,16 +101,16 @@ def play_rounds(
 
 
 def median_ratio(of: Sequence[float], to: Sequence[float]) -> float:
-    """The median of the rounds' ratios: what slows a whole round down is in both of its samples."""
+    """Return the median of the rounds' ratios; what slows a whole round is in both its samples."""
     return statistics.median(a / b for a, b in zip(of, to, strict=True))
 
 
 def logged_rate(logs: Mapping[str, Sequence[float]], warm_up: int) -> float:
-    """Agent steps/s of a run after its first `warm_up` updates, from its log: whole over whole.
+    """Return agent steps/s of a logged run after its first `warm_up` updates.
 
-    Updates come in bursts where rollouts do, and the median update's rate is none of the run's. A
-    row is written as its update ends: the last of the warm-up's is where counting begins. Its time
-    is the wall clock's, which nobody should set meanwhile.
+    This is all steps over all their time. The median update's rate would be wrong, because rollouts
+    and so updates come in bursts. A row is written when its update ends, so counting starts at the
+    last row of the warm-up. The times are the wall clock's; a change of the clock makes them wrong.
     """
     step, clock = logs["step"], logs["_time"]
     return (step[-1] - step[warm_up - 1]) / (clock[-1] - clock[warm_up - 1])
@@ -120,19 +123,27 @@ def add_options(
     default: float,
     devices: Sequence[str] = ("cpu", "cuda"),
 ) -> None:
-    """What is asked of any benchmark that takes turns; `rounds` and `seconds` say of what."""
-    parser.add_argument("--rounds", type=int, default=7, help=f"{rounds}, at most: 7")
+    """Add the options of benchmarks that alternate; `rounds` and `seconds` complete the help."""
     parser.add_argument(
-        "--seconds", type=float, default=default, help=f"{seconds}, about: {default:.0f}"
+        "--rounds", type=int, default=7, help=f"largest number of {rounds} (default 7)"
     )
-    parser.add_argument("--threads", type=int, help="torch threads (default: torch's own)")
-    parser.add_argument("--device", choices=devices, default="cpu", help="default cpu")
-    parser.add_argument("--json", type=Path, help="write machine and rows to this file")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=default,
+        help=f"seconds {seconds}, roughly (default {default:.0f})",
+    )
+    parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
+    parser.add_argument(
+        "--device", choices=devices, default="cpu", help="device to time (default cpu)"
+    )
+    parser.add_argument("--json", type=Path, help="file for the machine and the rows")
 
 
 def use_options(options: argparse.Namespace, *above_zero: str) -> dict[str, Any]:
-    """Checks them, and those named, has torch compute as training does, on the threads asked for;
-    returns the machine's description.
+    """Check the options of `add_options` and those named; set torch's threads and precision.
+
+    Returns the description of the machine.
     """
     check_folder(options.json)
     check_above_zero(options, "rounds", "seconds", "threads", *above_zero)

@@ -1,14 +1,14 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""How fast training is: its parts alone, the bound that follows from them, and the whole.
+"""Measure how fast training is: its parts alone, the bound that they set, and whole runs.
 
     python benchmarks/training.py                                all: an hour on two cores
     python benchmarks/training.py --cores rdn lstm --rounds 1    a first look
     python benchmarks/training.py --json training.json
 
-Every measurement is a process of its own, and all take turns round by round, so that a busy moment
-hits each of them; the tables give medians, of ratios those of the rounds' own. The whole is
-`launch/atari.py` itself, by its own log: all steps after the warm-up over all of their time.
-Agent steps/s everywhere; on Atari an agent step is four emulator frames.
+Every measurement is a separate process. All alternate round by round, so that a busy moment of the
+machine affects each of them. The tables give medians, and medians of the rounds' ratios. A whole
+run is `launch/atari.py`; its rate comes from its log: all steps after the warm-up over all their
+time. Rates are agent steps/s; on Atari an agent step is four emulator frames.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[0] = str(ROOT)  # else `training` would be this very file
+sys.path[0] = str(ROOT)  # otherwise `training` would be this file
 if __name__ == "__main__":
     from fastweights.host.waiting import sleep_while_waiting
 
-    sleep_while_waiting()  # the parts, as the whole does
+    sleep_while_waiting()  # the parts wait as whole runs do
 
 import numpy as np
 import torch
@@ -53,18 +53,18 @@ from fastweights.training.presets import preset
 from fastweights.training.schedules.plan import Schedule
 
 PARTS = ("environments", "inference", "update")
-WARM_UP = 2  # updates (or as many steps as in one): kernels are built, the heap finds its size
+WARM_UP = 2  # updates, or calls of a part, before the measurement
 
 
 def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
-    """Agent steps/s of each part with all cores to itself; to be called once in a process."""
+    """Return agent steps/s of each part with all cores to itself; call this once in a process."""
     if options.tune_memory:
         tune_allocator()
     options, plan = plan_for(options)
     environments = plan.environments(0)[0]
     network = Network(options.network(environments.frame_shape, environments.num_actions))
     network.to(plan.learner)
-    steps = environments.num_envs  # of one group: each step of it is one call
+    steps = environments.num_envs  # of one group, which steps in one call
     emulated = _rate(random_play(environments), steps, seconds)
     actor = Actor(network, environments, device=plan.learner)
     learner = Learner(network, options.learner)
@@ -76,7 +76,7 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
         torch.multinomial(logits.softmax(-1), 1).cpu()
 
     def update() -> None:
-        float(learner.update(rollout)["gradient_norm"])  # on a GPU: waits for the whole update
+        float(learner.update(rollout)["gradient_norm"])  # float() waits for a GPU's whole update
 
     parts = {
         "environments": emulated,
@@ -87,7 +87,10 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
 
 
 def random_play(environments: Environments) -> Callable[[], None]:
-    """A step of games that begin here, played alike for all cores: play decides what it costs."""
+    """Return a function that steps new games with random actions, the same for every core.
+
+    A step's cost depends on the actions, so all cores must see the same ones.
+    """
     random = np.random.default_rng(0)
     environments.reset()
 
@@ -98,7 +101,7 @@ def random_play(environments: Environments) -> Callable[[], None]:
 
 
 def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
-    """The median of single calls, for as long as `seconds`; at least three."""
+    """Return the rate by the median of single calls; they take `seconds`, or are at least three."""
     for _ in range(WARM_UP):
         call()
     times: list[float] = []
@@ -112,9 +115,9 @@ def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
 def measure_whole(
     name: str, core: str, env: str, seconds: float, rate: float, checkout: Path = ROOT
 ) -> dict[str, float]:
-    """The rate of a run of about `seconds`, by its log, and the most memory it held.
+    """Return the rate of a run of about `seconds`, from its log, and its peak memory in gigabytes.
 
-    `rate`: agent steps/s to expect. `checkout`: whose `launch/atari.py` runs.
+    `rate`: expected agent steps/s. `checkout`: folder whose `launch/atari.py` runs.
     """
     options = preset(name, core)
     batch = options.batch_size * options.unroll_length
@@ -132,24 +135,24 @@ def measure_whole(
 
 
 def _run(command: list[str]) -> float:
-    """Runs a command; the most resident memory of it, in gigabytes. `UserError` as in `said`."""
+    """Run a command; return its peak memory in gigabytes. Raises `UserError` if it fails."""
     with tempfile.TemporaryFile("w+") as errors:
         run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
         try:
             _, status, used = os.wait4(run.pid, 0)
-        except BaseException:  # it ends with this process
+        except BaseException:  # the command must not outlive this process
             run.kill()
             run.wait()
             raise
         run.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         _refuse(run.returncode, errors.read())
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes per unit of ru_maxrss
     return used.ru_maxrss * unit / 1e9
 
 
 def said(command: list[str]) -> str:
-    """What a command prints. Raises `UserError` with its last words where it fails."""
+    """Return what a command prints. Raises `UserError` with its last line if it fails."""
     done = subprocess.run(command, capture_output=True, text=True)
     _refuse(done.returncode, done.stderr)
     return done.stdout
@@ -163,7 +166,7 @@ def _refuse(code: int, errors: str) -> None:
 def measure_parts_elsewhere(
     name: str, core: str, env: str, seconds: float, threads: int = 0, device: str = "auto"
 ) -> dict[str, float]:
-    """`measure_parts` in a process of its own; threads and device are as training takes them."""
+    """Call `measure_parts` in a new process; threads and device are options of training."""
     case = (name, core, env, str(seconds), str(threads), device)
     return json.loads(said([sys.executable, __file__, "--parts-of", *case]).splitlines()[-1])
 
@@ -171,15 +174,15 @@ def measure_parts_elsewhere(
 def _parts_of(
     name: str, core: str, env: str, seconds: str, threads: str, device: str
 ) -> dict[str, float]:
-    """That process's side of it."""
+    """Call `measure_parts` with a command line's words; this runs in the new process."""
     options = replace(preset(name, core), env=env, num_threads=int(threads), device=device)
     return measure_parts(options, float(seconds))
 
 
 def bound(parts: dict[str, float], schedule: Schedule) -> float:
-    """The rate at which the parts would run with nothing between them.
+    """Return the rate at which the parts would run if nothing else took time.
 
-    In lockstep one after the other; otherwise all at once, which the slowest of them bounds.
+    In lockstep the parts alternate. Otherwise they run at once, and the slowest limits the rate.
     """
     rates = [parts[part] for part in PARTS]
     return 1 / sum(1 / rate for rate in rates) if schedule == "lockstep" else min(rates)
@@ -188,7 +191,7 @@ def bound(parts: dict[str, float], schedule: Schedule) -> float:
 def measure(
     cases: list[tuple[str, str]], env: str, rounds: int, seconds: float
 ) -> list[dict[str, float | str]]:
-    """A row for each (preset, core): medians over the rounds."""
+    """Return a row for each (preset, core): medians over the rounds."""
     turns = {" ".join(case): partial(_measure_both, *case, env, seconds) for case in cases}
     found = play_rounds(turns, rounds, lambda sample: f"{sample['whole']:.0f}")
     rows = []
@@ -209,7 +212,7 @@ def _measure_both(name: str, core: str, env: str, seconds: float) -> dict[str, f
 def show(rows: list[dict], described: dict) -> None:
     title = in_words(described)
     table = Table(title=f"agent steps/s\n{title}")
-    columns = ("preset", "core", *PARTS, "bound", "whole", "of bound", "against lstm", "peak GB")
+    columns = ("preset", "core", *PARTS, "bound", "run", "run / bound", "against lstm", "peak GB")
     for column in columns:
         table.add_column(column, justify="left" if column in ("preset", "core") else "right")
     wholes = {(row["preset"], row["core"]): [s["whole"] for s in row["rounds"]] for row in rows}
@@ -226,12 +229,12 @@ def show(rows: list[dict], described: dict) -> None:
     for (name, core), mine in wholes.items():
         if name == "paper" and ("plain", core) in wholes:
             times = median_ratio(mine, wholes["plain", core])
-            print(f"{core}: {times:.1f} times the same program with --preset plain")
+            print(f"{core}: {times:.1f} times as fast as with --preset plain")
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = Parser(__doc__)
     parser.add_argument(
         "--cores", nargs="+", choices=list(CORES), default=list(CORES), metavar="CORE",
@@ -239,14 +242,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--plain", nargs="*", choices=list(CORES), default=["rdn", "lstm"],
-        help="cores to run with --preset plain too (default: rdn lstm)",
+        help="cores to run with --preset plain, too (default: rdn lstm)",
     )  # fmt: skip
     parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each case (default 3)")
     parser.add_argument(
-        "--seconds", type=float, default=15.0, help="of each whole, and of its parts (default 15)"
+        "--rounds", type=int, default=3, help="measurements of each case (default 3)"
     )
-    parser.add_argument("--json", type=Path, help="write machine and rows to this file")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=15.0,
+        help="length of a whole run, and of its parts together, in seconds (default 15)",
+    )
+    parser.add_argument("--json", type=Path, help="file for the machine and the rows")
     parser.add_argument("--parts-of", nargs=6, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     check_above_zero(options, "rounds", "seconds")

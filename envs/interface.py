@@ -115,7 +115,7 @@ class Restorable(Protocol):
 def check_action(action: np.ndarray, num_envs: int, num_actions: int) -> None:
     """Raise `ValueError` unless `action` is [num_envs] integers in `0 .. num_actions - 1`.
 
-    ale-py's vector environment would hang for ever after an action out of range.
+    ale-py's vector environment would hang forever after an action out of range.
     """
     if action.shape != (num_envs,) or action.dtype.kind not in "iu":
         raise ValueError(

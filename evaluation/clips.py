@@ -33,11 +33,8 @@ def make_clip(
     """
     try:
         environments = visible(agent, plan)
-    except UserError as error:
-        print(f"note: no clip, {error}", file=sys.stderr)
-        return None
     except ValueError as error:
-        print(f"note: no clip, {agent.options.env} cannot be drawn: {error}", file=sys.stderr)
+        print(f"note: no clip: {error}", file=sys.stderr)
         return None
     fps = steps_a_second(environments)
     pictures = film(

@@ -20,7 +20,7 @@ from fastweights.experiments.rows import Row
 
 _PERCENT = (-3.0, 103.0)  # the axis of shares, whatever they are
 _NARROWEST = 0.1  # an axis spans this share of its largest value, or small differences look large
-_NAME, _TITLE = 48, 80  # characters of a line
+_NAME, _PANEL, _TITLE = 48, 60, 80  # characters of a line
 _MANY = 10_000  # numbers from which an axis says k and M
 _WORDS = 0.25  # height of a row of panels without curves
 NOTHING = "nothing to draw yet: too few games have ended"
@@ -58,8 +58,10 @@ def rows_figure(rows: Sequence[Row], unit: str, title: str, panel: str = "") -> 
     names, shared = _names(shown, panel)
     panels: dict[str, list[int]] = {}
     for place, row in enumerate(shown):
-        panels.setdefault(str(row.labels.get(panel, "")), []).append(place)
-    lines = sum(1 + name.count("\n") for name in names) + shared.count("\n")
+        heading = textwrap.fill(str(row.labels.get(panel, "")), _PANEL)
+        panels.setdefault(heading, []).append(place)
+    lines = sum(1 + name.count("\n") for name in names)
+    lines += sum(text.count("\n") for text in (shared, *panels))
     shared_axis = "percent" in unit
     figure = new_figure(1.0 + (0.4 if shared_axis else 0.7) * len(panels) + 0.2 * lines)
     ratios = [0.5 + len(places) for places in panels.values()]
@@ -167,7 +169,7 @@ def curves_figure(panels: Sequence[Sequence[Panel]], title: str) -> Any:
     are drawn only for few names, so that bands do not hide each other.
     """
     across = len(panels[0])
-    ratios = [1 if any(map(_has_points, row)) else _WORDS for row in panels]
+    ratios = [1 if any(map(_has_curve, row)) else _WORDS for row in panels]
     figure = new_figure(0.6 + 4 * sum(ratios), 8 if across == 1 else 6 * across)
     figure.suptitle(literal(textwrap.fill(title, 45 * across + 25)))
     every = figure.subplots(len(panels), across, squeeze=False, height_ratios=ratios)
@@ -175,9 +177,9 @@ def curves_figure(panels: Sequence[Sequence[Panel]], title: str) -> Any:
     styles, bands = line_styles(list(names)), len(names) <= len(COLOURS)
     for axes, panel in zip(every.flat, itertools.chain.from_iterable(panels), strict=True):
         if panel.title:
-            axes.set_title(literal(panel.title))
-        if not _has_points(panel):
-            axes.set_axis_off()  # axes without data would be invented
+            axes.set_title(literal(textwrap.fill(panel.title, _PANEL)))
+        if not _has_curve(panel):
+            axes.set_axis_off()
             axes.text(0.5, 0.5, NOTHING, ha="center", transform=axes.transAxes)
             continue
         for name, seeds in panel.curves.items():
@@ -188,8 +190,9 @@ def curves_figure(panels: Sequence[Sequence[Panel]], title: str) -> Any:
     return with_legend(figure)
 
 
-def _has_points(panel: Panel) -> bool:
-    return any(len(one.x) for seeds in panel.curves.values() for one in seeds)
+def _has_curve(panel: Panel) -> bool:
+    """Return whether a line has two points; axes around a single one would be invented."""
+    return any(len(one.x) > 1 for seeds in panel.curves.values() for one in seeds)
 
 
 def _format_x(axes: Any, lengths: bool) -> None:

@@ -51,13 +51,12 @@ class EvaluateOptions(GamePlan):
     clip: bool = True
     """Also write a clip of the first game."""
     clip_seconds: float = 60.0
-    """Maximum length of the clip, in seconds of play at the game's own speed."""
+    """Maximum length of the clip, in seconds of play at the speed of the game."""
     clip_format: ClipFormat = "mp4"
     """Format of the clip; without ffmpeg it is a GIF."""
     env: str | None = None
-    """The game, for files of TorchBeast that do not say which they were trained on, and for a game
-    that brings a module of its own (my_module:MyGame-v0): evaluating imports it. A run's own game
-    otherwise."""
+    """Game (default: the game of the run). Required for TorchBeast's files that do not name their
+    game, and for a game in a module (my_module:MyGame-v0), which is then imported."""
     export: Path | None = None
     """Instead of playing, write the agent as safetensors, config and model card into this folder.
     """

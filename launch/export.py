@@ -44,7 +44,7 @@ class ExportOptions:
     out: Path | None = None
     """File (onnx) or folder (safetensors) to write (default: agent.onnx or agent)."""
     env: str | None = None
-    """Game, for files that do not name one and for games in a module of their own."""
+    """Game (default: the file's). Required for files that name none, and for games in a module."""
 
 
 @one_line_errors

@@ -48,7 +48,7 @@ class ReplayOptions:
     updates: int | None = None
     """Number of first updates to run (default: all that were recorded)."""
     env: str | None = None
-    """The game again, where it brings a module of its own (my_module:MyGame-v0): it is imported."""
+    """Game of a run whose game is in a module (my_module:MyGame-v0), which is then imported."""
 
 
 @one_line_errors

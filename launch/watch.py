@@ -46,13 +46,13 @@ class WatchOptions:
     out: Path | None = None
     """File of the film, .mp4 or .gif (default: one per game in RUN/clips)."""
     live: bool = False
-    """Show it in a window instead, at the game's own speed."""
+    """Show the film in a window instead, at the speed of the game."""
     frames: int | None = None
     """Maximum number of pictures, one per agent step (default: the whole episode)."""
     seconds: float | None = None
     """Maximum length of the film in seconds (default: the whole episode)."""
     env: str | None = None
-    """The game again, where it brings a module of its own (my_module:MyGame-v0): it is imported."""
+    """Game of a run whose game is in a module (my_module:MyGame-v0), which is then imported."""
     protocol: str = "trained"
     """Rules: trained (as in training), full-game, published, machado or noop30."""
     action_mode: ActionMode = "argmax"

@@ -1,18 +1,20 @@
-"""What every test begins with: what `auto` comes to, checked shapes, one thread, one seed.
+"""Common settings of all tests: the values of `auto`, checked shapes, one thread, one seed.
 
-The environment variables below decide what `auto` comes to, here and in every process that a test
-starts, so that tests do the same on every machine; `make test ON=...` asks for another machine's.
-GPUs are shown to `pytest -m gpu` alone. Shapes are checked except in whole runs.
+Environment variables fix the values of `auto`, also for processes that tests start, so that results
+do not depend on the machine. `make test ON=...` imitates another machine. Only `pytest -m gpu` sees
+GPUs. Shapes are checked, except in tests of whole runs.
 """
 
 import gc
 import os
 from pathlib import Path
 
-os.environ["FASTWEIGHTS_BACKEND"] = "auto"  # no shell's: each operation's fastest that is here
-os.environ.setdefault("FASTWEIGHTS_CPUS", "2")  # for a run's threads, Ray's actors, parallel jobs
+# Each operation's fastest available backend, whatever the shell has set.
+os.environ["FASTWEIGHTS_BACKEND"] = "auto"
+os.environ.setdefault("FASTWEIGHTS_CPUS", "2")  # threads of a run, Ray's actors, parallel jobs
 os.environ.setdefault("FASTWEIGHTS_PRECISION", "float32")
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers share the cores
+# Set before torch is imported; pytest's workers share the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import jaxtyping
 import pytest
@@ -29,12 +31,12 @@ WHOLE_RUNS = {"host", "records", "training", "evaluation", "experiments", "launc
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr != "gpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before anybody asks torch
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before anything asks torch about GPUs
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What is imported stays: it is not searched for garbage, now or later."""
+    """Keep imported objects out of garbage collection, which saves time."""
     gc.disable()
     found = yield
     gc.freeze()
@@ -43,7 +45,8 @@ def pytest_collection():
 
 
 def _why_no_compiler() -> str | None:
-    from fastweights.kernels.machinery import cpu_build  # once its shapes are checked
+    # After the import hook, so that its shapes are checked.
+    from fastweights.kernels.machinery import cpu_build
 
     try:
         cpu_build.compiler()
@@ -53,7 +56,7 @@ def _why_no_compiler() -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What runs C++ is skipped only where there is no compiler: the project works without one."""
+    """Skip tests that run C++ if there is no compiler: the project works without one."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     asked = item.get_closest_marker("compiler") or "shim" in item.fixturenames
     if (asked or parameters.get("backend") == "cpu") and (reason := _why_no_compiler()):
@@ -62,7 +65,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def shapes_unchecked():
-    """Where the same calls are checked elsewhere, and checking would take longest."""
+    """Disable shape checks where they would take most of the time and are made elsewhere."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
@@ -70,7 +73,7 @@ def shapes_unchecked():
 
 @pytest.fixture(autouse=True)
 def _whole_runs(request: pytest.FixtureRequest):
-    """Whole runs leave shapes to the tests of what they call, and no `--kernels` behind."""
+    """In tests of whole runs, disable shape checks and restore the backend afterwards."""
     if request.path.relative_to(TESTS).parts[0] not in WHOLE_RUNS:
         yield
         return
@@ -85,7 +88,7 @@ def _whole_runs(request: pytest.FixtureRequest):
 
 @pytest.fixture(autouse=True)
 def _known_settings():
-    """Runs in this process set all of these, and do not set them back."""
+    """Restore the global settings that runs in this process change."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     torch.backends.cudnn.allow_tf32 = True

@@ -1,4 +1,4 @@
-"""The command in processes of their own, each forked from one that has imported what it imports."""
+"""Runs of the command in separate processes, forked from one that has done all imports."""
 
 import gc
 import os
@@ -13,7 +13,7 @@ from fastweights.launch import atari
 
 
 class ForkedRun:
-    """`launch/atari.py ARGUMENTS`, what it says going to the file `output`."""
+    """A process that runs `launch/atari.py ARGUMENTS` and writes its output to a file."""
 
     def __init__(self, output: Path, *arguments: object):
         self._output = output
@@ -22,22 +22,22 @@ class ForkedRun:
         self.pid = self._process.pid
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """While it lives; a minute at most, then it is killed."""
+        """Wait for a minute at most, then kill the process and fail; fail if it ends before."""
         deadline = time.monotonic() + 60
         while not condition():
             assert self._process.exitcode is None, self.said()
             if time.monotonic() > deadline:
                 self._process.kill()
-                raise TimeoutError(f"still waiting after a minute; it said {self.said()}")
+                raise TimeoutError(f"still waiting after a minute; output: {self.said()}")
             time.sleep(0.02)
 
     def end(self, number: int) -> int:
-        """Its exit code after signal `number`."""
+        """Send signal `number` and return the exit code."""
         os.kill(self._process.pid, number)
         return self.wait(60)
 
     def wait(self, seconds: float) -> int | None:
-        """Its exit code once it ends by itself; None, and it is killed, where it does not."""
+        """Return the exit code; kill the process and return None if it takes longer."""
         self._process.join(seconds)
         code = self._process.exitcode
         self._process.kill()
@@ -48,6 +48,6 @@ class ForkedRun:
 
 
 def _run(output: Path, arguments: list[str]) -> None:
-    gc.freeze()  # or it would copy all that was imported when it ends
+    gc.freeze()  # otherwise its exit would copy all imported objects
     speak_into(output, output)
     sys.exit(atari.main(arguments))

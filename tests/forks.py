@@ -1,6 +1,6 @@
-"""Programs in processes of their own, each forked from one that has imported what they import.
+"""Programs in separate processes, forked from one that has done their imports.
 
-To start Python and to import torch takes longer than what most of these programs do.
+Starting Python and importing torch takes longer than most of these programs.
 """
 
 import gc
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    # and what a run imports late
+    # including modules that a run imports late
     ["fastweights.launch.atari", "torch._dynamo", "tensorboard.summary.writer.record_writer"]
 )
 
 
 class Ended(NamedTuple):
-    """As of `subprocess.run`."""
+    """The result of a program, as from `subprocess.run`."""
 
     returncode: int
     stdout: str
@@ -28,7 +28,7 @@ class Ended(NamedTuple):
 
 
 class Program:
-    """`python PROGRAM ARGUMENTS`: a file, or source code."""
+    """A process that runs `python PROGRAM ARGUMENTS`; a program is a file or source code."""
 
     def __init__(self, program: Path | str, *arguments: object, environment: dict | None = None):
         self._said = tempfile.TemporaryDirectory()
@@ -39,19 +39,19 @@ class Program:
         self._process.start()
 
     def end(self, seconds: float = 120) -> Ended:
-        """What it came to, once it ends; killed, and an error, where it takes longer."""
+        """Wait for the end and return the result; kill the program and fail if it takes longer."""
         self._process.join(seconds)
         code = self._process.exitcode
         self._process.kill()
         out, err = (path.read_text() for path in self._outputs)
         self._said.cleanup()
         if code is None:
-            raise TimeoutError(f"still running after {seconds:.0f} s; it said {out}{err}")
+            raise TimeoutError(f"still running after {seconds:.0f} s; output: {out}{err}")
         return Ended(code, out, err)
 
 
 def speak_into(*paths: Path) -> None:
-    """What this process says goes there: its output, and its errors."""
+    """Redirect this process's stdout and stderr to two files."""
     for number, path in zip((1, 2), paths, strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
 
@@ -59,7 +59,7 @@ def speak_into(*paths: Path) -> None:
 def _execute(
     program: Path | str, arguments: list[str], outputs: list[Path], variables: dict[str, str]
 ) -> None:
-    gc.freeze()  # or it would copy all that was imported when it ends
+    gc.freeze()  # otherwise its exit would copy all imported objects
     speak_into(*outputs)
     os.environ.clear()
     os.environ.update(variables)

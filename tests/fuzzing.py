@@ -1,6 +1,6 @@
-"""What the searches for bad input share: values to try, a sandbox, and what an error must be.
+"""Tools for searches of bad input: values to try, a sandbox, and the check of an error.
 
-The long searches are marked `faults`.
+Long searches have the marker `faults`.
 """
 
 import io
@@ -29,9 +29,9 @@ SHAPE, ACTIONS = (50,), 3
 
 
 def searched(test: Callable, short: int, long: int, *inputs: st.SearchStrategy) -> list[Callable]:
-    """A test with `short` examples, and the same with `long` ones under the marker.
+    """Return a test with `short` examples, and one with `long` examples marked `faults`.
 
-    Always the same examples, and none remembered from elsewhere.
+    The examples are the same each time; hypothesis stores none.
     """
     found = [
         settings(
@@ -70,7 +70,7 @@ tensors = st.sampled_from(
 
 
 class Canary:
-    """A pickle that would create a file."""
+    """An object whose unpickling would create a file."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -81,7 +81,7 @@ class Canary:
 
 @contextmanager
 def sandbox() -> Iterator[Path]:
-    """A run folder; whatever appears beside it, a canary's file for one, fails the test."""
+    """Yield a run folder; fail if any file, such as a canary's, appears beside it."""
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "runs" / "run"
         run.mkdir(parents=True)
@@ -95,7 +95,7 @@ def canary_of(run: Path) -> Canary:
 
 
 def command(action: Callable[[], Any]) -> int:
-    """What a command that does `action` would end with; its error is one line."""
+    """Return the exit code of a command that does `action`; check that its error is one line."""
 
     @one_line_errors
     def main() -> None:
@@ -115,7 +115,7 @@ def command(action: Callable[[], Any]) -> int:
 
 
 def changed(content: Any, path: list, value: Any) -> Any:
-    """`content` with what lies at `path` replaced; without it where `value` is GONE."""
+    """Return `content` with the value at `path` replaced, or removed if `value` is GONE."""
     content = deepcopy(content)
     inner = content
     for name in path[:-1]:
@@ -132,7 +132,7 @@ values = st.one_of(st.just(GONE), plain)
 
 
 def paths(content: Any, depth: int = 3) -> list[list]:
-    """The ways to everything in nested dicts and lists, `depth` names deep."""
+    """Return the paths to all values in nested dicts and lists, up to `depth` names long."""
     if not depth or not isinstance(content, dict | list):
         return []
     names = list(content) if isinstance(content, dict) else range(min(len(content), 2))

@@ -1,15 +1,15 @@
-"""Where a test may listen."""
+"""Free ports for tests that listen."""
 
 import random
 import socket
 
 
 def free_port() -> int:
-    """Of loopback's; nobody's at the moment.
+    """Return a port of the loopback interface that is free at the moment.
 
-    Below those that systems hand out by themselves: nobody gets it by chance before it is used.
+    It lies below the ports that systems assign themselves, so no process gets it by chance.
     """
-    anywhere = random.SystemRandom()  # not what another worker of the same seed draws
+    anywhere = random.SystemRandom()  # differs from a worker with the same seed
     while True:
         try:
             with socket.create_server(("127.0.0.1", anywhere.randrange(20_000, 32_000))) as server:

@@ -1,10 +1,10 @@
-"""What operations keep between calls, for tests that change what they found."""
+"""Reset what operations remember between calls."""
 
 from fastweights.kernels.registry import OPERATIONS
 
 
 def forget_calls() -> None:
-    """Every operation chooses and loads anew at its next call."""
+    """Let every operation choose and load its backend again at its next call."""
     for operation in OPERATIONS.values():
         operation.prepared.clear()
         operation.signature._seen.clear()

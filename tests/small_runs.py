@@ -1,4 +1,4 @@
-"""What the tests of both schedules share: small runs of the real command in this process."""
+"""Small runs of the real command in this process, for tests of both schedules."""
 
 import signal
 import threading
@@ -22,7 +22,7 @@ WALL_CLOCK = (*CLOCKS, *(f"seconds_{stage}" for stage in STAGES))
 
 
 class StoppingDisplay(Display):
-    """Somebody presses Ctrl-C while it shows the first update."""
+    """A display that interrupts the run while it shows the first update."""
 
     def update(self, step, row):
         super().update(step, row)
@@ -30,13 +30,13 @@ class StoppingDisplay(Display):
 
 
 def train(folder: Path, xpid: str, *options: object) -> int:
-    """Runs the command; later options win."""
+    """Run the command and return its exit code; later options take precedence."""
     where = ("--savedir", folder, "--xpid", xpid)
     return atari.main([*map(str, (*CATCH, *SMALL, *where, *options))])
 
 
 def logged(run_folder: Path) -> dict[str, list]:
-    """The log without what depends on the clock."""
+    """Return the log without the columns that depend on the clock."""
     logs = read_logs(run_folder / "logs.csv")
     return {name: column for name, column in logs.items() if name not in WALL_CLOCK}
 
@@ -53,7 +53,7 @@ def assert_same_run(one: Path, two: Path) -> None:
 
 
 def acting_threads() -> list[str]:
-    """Those that do not end, though they have a minute to."""
+    """Return the names of the acting threads that are still running after a minute."""
     acting = [each for each in threading.enumerate() if each.name.startswith("actor")]
     for thread in acting:
         thread.join(60)
@@ -61,8 +61,8 @@ def acting_threads() -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """A minute at most."""
+    """Wait until the condition holds; fail after a minute."""
     deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "the condition did not hold within a minute"
         time.sleep(0.02)

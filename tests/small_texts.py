@@ -1,4 +1,4 @@
-"""Small WikiTexts in every form that people have them in."""
+"""Small WikiTexts in all formats in which people store them."""
 
 import io
 import json
@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-TEXT = {  # blank lines, capitals, a rare word, a line separator that is no end of a line
+TEXT = {  # blank lines, capitals, a rare word, a line separator that ends no line
     "train": " \n = The Cat = \n \n the cat sat on the <unk> mat . \n The cat sat .\u2028the \n",
     "valid": " \n the cat sat on a dog . \n",
     "test": " \n = A Dog = \n the the the \n",
@@ -16,7 +16,7 @@ NAMES = {"train": "train", "valid": "validation", "test": "test"}
 
 
 def plain(folder: Path, pattern: str, text: Mapping[str, str] = TEXT) -> Path:
-    """A folder with a file a split, named by `pattern`."""
+    """Write one file a split, named by `pattern`, and return their folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, content in text.items():
         (folder / pattern.format(split)).write_text(content, newline="")
@@ -43,7 +43,7 @@ def tarred(folder: Path) -> Path:
 
 
 def rows(text: str) -> list[str]:
-    """As the hub has them: a blank line is an empty row, other rows keep the end of their line."""
+    """Return rows as on the hub: a blank line is an empty row; others keep their line end."""
     return [line + "\n" if line.strip() else "" for line in text.split("\n")[:-1]]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 AGENTS = {"agents", "cores", "kernels", "envs", "records"}
-# Each room, and the rooms that it may import beside host, which all may.
+# Each room, and the rooms that it may import besides host, which all may import.
 ALLOWED = {
     "host": set(),
     "records": {"checkpoint_folder", "checkpoints", "exports"},  # load torch
@@ -25,9 +25,9 @@ ALLOWED = {
     "launch": AGENTS | {"training", "evaluation", "tasks", "experiments"},
 }
 NAME = "fastweights"
-# Folders that only their own room imports; what others need of them, the room's front exports.
+# Folders that only their room imports; the room exports what others need from them.
 INSIDE = ("kernels.machinery", "kernels.include", "kernels.cuda", "training.ray")
-# Rooms that others enter by their `__init__` alone, and by the modules named here.
+# Rooms that others import only through `__init__` and the modules named here.
 FRONTS: dict[str, set[str]] = {
     "records": {"checkpoint_folder", "checkpoints", "exports"},  # load torch
     "envs": set(),
@@ -52,7 +52,7 @@ def imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            for alias in node.names:  # `from fastweights.kernels.lstm import reference`: a module
+            for alias in node.names:  # the name may be a module
                 submodule = f"{node.module}.{alias.name}"
                 yield submodule if submodule in MODULES else node.module
 
@@ -66,7 +66,7 @@ def name(path: Path) -> str:
 
 
 def test_every_room_is_in_the_table_and_in_the_package():
-    """A room is a folder at the root that the package links to."""
+    """A room is a folder at the root to which the package links."""
     linked = {path.name for path in (ROOT / NAME).iterdir() if path.is_symlink()}
     assert linked == set(ALLOWED)
 
@@ -91,8 +91,10 @@ def test_environments_know_no_torch(path: Path):
 
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_no_room_is_entered_around_its_front(path: Path):
-    """From elsewhere: no name with an underscore before it, nothing in a folder of `INSIDE`, and
-    of the rooms in `FRONTS` what their fronts export."""
+    """Other rooms import no name with a leading underscore and nothing in a folder of `INSIDE`.
+
+    From the rooms in `FRONTS` they import only the fronts' exports.
+    """
     room = path.relative_to(ROOT).parts[0]
     reached = {m.removeprefix(f"{NAME}.") for m in own_imports(path)}
     inner = {m for m in reached for inside in INSIDE if f"{m}.".startswith(f"{inside}.")}
@@ -124,7 +126,7 @@ def test_no_circles_within_a_room():
 
 
 def test_no_script_shadows_a_module():
-    """`python launch/x.py` puts launch/ first on the path: a `launch/signal.py` would break it."""
+    """`python launch/x.py` puts launch/ first on the path; a `launch/signal.py` would break it."""
     taken = sys.stdlib_module_names | set(packages_distributions())
     assert not {path.stem for path in (ROOT / "launch").glob("*.py")} & taken - {"__init__"}
 

@@ -1,4 +1,4 @@
-"""Every dependency has a lower and an upper bound, and the audit says what it found."""
+"""Every dependency has a lower and an upper bound, and the audit reports its findings."""
 
 import importlib.util
 import os
@@ -21,7 +21,7 @@ REQUIREMENTS = [
 
 
 def is_bounded(text: str) -> bool:
-    """Below and above: what comes out tomorrow is not what was tested."""
+    """Return whether a requirement is bounded on both sides: later releases are untested."""
     signs = {specifier.operator for specifier in Requirement(text).specifier}
     return "==" in signs or (">=" in signs and bool(signs & {"<", "<="}))
 
@@ -68,12 +68,12 @@ def test_the_audit_s_verdict():
     lines, code = judge([clean, flawed, unknown])
     assert code == 1 and lines[0] == "a 1: X-1, fixed in 1.1"
     assert "not audited: b" in lines[1] and lines[2] == "2 packages audited, 1 findings"
-    lines, code = judge([unknown])  # an index without advisories must not pass for a clean one
+    lines, code = judge([unknown])  # no advisories at all is a broken index, not a clean result
     assert code == 2 and lines[0].startswith("error: ")
 
 
 def test_an_audit_that_cannot_ask_is_one_line():
-    """Without the network, or without pip-audit."""
+    """The network is missing, or pip-audit is."""
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
     done = subprocess.run(
         [sys.executable, str(ROOT / ".ci" / "audit.py")],

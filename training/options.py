@@ -76,7 +76,7 @@ class RunOptions(CoreSizes):
     """Order of acting and learning: lockstep (they alternate), asynchronous (both at once), or auto
     (asynchronous on a GPU, lockstep on a CPU)."""
     engine: Literal["local", "ray"] = "local"
-    """Processes of the actors: local (threads of this process) or ray (processes of their own, on
+    """Processes of the actors: local (threads of this process) or ray (separate processes, on
     one machine or several); see docs/clusters.md."""
     ray_address: str | None = None
     """ray: address of the cluster, auto or host:port (default: a Ray that the run starts)."""

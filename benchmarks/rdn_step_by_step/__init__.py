@@ -1,6 +1,6 @@
 """The recurrent delta rule with one launch a step and atomic sums: a baseline for benchmarks.
 
-So the field's published kernels compute it; the source is `cuda.cu`.
+The kernels published with the papers compute it in this way. The source is `cuda.cu`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,11 +18,11 @@ from fastweights.kernels.registry import OPERATIONS
 SOURCE = Path(__file__).parent / "cuda.cu"
 SIGNATURE = OPERATIONS["recurrent_delta_rule"].signature
 HEAD_SIZES = (8, 16, 32)
-INPUTS, SAVED = 4, 6  # after the inputs q, k, v, beta come as many weights
+INPUTS, SAVED = 4, 6  # q, k, v, beta; as many weights follow
 
 
 def forward(*call: Any, save: bool = True) -> list[Tensor]:
-    """As `CudaKernel.forward`: (y, *final state, *saved); without `save`, nothing is saved."""
+    """Compute as `CudaKernel.forward`: (y, *final state, *saved); `save=False` saves nothing."""
     tensors = call[: len(SIGNATURE.arguments)]
     *given, initial, initial_output = tensors
     weights, output = initial.clone(), initial_output.clone()
@@ -34,14 +34,14 @@ def forward(*call: Any, save: bool = True) -> list[Tensor]:
 
 
 def _to_be_saved(y: Tensor) -> list[Tensor]:
-    """query, key, error, strength, hidden and before (see `cuda.cu`), not yet written."""
+    """Allocate query, key, error, strength, hidden and before (see `cuda.cu`)."""
     query, key, error, hidden = (torch.empty_like(y) for _ in range(4))
     strength, before = y.new_empty(y.shape[:-1]), y.new_empty(*y.shape, y.shape[-1])
     return [query, key, error, strength, hidden, before]
 
 
 def backward(*call: Any) -> list[Tensor]:
-    """As `CudaKernel.backward`: the gradients of inputs, weights and initial state."""
+    """Compute as `CudaKernel.backward`: the gradients of inputs, weights and initial state."""
     count = len(SIGNATURE.arguments)
     tensors, saved = call[:count], call[count : count + SAVED]
     final, grad_y, grad_final, grad_output = call[count + SAVED : count + SAVED + 4]
@@ -63,7 +63,7 @@ def _launch_each(
     like: Tensor,
     own: Sequence[Tensor | None],
 ) -> None:
-    """A launch for each step; `like` is shaped as y."""
+    """Launch the kernel `name` for each step; `like` has the shape of y."""
     kernel = Kernel(SOURCE, name, (padded(like.shape[-1]) ** 2 // WARP, 0))
     for step in steps:
         launch(kernel, Sizes(*like.shape, like.shape[-1], step), seen, own)

@@ -1,15 +1,15 @@
-// The recurrent delta rule (RDN) as the field's published kernels compute it, to be measured against:
-// a thread for each entry of the D x D matrix, every sum by atomic additions in shared memory, the
-// matrix rewound in place, and one launch a step. The law is kernels/recurrent_delta_rule's; heads
-// to 32, softmax, keys as long as values.
+// A baseline for benchmarks: the recurrent delta rule (RDN) as the published kernels compute it.
+// Each entry of the D x D matrix has a thread, sums are atomic additions in shared memory, the
+// backward rewinds the matrix in place, and each step is a launch. The equations are those of
+// kernels/recurrent_delta_rule, with softmax, head sizes up to 32, and keys as long as values.
 //
-// Sizes::option is the step t. Buffers that go from launch to launch: weights [B, H, N, N] (W_t) and
+// Sizes::option is the step t. Buffers shared by all launches: weights [B, H, N, N] (W_t) and
 // output [B, H, N] (y_t); in the backward also gradient (of W) and carried (of y_{t-1}).
 #include "warp.cuh"
 
 constexpr int THREADS = D * D;
 
-// All [T, B, H, ...]; before is W_{t-1} where row t forgot it. All are null without a backward.
+// All [T, B, H, ...]; before is W_{t-1} if row t reset it. All are null without a backward.
 struct Saved {
   float *query, *key, *error, *strength, *hidden, *before;
 };
@@ -37,7 +37,7 @@ struct Entry {
     return view.data[step * view.strides[0] + batch * view.strides[1] + head * view.strides[2] +
                      column * view.strides[3]];
   }
-  __device__ float weight(const View& view) const {  // [H, N, N]; the batch's stride is zero
+  __device__ float weight(const View& view) const {  // [H, N, N]; the batch's stride is 0
     return view.data[head * view.strides[1] + row * view.strides[2] + column * view.strides[3]];
   }
   __device__ float weight_of_column(const View& view) const {  // [H, N]

@@ -51,7 +51,12 @@ html_theme = "pydata_sphinx_theme"
 html_title = "fastweights"
 html_show_sourcelink = False
 html_copy_source = False
+html_static_path = ["style"]
+html_css_files = ["site.css"]
+templates_path = ["templates"]
+html_sidebars = {"**": ["all-pages"], root_doc: []}  # the front page has the same list itself
 html_theme_options = {
+    "navbar_center": [],  # a line has no room for all pages, and some of them are no overview
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "show_prev_next": True,

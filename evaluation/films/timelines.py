@@ -118,10 +118,12 @@ class Key(Panel):
         colours = {f"matrix {index + 1}": LINES[index] for index in range(self._shown)}
         events = {"dotted: memory reset": LINES[0], "dotted: life lost": LINES[1]}
         lines = [colours, events] if colours else [events]
+        dash, dots = np.arange(18), np.arange(0, 18, 2)
         for row, named in enumerate(lines):
+            is_line = named is colours
             for place, (words, colour) in enumerate(named.items()):
-                x = place * (_KEY if named is colours else 2 * _KEY)
-                area[row * _LINE + 6 : row * _LINE + 9, x : x + 18] = colour
+                x = place * (_KEY if is_line else 2 * _KEY)
+                area[row * _LINE + 6 : row * _LINE + 9, x + (dash if is_line else dots)] = colour
                 write(area, words, row * _LINE, x + 24, grey=110, size=11)
         for row, words in enumerate(self._sentences, len(lines)):
             write(area, words, row * _LINE, 0, grey=110, size=11)

@@ -29,7 +29,9 @@ def number(value: float | None) -> str:
     """Return a number with as many digits as it needs; `-` for None."""
     if value is None:
         return "-"
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:,.2f}"
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.{1 if abs(value) >= 10 else 2}f}"
 
 
 def count(how_many: int, what: str) -> str:

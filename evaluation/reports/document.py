@@ -1,7 +1,8 @@
 """The content of a report: blocks that become HTML or Markdown."""
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from fastweights.host.atomic_files import write_bytes
 from fastweights.host.errors import one_line
 
 FIGURES = "report_figures"  # the folder beside the Markdown
+_SHORT = 12  # rows that a table of two columns may have below each other
 _PAGE = Path(__file__).with_name("page.html")
 
 
@@ -52,6 +54,11 @@ class Table:
     rows: Sequence[Sequence[str]]
     kind: ClassVar[str] = "table"
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the page sets the table in several columns, like a list."""
+        return len(self.head) == 2 and len(self.rows) > _SHORT
+
     def markdown(self) -> str:
         head, *rows = ([_marked(cell) for cell in row] for row in (self.head, *self.rows))
         return f"{_marked(self.caption)}\n\n{markdown_table(head, rows)}"
@@ -90,15 +97,32 @@ Block = Heading | Text | Table | Figure | Links
 
 
 def write(title: str, blocks: Sequence[Block], folder: Path) -> list[Path]:
-    """Write report.html, report.md and its figures; return the two pages."""
+    """Write report.html, report.md and its figures; return the two pages.
+
+    Figures of an earlier report in `folder` that this one does not draw are removed.
+    """
     (folder / FIGURES).mkdir(parents=True, exist_ok=True)
-    for block in blocks:
-        if isinstance(block, Figure):
-            write_bytes(folder / FIGURES / f"{block.name}.svg", block.drawing)
+    drawings = {block.name: block.drawing for block in blocks if isinstance(block, Figure)}
+    for name, drawing in drawings.items():
+        write_bytes(folder / FIGURES / f"{name}.svg", drawing + _signature(name))
     markdown, html = folder / "report.md", folder / "report.html"
     write_bytes(markdown, to_markdown(title, blocks).encode())
     write_bytes(html, to_html(title, blocks).encode())
+    _remove_others(folder / FIGURES, drawings)
     return [html, markdown]
+
+
+def _signature(name: str) -> bytes:
+    """Return the end of a figure's file, which tells it from a user's file of any name."""
+    return f"<!-- {name}, drawn by a fastweights report -->\n".encode()
+
+
+def _remove_others(folder: Path, drawn: Collection[str]) -> None:
+    """Remove a report's figures, as their ends and names say, that are not among `drawn`."""
+    for path in folder.glob("*.svg"):
+        with contextlib.suppress(OSError):  # such as a folder, or a file that may not be read
+            if path.stem not in drawn and path.read_bytes().endswith(_signature(path.stem)):
+                path.unlink()
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:

@@ -46,8 +46,8 @@ class LanguageOptions(LearningOptions):
     """Positions added to words' vectors: sinusoidal (counted from the span's start), none, or auto
     (none with --full-context, as published)."""
     ngrams: int = 1
-    """Longest n-gram of tokens with a vector of its own, which is added to the token's; the shorter
-    ones have theirs, too. 1: none, as published."""
+    """Maximum length of n-grams of tokens whose vectors are added to the token's vector. 1: no
+    n-grams, as published."""
     ngram_rows: int = 2**15
     """Vectors of all bigrams, of all trigrams, ...; n-grams beyond that share them, by a hash."""
     cutoffs: tuple[int, ...] = PUBLISHED_CUTOFFS

@@ -24,8 +24,12 @@ def add_grid_options(parser: argparse.ArgumentParser, seeds: Sequence[int], runs
     parser.add_argument("--total-steps", **steps)
     jobs = {"type": count, "default": 0, "help": "runs at once; 0: as many as there are cores"}
     parser.add_argument("--jobs", **jobs)
-    parser.add_argument("--runs", type=Path, default=runs, help=f"folder of the runs: {runs}")
-    parser.add_argument("--out", type=Path, help="folder of what is written: that of the runs")
+    parser.add_argument(
+        "--runs", type=Path, default=runs, help=f"folder of the runs (default {runs})"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="folder for tables and figures (default: that of the runs)"
+    )
 
 
 def axes_of(options: argparse.Namespace, names: Sequence[str]) -> Mapping[str, Sequence[Any]]:

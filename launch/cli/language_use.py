@@ -50,7 +50,7 @@ class WriteOptions(Sampling, Where):
     run: RunPath
     """A run folder (its best weights), a checkpoint, or an exported folder."""
     prompt: str = ""
-    """Text to go on from; empty: the beginning of a line."""
+    """Text to continue (default: the start of a line)."""
     length: int = 200
     """Tokens to write; 0: until Ctrl-C."""
     seed: int = 1

@@ -1,4 +1,4 @@
-"""What the actor chooses: the most probable action, or one drawn from the policy."""
+"""Actors: greedy actions, actions sampled from the policy, and their random generator."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ PI = torch.tensor([0.1, 0.6, 0.3])
 
 
 def fixed_policy(core: str = "feedforward") -> Network:
-    """Plays by PI whatever it sees."""
+    """Return a network whose policy is always PI."""
     net = Network(NetworkConfig(frame_shape=(4,), num_actions=3, core=core))
     with torch.no_grad():
         net.policy.weight.zero_()
@@ -30,12 +30,12 @@ def test_greedy_takes_the_most_probable():
 
 
 def test_sampling_follows_the_policy():
-    """Pearson's chi-squared test, on so many draws that a bias of 2 % would show."""
+    """Check with Pearson's chi-squared test; the number of draws makes a bias of 2 % visible."""
     player = actor(2000, generator=torch.Generator().manual_seed(3))
     actions = torch.cat([player.collect(20).rollout.action for _ in range(5)])
     expected = PI.double() * actions.numel()
     difference = torch.bincount(actions.flatten(), minlength=3) - expected
-    assert (difference**2 / expected).sum() < 23.0  # by chance in one of 100,000 cases
+    assert (difference**2 / expected).sum() < 23.0  # if right, exceeded in one of 100,000 cases
 
 
 def test_rows_and_streams_are_drawn_independently():

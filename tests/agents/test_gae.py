@@ -1,4 +1,4 @@
-"""Generalised advantages against the sum in the paper, term by term."""
+"""Generalised advantages: equal to the paper's sum, term by term."""
 
 import pytest
 import torch

@@ -1,6 +1,6 @@
-"""The acting step as a CUDA graph: recorded once, then it answers as the network does.
+"""The acting step as a CUDA graph: the recorded step gives the same answers as the network.
 
-Without a GPU the recording is played by the network itself, in the memory that was recorded.
+Without a GPU, the network computes the replays and writes them to the recorded memory.
 """
 
 import subprocess
@@ -37,7 +37,7 @@ def network(core: str, device: str = "cpu", **options: Any) -> Network:
 
 
 def rows(device: str = "cpu") -> list[tuple[torch.Tensor, ...]]:
-    """What the network sees without its state; games begin within."""
+    """Return inputs of the network for all steps; some episodes begin in the middle."""
     random = torch.Generator().manual_seed(1)
     return [
         tuple(
@@ -61,21 +61,22 @@ def tensors(nested: Any) -> list[torch.Tensor]:
 
 @torch.no_grad()
 def played(act: Any, net: Network, other: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-    """All it answers, with other weights for the second half of the steps."""
+    """Return all answers of `act`; the second half of the steps uses the weights `other`."""
     state, answers = net.initial_state(STREAMS), []
     before = {name: weight.clone() for name, weight in net.state_dict().items()}
     for step, row in enumerate(rows(next(net.parameters()).device.type)):
         if step == STEPS // 2:
             net.load_state_dict(other)
         output, state = act(*row, state)
-        answers.extend(tensors((output, state)))  # looked at when all has been played
+        # The answers are read after the last step, when a later replay could have changed them.
+        answers.extend(tensors((output, state)))
     net.load_state_dict(before)
     return answers
 
 
 @pytest.fixture
 def by_hand(monkeypatch) -> list[list[int]]:
-    """Of each recording, the numbers of its replays: 1, 2, ..."""
+    """Replace CUDA graphs by calls; return for each recording its replays, numbered from 1."""
     recordings: list[list[int]] = []
 
     def record_by_hand(call: Any, device: torch.device) -> tuple[Any, Any]:
@@ -121,7 +122,7 @@ def test_every_schedule_has_it_where_it_was_asked_for(schedule, asked, by_hand):
     sizes = {"num_envs": 4, "batch_size": 4, "unroll_length": 3, "num_threads": 1}
     options = replace(preset("maze", "rdn"), **sizes, schedule=schedule, core_width=16)
     plan = Plan(options)
-    plan.options = replace(plan.options, cuda_graphs=asked)  # refused here, where no GPU acts
+    plan.options = replace(plan.options, cuda_graphs=asked)  # `Plan` refuses it without a GPU
     environments, net = build(plan.options, plan)
     source = plan.source(net, environments, 0, Stages("learner"))
     source.publish(0)
@@ -142,7 +143,7 @@ def test_on_a_gpu_it_answers_as_the_network_does(core):
     stream = torch.cuda.current_stream()
     found = played(GraphedStep(net), net, other)
     assert torch.cuda.current_stream() == stream
-    bound = 1e-5 if core == "lstm" else 0.0  # cuDNN's is not recorded, ours is
+    bound = 1e-5 if core == "lstm" else 0.0  # the LSTM is not recorded: cuDNN computes it
     for one, right in zip(found, expected, strict=True):
         torch.testing.assert_close(one, right, rtol=bound, atol=bound)
 
@@ -163,7 +164,7 @@ print(torch.cuda.current_stream() == stream)
 @pytest.mark.gpu
 @NEEDS_GPU
 def test_a_step_that_waits_for_the_gpu_cannot_be_recorded():
-    """In a process of its own, which such a recording spoils."""
+    """Run it in a separate process, because a failed recording leaves CUDA in an error state."""
     ran = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True)
     said, same_stream = ran.stdout.splitlines()
     assert said.startswith("the acting step cannot be a CUDA graph: ") and "captur" in said

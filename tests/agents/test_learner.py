@@ -1,4 +1,4 @@
-"""The learner's step against the formulas: loss, micro-batches, clipping, RMSprop, schedule."""
+"""The learner's step against its formulas: losses, micro-batches, clipping, RMSprop, schedule."""
 
 import copy
 from contextlib import nullcontext
@@ -28,7 +28,7 @@ def network(core: str = "rdn") -> Network:
 
 
 def rollout_of(net: Network) -> Rollout:
-    """From the middle of short mazes, off-policy, with rewards out of [-1, 1] and resets."""
+    """Return a rollout of short mazes: off-policy, with resets and rewards outside [-1, 1]."""
     torch.manual_seed(5)
     actor = Actor(net, envs.make("TMaze", B, seed=1, options={"corridor": 1}))
     actor.collect(9)
@@ -43,13 +43,13 @@ def gradients(net: Network) -> list[Tensor]:
 
 
 def updated(net: Network, rollout: Rollout, **options) -> tuple[Network, dict[str, Tensor]]:
-    """A copy of the network after one update; its gradients are still there."""
+    """Return a copy of the network after one update, with its gradients."""
     net = copy.deepcopy(net)
     return net, Learner(net, LearnerConfig(**options)).update(rollout)
 
 
 def literal_losses(net: Network, r: Rollout, clip: bool = True) -> dict[str, Tensor]:
-    """The sums over rows and streams, with the default costs, row by row."""
+    """Compute the losses with their default costs as sums over rows and streams."""
     output, _ = net(r.frame, r.reward, r.is_first, r.last_action, r.initial_state)
     log_pi, log_mu = output.policy_logits.log_softmax(-1), r.policy_logits.log_softmax(-1)
     taken = torch.nn.functional.one_hot(r.action, 3)
@@ -123,7 +123,7 @@ def test_a_long_gradient_is_cut_to_the_limit_and_keeps_its_direction(limit):
     cut, cut_logs = updated(net, rollout, reward_clipping="none", grad_norm_clipping=limit)
     assert norm(gradients(long)) > 40
     torch.testing.assert_close(norm(gradients(cut)).item(), limit, rtol=1e-6, atol=0)
-    assert logs["gradient_norm"] == cut_logs["gradient_norm"]  # logged as it was before the cut
+    assert logs["gradient_norm"] == cut_logs["gradient_norm"]  # logged before clipping
     scale = limit / logs["gradient_norm"]
     for one, other in zip(gradients(long), gradients(cut), strict=True):
         torch.testing.assert_close(one * scale, other, rtol=1e-6, atol=1e-12)
@@ -141,12 +141,12 @@ def test_a_short_gradient_is_left_alone_and_forty_is_the_published_limit():
 @pytest.mark.parametrize(
     ("alpha", "epsilon", "momentum", "options"),
     [
-        (0.99, 0.01, 0.0, {}),  # the published agent's numbers
+        (0.99, 0.01, 0.0, {}),  # as published
         (0.9, 1e-5, 0.5, {"alpha": 0.9, "epsilon": 1e-5, "momentum": 0.5}),
     ],
 )
 def test_rmsprop_is_the_formula(alpha, epsilon, momentum, options):
-    """Mean of squares, not centred; epsilon beside the root."""
+    """RMSprop averages squares without centring; epsilon is added to the root."""
     net = network()
     rollout = rollout_of(net)
     learner = Learner(net, LearnerConfig(total_steps=10 * T * B, **options))

@@ -1,4 +1,4 @@
-"""Learning end to end on the CPU: a game of reflexes, and one that only a memory can win."""
+"""Agents learn a game of reflexes, and a game that needs memory, on the CPU in a minute."""
 
 from collections import deque
 
@@ -13,7 +13,7 @@ from fastweights.agents.network import Network, NetworkConfig
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 SEED = 1
-# Two heads of 16: with four of 8, rdn lost a long maze on one of eight seeds.
+# Two heads of 16: with four heads of 8, rdn lost a long maze with one of eight seeds.
 SMALL = (("layers", 1), ("width", 32), ("heads", 2), ("feedforward", 32))
 MAZE = {"game": "TMaze", "corridor": 3}
 
@@ -23,12 +23,12 @@ def make(game: str, num_envs: int, seed: int, **options) -> envs.Environments:
 
 
 def share_won(returns) -> float:
-    """Above zero is a caught ball, or a turn to the side that the cue named."""
+    """Return the share of games won; a positive return is a caught ball or a correct turn."""
     return sum(one > 0 for one in returns) / len(returns)
 
 
 def train(core, options, where, *, steps, num_envs, enough=0.97, **hyperparameters) -> Network:
-    """Learns for `steps`, or until this share of the last 300 games was won."""
+    """Train for `steps`, or until the share `enough` of the last 300 games is won."""
     torch.manual_seed(SEED)
     games = make(num_envs=num_envs, seed=1000 * SEED, **where)
     config = NetworkConfig(
@@ -58,9 +58,10 @@ def train(core, options, where, *, steps, num_envs, enough=0.97, **hyperparamete
 
 
 def first_returns(network: Network, where) -> list[float]:
-    """By argmax, one game in each of 400 new environments: short games count no more than long."""
+    """Play one greedy game in each of 400 new environments, so that all games count equally."""
     actor = Actor(network, make(num_envs=400, seed=77_000, **where), greedy=True)
-    episodes = [one for _ in range(2) for one in actor.collect(10).episodes]  # 20 steps at most
+    # Games take 20 steps at most.
+    episodes = [one for _ in range(2) for one in actor.collect(10).episodes]
     returns = {one.env: one.episode_return for one in episodes if one.index == 0}
     assert len(returns) == 400
     return list(returns.values())
@@ -76,7 +77,7 @@ def test_rdn_learns_catch():
 @pytest.mark.parametrize(
     ("core", "options", "num_envs", "learning_rate"),
     [
-        # Forget gates that begin half shut pass one thirtieth of the cue down the corridor.
+        # With half-open forget gates only a thirtieth of the cue would be left at the junction.
         ("lstm", (("width", 64), ("forget_bias", 4.0)), 32, 1e-3),
         ("delta_net", SMALL, 32, 4e-3),
         ("rdn", SMALL, 48, 2e-3),
@@ -92,5 +93,5 @@ def test_memory_wins_the_maze(core, options, num_envs, learning_rate):
 def test_without_memory_the_maze_is_left_to_chance():
     network = train("feedforward", (), MAZE, steps=40_000, num_envs=32, learning_rate=1e-3)
     returns = first_returns(network, MAZE)
-    assert all(abs(one) == 1 for one in returns)  # it has learned to walk, and to turn
-    assert 0.4 < share_won(returns) < 0.6  # four standard errors
+    assert all(abs(one) == 1 for one in returns)  # it has learned to walk and to turn
+    assert 0.4 < share_won(returns) < 0.6  # 0.5 plus or minus four standard errors

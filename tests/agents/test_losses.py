@@ -1,4 +1,4 @@
-"""The loss terms against numbers worked out by hand, and where their gradients go."""
+"""The loss terms against numbers computed by hand, and where their gradients go."""
 
 from math import log
 

@@ -1,4 +1,4 @@
-"""Streams are dealt to minibatches: all of them once a pass, alike for any number of learners."""
+"""Minibatches: each pass deals out every stream once, for any number of learners."""
 
 from itertools import islice
 
@@ -27,7 +27,7 @@ def test_draws_depend_on_seed_and_batch_and_pass_alone():
     assert one[0] != one[1] != one[2]
     assert one != passes(3, 16, 4, **ALONE | {"seed": 2})
     assert one != passes(3, 16, 4, **ALONE | {"batch": 1024})
-    torch.rand(1)  # the global generator plays no part
+    torch.rand(1)  # must not affect the minibatches
     assert one == passes(3, 16, 4, **ALONE)
 
 
@@ -48,7 +48,7 @@ def test_learners_together_have_the_minibatches_of_one(learners):
             assert together == streams
 
 
-def test_neighbours_meet_in_all_ways():
+def test_each_stream_comes_to_each_minibatch_equally_often():
     """Each of a block's streams comes to each minibatch about equally often."""
     firsts = [dealt[0][0] for dealt in passes(1200, 4, 4, **ALONE)]
     assert all(250 < firsts.count(stream) < 350 for stream in range(4))

@@ -1,4 +1,4 @@
-"""The network: what enters the core, what leaves the heads, and which options change it."""
+"""The network: inputs of the core, outputs of the heads, and the options that change them."""
 
 import pytest
 import torch
@@ -152,7 +152,7 @@ def test_heads_drawn_orthogonal_begin_nearly_uniform_and_near_zero():
 
 
 def test_a_normalised_head_sees_outputs_of_one_size(rows):
-    """Whatever the core's scale, logits are those of outputs with mean 0 and variance 1."""
+    """At any scale of the core, the heads see outputs with mean 0 and variance 1."""
     net = build(head_norm=True)
     seen = []
     net.policy.register_forward_pre_hook(lambda _, given: seen.append(given[0]))

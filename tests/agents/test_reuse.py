@@ -1,4 +1,4 @@
-"""Batches that are used more than once: losses, steps, limits, and what becomes of accidents."""
+"""Batches used more than once: losses, steps, limits, interrupted and failed updates."""
 
 import copy
 from contextlib import nullcontext
@@ -23,7 +23,7 @@ REUSE = PPO | {"epochs": 3, "minibatches": 3, "optimizer": "adam", "grad_norm_cl
 
 
 def judged(net: Network, r: Rollout) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Probabilities of the actions taken, now and then; all values; and the policy."""
+    """Return the taken actions' probabilities by `net` and when acting, all values, the policy."""
     output, _ = net(r.frame, r.reward, r.is_first, r.last_action, r.initial_state)
     pi, mu = output.policy_logits[:-1].softmax(-1), r.policy_logits.softmax(-1)
     taken = torch.nn.functional.one_hot(r.action, 3)
@@ -46,7 +46,7 @@ def literal_targets(objective: str, net: Network, r: Rollout) -> tuple[Tensor, T
 def literal_losses(
     objective: str, net: Network, r: Rollout, normalize: bool, before: Network | None = None
 ) -> dict[str, Tensor]:
-    """Means over the batch, with targets of the network `before`."""
+    """Compute the losses as means over the batch, with targets of the network `before`."""
     targets, advantages = literal_targets(objective, before or net, r)
     if normalize:
         deviation = ((advantages - advantages.mean()) ** 2).mean().sqrt()
@@ -86,7 +86,7 @@ def test_surrogates_are_the_formulas(objective, normalize, micro_batch):
 
 @pytest.mark.parametrize("objective", SURROGATES)
 def test_targets_stay_those_of_the_weights_before_the_batch(objective):
-    """The second pass over the whole batch has a new policy and old targets."""
+    """The second pass over the whole batch has a new policy but the same targets."""
     net = network()
     rollout, before = rollout_of(net), copy.deepcopy(net)
     options = {"objective": objective, "reduction": "mean", "learning_rate": 0.02}
@@ -107,7 +107,7 @@ def test_passes_of_vtrace_take_targets_from_their_own_weights():
 
 
 def test_a_minibatch_is_whole_streams_from_their_first_states():
-    """Three minibatches of two streams are three updates on these streams alone."""
+    """Three minibatches of two streams equal three updates on two streams each."""
     net, other = network(), network()
     other.load_state_dict(net.state_dict())
     rollout = rollout_of(net)
@@ -158,17 +158,18 @@ def test_what_is_logged_of_the_policy_and_the_values(reuse):
     error = (targets - value[:-1]).detach()
     explained = 1 - error.var(correction=0) / targets.var(correction=0)
     torch.testing.assert_close(logs["explained_variance"], explained)
-    assert "clip_fraction" not in updated(net, rollout)[1]  # nothing is clipped by a range there
+    assert "clip_fraction" not in updated(net, rollout)[1]  # V-trace has no clip range
 
 
 def test_a_batch_is_left_where_the_policy_has_moved_too_far():
-    """Before the first step beyond the limit, and not earlier."""
+    """An update ends before the first step beyond the limit, and not earlier."""
     torch.manual_seed(1)
     net = network()
     rollout = rollout_of(net)
     logits = net(*rollout[:4], rollout.initial_state)[0].policy_logits[:-1].detach()
-    fresh = rollout._replace(policy_logits=logits)  # as acted by these weights
-    gently = {"learning_rate": 0.01, "adam_beta1": 0.0, "adam_epsilon": 1.0}  # farther each step
+    fresh = rollout._replace(policy_logits=logits)  # as if these weights had acted
+    # With these options the policy moves further with each step.
+    gently = {"learning_rate": 0.01, "adam_beta1": 0.0, "adam_epsilon": 1.0}
     options = REUSE | gently
     free = Learner(copy.deepcopy(net), LearnerConfig(**options))
     moved, weights = [], []
@@ -186,7 +187,7 @@ def test_a_batch_is_left_where_the_policy_has_moved_too_far():
 
 
 class Stop(Exception):
-    """What a stage raises."""
+    """Raised by a stage to interrupt an update."""
 
 
 @pytest.mark.parametrize("at", [1, 4, 9])

@@ -1,7 +1,7 @@
-"""State, resets, rewards and the one shift in time, by counting.
+"""Rollouts: state, resets, rewards and the one shift in time, checked by counting.
 
-A game whose frame says (stream, episode, step) and whose reward says which action it answers; a
-core whose state counts the rows since the last first one.
+Each frame of the game says (stream, episode, step), and each reward says which action it answers.
+The core's state counts the rows since the last first row.
 """
 
 from itertools import pairwise
@@ -22,8 +22,8 @@ from fastweights.cores.feedforward import FeedforwardConfig
 from fastweights.kernels.recurrence import forget
 
 B, ACTIONS = 3, 4
-LENGTHS = ((5, 3), (1, 2, 7), (4,))  # of each stream's episodes, again and again
-EPISODE_STREAM = 100  # a record is 100 * stream + episode
+LENGTHS = ((5, 3), (1, 2, 7), (4,))  # of each stream's episodes, repeated
+EPISODE_STREAM = 100  # an episode's number is 100 * stream + episode
 
 
 class CountingRow(NamedTuple):
@@ -55,7 +55,7 @@ class CountingEnvironments:
 
 
 def answer(stream, action):
-    """The reward for an action: says which stream and which action."""
+    """Return the reward for an action; it tells the stream and the action."""
     return np.asarray(10 * stream + action + 1, np.float32)
 
 
@@ -64,7 +64,7 @@ class Count(NamedTuple):
 
 
 class CountingCore(Core):
-    """y is x and how many rows there have been, this one included."""
+    """y is x followed by the number of rows so far, including this one."""
 
     equation, source = "n_t = n_(t-1) + 1;  y_t = x_t, n_t", "a child"
 
@@ -108,7 +108,7 @@ def network(core: str) -> Network:
 
 
 def play(core: str = "counting", lengths=(4, 1, 6, 5, 9)) -> tuple[Network, list[Collected]]:
-    """Several rollouts in a row; episodes end inside them, at their first and their last row."""
+    """Return consecutive rollouts; episodes end inside them and at their first and last rows."""
     model = network(core)
     actor = Actor(model, CountingEnvironments(), generator=torch.Generator().manual_seed(0))
     return model, [actor.collect(length) for length in lengths]

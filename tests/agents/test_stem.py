@@ -1,4 +1,4 @@
-"""Stems: shapes, scale, and the convolutions against a plain contiguous re-implementation."""
+"""Stems: shapes, scale, and equality with a plain implementation of their convolutions."""
 
 import pytest
 import torch
@@ -15,13 +15,13 @@ def pictures(shape, count: int = 3) -> Tensor:
 
 
 def weights(stem) -> list[tuple[Tensor, Tensor]]:
-    """Every layer's weight and bias, in order, contiguous."""
+    """Return every layer's weight and bias, in order and contiguous."""
     parameters = [parameter.detach().contiguous() for parameter in stem.parameters()]
     return list(zip(parameters[::2], parameters[1::2], strict=True))
 
 
 def plain_resnet(stem, frame: Tensor) -> Tensor:
-    """Espeholt et al. 2018, figure 3, right."""
+    """Compute the stem of Espeholt et al. 2018, figure 3, right."""
     layers = iter(weights(stem))
     x = frame.double() / 255
     for _ in range(3):
@@ -33,7 +33,7 @@ def plain_resnet(stem, frame: Tensor) -> Tensor:
 
 
 def plain_shallow(stem, frame: Tensor) -> Tensor:
-    """Espeholt et al. 2018, figure 3, left."""
+    """Compute the stem of Espeholt et al. 2018, figure 3, left."""
     first, second, last = weights(stem)
     x = F.relu(F.conv2d(frame.double() / 255, *first, stride=4))
     x = F.relu(F.conv2d(x, *second, stride=2))
@@ -41,7 +41,7 @@ def plain_shallow(stem, frame: Tensor) -> Tensor:
 
 
 def plain_shallow_norm(stem, frame: Tensor) -> Tensor:
-    """As `plain_shallow`, with every picture's values at mean 0 and variance 1 before a ReLU."""
+    """Compute `plain_shallow`, with each picture normalised to mean 0, variance 1 before a ReLU."""
     first, norm, second, second_norm, last, last_norm = weights(stem)
     x = F.conv2d(frame.double() / 255, *first, stride=4)
     x = F.conv2d(F.relu(standard(x) * across(norm[0]) + across(norm[1])), *second, stride=2)
@@ -72,7 +72,7 @@ def test_image_stem_is_the_papers_figure(name, shape):
 
 
 def test_a_normalised_stem_tells_pictures_apart_from_the_start():
-    """Of pictures alike but for a ball: features differ by much of what they are."""
+    """Pictures that differ only in a ball get clearly different features."""
     torch.manual_seed(0)
     frame = torch.full((20, 4, 84, 84), 87, dtype=torch.uint8)
     for i in range(20):
@@ -84,7 +84,7 @@ def test_a_normalised_stem_tells_pictures_apart_from_the_start():
 
 
 def test_no_gradient_can_silence_all_of_a_normalised_stem():
-    """Filters that answer every pixel with less than 0, as the plain stem's may become."""
+    """The first filters are below 0 everywhere, as can happen to the plain stem in training."""
     frame = pictures((4, 84, 84))
     for name, alive in {"shallow": False, "shallow_norm": True}.items():
         stem = build_stem(name, (4, 84, 84))
@@ -175,7 +175,7 @@ def test_bfloat16_convolutions_leave_everything_else_in_float32(name):
         assert features.dtype is torch.float32
         features.square().sum().backward()
         assert all(p.dtype is p.grad.dtype is torch.float32 for p in stem.parameters())
-    # bfloat16 keeps 8 bits; errors of 15 layers add up, but not beyond a few of them.
+    # bfloat16 keeps 8 bits; the errors of 15 layers add up to a few units of them.
     assert 0 < relative(outputs[1], outputs[0]) < 0.03
     for near, right in zip(rough.parameters(), exact.parameters(), strict=True):
         assert 0 < relative(near.grad, right.grad) < 0.1

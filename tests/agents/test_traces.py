@@ -1,4 +1,4 @@
-"""What a memory can learn from at all: a cue that makes a difference some steps later."""
+"""Untrained memories: a cue must still affect the output some steps later."""
 
 from dataclasses import replace
 
@@ -15,9 +15,10 @@ MEMORIES = [name for name, kind in CORES.items() if kind.has_fast_weights]
 
 @torch.no_grad()
 def trace(core: str, **options: str) -> float:
-    """Of two cues, in what the first memory says `STEPS` steps later: root mean square over draws.
+    """Return how much the first memory's output depends on the cue `STEPS` steps later.
 
-    The T-maze's observations, seen by agents as the maze preset draws them.
+    This is the root mean square, over draws of the weights, of the difference between two cues.
+    Weights and options are those of the maze preset.
     """
     squares = []
     for draw in range(DRAWS):

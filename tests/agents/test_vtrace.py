@@ -1,4 +1,4 @@
-"""V-trace against the paper's sum over products, and its special cases."""
+"""V-trace: equal to the paper's sum over products, and its special cases."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ CLIPS = [(1.0, 1.0, 1.0), (2.0, 0.7, 1.5), (0.5, 3.0, 1e9), (1e9, 1e9, 0.3)]
 
 @pytest.fixture
 def streams():
-    """Off-policy; rewards, values and discounts at random, every third discount zero."""
+    """Return random off-policy streams; every third discount is zero."""
     numbers = dict(zip(("log_rho", "reward", "value"), torch.randn(3, T, B).double(), strict=True))
     discount = torch.rand(T, B).double()
     discount.flatten()[::3] = 0
@@ -19,7 +19,7 @@ def streams():
 
 
 def double_sum(log_rho, discount, reward, value, bootstrap_value, rho_clip, c_clip):
-    """Espeholt et al. 2018, eq. 1, with a discount of its own for each step."""
+    """Compute Espeholt et al. 2018, eq. 1, with a separate discount for each step."""
     rho, c = log_rho.exp().clamp(max=rho_clip), log_rho.exp().clamp(max=c_clip)
     V = torch.cat([value, bootstrap_value[None]])
     targets = torch.zeros(T, B).double()

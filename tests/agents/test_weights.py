@@ -1,4 +1,4 @@
-"""Published weights arrive once, are the newest, and do not change behind the actor's back."""
+"""Published weights: actors load the newest once, and keep them until they refresh."""
 
 import pytest
 import torch

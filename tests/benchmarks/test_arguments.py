@@ -1,4 +1,4 @@
-"""What a person gets wrong is one line before anything is measured."""
+"""Bad options of benchmarks print one error line before anything is measured."""
 
 import sys
 
@@ -37,7 +37,7 @@ ABOVE = "must be above 0 and finite, not"
         (distributed, "--rounds 0", f"--rounds {ABOVE} 0"),
         (distributed, "--updates -3", f"--updates {ABOVE} -3"),
         (distributed, "--game Qbrt", "did you mean Qbert"),
-        (distributed, "--parts wires", "no part is called wires"),
+        (distributed, "--parts wires", "there is no part wires"),
         (kernels, "--seconds -1", f"--seconds {ABOVE} -1.0"),
         (kernels, "--threads -1", f"--threads {ABOVE} -1"),
         (kernels, "--compile-steps 0", f"--compile-steps {ABOVE} 0"),
@@ -46,7 +46,7 @@ ABOVE = "must be above 0 and finite, not"
         (kernels, "--json nowhere/kernels.json", "there is no folder nowhere"),
         pytest.param(
             *(kernels, "--device cuda", "torch sees no CUDA device"),
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is present"),
         ),
         (peers, "--python nowhere/python", "install.sh"),
         (peers, f"--python {sys.executable} --json nowhere/peers.json", "no folder nowhere"),

@@ -1,4 +1,4 @@
-"""Two checkouts are measured by turns, each by its own code."""
+"""The comparison of two checkouts: each runs its own code, and they alternate."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_each_checkout_runs_its_own_code(tmp_path, monkeypatch, capsys):
-    """The other one is a stub that logs 10 steps a second and takes its time to answer."""
+    """The other checkout is a stub that logs 10 steps a second and answers slowly."""
     other = tmp_path / "before" / "launch"
     other.mkdir(parents=True)
     (other / "atari.py").write_text(
@@ -40,4 +40,4 @@ def test_another_checkout_without_the_command_is_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--before", str(tmp_path)])
     assert ended.value.code == 2
-    assert "there is no launch/atari.py in it" in capsys.readouterr().err
+    assert "this folder has no launch/atari.py" in capsys.readouterr().err

@@ -8,7 +8,8 @@ from benchmarks import convolutions
 
 
 def test_every_layer_is_timed_both_ways(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(convolutions, "tune_allocator", lambda: None)  # of the whole process
+    # It would change the whole process.
+    monkeypatch.setattr(convolutions, "tune_allocator", lambda: None)
     monkeypatch.setattr(convolutions, "FRAMES", {"acting": 1, "learning": 2})
     path = tmp_path / "convolutions.json"
     convolutions.main(["--rounds", "2", "--seconds", "5", "--json", str(path)])

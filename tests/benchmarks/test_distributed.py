@@ -1,4 +1,4 @@
-"""The command of the spread runs: what it needs is asked for first, what it has found is kept."""
+"""The benchmark of distributed runs: it checks its needs first and keeps what it measured."""
 
 import json
 from importlib.machinery import ModuleSpec
@@ -14,7 +14,7 @@ WIRE |= {"zlib_pays_below_bytes_per_second": 1.0, "game": "Qbert", "core": "rdn"
 
 @pytest.fixture
 def wire(monkeypatch) -> list[tuple]:
-    """What the part `wire` was asked, which takes no time here; Ray's parts fail."""
+    """Replace the part `wire` by a quick one and return its arguments; Ray's parts fail."""
     asked = []
 
     def broken(*what):
@@ -27,7 +27,7 @@ def wire(monkeypatch) -> list[tuple]:
 
 
 @pytest.mark.parametrize("part", ["ray", "recovery"])
-def test_without_ray_nothing_is_measured_that_would_be_lost(part, wire, monkeypatch, capsys):
+def test_without_ray_no_part_is_measured_first(part, wire, monkeypatch, capsys):
     monkeypatch.setattr(remote_actors, "find_spec", lambda name: None)
     with pytest.raises(SystemExit, match="2"):
         distributed.main(["--parts", "wire", part])

@@ -1,4 +1,4 @@
-"""What a GPU's benchmark adds, as far as a CPU can show it: layouts, refusals, arithmetic."""
+"""The GPU contenders of the kernels' benchmark, as far as a CPU can check them."""
 
 import sys
 from types import ModuleType
@@ -43,10 +43,10 @@ def test_flash_linear_attention_gets_batches_first_and_no_scale(mode, monkeypatc
         torch.testing.assert_close(seen[-1][3], expected, atol=0.05, rtol=0.05)
 
 
-def test_what_is_missing_says_why():
+def test_missing_peers_give_the_reason():
     runs, rows = peers("delta_rule", "rl", "forward+backward", "cpu")
     reasons = {row["backend"]: row["absent"] for row in rows}
-    assert set(runs) == {"cuDNN LSTM"}  # torch's, on any device
+    assert set(runs) == {"cuDNN LSTM"}  # PyTorch's LSTM runs on any device
     runs["cuDNN LSTM"]()
     if "fla" not in sys.modules:
         assert reasons["fla chunk"] == reasons["fla fused_recurrent"] == "not installed: fla"
@@ -66,7 +66,8 @@ def test_the_baseline_writes_for_a_backward_where_there_is_one(mode, monkeypatch
             written.append([tensor is not None for tensor in own])
 
     monkeypatch.setattr(rdn_step_by_step, "launch", launch)
-    monkeypatch.setattr(gpu_peers, "captured", gpu_peers.launches)  # nothing to capture here
+    # There is no graph to capture on a CPU.
+    monkeypatch.setattr(gpu_peers, "captured", gpu_peers.launches)
     runs, _ = peers("recurrent_delta_rule", "rl", mode, "cpu")
     runs[STEP_BY_STEP]()
     saves = mode != "forward"

@@ -25,7 +25,8 @@ TINY = {
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     for call, sizes in TINY.items():
         monkeypatch.setitem(kernel_calls.CALLS, call, sizes)
-    monkeypatch.setattr("benchmarks.kernels.tune_allocator", lambda: None)  # of the whole process
+    # It would change the whole process.
+    monkeypatch.setattr("benchmarks.kernels.tune_allocator", lambda: None)
 
 
 def rows_of(folder: Path, *words: str) -> list[dict]:
@@ -55,7 +56,8 @@ def test_every_backend_has_a_row_for_every_call(tmp_path, capsys):
 
 @pytest.mark.compiler
 def test_ratios_are_of_the_same_round(tmp_path, monkeypatch, capsys):
-    seconds = {"reference": [2.0, 8.0, 1.0], "cpu": [0.1, 0.2, 0.4]}  # of medians: 10
+    # The ratio of medians would be 10.
+    seconds = {"reference": [2.0, 8.0, 1.0], "cpu": [0.1, 0.2, 0.4]}
     monkeypatch.setattr("benchmarks.kernels.take_turns", lambda *how: seconds)
     rows = rows_of(tmp_path, "--ops", "delta_rule", "--sizes", "rl", "--modes", "forward")
     assert [row["times_faster"] for row in rows] == pytest.approx([1, 20])
@@ -69,11 +71,11 @@ def test_a_loop_that_keeps_too_much_is_left_out(tmp_path, monkeypatch, capsys):
     absent = (row for row in rows if "absent" in row)
     (left_out,) = (row for row in absent if row["backend"] == "reference")
     assert left_out["mode"] == "forward+backward"
-    assert "no reference, keeps about" in capsys.readouterr().out
+    assert "no reference, its backward needs about" in capsys.readouterr().out
 
 
 def test_a_loop_too_long_to_compile_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(torch, "compile", lambda law: law)  # of a step, which is not left out
+    monkeypatch.setattr(torch, "compile", lambda law: law)  # single steps are still compiled
     words = ("--ops", "delta_rule", "--sizes", "rl", "--modes", "forward", "--compile")
     rows = rows_of(tmp_path, *words, "--compile-steps", "2")
     (left_out,) = (row for row in rows if row["backend"] == "torch.compile")
@@ -81,7 +83,7 @@ def test_a_loop_too_long_to_compile_says_so(tmp_path, monkeypatch, capsys):
     assert "no torch.compile, the compiler unrolls" in capsys.readouterr().out
 
 
-def test_what_does_not_compile_says_so(tmp_path, monkeypatch):
+def test_a_step_that_does_not_compile_gives_the_reason(tmp_path, monkeypatch):
     def broken(*call):
         raise NotImplementedError("not on this machine\nand more")
 
@@ -94,7 +96,7 @@ def test_what_does_not_compile_says_so(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["forward", "forward+backward"])
 def test_a_step_at_a_time_is_the_same_call(mode, monkeypatch):
-    """With torch.compile left out: what is timed as compiled answers as the operation does."""
+    """With `torch.compile` replaced, the loop over steps gives the operation's results."""
     monkeypatch.setattr(torch, "compile", lambda law: law)
     found: list[torch.Tensor] = []
     timed = kernel_calls.timed
@@ -126,13 +128,14 @@ def test_turns_are_taken_and_time_is_bounded():
 
     runs = {name: partial(play, name) for name in "ab"}
     samples = take_turns(runs, rounds=2, seconds=60.0, device="cpu")
-    assert "".join(played) == "aabb" + "aabb" * 2  # warm-up; then a warm call and a sample each
+    # Warm-up of each; then a warm call and a sample of each in every round.
+    assert "".join(played) == "aabb" + "aabb" * 2
     assert all(len(times) == 2 and min(times) >= SHORTEST_SAMPLE for times in samples.values())
     assert [len(times) for times in take_turns(runs, 5, 0.01, "cpu").values()] == [1, 1]
 
 
 def test_samples_are_taken_within_their_own_surroundings():
-    """Each contender's backend is forced around its samples, for every call of it and no other."""
+    """Each contender's backend is forced during all its calls, and only then."""
     for mode, gradients in (("forward", False), ("forward+backward", True)):
         seen: dict[str, set] = {"reference": set(), "torch.compile": set()}
 

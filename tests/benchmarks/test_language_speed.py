@@ -1,4 +1,4 @@
-"""The benchmark of language models: what it times, and what it says of it."""
+"""The benchmark of language models: what it times and what it reports."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_the_papers_width_with_fewer_blocks_and_columns():
 def test_it_runs(tmp_path):
     sizes = ("--columns", "2", "--span", "9", "--layers", "1", "--rounds", "1", "--seconds", "1")
     out = tmp_path / "found.json"
-    precision = ("--precision", "float32")  # the preset's own is what `auto` comes to here
+    precision = ("--precision", "float32")  # the preset has `auto`
     language_models.main(["--cores", "transformer", "lt", *sizes, *precision, "--json", str(out)])
     content = json.loads(out.read_text())
     assert content["what"] == "small preset, 2 columns, spans of 9, float32"

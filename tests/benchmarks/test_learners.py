@@ -1,4 +1,4 @@
-"""Two learners: none outlives the others' failure, and what a person gets wrong."""
+"""The benchmark of a second learner: failures end all learners, and bad input is one line."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def test_a_learner_that_fails_ends_the_others(words, monkeypatch):
         for each in words
     ]
     for process, its_words in zip(started, words, strict=True):
-        if its_words is ENDS:  # before the other fails
+        if its_words is ENDS:  # so that it ends before the other fails
             process.wait()
     monkeypatch.setattr(learners.Job, "learners", lambda job, kind: started)
     with pytest.raises(UserError, match="two runs: a run failed: no such game"):
@@ -37,5 +37,5 @@ def test_cores_that_cannot_be_chosen_are_one_line(monkeypatch):
     with pytest.raises(UserError, match="may use one"):
         learners.two_cores()
     monkeypatch.delattr(os, "sched_getaffinity")
-    with pytest.raises(UserError, match="only Linux"):
+    with pytest.raises(UserError, match="needs Linux"):
         learners.two_cores()

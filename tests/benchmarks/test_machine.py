@@ -1,4 +1,4 @@
-"""What is said of the machine: what may be used of it, before it is used."""
+"""The description of the machine: usable cores, and the load before the measurements."""
 
 import os
 
@@ -15,7 +15,7 @@ def test_cores_are_those_that_may_be_used(monkeypatch):
 
 
 class Begun(Exception):
-    """The work of a benchmark."""
+    """Raised where a benchmark would begin to measure."""
 
 
 @pytest.mark.parametrize(

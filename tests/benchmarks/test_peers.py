@@ -1,6 +1,6 @@
-"""Beside Sample Factory: its games and rate after the warm-up, and what a person gets wrong.
+"""The comparison with Sample Factory: its games, its rate after the warm-up, and failures.
 
-Sample Factory itself has an environment of its own and is not run here.
+Sample Factory needs a separate environment and is not run here.
 """
 
 import os
@@ -14,7 +14,7 @@ import pytest
 from benchmarks.peers import FOLDER, sample_factory
 from fastweights.host.errors import UserError
 
-# Not a part of this project's packages: it runs in Sample Factory's environment.
+# The script belongs to Sample Factory's environment, not to this project's packages.
 RUN = runpy.run_path(str(FOLDER / "run.py"))
 WARM_UP, arguments, rate = (RUN[name] for name in ("WARM_UP", "arguments", "rate"))
 
@@ -63,6 +63,6 @@ def test_a_peer_is_given_the_cores_that_may_be_used(monkeypatch):
 
 
 def test_a_peer_that_fails_says_why():
-    """Its environment is not this one: Sample Factory is not installed here."""
+    """Sample Factory is not installed in this environment."""
     with pytest.raises(UserError, match=r"No module named '\w+'"):
         sample_factory(Path(sys.executable), "serial", "Qbert", 1.0)

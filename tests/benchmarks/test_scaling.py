@@ -1,4 +1,4 @@
-"""Scaling on paper: the limits by hand, what more of anything does, and the command."""
+"""The scaling estimate: limits computed by hand, monotony in every resource, the command."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ TWO_CORES = ("--layout", "environments=48,cores=2")
 
 
 def test_a_processor_takes_turns():
-    """1/2000 + 1/1000 + 1/500 seconds a step."""
+    """A step takes 1/2000 + 1/1000 + 1/500 seconds."""
     found = estimate(PARTS, CPU)
     assert found.rate == pytest.approx(2000 / 7)
     assert found.saturated == "learner"
@@ -39,13 +39,13 @@ def test_a_processor_takes_turns():
 
 
 def test_too_few_environments_wait_for_their_turns():
-    """Four environments: a step each in 1 ms of emulation and 1 ms of waiting."""
+    """Four environments: each step takes 1 ms of emulation and 1 ms of waiting."""
     found = estimate(PARTS, replace(GPU, environments=4))
     assert (found.rate, found.saturated) == (pytest.approx(2000), "turns")
 
 
 def test_a_gpu_that_acts_and_learns_takes_turns_too():
-    """1/40,000 + 1/10,000 is 8,000 steps/s, for which eight cores emulate."""
+    """1/40,000 + 1/10,000 s a step is 8,000 steps/s; eight cores emulate as many."""
     found = estimate(PARTS, GPU)
     assert (found.rate, found.saturated) == (pytest.approx(8000), "learner")
     assert found.cores_needed == 8
@@ -135,12 +135,12 @@ def test_the_command_writes_what_it_prints(tmp_path: Path, capsys):
     ("bad", "says"),
     [
         ((), "the speed of environments, cpu_inference, cpu_update is not known"),
-        (("--parts", "none.json"), "none.json is not what `benchmarks/training.py"),
-        (("--parts", "empty.json"), "empty.json is not what `benchmarks/training.py"),
+        (("--parts", "none.json"), "none.json is not a file of `benchmarks/training.py"),
+        (("--parts", "empty.json"), "empty.json is not a file of `benchmarks/training.py"),
         ((*RATES, "--layout", "environments=48,gpus=1,cores=2"), "needs their speed: add --gpu-"),
         ((*RATES, "--layout", "environments=48"), "--layout environments=48: cores missing"),
         ((*RATES, "--layout", "environments=48,cores=2,gpu=1"), "gpu unknown"),
-        ((*RATES, "--layout", "environments=48,cores=zero"), "'zero'; give name=number pairs"),
+        ((*RATES, "--layout", "environments=48,cores=zero"), "'zero'; give pairs name=number"),
         ((*RATES, "--layout", "environments=48,cores=0"), "cores must be at least 1, not 0"),
         ((*RATES, "--layout", "environments=48,cores=2,learners=1"), "learner_gpus go together"),
         ((*RATES, *TWO_CORES, "--gbits", "0"), "--gbits must be above 0 and finite, not 0"),

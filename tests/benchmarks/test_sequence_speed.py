@@ -1,4 +1,4 @@
-"""The benchmark of sequence models on a tiny one: its rows, its ratios, bad input."""
+"""The benchmark of sequence models, on a tiny one: its rows, its ratios, bad input."""
 
 import json
 from dataclasses import replace
@@ -13,7 +13,7 @@ from fastweights.experiments.sequence_presets import PRESETS, small
 from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.sequences import draw
 
-PATIENT = ("--seconds", "1e6")  # kernels may have to be built first
+PATIENT = ("--seconds", "1e6")  # long enough to build kernels first
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(options, core_width=8, core_feedforward=8, core_layers=1)
 
     monkeypatch.setitem(PRESETS, "small", tiny)
-    monkeypatch.setattr("benchmarks.sequences.tune_allocator", lambda: None)  # of the whole process
+    # It would change the whole process.
+    monkeypatch.setattr("benchmarks.sequences.tune_allocator", lambda: None)
 
 
 def test_every_model_has_a_row_and_memories_one_more_time(tmp_path, capsys):
@@ -83,7 +84,7 @@ def test_without_its_recurrence_a_memory_still_makes_all_inputs_of_it(core, monk
 
 
 def test_ratios_are_of_the_same_round():
-    """Of medians they would be 10 and 2."""
+    """The ratios of medians would be 10 and 2."""
     samples = {
         ("rdn", "auto"): [0.1, 0.2, 0.4],
         ("rdn", "reference"): [2.0, 8.0, 1.0],

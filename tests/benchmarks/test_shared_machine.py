@@ -1,4 +1,4 @@
-"""Speed beside other programs: who is measured with what, turns that go on, the table."""
+"""The benchmark of waiting threads: environment variables, competitors, resuming, the table."""
 
 import json
 import os
@@ -25,19 +25,19 @@ def test_a_policy_replaces_the_caller_s_own(monkeypatch):
 
 
 def children() -> set[str]:
-    """Programs that this process has started and that still run."""
+    """Return the programs that this process has started and that still run."""
     found = set()
     for path in Path("/proc").glob("[0-9]*"):
         try:
             state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         if int(parent) == os.getpid() and state != "Z":
             found.add(path.name)
     return found
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux: reads /proc")
 def test_competitors_are_there_and_gone_again():
     before = children()
     with pytest.raises(KeyError), competitors(2):
@@ -51,7 +51,7 @@ def test_a_loop_and_a_run_have_rates():
     assert shared_machine._run("maze", 1, "TMaze", 0.01, os.environ) > 0
 
 
-def test_a_benchmark_that_was_cut_off_goes_on(monkeypatch, tmp_path, capsys):
+def test_an_interrupted_benchmark_is_continued(monkeypatch, tmp_path, capsys):
     measured: list[Case] = []
     budget = [3]
 
@@ -88,7 +88,7 @@ def test_the_table_has_medians_and_ratios_within_rounds():
     ]
 
 
-def test_another_machine_s_file_is_not_gone_on_with(tmp_path, capsys):
+def test_another_machine_s_file_is_not_continued(tmp_path, capsys):
     stored = {"machine": shared_machine.describe() | {"processor": "MOS 6502"}, "rows": []}
     (tmp_path / "a.json").write_text(json.dumps(stored))
     with pytest.raises(SystemExit):

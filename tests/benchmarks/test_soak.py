@@ -1,4 +1,4 @@
-"""The soak: it sees what is wrong, and a short one finds nothing wrong."""
+"""The soak test: it notices each kind of defect, and a short one finds none."""
 
 import os
 import random
@@ -20,7 +20,7 @@ from fastweights.records.run_folder import RunFolder
 
 @pytest.fixture
 def run(tmp_path) -> SoakRun:
-    """A run of three updates with a checkpoint of the last, as it looks from outside."""
+    """Return a run with three logged updates and a checkpoint of the last, without processes."""
     run = SoakRun(tmp_path, "Catch", 1, "local")
     folder = RunFolder.create(tmp_path, run.folder.name, {})
     for update in (1, 2, 3):
@@ -42,22 +42,22 @@ def test_a_whole_run_gives_no_reason_to_complain(run):
 
 def test_a_step_that_is_missing_is_noticed(run):
     LogTable(run.folder).log({"step": 5 * UPDATE})
-    assert complaints(run)[0] == "the log does not have every step once"
+    assert complaints(run)[0] == "the log does not contain every step exactly once"
 
 
 def test_a_step_that_counts_twice_is_noticed(run):
     LogTable(run.folder).log({"step": 3 * UPDATE})
-    assert complaints(run) == ["the log does not have every step once"]
+    assert complaints(run) == ["the log does not contain every step exactly once"]
 
 
 def test_a_lost_checkpoint_is_noticed(run):
     for path in [run.folder / "model.tar", *run.checkpoints()]:
         path.unlink()
-    assert complaints(run) == [f"the last checkpoint has step None, the log {3 * UPDATE}"]
+    assert complaints(run) == [f"the last checkpoint is at step None, the log at {3 * UPDATE}"]
 
 
 needs_proc = pytest.mark.skipif(
-    not Path("/proc/self/stat").exists(), reason="finds processes in /proc"
+    not Path("/proc/self/stat").exists(), reason="needs Linux: finds processes in /proc"
 )
 
 
@@ -73,15 +73,15 @@ def test_a_process_left_behind_is_noticed(run):
 
 
 @needs_proc
-def test_what_a_run_started_in_other_sessions_is_its_own_and_who_looks_on_is_not(run):
-    """As torchrun starts its learners, and as a person follows the log."""
+def test_processes_in_other_sessions_belong_to_a_run_and_spectators_do_not(run):
+    """torchrun starts learners in other sessions; a program that reads the log is no part of it."""
     sleeps = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True).wait()"
     run._command = [sys.executable, "-c", sleeps]
     spectator = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", run.folder])
     try:
         run.start()
         deadline = time.monotonic() + 20
-        while len(run.left_behind()) < 2:  # the second has begun its own program
+        while len(run.left_behind()) < 2:  # until the second process runs its program
             assert time.monotonic() < deadline
         both = sorted(run.processes())
         assert sorted(run.left_behind()) == both
@@ -135,7 +135,7 @@ time.sleep(60)
 
 
 def start_stubborn(run: SoakRun) -> None:
-    """Two processes that no interrupt ends, the second stopped."""
+    """Start two processes that ignore interrupts, and stop the second."""
     run._command = [sys.executable, "-c", STUBBORN]
     run.start()
     deadline = time.monotonic() + 20
@@ -167,11 +167,11 @@ def test_a_run_that_an_interrupt_does_not_end_is_killed_and_complained_about(run
     start_stubborn(run)
     started = run.processes()
     found = soak(run, 0.0, [], 1.0, random.Random(1))
-    assert f"an interrupt did not end the run: {sorted(started)} were killed" in found.complaints
+    assert f"an interrupt did not end the run; killed {sorted(started)}" in found.complaints
     assert run.left_behind() == [] and not run.is_alive()
 
 
-def test_a_victim_that_has_just_ended_is_none(run, monkeypatch):
+def test_a_victim_that_has_just_ended_is_no_error(run, monkeypatch):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     monkeypatch.setattr(run, "processes", lambda: [ended.pid])
@@ -197,19 +197,20 @@ def test_an_interrupted_stop_leaves_nothing_stopped(run, monkeypatch):
     run.kill_left_behind()
 
 
-def test_a_run_that_does_not_go_on_is_noticed(run, monkeypatch):
+def test_a_run_without_progress_is_noticed(run, monkeypatch):
     monkeypatch.setattr("benchmarks.soak.RECOVERY", 1.0)
     run._command = [sys.executable, "-c", "import time; time.sleep(60)"]
     found = Findings()
     _recover(run, found)
     run.signal_all(signal.SIGKILL)
-    assert found.complaints == [f"not beyond step {3 * UPDATE} after 1 s in peace"]
+    assert found.complaints == [f"the run did not pass step {3 * UPDATE} within 1 s without faults"]
 
 
 def test_restarts_that_are_not_the_command_s_are_counted(run):
     RunFolder.open(run.folder).close()
     again = RunFolder.open(run.folder)
-    for update, restarts in enumerate((0, 2, 3, 0, 1), 4):  # a second start, from 0
+    # From the fourth on, a second start that counts from 0.
+    for update, restarts in enumerate((0, 2, 3, 0, 1), 4):
         again.log({"step": update * UPDATE, "actor_restarts": restarts})
     again.finish()
     found = Findings()
@@ -264,20 +265,21 @@ def test_a_minute_of_every_fault_leaves_the_run_whole(learners, capsys):
     assert "complaints" in capsys.readouterr().out
 
 
-def test_a_missing_folder_is_said_before_anything_runs(tmp_path, capsys):
+def test_a_missing_folder_is_an_error_before_anything_runs(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["--json", str(tmp_path / "none" / "soak.json")])
     assert "there is no folder" in capsys.readouterr().err
 
 
 def readings(*memory: int) -> list[Reading]:
-    """One every ten seconds, each with a file more."""
+    """Return readings every ten seconds, each with one more open file."""
     return [Reading(10.0 * i, pages, i) for i, pages in enumerate(memory)]
 
 
 def test_growth_is_that_of_the_worst_process_from_when_it_was_warm(run):
     assert run.growth() is None
-    run._readings = {1: readings(10, 50, 100, 100, 100, 100)}  # not yet twice as long
+    # Not yet twice as old as at the end of the warm-up.
+    run._readings = {1: readings(10, 50, 100, 100, 100, 100)}
     assert run.growth() is None
     run._readings[2] = readings(10, 50, 100, 100, 100, 120, 150)
     assert run.growth() == (1.5, 3)
@@ -288,13 +290,13 @@ def test_growth_is_that_of_the_worst_process_from_when_it_was_warm(run):
 def test_a_run_that_grows_is_complained_about(run):
     run._readings = {1: readings(*[100] * 4, *[100] * 10, 200)}
     assert complaints(run) == [
-        "memory grew to 2.00 times its start",
-        "11 more open files than at its start",
+        "memory grew to 2.00 times its size after warm-up",
+        "a process has 11 more open files than after its warm-up",
     ]
 
 
 def sleeps(process: int) -> bool:
-    """Whether it runs `sleep`: no copy of another that is about to."""
+    """Return whether the process runs `sleep`; a fork that has not started it does not count."""
     return Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"sleep")
 
 

@@ -1,4 +1,4 @@
-"""The table of stems: what is silent is counted, and agents are shown on their own play."""
+"""The benchmark of stems: silence and spread, for untrained stems and trained agents."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The program that says whether a processor should have its writes split."""
+"""The program that times passes over a matrix, with and without split writes."""
 
 import subprocess
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_it_times_every_pass(split, tmp_path):
     first, *lines = subprocess.run(
         [str(program)], capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    assert ("apart" in first) == bool(split)
+    assert ("separate" in first) == bool(split)
     times = {line[:22].strip(): float(line[22:].split()[0]) for line in lines}
     assert "a write, two reads" in times
     assert len(times) == 6 and all(time > 0 for time in times.values())

@@ -1,4 +1,4 @@
-"""What benchmarks share: turns and what is told of them, ratios, rates, torch's settings."""
+"""Common parts of benchmarks: alternation, progress messages, ratios, rates, torch's settings."""
 
 from argparse import Namespace
 
@@ -15,7 +15,7 @@ from benchmarks.timing import (
 )
 
 
-def test_cases_take_turns_there_and_back_and_each_is_told(capsys):
+def test_cases_alternate_in_both_orders_and_each_is_printed(capsys):
     played: list[str] = []
 
     def case(name: str, values: list[float]):
@@ -39,14 +39,14 @@ def test_ratios_are_of_the_same_round():
 @pytest.mark.parametrize(
     ("a_round", "said"), [(LONG / 4, []), (LONG, ["1 of 3", "2 of 3", "3 of 3"])]
 )
-def test_rounds_are_told_where_they_take_long(a_round, said, capsys):
+def test_rounds_are_printed_if_they_take_long(a_round, said, capsys):
     assert list(told_rounds(3, a_round)) == [1, 2, 3]
     assert capsys.readouterr().err.splitlines() == [f"round {line}" for line in said]
 
 
 @pytest.mark.parametrize(("rows", "rate"), [(3, 5.0), (5, 10.0)])
 def test_a_rate_is_of_whole_time_and_all_updates_after_the_warm_up(rows, rate):
-    """Updates come in bursts; one that counts takes from the row before it to its own."""
+    """Updates come in bursts; the time of an update counts from the row before it."""
     logs = {"step": [10, 20, 30, 40, 50], "_time": [100.0, 104.0, 106.0, 106.5, 107.0]}
     assert logged_rate({name: column[:rows] for name, column in logs.items()}, 2) == rate
 

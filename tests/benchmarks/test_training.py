@@ -1,4 +1,4 @@
-"""The parts of training that the benchmark times, on a game without pictures."""
+"""The training benchmark: its parts, bound and ratios, on a game without pictures."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_parts_are_measured_on_the_threads_and_device_asked_for(monkeypatch, cap
 
 
 def test_the_whole_is_all_steps_over_all_time(monkeypatch):
-    """Two updates at once, every ten seconds."""
+    """The log has two updates at once, every ten seconds."""
 
     def run(command: list[str]) -> float:
         where = dict(zip(command[2::2], command[3::2], strict=False))
@@ -104,7 +104,7 @@ def test_the_whole_is_all_steps_over_all_time(monkeypatch):
 
 
 def test_ratios_are_of_the_same_round(monkeypatch, capsys):
-    """The second round is ten times slower for some: of medians, rdn would have 1/2 of lstm's."""
+    """Some runs are slower in round two; by medians, rdn would have half of lstm's rate."""
     wholes = {
         ("paper", "lstm"): iter([100.0, 10.0, 400.0]),
         ("paper", "rdn"): iter([50.0, 20.0, 600.0]),
@@ -125,7 +125,7 @@ def test_ratios_are_of_the_same_round(monkeypatch, capsys):
     ]
     show(rows, {})
     said = capsys.readouterr().out
-    assert "+50.0%" in said and "rdn: 4.0 times the same program" in said
+    assert "+50.0%" in said and "rdn: 4.0 times as fast as" in said
 
 
 def test_a_file_without_a_folder_is_refused_before_anything_is_measured(capsys):

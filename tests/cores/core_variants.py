@@ -1,4 +1,4 @@
-"""What the cores' defaults do not show: by name, a core and its options."""
+"""Variants of the cores with options other than their defaults, by name."""
 
 from fastweights.cores import CORES
 

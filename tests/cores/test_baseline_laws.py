@@ -1,4 +1,4 @@
-"""The baselines' equations, written out for one stream at a time, or PyTorch's own modules."""
+"""The baseline cores against their equations, written for one stream, or PyTorch's modules."""
 
 from itertools import pairwise
 
@@ -17,14 +17,14 @@ def sigmoid(x):
 
 
 def resets() -> torch.Tensor:
-    """None in column 0; in the middle of column 1; at rows 0, 4 and 5 of column 2."""
+    """Return no reset in column 0, one amid column 1, and rows 0, 4 and 5 in column 2."""
     is_first = torch.zeros(T, B, dtype=torch.bool)
     is_first[4, 1] = is_first[0, 2] = is_first[4, 2] = is_first[5, 2] = True
     return is_first
 
 
 def episodes(x: torch.Tensor, is_first: torch.Tensor):
-    """Column by column, the rows between two resets as an array."""
+    """Yield (column, rows, values) for every stretch between two resets."""
     for b in range(B):
         cuts = [0, *(t for t in range(1, T) if is_first[t, b]), T]
         for start, stop in pairwise(cuts):
@@ -36,7 +36,7 @@ def parameters(core) -> dict[str, np.ndarray]:
 
 
 def assert_is(law, core) -> None:
-    """The unroll, with resets, gives what `law(parameters, rows of an episode)` gives."""
+    """Check that the unroll, with resets, equals `law(parameters, rows of an episode)`."""
     x, is_first = torch.randn(T, B, INPUT, dtype=torch.float64), resets()
     y, _ = core.unroll(x, core.initial_state(B), is_first)
     for b, rows, episode in episodes(x, is_first):
@@ -62,13 +62,13 @@ def test_e_lstm():
 
 
 def taps(x, size):
-    """Each row with the `size - 1` before it, zeros before the first; the oldest first."""
+    """Return each row behind the `size - 1` rows before it (zeros at the start), oldest first."""
     padded = np.concatenate([np.zeros((size - 1, x.shape[1])), x])
     return [padded[t : t + size].reshape(-1) for t in range(len(x))]
 
 
 def pooled(p, layer, x, size, pooling):
-    """Bradbury et al. 2017, eqs. 3-5."""
+    """Compute Bradbury et al. 2017, eqs. 3-5."""
     c, outputs = np.zeros(WIDTH), []
     for row in taps(x, size):
         convolved = p[f"layers.{layer}.convolution.weight"] @ row
@@ -108,7 +108,7 @@ def test_cnn(window, layers):
 
 @pytest.mark.parametrize(("stacks", "depth"), [(1, 3), (2, 5), (1, 1)])
 def test_stack_rnn(stacks, depth):
-    """Joulin & Mikolov 2015, eqs. 3-6, for each stack by itself."""
+    """Joulin & Mikolov 2015, eqs. 3-6, for each stack separately."""
     size = 2
 
     def law(p, x):
@@ -139,7 +139,7 @@ def test_stack_rnn(stacks, depth):
 
 
 def test_a_stack_gives_back_in_reverse_what_was_pushed():
-    """With actions that are certain: three pushes, then three pops."""
+    """With deterministic actions: three pushes, then three pops."""
     core = build_core("stack_rnn", INPUT, width=WIDTH, stack_width=2, stack_depth=4).double()
     hidden = torch.randn(3, 1, WIDTH, dtype=torch.float64)
     stacks = core.initial_state(1).stacks
@@ -177,12 +177,12 @@ def test_one_call_of_pytorchs_kernel_for_each_stretch(name, monkeypatch):
     core.unroll(x, core.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
     assert len(called) == 1
     core.unroll(x, core.initial_state(B), resets())
-    assert len(called) == 1 + 3  # rows 4 and 5 begin stretches of their own
+    assert len(called) == 1 + 3  # stretches begin at rows 0, 4 and 5
 
 
 @pytest.mark.parametrize("name", ["gru", "elman", "e_lstm", "qrnn", "cnn", "stack_rnn"])
 @pytest.mark.parametrize("batch", [0, B])
-def test_no_rows_leave_the_state_as_it_was(name, batch):
+def test_an_empty_unroll_keeps_the_state(name, batch):
     core = build_core(name, INPUT, width=WIDTH)
     x = torch.randn(4, batch, INPUT)
     _, state = core(x)

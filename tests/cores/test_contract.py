@@ -1,4 +1,4 @@
-"""One contract for every memory: what `cores.core.Core` promises, tiny and in float64."""
+"""The contract of `cores.core.Core`, tested for every memory, with tiny sizes in float64."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from tests.cores.core_variants import VARIANTS
 INPUT, T, B = 5, 6, 3
 FORGETFUL = ("feedforward", "feedforward_gated")
 REMEMBER = [name for name in CORES if name not in FORGETFUL]
-OTHER_STATES = ["lt, normalised"]  # variants with a state of their own
+OTHER_STATES = ["lt, normalised"]  # variants whose state has other parts
 every_core = pytest.mark.parametrize("name", [*CORES, *OTHER_STATES])
 every_core_and_variant = pytest.mark.parametrize("name", [*CORES, *VARIANTS])
 every_memory = pytest.mark.parametrize("name", [*REMEMBER, *OTHER_STATES])
@@ -34,7 +34,7 @@ def inputs(length: int = T, batch: int = B) -> Tensor:
 
 
 def resets(length: int = T, batch: int = B) -> Tensor:
-    """Column b is reset at row b + 1, the last column at row 0 too."""
+    """Reset column b at row b + 1, and the last column at row 0, too."""
     is_first = torch.zeros(length, batch, dtype=torch.bool)
     for b in range(batch):
         is_first[(b + 1) % length, b] = True
@@ -47,7 +47,7 @@ def never(length: int = T, batch: int = B) -> Tensor:
 
 
 def used_state(core: Core, batch: int = B):
-    """A state that the core has really been in."""
+    """Return a state that the core has reached from inputs."""
     with torch.no_grad():
         return core.unroll(inputs(4, batch), core.initial_state(batch), never(4, batch))[1]
 
@@ -59,7 +59,7 @@ def tensors(state) -> list[Tensor]:
 
 
 def rebuilt(state, leaves: list[Tensor]):
-    """A state of the same shape from new tensors."""
+    """Return a state of the same structure with new tensors."""
     following = iter(leaves)
     return map_state(lambda _: next(following), state)
 
@@ -81,7 +81,7 @@ def test_unroll_is_a_loop_of_forget_and_step(name):
     core, x, is_first = build(name), inputs(), resets()
     state = used_state(core)
     y, final = core.unroll(x, state, is_first)
-    with kernels.backend("reference"):  # the definition, to the last operator
+    with kernels.backend("reference"):  # the reference defines the results
         expected, expected_final = unroll_by_steps(core, x, state, is_first)
     assert y.shape == (T, B, core.output_size)
     assert_same(y, expected, 1e-10)
@@ -100,7 +100,7 @@ def test_heads_may_have_a_single_number(name):
 
 @every_core
 def test_unroll_is_a_loop_at_the_published_sizes(name):
-    """Without kernels: those have tests of their own at these sizes."""
+    """Use the reference only: the kernels are tested at these sizes in tests/kernels."""
     name, variant = VARIANTS.get(name, (name, {}))
     core = build_core(name, INPUT, **variant).double()
     x, is_first, state = inputs(3, 2), resets(3, 2), core.initial_state(2)
@@ -228,10 +228,10 @@ def test_gradient_reaches_every_part_of_the_initial_state_and_every_parameter(na
 @pytest.mark.parametrize("name", [*REMEMBER, *VARIANTS])
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_gradients_in_double_through_time(name):
-    """Of outputs and final state, to inputs, initial state and every parameter."""
+    """Check gradients of outputs and final state by inputs, initial state and every parameter."""
     core = build(name, **({"width": 4} | _one_small_layer(name)))
     x, is_first = inputs(4, 2).requires_grad_(), resets(4, 2)[:, [1, 0]]
-    is_first[0] = False  # the initial state must matter
+    is_first[0] = False  # otherwise the initial state would not matter
     state = used_state(core, 2)
     leaves = [tensor.clone().requires_grad_() for tensor in tensors(state)]
     names, weights = zip(*core.named_parameters(), strict=True)
@@ -328,7 +328,7 @@ def test_feature_map_is_used(name):
 
 
 def gradients(core: Core, loss: Tensor, x: Tensor) -> list[Tensor]:
-    """Zero for what only later steps depend on, such as the write to a stack that a step reads."""
+    """Return zero for a tensor that only later steps depend on, such as a write to a stack."""
     return list(torch.autograd.grad(loss, [x, *core.parameters()], materialize_grads=True))
 
 

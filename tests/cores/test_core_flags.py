@@ -1,4 +1,4 @@
-"""The cores' options as flags: from the configurations alone, a new core's included."""
+"""The cores' options as flags, made from their configurations; also for a new core."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = {path.name for path in (ROOT / "fastweights").iterdir() if path.is_symlink()}
 FLAGS = {field.name.removeprefix("core_") for field in fields(CoreSizes)}
 
-# The file of a core with an option that no other has, and its line in the registry.
+# The file of a core with an option that no other core has, and its line in the registry.
 FADING = '''
 from dataclasses import dataclass
 from fastweights.cores.kind import alone

@@ -1,4 +1,4 @@
-"""A core whose settings let its state grow says so once, with what keeps it bounded."""
+"""A core whose settings let its state grow logs one warning, with settings that bound it."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def _nothing_said_yet():
 
 
 def with_map(name: str) -> list[str]:
-    """RDN's large agent has sizes of its own, and the law of the small one."""
+    """Return the cores with this feature map; rdn_large differs from rdn only in its sizes."""
     return [core for core in CORES if name in CORES[core].options() and core != "rdn_large"]
 
 
@@ -30,8 +30,8 @@ def largest_state(core: str, **options: str | int) -> float:
 
 @pytest.mark.parametrize("feature_map", ["softmax", "elu_sum", "elu", "unit", "silu_unit"])
 @pytest.mark.parametrize("core", with_map("feature_map"))
-def test_it_is_said_of_the_states_that_do_grow(core, feature_map):
-    """With the largest strengths that the core has."""
+def test_the_warning_agrees_with_measured_growth(core, feature_map):
+    """The warning agrees with the measured state, at the core's largest write strength."""
     options: dict[str, str | int] = {"feature_map": feature_map}
     if "max_write_strength" in CORES[core].options():
         options["max_write_strength"] = 2
@@ -52,7 +52,7 @@ def test_no_published_core_grows(core):
     assert core_config(core)
 
 
-def test_it_is_said_once(caplog):
+def test_the_warning_is_logged_once(caplog):
     for _ in range(2):
         build_core("delta_lstm", 16, **SMALL, feature_map="elu")
     build_core("delta_lstm", 16, **SMALL)

@@ -1,4 +1,4 @@
-"""`core(x)`, and what a core says of inputs that it cannot take."""
+"""`core(x)` is an unroll, and errors name inputs that a core cannot take."""
 
 import pytest
 import torch

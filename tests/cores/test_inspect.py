@@ -1,4 +1,4 @@
-"""What a core shows of its inside is what it computes with."""
+"""The vectors that a core's `inspect` shows are those with which it computes."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ MAPPED = [name for name, kind in CORES.items() if "feature_map" in kind.options(
 
 
 def used(name: str, **changes):
-    """A core in float64, an input and a state that is not fresh."""
+    """Return a core in float64, an input, and a state that is not fresh."""
     options = {key: value for key, value in TINY.items() if key in CORES[name].options()}
     core = build_core(name, INPUT, **(options | changes)).double()
     state = core.initial_state(B)
@@ -21,7 +21,7 @@ def used(name: str, **changes):
 
 
 def layers(state) -> list:
-    """A stack's states, or the one state of a core without layers; none without memory."""
+    """Return a list of the states of all layers; it is empty for a core without memory."""
     return [] if not state else [state] if hasattr(state, "_fields") else list(state)
 
 
@@ -59,7 +59,7 @@ def test_keys_and_queries_sum_to_one_and_strengths_lie_between(name, feature_map
 
 @pytest.mark.parametrize("name", ["delta_net", "rdn"])
 def test_what_is_shown_explains_the_write(name):
-    """W_t - W_(t-1) = k_t (beta_t (v_t - W_(t-1)^T k_t))^T, from the shown vectors alone."""
+    """W_t - W_(t-1) = k_t (beta_t (v_t - W_(t-1)^T k_t))^T holds for the shown vectors."""
     core, x, state = used(name)
     before = layers(state)[0].fast_weights
     shown = core.inspect(x, state)[0]

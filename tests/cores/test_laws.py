@@ -1,6 +1,6 @@
-"""Each memory against its paper's equations, written out with loops over streams, heads and rows.
+"""Each memory against its paper's equations, written as loops over streams, heads and rows.
 
-Here W is [values, keys], as in the papers: y = W q, and k v^T is written v k^T.
+W is [values, keys] here, as in the papers: y = W q, and k v^T is written v k^T.
 """
 
 from itertools import product
@@ -44,7 +44,7 @@ def unit(x):
     return x / np.sqrt(x @ x + 1e-6)
 
 
-PHI = {"softmax": softmax, "elu_sum": elu_sum}  # of all keys, and of the recurrent ones
+PHI = {"softmax": softmax, "elu_sum": elu_sum}  # maps of all keys, and of the recurrent ones
 LENGTH_ONE = {"unit": unit, "silu_unit": lambda x: unit(x * sigmoid(x))}
 
 
@@ -61,7 +61,7 @@ def softplus(x):
 
 
 def programs(memory, x, sizes):
-    """The slow net's vectors for one head: head h owns a run of rows, one after the other."""
+    """Return the slow net's vectors for each head; head h owns consecutive rows of its weight."""
     rows = memory.slow_net.project.weight.detach().numpy().reshape(H, sum(sizes), H * D)
     cuts = np.cumsum(sizes)[:-1]
     return [np.split(rows[h] @ x, cuts) for h in range(H)]
@@ -105,7 +105,7 @@ def gated_delta_net(memory, phi, x):
 
 
 def delta_product(memory, phi, x, steps, gated=False):
-    """Siems et al. 2025: W times a product of S matrices I - beta k k^T, and what they write."""
+    """Siems et al. 2025: multiply W by S matrices I - beta k k^T and add what each step writes."""
     S = int(steps)
     W, y = np.zeros((H, D, D)), np.zeros((T, H, D))
     for t in range(T):
@@ -128,7 +128,7 @@ def gated_delta_product(memory, phi, x, steps):
 
 
 def delta_mlp(memory, phi, x):
-    """Version B has one pair of fast layers, A two, one after the other."""
+    """Version B has one pair of fast layers; version A has two, one after the other."""
     pairs, hidden = memory.pairs, 4 * D
     up, down = np.zeros((H, pairs, hidden, D)), np.zeros((H, pairs, D, hidden))
     y = np.zeros((T, H, D))
@@ -188,7 +188,7 @@ def delta_rnn(memory, phi, x, recurrent_phi):
 
 
 def delta_lstm(memory, phi, x, recurrent_phi):
-    """Rows of three are main, forget and output gate; eqs. 20-40."""
+    """Eqs. 20-40; arrays of three hold the main gate, forget gate and output gate."""
     asks = {"A": lambda y: y}.get(memory.version, softmax)
     main_gate = {"D": lambda u: u}.get(memory.version, sigmoid)
     W, R = np.zeros((H, 3, D, D)), np.zeros((H, 3, D, D))
@@ -260,7 +260,7 @@ def test_the_linear_transformers_keys_are_there_normalised_and_not(name):
     torch.testing.assert_close(y[:, 0], torch.from_numpy(expected), atol=1e-10, rtol=0)
 
 
-OPTIONS = {  # versions, feature maps of the recurrent keys, maps of what is read
+OPTIONS = {  # versions, feature maps of the recurrent keys, maps of the input
     SelfReferential: product(("softmax", "identity")),
     DeltaMLP: product("AB"),
     DeltaProduct: [(1,), (3,)],
@@ -303,7 +303,7 @@ def test_lstm_is_torchs():
 
 
 def attention(memory, x, episode, window):
-    """Vaswani et al. 2017, eq. 1, over the rows of one stream that row t may see."""
+    """Compute Vaswani et al. 2017, eq. 1, over the rows of one stream that row t may see."""
     vectors = [programs(memory, row, [D, D, D]) for row in x]
     y = np.zeros((len(x), H, D))
     for t in range(len(x)):
@@ -332,7 +332,7 @@ def test_attention_is_the_papers_equation(window, resets, cut):
 
 
 def matrix_lstm(memory, x, forget_gate):
-    """Beck et al. 2024, eqs. 19-27, without a stabiliser."""
+    """Compute Beck et al. 2024, eqs. 19-27, without a stabiliser."""
     input_bias, forget_bias = memory.input_bias.tolist(), memory.forget_bias.tolist()
     gate = {"sigmoid": sigmoid, "exponential": np.exp}[forget_gate]
     C, n, y = np.zeros((H, D, D)), np.zeros((H, D)), np.zeros((len(x), H, D))
@@ -348,7 +348,7 @@ def matrix_lstm(memory, x, forget_gate):
 @pytest.mark.parametrize("scale", [0.5, 3.0])
 @pytest.mark.parametrize("input_bias", [-8.0, 0.0, 8.0])
 def test_matrix_lstm_is_the_papers_equations(forget_gate, scale, input_bias):
-    """Inputs that make the stabiliser rise, fall and stay at zero; T steps and a long run."""
+    """Inputs let the stabiliser rise, fall and stay at zero, over T steps and over a long run."""
     memory = MatrixLSTM(H * D, H, forget_gate).double()
     with torch.no_grad():
         memory.input_bias += input_bias
@@ -361,7 +361,7 @@ def test_matrix_lstm_is_the_papers_equations(forget_gate, scale, input_bias):
 
 @pytest.mark.parametrize("scale", [-50.0, 0.0, 50.0])
 def test_an_empty_matrix_is_empty_in_any_scale(scale):
-    """A fresh state is zero: no other stabiliser would give another first step."""
+    """A fresh state is zero, so its stabiliser must not affect the first step."""
     memory = MatrixLSTM(H * D, H).double()
     x, fresh = torch.randn(B, H * D, dtype=torch.float64), memory.initial_state(B)
     y, _ = memory.step(x, fresh)

@@ -1,4 +1,4 @@
-"""The normalised linear transformer: a weighted mean over its episode, with its gradient."""
+"""The normalised linear transformer: a weighted mean over its episode, and its gradient."""
 
 import pytest
 import torch
@@ -9,9 +9,9 @@ from fastweights.cores.linear_transformer import LinearTransformer
 
 
 def weighted_means(memory, x, episode, phi):
-    """Katharopoulos et al. 2020, eqs. 8 and 9, over the whole of one stream [T, D], no recurrence:
+    """Compute Katharopoulos et al. 2020, eqs. 8 and 9, for one stream [T, D], without a recurrence.
 
-    row t is the mean of the values of its episode's rows up to t, by their weights phi(q) . phi(k).
+    Row t is the mean of the values of its episode's rows up to t, weighted by phi(q) . phi(k).
     """
     rows = memory.slow_net.project.weight.view(H, 3, D, H * D)
     q, k, v = torch.einsum("hpdn,tn->phtd", rows, x)
@@ -55,7 +55,7 @@ def test_a_normalised_linear_transformer_is_a_weighted_mean_with_its_gradient(na
 
 
 def test_a_mean_of_one_value_is_that_value():
-    """However often it is written: an unnormalised sum grows with every step."""
+    """The same value is written at every step; an unnormalised sum would grow with each."""
     memory = LinearTransformer(H * D, H, "elu", "key_sum").double()
     x = torch.randn(1, B, H * D, dtype=torch.float64).expand(T, B, H * D)
     y, _ = memory.unroll(x, memory.initial_state(B), torch.zeros(T, B, dtype=torch.bool))

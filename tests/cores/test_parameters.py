@@ -1,4 +1,4 @@
-"""Cores as published: sizes counted by hand, feature maps, initialisation; and bad options."""
+"""Cores as published: parameter counts by hand, feature maps, initialisation; bad options."""
 
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ from fastweights.cores import CORES, build_core, core_kind
 from fastweights.cores.lstm import LSTM, LSTMConfig
 
 ACTIONS, FEATURES = 18, 256
-CORE_INPUT = FEATURES + 1  # the reward
+CORE_INPUT = FEATURES + 1  # features and the reward
 
 
 def convolution(channels_in: int, channels: int) -> int:
@@ -34,7 +34,7 @@ def heads(size: int) -> int:
 
 
 def stack(memory: int, width: int = 128, layers: int = 2) -> int:
-    """`memory`: parameters of one layer's memory, its slow net included."""
+    """Count the parameters of an agent; `memory` counts one layer's memory with its slow net."""
     norm, project = 2 * width, width * width
     feedforward = norm + linear(width, 512) + linear(512, width)
     blocks = layers * (norm + memory + project + feedforward)
@@ -326,7 +326,7 @@ def test_default_configs_are_not_shared_between_cores():
 
 
 def test_systematic_names_are_the_papers():
-    """Irie et al. 2021, appendix D names these three; Table 1 says what the others are made of."""
+    """Irie et al. 2021: appendix D names these three, and Table 1 gives the parts of the others."""
     names = {name: kind.systematic_name for name, kind in CORES.items()}
     assert names["delta_rnn"] == "Feedforward/Delta fast RNN"
     assert names["rdn"] == "Recurrent/Delta fast Linear Net"

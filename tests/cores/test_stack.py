@@ -1,4 +1,4 @@
-"""What is around the memories: positions, norms, highways, feedforward layers."""
+"""The layers around the memories: positions, norms, highways, feedforward layers."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_post_norm_normalises_after_each_branch():
 @pytest.mark.parametrize("norm", ["pre", "legacy_pre"])
 @pytest.mark.parametrize(("output_scale", "factor"), [("one", 1.0), ("head_size", 0.5)])
 def test_what_a_memory_is_added_to_and_by_how_much(norm, output_scale, factor):
-    """legacy_pre adds it to the normalised input; head_size scales it by 1 / sqrt(4)."""
+    """legacy_pre adds the memory to the normalised input; head_size scales it by 1 / sqrt(4)."""
     sizes = {"layers": 1, "width": 8, "heads": 2, "feedforward": 7, "embed": "none"}
     core = build_core("rdn", 8, **sizes, norm=norm, output_scale=output_scale).double()
     block, x = core.blocks[0], torch.randn(T, B, 8, dtype=torch.float64)

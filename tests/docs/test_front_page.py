@@ -1,4 +1,4 @@
-"""The README: its tree as the folders describe themselves, its links and commands real."""
+"""The README: folder descriptions equal the folders' docstrings; links and commands exist."""
 
 import ast
 import re

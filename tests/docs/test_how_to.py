@@ -1,4 +1,4 @@
-"""The how-to pages, followed: their code runs, and does what the text says."""
+"""The how-to pages: their code runs and does what the text says."""
 
 import re
 import shlex
@@ -27,7 +27,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def code(page: str) -> dict:
-    """The names that a page's code makes, run from top to bottom."""
+    """Run a page's Python code from top to bottom and return the names that it defines."""
     names: dict = {}
     for block in blocks(page, "python"):
         exec(compile(block, page, "exec"), names)
@@ -43,13 +43,13 @@ def test_hidden_state(tmp_path, monkeypatch):
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """The example environment in a file of a user's own folder."""
+    """Write the page's environment into a file of a user's folder and change to it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "recall.py").write_text(blocks("own_environment.md", "python")[0])
     yield tmp_path
     gymnasium.registry.pop("Recall-v0", None)
-    sys.modules.pop("recall", None)  # or the next import would not register it again
+    sys.modules.pop("recall", None)  # the next import must register it again
 
 
 @pytest.mark.docs
@@ -66,7 +66,7 @@ def test_own_environment(own):
 
 @pytest.mark.docs
 def test_its_game_needs_a_memory(own):
-    """The page's figures, with the page's command."""
+    """Run the page's command and compare with the page's figures."""
     options = "--preset maze --env recall:Recall-v0 --total-steps 100000 --num-threads 1"
     returns = {}
     for core in ("delta_net", "feedforward"):
@@ -88,7 +88,7 @@ def test_a_wrapped_action_space(monkeypatch):
 
 
 class Forbidding(gymnasium.Env):
-    """Vectors of noise; half of the actions are forbidden at each step, and the rest pay."""
+    """Observations are noise; half of the actions are forbidden at each step, the others pay."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(4)
@@ -111,9 +111,9 @@ class Forbidding(gymnasium.Env):
 
 
 class Watched:
-    """Environments that note each choice and the mask it was made under.
+    """Environments that record each choice and the mask at that step.
 
-    The wrapper hides a forbidden choice from the game, so the game cannot count them.
+    The wrapper replaces a forbidden choice before the game sees it, so the game cannot count them.
     """
 
     def __init__(self, environments):

@@ -1,4 +1,4 @@
-"""The examples of docs/library.md, run in their order."""
+"""The examples of docs/library.md, run in order."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 
 def test_the_examples_of_the_library_page():
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks[0].splitlines()) <= 15  # a core in a model and a loop of one's own
+    assert len(blocks[0].splitlines()) <= 15  # a core in a model, with a hand-written training loop
     names: dict = {}
     for block in blocks:
         exec(compile(block, PAGE, "exec"), names)

@@ -1,4 +1,4 @@
-"""The notebooks run from their sources; a cell that fails is one line and leaves nothing behind."""
+"""The notebooks run from their sources; a failing cell prints one line and leaves no file."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ def test_a_notebook_runs(name, tmp_path):
     assert run_notebooks.main([name, "--out", str(tmp_path)]) == 0
     notebook = json.loads((tmp_path / f"{name}.ipynb").read_text())
     kinds = [kind for cell in notebook["cells"] for one in cell.get("outputs", []) for kind in one]
-    assert "data" in kinds  # a table or a picture
+    assert "data" in kinds  # a table or a figure
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every page: its links lead somewhere, its notebooks are what their sources say, its length."""
+"""Every page: links lead somewhere, notebooks match their sources, sentences are short."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def name(path: Path) -> str:
 
 
 def slug(heading: str) -> str:
-    """As GitHub and MyST make it."""
+    """Return the anchor that GitHub and MyST make of a heading."""
     plain = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower())
     return plain.strip().replace(" ", "-")
 
@@ -44,7 +44,9 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
         path = (page.parent / target).resolve() if target else page
         assert path.exists(), f"{name(page)} links to {target}, which does not exist"
         if anchor:
-            assert anchor in anchors(path), f"{name(page)} links to {target}#{anchor}"
+            assert anchor in anchors(path), (
+                f"{name(page)} links to {target}#{anchor}, which is no heading"
+            )
 
 
 def test_the_reference_has_every_core_and_recurrence():

@@ -1,4 +1,4 @@
-"""Commands that the pages quote: each script is there, has these flags, and the small ones run."""
+"""Commands quoted on the pages: scripts and flags exist, and the small commands run."""
 
 import os
 import re
@@ -23,7 +23,7 @@ SMALL = (
 
 
 def quoted(page: str) -> set[tuple[str, str]]:
-    """(script, flag) for every flag of every command on a page; the flag may be empty."""
+    """Return (script, flag) for every flag of every command on a page; the flag may be empty."""
     joined = re.sub(r"\\\n\s*", " ", page)
     code = re.findall(r"^```\w*\n(.*?)^```", joined, re.MULTILINE | re.DOTALL)
     rest = re.sub(r"^```.*?^```", "", joined, flags=re.MULTILINE | re.DOTALL)
@@ -48,7 +48,7 @@ def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
     )
 
 
-# What follows a script's name and has flags of its own.
+# Words that follow a script's name and have flags of their own.
 SUBCOMMANDS = {
     "launch/suite.py": ("ablation", "flicker", "popgym"),
     "launch/wikitext103.py": ("evaluate", "generate", "export"),
@@ -101,7 +101,7 @@ def test_every_quoted_flag_is_in_the_help(script):
     assert not missing - OTHERS.get(script, set())
 
 
-# Flags that a page quotes for another purpose than to type them.
+# Flags that a page mentions but does not tell the reader to type.
 OTHERS: dict[str, set[str]] = {"launch/atari.py": {"--use_lstm"}}
 
 

@@ -1,4 +1,4 @@
-"""The site builds strictly and without a network; what it needs is said in one line."""
+"""The site builds strictly and without a network; missing needs are reported in one line."""
 
 import os
 import re
@@ -61,11 +61,11 @@ def test_equations_are_mathml_and_nothing_is_loaded_from_elsewhere(site):
 
 @pytest.fixture
 def copy(tmp_path) -> Path:
-    """A checkout with few pages, to break."""
+    """Return a copy of the checkout with few pages, which tests may break."""
     for folder in ("docs", "cores", "kernels", "host", "fastweights"):
         ignore = shutil.ignore_patterns("__pycache__", "results", "notebooks")
         shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True, ignore=ignore)
-    for page in tmp_path.rglob("*.md"):  # those of kernels, too: no page of the copy links to them
+    for page in tmp_path.rglob("*.md"):  # also those of kernels, to which no page of the copy links
         page.unlink()
     reference = "# Start\n\n```{eval-rst}\n.. automodule:: fastweights.cores.core\n```\n"
     (tmp_path / "docs" / "index.md").write_text(reference)

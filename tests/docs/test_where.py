@@ -1,4 +1,4 @@
-"""docs/where.md: what it names exists, and no answer needs more than three files."""
+"""docs/where.md: the files and names exist, and no answer needs more than three files."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Bookkeeping against lists that remember everything."""
+"""The accounting of episodes, against lists that remember every step."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from fastweights.envs.interface import Episode, Life
 
 
 def test_a_worked_example():
-    """Two environments; the first loses a life, then its game; the second plays on."""
+    """Of two environments, the first loses a life and then its game; the second plays on."""
     accounting = Accounting(2)
     no = np.array([False, False])
     yes = np.array([True, False])
@@ -22,7 +22,7 @@ def test_a_worked_example():
     games, lives = record([-4, 0], no, yes, [20, 12])
     assert lives == (Life(0, -4.0, 1, 2),)
     assert games == (Episode(0, 0, -1.0, (3.0, -4.0), 3, 20),)
-    # The next game began at 20, where the old one ended.
+    # The next game began at 20, when the previous game ended.
     games, lives = record([7, 0], yes, yes, [33, 16])
     assert games == (Episode(0, 1, 7.0, (7.0,), 1, 13),)
     games, lives = record([0, 1], ~yes, ~yes, [37, 20])

@@ -1,4 +1,4 @@
-"""Gymnasium environments through the adapter, against a direct loop over one."""
+"""Gymnasium environments through the adapter, against a plain loop over one environment."""
 
 import gymnasium
 import numpy as np
@@ -19,7 +19,7 @@ from fastweights.envs.observations import frame_format
 
 
 class Show(gymnasium.Env):
-    """Shows pictures of `shape` filled with random numbers, for `length` steps; rewards the sum."""
+    """Shows random pictures of `shape`, `length` steps long; rewards tell action and time."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012, as Gymnasium has it
 
@@ -58,7 +58,7 @@ def registered():
 
 
 def direct(env, seed, actions):
-    """Rows (observation, reward, is_first) and episodes of one environment, reset as it ends."""
+    """Play one environment; return its rows (observation, reward, is_first) and its episodes."""
     observation, _ = env.reset(seed=seed)
     rows, episodes, rewards = [(observation, 0.0, True)], [], []
     for action in actions:

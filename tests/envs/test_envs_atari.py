@@ -1,4 +1,4 @@
-"""The Atari batch against one emulator at a time, played in a plain loop."""
+"""The Atari batch, against a plain loop over one emulator at a time."""
 
 import re
 
@@ -25,7 +25,7 @@ def emulator(rom, seed, sticky):
 
 
 def play(ale, actions, protocol, starts, env):
-    """Plays `actions` one frame at a time; `starts` are the frames before each game's decisions.
+    """Play `actions` one frame at a time; `starts` are the frames before each game's decisions.
 
     Returns the rows (reward, is_first) and the finished lives and games.
     """
@@ -74,7 +74,7 @@ def play(ale, actions, protocol, starts, env):
 
 
 def start_lengths(rom, protocol, actions):
-    """How many frames ale-py plays before each game's first decision, from its frame numbers."""
+    """Return from frame numbers how many frames ale-py plays before each game's first decision."""
     num_envs = actions.shape[1]
     raw = AtariVectorEnv(
         rom,
@@ -98,17 +98,17 @@ def start_lengths(rom, protocol, actions):
 
 
 CASES = [
-    # Lives and games that end by themselves.
+    # Lives and games that end without a cap.
     ("Breakout", "full-game", {}, 300, 2),
     ("Breakout", "machado", {}, 160, 1),
     ("Breakout", "noop30", {"max_frames": 900}, 410, 1),
     ("Qbert", "full-game", {}, 360, 1),
     ("Qbert", "published", {"sticky": 0.25}, 340, 1),
-    # The last life is lived with none left: the counter's step to zero ends nothing.
+    # The last life is played with a counter of 0; the step from 1 to 0 ends nothing.
     ("BankHeist", "full-game", {}, 440, 1),
-    # The cap, as a whole number of agent steps and in the middle of one.
+    # The cap is a whole number of agent steps, or falls inside one.
     ("Qbert", "full-game", {"max_frames": 402}, 210, 1),
-    # No lives: 21 points that end by themselves, and a cap.
+    # Pong has no lives: a game ends after 21 points, or by the cap.
     ("Pong", "full-game", {}, 790, 1),
     ("Pong", "full-game", {"max_frames": 400}, 110, 1),
 ]
@@ -131,7 +131,7 @@ def test_rows_lives_and_games_are_the_plain_loops(game, protocol, options, steps
         assert [(row.reward[env], row.is_first[env]) for row in rows] == expected
         assert [life for row in rows for life in row.lives if life.env == env] == lives
         assert [game for row in rows for game in row.episodes if game.env == env] == games
-        assert games, "no game ended: the case shows nothing"
+        assert games, "no game ended, so this case checks nothing"
 
 
 def test_lives_sum_to_their_game():
@@ -149,13 +149,13 @@ def test_lives_sum_to_their_game():
             assert game.life_returns == tuple(life.life_return for life in mine)
             assert len(mine) == 5
             assert game.agent_steps == sum(life.agent_steps for life in mine)
-            # Up to 29 frames before the first decision; game over may cut the last step short.
+            # Up to 29 frames before the first decision; the game's end may cut the last step short.
             assert -3 <= game.emulator_frames - 4 * game.agent_steps <= 29
     assert games >= 3
 
 
 def test_a_lost_life_forgets_but_the_game_goes_on():
-    """At a lost life the frame stack goes on; at a new game it starts again from nothing."""
+    """The frame stack goes on after a lost life; a new game starts with an empty stack."""
     environments = envs.make("Breakout", 1, seed=0)
     environments.reset()
     rng, seen = np.random.default_rng(1), set()
@@ -191,7 +191,7 @@ def test_a_seed_is_a_stream():
     rows = stream(envs.make("Breakout", 2, seed=4, protocol="machado"))
     again = envs.make("Breakout", 2, seed=4, protocol="machado", num_threads=1)
     assert_same(rows, stream(again))
-    assert_same(rows, stream(again))  # reset() starts over
+    assert_same(rows, stream(again))  # reset() starts again
     other = stream(envs.make("Breakout", 2, seed=6, protocol="machado"))
     assert any((row.frame != one.frame).any() for row, one in zip(rows, other, strict=True))
 
@@ -241,7 +241,7 @@ def test_bad_actions_are_refused():
     for action in ([6, 0], [-1, 0], [0], [0, 0, 0], [[0, 0]], [0.0, 0.0]):
         with pytest.raises(ValueError, match="actions must be"):
             environments.step(np.array(action))
-        environments.step(np.array([5, 0]))  # and nothing hangs
+        environments.step(np.array([5, 0]))  # a valid step still works
 
 
 @pytest.mark.parametrize("bad", [{"num_envs": 0}, {"num_envs": 2, "seed": -1}])

@@ -1,4 +1,4 @@
-"""Flickering pictures against the same game without: the same play, other sights."""
+"""Flickering pictures, against the same game without flicker: only the pictures differ."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ import pytest
 from fastweights import envs
 
 STEPS = 120
-# Never black of itself, and games so short that some are over and others begin.
+# The game is never black by itself, and so short that several games end and begin.
 GAME, SHORT = "Breakout", {"max_frames": 160}
 
 
 def play(steps=STEPS, num_envs=3, seed=4, **options):
-    """Frames, and rows less their frames, under each environment's own random actions."""
+    """Return frames, and rows without frames, under random actions of each environment."""
     environments = envs.make(GAME, num_envs, seed=seed, options=SHORT | options, num_threads=1)
-    # By a seed, so that an environment acts the same wherever it stands.
+    # One seed for each environment, so that it acts the same in any batch.
     actions = np.stack(
         [
             np.random.default_rng(seed + i).integers(0, environments.num_actions, steps)
@@ -50,7 +50,7 @@ def test_pictures_are_whole_or_blank_and_the_game_is_the_same(single, flickering
     assert clear.any(axis=(2, 3, 4)).all()
     np.testing.assert_array_equal(seen, np.where(blank[..., None, None, None], 0, clear))
     assert same(play, flickered)
-    assert sum(len(row[2]) for row in play) >= 6  # games ended, and others began
+    assert sum(len(row[2]) for row in play) >= 6  # several games ended and began
 
 
 def test_half_are_blank_independently_of_the_step_before_and_of_the_others(flickering):
@@ -82,7 +82,7 @@ def test_reset_starts_the_blanks_over():
 
 
 def test_a_stack_holds_what_was_seen(flickering):
-    """Each picture is drawn for once, and is blank or not in all stacks that it is in."""
+    """Each picture is blanked once, and is then blank in all stacks that contain it."""
     clear, _ = play()
     seen, _ = play(flicker=0.5)
     blank = ~flickering[0].any(axis=(2, 3, 4))  # [T, B], of each newest picture

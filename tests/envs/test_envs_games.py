@@ -1,4 +1,4 @@
-"""Catch and the T-maze against their rules, written out for one game at a time."""
+"""Catch and the T-maze, against their rules written out for one game at a time."""
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,7 @@ SEED = 9
 
 
 def catch_games(seed, actions):
-    """Rows (observation, reward, is_first) of one stream."""
+    """Yield the rows (observation, reward, is_first) of one stream."""
     rng, rows, reward = np.random.default_rng(seed), [], 0.0
     actions = iter(actions)
     while True:
@@ -34,7 +34,7 @@ def catch_games(seed, actions):
 
 
 def t_maze_games(seed, corridor, actions):
-    """Rows (observation, reward, is_first) of one stream."""
+    """Yield the rows (observation, reward, is_first) of one stream."""
     rng, rows, reward, actions = np.random.default_rng(seed), [], 0.0, iter(actions)
     while True:
         prize, position, steps, over = ("left", "right")[rng.integers(2)], 0, 0, False
@@ -88,7 +88,7 @@ def test_catch_in_pictures_is_the_same_game():
 
 @pytest.mark.parametrize("corridor", [1, 2, 5, 10])
 def test_t_maze_is_t_maze(corridor):
-    # Mostly forward, or no game would ever see its junction.
+    # Mostly forward, because otherwise no game would reach its junction.
     actions = np.random.default_rng(0).choice(3, (300, 4), p=[0.6, 0.2, 0.2])
     rows = stream(envs.make("TMaze", 4, seed=SEED, options={"corridor": corridor}), actions)
     for env in range(4):
@@ -107,7 +107,7 @@ def test_following_the_ball_catches_it():
 
 
 def t_maze_returns(turn, corridor=4, steps=400):
-    """Walks to the junction and takes `turn(remembered cues, frames)`."""
+    """Walk to the junction, take `turn(remembered cues, frames)` and return the games' returns."""
     environments = envs.make("TMaze", 16, options={"corridor": corridor})
     row, returns = environments.reset(), []
     cue = row.frame[:, :2]
@@ -128,7 +128,7 @@ def test_memory_wins_the_t_maze_and_nothing_else_does():
 
 
 def test_after_the_cue_frames_say_nothing_about_it():
-    """Every policy of the present frame alone is at chance: the same frames for either cue."""
+    """A policy of the present frame alone is at chance: frames are the same for either cue."""
     games = {}
     for seed in range(20):
         game = TMaze(1, corridor=6)
@@ -148,7 +148,7 @@ def test_t_mazes_end_and_a_win_is_read_from_the_return(actions):
     ends = [game.step(np.array([action]))[2:4] for action in actions]
     assert [bool(truncated[0]) for _, truncated in ends] == [False] * 19 + [True]
     assert not any(terminated[0] for terminated, _ in ends)
-    # The slowest win: nine steps idle, and still above zero.
+    # The slowest win, after nine idle steps, still has a positive return.
     environments = envs.make("TMaze", 16, options={"corridor": 1})
     row = environments.reset()
     cue = row.frame[:, 0]
@@ -196,7 +196,7 @@ def test_they_are_gymnasium_vector_environments(gymnasium_id, kind):
             np.testing.assert_array_equal(info["_final_obs"], over)
             assert (info["final_obs"][over] != observation[over]).any(axis=1).all()
     assert reward.dtype == np.float32
-    game.reset()  # the generators go on
+    game.reset()  # the generators continue
     game.close()
 
 
@@ -226,8 +226,8 @@ def test_bad_arguments():
 
 
 @pytest.mark.parametrize("name", ["Catch", "TMaze"])
-def test_games_that_are_put_back_go_on_as_they_did(name):
-    """Games in progress, what they have paid so far, and the random draws to come."""
+def test_restored_games_continue_identically(name):
+    """Restore games in progress, their rewards so far, and the random draws to come."""
     playing, other = (envs.make(name, 3, seed=seed) for seed in (4, 5))
     rng = np.random.default_rng(0)
     actions = rng.integers(playing.num_actions, size=(60, 3))
@@ -235,7 +235,7 @@ def test_games_that_are_put_back_go_on_as_they_did(name):
     where = playing.snapshot()
     later = [playing.step(action) for action in actions[25:]]
     other.reset()
-    for _ in range(2):  # a snapshot can be used again
+    for _ in range(2):  # a snapshot can be used twice
         other.restore(where)
         for expected, action in zip(later, actions[25:], strict=True):
             row = other.step(action)
@@ -251,7 +251,7 @@ def test_games_are_not_put_back_into_another_number_of_them():
         more.restore(playing.snapshot())
 
 
-def test_what_cannot_be_put_back_says_so():
+def test_games_without_snapshots_return_none():
     playing = envs.make("CartPole-v1", 2)
     playing.reset()
     assert playing.snapshot() is None

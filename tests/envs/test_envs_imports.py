@@ -1,4 +1,4 @@
-"""What importing `envs` costs: no torch, and no ale-py until an Atari game is asked for."""
+"""Importing `envs` loads neither torch nor, until an Atari game is made, ale-py."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Names: every spelling people use, and one helpful line for the others."""
+"""Names of games: all usual spellings work, and others get one helpful line."""
 
 import gymnasium
 import pytest

@@ -1,6 +1,7 @@
-"""POPGym's 42 games: which are played, and that what they pay reaches the learner whole.
+"""POPGym's 42 games: which are supported, and that their rewards reach the learner unchanged.
 
-The games: Morad et al. 2023, POPGym: Benchmarking Partially Observable Reinforcement Learning.
+Source of the games: Morad et al. 2023, POPGym: Benchmarking Partially Observable Reinforcement
+Learning.
 """
 
 import gymnasium
@@ -38,7 +39,7 @@ def test_thirty_six_of_forty_two():
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_a_game_is_played_reproducibly_and_pays_within_the_clipping(name):
-    """Rewards are clipped to [-1, 1] by default, which takes nothing from these."""
+    """The default clipping of rewards to [-1, 1] does not change these games' rewards."""
     environments, rows = play(name)
     for row, again in zip(rows, play(name)[1], strict=True):
         for one, other in zip(row[:3], again[:3], strict=True):
@@ -58,7 +59,7 @@ def test_continuous_actions_are_refused_with_what_would_help(name):
 
 
 def test_a_time_limit_ends_an_episode_as_everywhere():
-    """POPGym cuts CartPole at 200 steps; the agent that holds the pole is not there yet, so cut."""
+    """POPGym cuts CartPole at 200 steps; a shorter limit cuts it here while the pole stands."""
     options = {"max_episode_steps": 7}
     environments = envs.make("popgym:popgym-PositionOnlyCartPoleEasy-v0", 1, options=options)
     environments.reset()
@@ -68,7 +69,7 @@ def test_a_time_limit_ends_an_episode_as_everywhere():
 
 
 def test_joint_actions_reach_every_field():
-    """Battleship is a board of 8 x 8: shooting at each field once sinks all ships."""
+    """Battleship has 8 x 8 fields; shooting at each once sinks all ships."""
     environments = envs.make("popgym:popgym-BattleshipEasy-v0", 1)
     assert (environments.num_actions, environments.action_meanings[9]) == (64, "1,1")
     row = environments.reset()
@@ -84,7 +85,7 @@ def test_joint_actions_reach_every_field():
 
 
 def test_the_default_recipe_sees_the_last_action_and_discounts_as_the_baselines_do():
-    """popgym/baselines/ppo.py: the last action in each observation, gamma 0.99."""
+    """popgym/baselines/ppo.py: each observation contains the last action, and gamma is 0.99."""
     options = RunOptions(env="popgym:popgym-CountRecallEasy-v0")
     assert options.network((4,), 27).feed_last_action is True
     assert LearnerConfig().discounting == 0.99

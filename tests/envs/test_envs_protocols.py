@@ -1,4 +1,4 @@
-"""Protocols: what each says, and that ale-py hears all of it."""
+"""Protocols: their settings, and that ale-py receives all of them."""
 
 import dataclasses
 import inspect
@@ -71,7 +71,7 @@ def test_no_flag_is_left_to_a_default(monkeypatch):
     monkeypatch.setattr(AtariVectorEnv, "__init__", listen)
     envs.make("Qbert", 1)
     known = set(inspect.signature(original).parameters) - {"self", "game", "num_envs"}
-    # The threshold only counts for continuous actions, which are off.
+    # The threshold only matters for continuous actions, which are off.
     assert known - set(said) == {"continuous_action_threshold"}
 
 
@@ -82,7 +82,7 @@ def test_scores_are_full_games_unless_published():
 
 
 def test_no_stickiness_obeys_and_stickiness_does_not():
-    """Without stickiness the seeds make no difference once no-ops are off; with it they do."""
+    """Without stickiness and no-ops the seeds make no difference; with stickiness they do."""
     rows = {}
     for sticky in (0.0, 0.25):
         environments = envs.make("Breakout", 2, options={"sticky": sticky, "noop_max": 0})

@@ -1,4 +1,4 @@
-"""Pictures: the colour twin shows the very game that the learner plays."""
+"""Rendering: a second emulator in colour shows exactly the game that the learner plays."""
 
 import ale_py
 import numpy as np
@@ -13,7 +13,7 @@ def test_the_twin_stays_in_step():
     environments.reset()
     rng, games = np.random.default_rng(0), 0
     for _ in range(500):
-        # Rewards and lives of both are compared inside, at every step.
+        # Each step compares the rewards and lives of both emulators.
         games += len(environments.step(rng.integers(0, environments.num_actions, 2)).episodes)
     picture = environments.render()
     assert picture.shape == (2, 210, 160, 3)
@@ -22,7 +22,7 @@ def test_the_twin_stays_in_step():
 
 
 def test_pictures_are_the_emulators():
-    """Two frames' maximum, native size, rows before columns, red before blue."""
+    """A picture is the maximum of two frames, in native size and with channels in RGB order."""
     protocol = {"noop_max": 0, "fire_at_reset": False}
     environments = envs.make("Breakout", 1, seed=5, options=protocol, render=True)
     ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)

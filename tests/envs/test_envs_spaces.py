@@ -1,4 +1,4 @@
-"""Spaces with parts: vectors as Gymnasium flattens them, and joint actions."""
+"""Composite spaces: flattened vectors as in Gymnasium, and joint actions."""
 
 import gymnasium
 import numpy as np
@@ -26,7 +26,7 @@ CARDS = "fastweights-tests/Cards-v0"
 
 
 class Cards(gymnasium.Env):
-    """A game whose observations and actions have parts; the reward tells what it was given."""
+    """A game with composite observations and actions; the reward encodes the action received."""
 
     observation_space = Tuple((Discrete(3), Dict(suit=Discrete(4), at=Box(-1, 1, (2,)))))
     action_space = MultiDiscrete([2, 3], start=[1, 0])
@@ -138,6 +138,6 @@ def test_as_many_joint_actions_as_are_allowed():
     np.testing.assert_array_equal(joint, [[0] * 10, [0] * 7 + [1, 0, 1]])
 
 
-def test_a_game_that_cannot_be_told_to_draw_is_refused_in_one_line(cards):
+def test_a_game_without_a_render_mode_is_refused_in_one_line(cards):
     with pytest.raises(ValueError, match=f"^{cards} draws no pictures: .* no render_mode$"):
         envs.make(cards, 1, render=True)

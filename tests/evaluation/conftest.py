@@ -1,4 +1,4 @@
-"""Runs that the tests of reports share."""
+"""Runs for the tests of reports."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ import pytest
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory) -> Path:
-    """The folder of three short runs on Pong, for the tests of reports."""
-    from tests.evaluation.report_pages import three_runs  # not for those who make no report
+    """Return the folder of three short runs on Pong."""
+    # Imported here because most tests of this folder make no report.
+    from tests.evaluation.report_pages import three_runs
 
     return three_runs(tmp_path_factory.mktemp("runs"))

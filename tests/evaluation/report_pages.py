@@ -1,4 +1,4 @@
-"""What the tests of reports share: runs to report on, and a page taken apart."""
+"""Runs to report on, and a parser of the reports' pages."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,7 +10,7 @@ from fastweights.records.run_folder import RunFolder
 from fastweights.training.options import RunOptions
 
 FAST = ["--num-threads", "1", "--num-envs", "2", "--batch-size", "2", "--unroll-length", "16"]
-# Games of 16 agent steps, so that some are finished.
+# Games are cut after 16 agent steps, so that some finish.
 
 
 GAME = ["--env", "Pong", "--env-options", "max_frames=64", "--stem", "shallow"]
@@ -39,7 +39,7 @@ def evaluation(core: str, returns: list[float], **changes) -> Evaluation:
 def short_run(
     folder: Path, name: str, *played: Evaluation, any_ended: bool = True, **options
 ) -> Path:
-    """A run folder as training leaves it, without the training; whether any game ended."""
+    """Make a run folder as training would leave it; `any_ended`: whether any game ended."""
     recipe = RunOptions(**{"env": "Pong", "core": "rdn"} | options)
     run = RunFolder.create(folder, "new", recipe.to_dict())
     for step in (128, 256):
@@ -53,13 +53,13 @@ def short_run(
 
 
 def four_options(number: int) -> dict[str, int]:
-    """More options than a label has room for, with other values for every number."""
+    """Return more options than a label can hold, with values that depend on `number`."""
     names = ("core_layers", "core_heads", "core_width", "core_feedforward")
     return dict.fromkeys(names, number)
 
 
 def three_runs(folder: Path) -> Path:
-    """The folder of three short runs on Pong, with test scores of 2, 4 and 10."""
+    """Return the folder of three short runs on Pong, with test scores of 2, 4 and 10."""
     small = {"rdn": ["--core-width", "16", "--core-heads", "2"], "lstm": ["--core-width", "16"]}
     for (name, (core, seed)), score in zip(RUNS.items(), (2.0, 4.0, 10.0), strict=True):
         recipe = ["--core", core, *small[core], "--seed", str(seed), "--total-steps", "256"]
@@ -71,7 +71,7 @@ def three_runs(folder: Path) -> Path:
 
 
 class Page(HTMLParser):
-    """Collects what a page refers to, its ids and its tables' cells."""
+    """Collects a page's links, loaded files, ids and table cells."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -106,7 +106,7 @@ class Page(HTMLParser):
 
 
 def reported(folder: Path, *runs: Path, options: tuple[str, ...] = ()) -> Page:
-    """The page of a report on `runs`, written into `folder`."""
+    """Write a report on `runs` into `folder` and return its page."""
     assert report.main([*map(str, runs), "--out", str(folder), *options]) == 0
     return Page((folder / "report.html").read_text())
 

@@ -1,4 +1,4 @@
-"""Episodes come back from a file as they went in, and every mean follows from them by hand."""
+"""Evaluation files: episodes survive writing and reading, and means agree with hand results."""
 
 import csv
 import json
@@ -75,7 +75,7 @@ def test_a_file_of_another_kind_does_not_spoil_the_others(tmp_path, capsys, cont
 
 def test_means_and_spreads_by_hand():
     summary = evaluation(*PLAIN).summary()
-    assert summary["score_mean"] == 3.5  # of 4, 2 | 8, 0: means 3 and 4
+    assert summary["score_mean"] == 3.5  # scores 4, 2 and 8, 0; the repeats' means are 3 and 4
     assert summary["score_std"] == 0.5
     assert summary["full_game_std"] == pytest.approx(8.75**0.5)
     assert summary["life_mean"] == pytest.approx(14 / 6)
@@ -121,7 +121,7 @@ def test_the_command_leaves_out_what_the_protocol_calls_a_score(score, mean):
     ],
 )
 def test_returns_are_finite_and_add_up(tmp_path, changes):
-    """Or a mean of them could not be computed, after all games were played."""
+    """Otherwise a mean could not be computed after all games were played."""
     path = tmp_path / "evaluations" / "step_000000000001.json"
     evaluation(*PLAIN).save(path)
     content = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""Films of real Atari games: what they show is what the agent saw, decided and remembered."""
+"""Films of Atari games show what the agent saw, decided and remembered."""
 
 import os
 import re
@@ -68,7 +68,7 @@ def test_the_memory_shown_is_the_players(core):
 
 
 def test_a_game_of_lives_is_marked_where_they_end():
-    """Breakout's five lives, against the same game played without a film."""
+    """Compare the ends of Breakout's five lives with the same game played without a film."""
     short = {"options": {"frame_skip": 12}}
     playing = player("rdn", "Breakout", **short)
     shown = list(moments(playing))
@@ -121,7 +121,7 @@ def test_the_screen_shows_the_game_and_the_memory_of_every_core(core, env, zoom)
 
 @pytest.mark.parametrize("core", ["rdn", "delta_lstm", "lstm", "feedforward"])
 def test_the_film_explains_its_lines_and_no_word_is_cut(core, monkeypatch):
-    """A text that is wider or lower than its place would be cut."""
+    """A text that is wider or higher than its place would be cut."""
     written = []
 
     def noted(canvas, text, y, x, grey=0, size=12):
@@ -142,8 +142,16 @@ def test_the_film_explains_its_lines_and_no_word_is_cut(core, monkeypatch):
     assert ("matrix 2" in words) == (core in ("rdn", "delta_lstm"))
 
 
+def test_the_key_shows_a_dotted_line_where_the_timelines_have_one():
+    key = timelines.Key((), matrices=2, width=500)
+    area = np.full((*key.size, 3), 255, np.uint8)
+    key.label(area)
+    line, dots = ((area[row, :18] == LINES[0]).all(-1) for row in (7, 23))
+    assert line.all() and dots.any() and not dots.all()
+
+
 def contains(picture: np.ndarray, part: np.ndarray) -> bool:
-    """Whether `part` is somewhere in `picture`, pixel by pixel."""
+    """Return whether `picture` contains `part`, pixel by pixel."""
     height, width = part.shape[:2]
     first_line = re.compile(b"(?=" + re.escape(part[0].tobytes()) + b")")
     return any(
@@ -154,7 +162,7 @@ def contains(picture: np.ndarray, part: np.ndarray) -> bool:
 
 
 def test_a_picture_wider_than_its_panel_is_shrunk_as_a_whole():
-    """CartPole's is 600 pixels wide; a mark in its last corner is still seen."""
+    """CartPole's picture is 600 pixels wide; a mark in its last corner must remain visible."""
     (moment,) = few("lstm", 1)
     wide = np.full((400, 600, 3), 200, np.uint8)
     wide[-40:, -40:] = (0, 90, 0)
@@ -181,13 +189,14 @@ def test_colour_scales_are_symmetric_and_bounded():
     assert (colours[2] >= 253).all() and (colours[5] >= 253).all()
     np.testing.assert_array_equal(colours[0], colours[1])
     np.testing.assert_array_equal(colours[3], colours[4])
-    assert colours[1, 2] > colours[1, 0] and colours[3, 0] > colours[3, 2]  # blue, orange
+    # Blue for negative values, orange for positive ones.
+    assert colours[1, 2] > colours[1, 0] and colours[3, 0] > colours[3, 2]
     assert (sequential(np.zeros(1)) == 255).all() and (diverging(np.zeros(1), 0.0) >= 253).all()
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A tiny agent on Pong, its run folder."""
+    """Return the run folder of a tiny agent on Pong."""
     folder = tmp_path_factory.mktemp("films")
     where = ["--savedir", str(folder), "--xpid", "pong"]
     recipe = ["--env", "Pong", "--stem", "shallow", "--total-steps", "64"]
@@ -206,7 +215,7 @@ def test_a_film_has_a_picture_an_agent_step(trained, capsys):
 
 
 def test_the_game_shown_is_the_one_that_evaluate_counts(trained):
-    """Game i of many, and it alone; a cap spares the rest of a long game."""
+    """The film shows game i of an evaluation; a cap shortens it."""
     agent = open_agent(trained)
     plan = GamePlan(episodes=2, repeats=1, protocol="trained", seed=40, max_frames=400)
     evaluated = play(agent.network, agent.options, agent.step, plan, "sampled")
@@ -227,7 +236,7 @@ def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
     run, out = str(tmp_path / "maze"), tmp_path / "maze.mp4"
     playing = player("feedforward", "TMaze", options={"corridor": 3})
     assert watch.main([run, "--out", str(out), "--num-threads", "1"]) == 0
-    assert 4 <= len(imageio.imread(out)) <= 13  # between the shortest and the longest game
+    assert 4 <= len(imageio.imread(out)) <= 13  # between the shortest and the longest possible game
     assert len(list(moments(playing))) == playing.row.episodes[0].agent_steps
     assert watch.main([run, "--out", str(out), "--seconds", "0.25", "--num-threads", "1"]) == 0
     assert len(imageio.imread(out)) == 2
@@ -250,17 +259,17 @@ def test_watch_refuses(arguments, says, trained, capsys):
     assert says in error_of(watch.main, arguments, capsys)
 
 
-@pytest.mark.skipif(shutil.which("xvfb-run") is None, reason="no virtual display on this machine")
-@pytest.mark.skipif(find_spec("tkinter") is None, reason="this Python has no tkinter")
+@pytest.mark.skipif(shutil.which("xvfb-run") is None, reason="needs xvfb-run, a virtual display")
+@pytest.mark.skipif(find_spec("tkinter") is None, reason="needs tkinter")
 def test_a_window_shows_the_film_until_it_is_closed():
-    """On a virtual display: the picture fills the window, and closing that is noticed."""
+    """On a virtual display, the picture fills the window, and closing the window is noticed."""
     code = (
         "import numpy as np\n"
         "from fastweights.evaluation.films.window import Window\n"
         "picture = np.zeros((500, 800, 3), np.uint8)\n"
         "picture[30:, 50:] = 1, 2, 3\n"
         "with Window('title', 30) as window:\n"
-        "    for _ in range(30):\n"  # a second: time for the window to come up
+        "    for _ in range(30):\n"  # a second, enough for the window to appear
         "        window.show(picture)\n"
         "    shown = np.asarray(window._figure.canvas.buffer_rgba())[..., :3]\n"
         "    high, wide, _ = shown.shape\n"
@@ -282,7 +291,7 @@ def test_a_window_shows_the_film_until_it_is_closed():
 
 
 def test_a_window_without_a_display_is_one_line(monkeypatch):
-    """In a process of its own: a window's toolkit stays loaded."""
+    """Run it in a separate process, because a window's toolkit stays loaded."""
     code = (
         "from fastweights.host.errors import one_line_errors\n"
         "from fastweights.evaluation.films.window import Window\n"

@@ -1,4 +1,4 @@
-"""Test games on the real emulator: as a direct loop counts them, and the same however played."""
+"""Test games on the real emulator equal a plain loop's, whatever number is played at once."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ from fastweights.training.options import RunOptions
 from fastweights.training.saved_agent import SavedAgent, open_agent
 
 SMALL = {"core_width": 16, "core_heads": 2, "core_layers": 1}
-FRAME_SKIP = 16  # games end sooner, in agent steps
+FRAME_SKIP = 16  # shortens games, in agent steps
 SKIP = (f"frame_skip={FRAME_SKIP}", "frame_stack=1")
 POLE = RunOptions(env="CartPole-v1", core="lstm", core_width=16)
 
@@ -44,7 +44,7 @@ def network_for(options: RunOptions) -> Network:
 
 @pytest.fixture(scope="module")
 def qbert(tmp_path_factory) -> SavedAgent:
-    """Trained for a moment, and then made to decide on what it sees: no action wins by habit."""
+    """Return a briefly trained agent, changed so that its actions depend on what it sees."""
     folder = tmp_path_factory.mktemp("evaluation")
     core = ["--core", "rdn", "--core-width", "16", "--core-heads", "2", "--core-layers", "1"]
     game = ["--env", "Qbert", "--env-options", *SKIP, "--stem", "shallow", "--seed", "2"]
@@ -63,7 +63,7 @@ def qbert(tmp_path_factory) -> SavedAgent:
 
 
 def direct_game(network: Network, seed: int, mode: str) -> tuple[list[float], int, int]:
-    """One game of Qbert alone, full-game rules: returns of its lives, agent steps, frames."""
+    """Play one full game of Qbert; return the returns of its lives, agent steps and frames."""
     game = AtariVectorEnv(
         "qbert",
         1,
@@ -103,7 +103,7 @@ def direct_game(network: Network, seed: int, mode: str) -> tuple[list[float], in
 
 @pytest.mark.parametrize("mode", ["argmax", "sampled"])
 def test_games_are_those_of_a_direct_loop_however_many_at_once(qbert, mode):
-    """Whole games of a trained agent, all that were begun, the short and the long."""
+    """A trained agent plays whole games, short and long; all games that begin are counted."""
     at_once = [GamePlan(episodes=3, repeats=1, seed=101, num_envs=number) for number in (0, 2)]
     together, apart = (play(qbert.network, qbert.options, 0, plan, mode) for plan in at_once)
     assert together == apart
@@ -112,7 +112,7 @@ def test_games_are_those_of_a_direct_loop_however_many_at_once(qbert, mode):
         assert game.seed == seed and not game.cut
         assert list(game.life_returns) == lives and game.episode_return == sum(lives)
         assert (game.agent_steps, game.emulator_frames, game.lives) == (steps, frames, 4)
-    # There was something to count, and to take for another.
+    # The games differ, so that mixing them up would show.
     assert any(game.episode_return > 0 for game in together.episodes)
     assert len({(game.agent_steps, game.life_returns) for game in together.episodes}) == 3
 
@@ -134,7 +134,7 @@ def test_emulators_get_the_threads_of_the_command_not_of_the_checkpoint(qbert, m
 
 
 def test_eighteen_actions_under_machado():
-    """Trained on all of them, it uses all of them; and a cap cuts its games."""
+    """An agent trained with all eighteen actions uses them, and a cap cuts its games."""
     options = RunOptions(
         env="Qbert", protocol="machado", env_options=SKIP, core="lstm", stem="shallow", core_width=8
     )
@@ -158,14 +158,14 @@ def test_eighteen_actions_under_machado():
 
 @pytest.mark.parametrize("options", [POLE, RunOptions(env="CartPole-v1", core="rdn", **SMALL)])
 def test_games_do_not_depend_on_which_others_are_over(options):
-    """Twenty games in two blocks of rows, then one, as they end."""
+    """Twenty games run in two blocks of rows, and in one block once enough games are over."""
     network, sizes = network_for(options), set()
     network.register_forward_pre_hook(lambda _, inputs: sizes.add(inputs[0].shape[1]))
     plans = [GamePlan(episodes=20, repeats=1, num_envs=num_envs) for num_envs in (0, 17, 7)]
     evaluations = [play(network, options, 0, plan, "sampled") for plan in plans]
     assert evaluations[0] == evaluations[1] == evaluations[2]
     assert len({game.agent_steps for game in evaluations[0].episodes}) > 8
-    assert sizes == {BLOCK}  # the arithmetic of a row depends on how many there are
+    assert sizes == {BLOCK}  # a row's arithmetic depends on the number of rows
 
 
 def test_another_seed_plays_other_games():
@@ -179,7 +179,7 @@ def test_another_seed_plays_other_games():
 
 
 def test_sampled_actions_follow_the_policy():
-    """A policy of one half, one third and one sixth, whatever it sees."""
+    """The policy is one half, one third and one sixth, whatever the agent sees."""
     network = network_for(RunOptions(env="TMaze", core="feedforward"))
     with torch.no_grad():
         network.policy.weight.zero_()
@@ -197,7 +197,7 @@ def test_sampled_actions_follow_the_policy():
 
 
 class Unmoved:
-    """A network whose policy is always `probabilities`; it takes no time."""
+    """A network whose policy is always `probabilities`, computed in no time."""
 
     def __init__(self, probabilities):
         self.logits = torch.tensor(probabilities).log().expand(1, BLOCK, -1)
@@ -211,7 +211,7 @@ class Unmoved:
 
 @pytest.mark.parametrize("probabilities", [[1 / 2, 1 / 3, 1 / 6], [0.02, 0.9, 0.08]])
 def test_sampled_actions_have_no_bias_of_two_percent(probabilities):
-    """Pearson's chi-squared test on 160,000 draws: a chance of one in 100,000 to fail, if right."""
+    """Pearson's chi-squared test on 160,000 draws; if right, it fails once in 100,000 cases."""
     environments = Scripted(lengths=[200] * 800)
     player = Player(Unmoved(probabilities), environments, action_mode="sampled", seed=0)
     seen = np.bincount(np.concatenate([player.step().action for _ in range(200)]), minlength=3)
@@ -220,7 +220,7 @@ def test_sampled_actions_have_no_bias_of_two_percent(probabilities):
 
 
 class Scripted:
-    """Games of given lengths; each pays `rewards` and ends a life where one is paid."""
+    """Games of given lengths; each pays `rewards`, and every reward ends a life."""
 
     name, num_actions, frame_shape, frames_per_step = "Scripted", 3, (4,), 1
 
@@ -256,7 +256,7 @@ class Scripted:
 
 
 def test_long_games_count_as_much_as_short_ones():
-    """Short games are over many times before a long one is; each environment's first counts."""
+    """Short games end many times before a long one; only the first of each environment counts."""
     network = network_for(RunOptions(env="TMaze", core="feedforward"))
     lengths = [2] * 5 + [50] * 5
     played = play_games(network, Scripted(lengths), action_mode="argmax", seed=0)
@@ -264,7 +264,7 @@ def test_long_games_count_as_much_as_short_ones():
     assert {one.game.index for one in played} == {0}
 
 
-def test_a_counter_that_begins_again_is_noticed_in_its_life():
+def test_a_wrapped_counter_is_noticed_in_its_life():
     network = network_for(RunOptions(env="TMaze", core="feedforward"))
     script = Scripted([6, 6], rewards=[999_000.0, -999_900.0, -400_000.0])
     play_it = {"action_mode": "argmax", "seed": 0}
@@ -278,8 +278,8 @@ def test_a_counter_that_begins_again_is_noticed_in_its_life():
     ("name", "digits", "most"),
     [("UpNDown", (0, 1, 2), 10_000), ("BattleZone", (0x1D, 0x1E), 5_000)],
 )
-def test_a_score_of_six_digits_begins_again_and_is_noticed(name, digits, most):
-    """The real cartridge, the memory that holds its digits set to just below the end."""
+def test_a_wrapped_score_of_six_digits_is_noticed(name, digits, most):
+    """The cartridge runs with its score memory set to just below the largest score."""
     game = ALEInterface()
     game.setInt("random_seed", 1)
     game.setFloat("repeat_action_probability", 0.0)
@@ -293,7 +293,7 @@ def test_a_score_of_six_digits_begins_again_and_is_noticed(name, digits, most):
     rewards = []
     while not rewards or (min(rewards) > -500_000 and len(rewards) < 5_000):
         rewards.append(float(game.act(actions[generator.integers(len(actions))])))
-    assert max(rewards) > 900_000  # what was written into the counter
+    assert max(rewards) > 900_000  # the score that was written into memory
     assert 0 < rewards[-1] + 1_000_000 <= most
     rewards = [reward for reward in rewards if reward]
     network = network_for(RunOptions(env="TMaze", core="feedforward"))
@@ -318,7 +318,7 @@ def test_a_score_of_six_digits_begins_again_and_is_noticed(name, digits, most):
     ],
 )
 def test_what_a_protocol_means_in_a_test(protocol, sticky, noops, score, cap):
-    """Only as it was trained does an agent meet its own stickiness; its eyes and hands it keeps."""
+    """Only the protocol "trained" keeps the training's stickiness; frame stacks always stay."""
     trained = RunOptions(env="Qbert", env_options=("sticky=0.5", "frame_stack=2"))
     rules = rules_for_testing(trained, protocol).resolved("Qbert")
     assert (rules.sticky, rules.noop_max, rules.score, rules.max_frames) == (
@@ -357,7 +357,7 @@ def test_every_test_game_has_a_limit_unless_none_is_asked_for(env, trained_for, 
 
 
 def test_a_game_without_end_is_cut_and_keeps_what_it_had():
-    """The third has just ended by itself; the limit is for those that go on."""
+    """The third game has just ended; the limit applies to games that are still running."""
     network = network_for(RunOptions(env="TMaze", core="feedforward"))
     script = Scripted([10**6, 3, 5, 10**6], rewards=[2.0, -0.5])
     seen = []

@@ -1,4 +1,4 @@
-"""Learning curves, clips and stills can be opened again and show what they should."""
+"""Learning curves, clips and stills can be opened again and show the right content."""
 
 import errno
 import sys
@@ -17,7 +17,7 @@ from tests.evaluation.drawings import words_in
 
 
 def frames(count: int, height: int = 84, width: int = 84) -> list[np.ndarray]:
-    """A white bar that moves to the right over a dark red ground."""
+    """Return frames with a white bar that moves to the right over a dark red ground."""
     result = np.full((count, height, width, 3), (60, 0, 0), np.uint8)
     for index in range(count):
         result[index, :, 4 * index : 4 * index + 8] = 255
@@ -25,7 +25,7 @@ def frames(count: int, height: int = 84, width: int = 84) -> list[np.ndarray]:
 
 
 def logs(folder, ticks: int = 50) -> dict[str, list]:
-    """Four environments; a game has four lives, and two end in most ticks."""
+    """Write logs of four environments; a game has four lives, and two games end in most ticks."""
     folder.mkdir(exist_ok=True)
     table, games = LogTable(folder), 0
     for tick in range(ticks):
@@ -48,7 +48,7 @@ def colours(path) -> set[tuple[int, ...]]:
 
 
 def drawn(logs: dict[str, list], num_envs: int = 4, title: str = "Qbert") -> Figure:
-    """The curve of what there is enough of, beside the same unit's return before training."""
+    """Draw the curve of games or lives, whichever suffices, with the return before training."""
     unit = measured_unit(logs, num_envs)
     return draw_learning_curve(logs, unit, num_envs, title, 4, {"before training": 41.0})
 
@@ -65,7 +65,7 @@ def test_a_learning_curve_shows_full_games_and_references(tmp_path):
         references={"random play": 163.9},
     )
     assert Image.open(path).size == (960, 600)
-    # The mean and the reference: each is there in its own colour.
+    # The mean and the reference have different colours.
     assert {(213, 94, 0), (0, 158, 115)} <= colours(path)
     assert "matplotlib.pyplot" not in sys.modules
 

@@ -1,4 +1,4 @@
-"""Tables that commands print, as a terminal of 80 columns shows them."""
+"""Tables that commands print, in a terminal of 80 columns."""
 
 import io
 from dataclasses import replace
@@ -31,7 +31,7 @@ def _packed(text: str) -> str:
 
 
 def _played(*games: tuple[float, ...]) -> Evaluation:
-    """Games by the returns of their lives."""
+    """Return an evaluation with games that have these returns of lives."""
     return Evaluation(
         env="Somewhere",
         protocol="full-game",

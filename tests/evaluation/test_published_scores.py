@@ -1,4 +1,4 @@
-"""The tables as the paper describes them in words: a mistyped score would break a count."""
+"""The published scores agree with the paper's sentences, so that a typing error would show."""
 
 import pytest
 
@@ -11,13 +11,13 @@ GAMES = sorted({game for game, _, _ in SCORES})
 
 
 def improvements(ours: str, theirs: str, steps: int) -> list[float]:
-    """Relative, of each game."""
+    """Return the relative improvement of `ours` over `theirs` for each game."""
     pairs = [(SCORES[game, steps, ours].mean, SCORES[game, steps, theirs].mean) for game in GAMES]
     return [one / other - 1 for one, other in pairs]
 
 
 def counts(ours: str, theirs: str, steps: int, margin: float) -> tuple[int, int]:
-    """In how many games either is better by more than `margin`."""
+    """Count the games in which `ours`, or `theirs`, is better by more than `margin`."""
     values = improvements(ours, theirs, steps)
     return sum(v > margin for v in values), sum(v < -margin for v in values)
 
@@ -52,7 +52,7 @@ def test_rdn_against_delta_net_and_where_the_lstm_leads():
 
 
 def test_scores_that_the_paper_prints_twice():
-    """Tables 3 and 8, and the scores named in the text."""
+    """Compare with tables 3 and 8, and with the scores named in the text."""
     again = {
         ("BattleZone", "lstm"): (24873, 1240),
         ("Berzerk", "lstm"): (1150, 92),

@@ -1,4 +1,4 @@
-"""Reports on real runs: every number on the page can be found in the run folders."""
+"""Reports on real runs: every number on the page agrees with the run folders."""
 
 import json
 import re
@@ -23,7 +23,7 @@ BROWSER = next(
 
 @pytest.fixture(scope="module")
 def page(runs) -> Path:
-    """The folder of a report on all of them."""
+    """Return the folder of a report on all three runs."""
     (runs / "rdn-1" / "clips").mkdir()
     (runs / "rdn-1" / "clips" / "a clip.mp4").write_bytes(b"")
     assert report.main([*(str(runs / name) for name in RUNS), "--out", str(runs / "out")]) == 0
@@ -38,32 +38,33 @@ def test_the_page_loads_nothing_and_is_well_formed(page):
     assert "<script" not in text and "@import" not in text
     assert len(parsed.ids) == len(set(parsed.ids))
     drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    assert len(drawings) == 4  # learning curves, the policy, rdn over lstm, throughput
+    assert len(drawings) == 4  # learning curves, policy, rdn over lstm, throughput
     used = set()
     for drawing in drawings:
         root = ET.fromstring(drawing)
         title, description = root[0], root[1]
         assert root.get("role") == "img" and title.text and len(description.text) > 20
         assert root.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
-        assert len(list(root.iter("{http://www.w3.org/2000/svg}text"))) > 5  # selectable
+        # Text that can be selected.
+        assert len(list(root.iter("{http://www.w3.org/2000/svg}text"))) > 5
         used |= set(re.findall(r'(?:url\(|href=")#([^)"]+)', drawing))
     assert used and used <= set(parsed.ids)
     assert {link[1:] for link in parsed.links if link.startswith("#")} <= set(parsed.ids)
 
 
-def test_the_page_says_what_the_runs_came_to(page, runs):
+def test_the_page_has_the_results_of_the_runs(page, runs):
     rows = Page((page / "report.html").read_text()).rows
     scores = {row[0]: row for row in rows if row[-1] == "21 ± 0"}
     assert scores["rdn"][1:4] == ["256", "3.00 ± 1.00", "2 seeds"]
     assert scores["lstm"][1:4] == ["256", "10.0 ± 1.0", "episodes"]
-    normalised = (3 + 20.7) / (14.6 + 20.7)  # random play and the human tester on Pong
+    normalised = (3 + 20.7) / (14.6 + 20.7)  # of random play and the human tester on Pong
     assert float(scores["rdn"][4]) == pytest.approx(normalised, abs=1e-3)
     assert scores["rdn"][5:] == ["21 ± 0", "21 ± 0"]
     last = open_run(runs / "lstm-1").logs["recent_full_game_return"][-1]
     overview = next(row for row in rows if row[0] == "lstm-1")
     assert overview[1:5] == ["Pong", "lstm", "1", "256"]
     assert float(overview[5].replace(",", "")) == pytest.approx(last, abs=0.06)
-    (compared,) = (row for row in rows if row[-1] == "test games")  # 1, 3, 3, 5 and 9, 11
+    (compared,) = (row for row in rows if row[-1] == "test games")  # returns 1, 3, 3, 5 and 9, 11
     assert compared[:3] == ["Pong", "3", "10"] and compared[5] == "2 and 1"
     assert compared[3:5] == ["-7.00 (-8.50 to -5.50)", "-70 % (-80 % to -60 %)"]
     (head,) = (row for row in rows if row[0] == "run" and "core" in row and "seed" not in row)
@@ -95,9 +96,10 @@ def test_links_lead_from_the_page_to_the_clips(page, runs):
     assert all((page / link.replace("%20", " ")).exists() for link in files)
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
-def test_a_browser_shows_every_drawing_without_an_error(page, tmp_path):
-    """In headless Chromium, offline: sizes come from its layout, errors from its console."""
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+@pytest.mark.parametrize("width", [1200, 500])  # a desk's and, about, a telephone's
+def test_a_browser_shows_every_drawing_without_an_error(width, page, tmp_path):
+    """Headless Chromium, offline, gives the sizes from its layout and errors from its console."""
     measure = """<script>
       const seen = [...document.querySelectorAll("svg, img")].map(e => e.getBoundingClientRect());
       const texts = [...document.querySelectorAll("svg text")].filter(t => t.getBBox().width > 0);
@@ -109,7 +111,7 @@ def test_a_browser_shows_every_drawing_without_an_error(page, tmp_path):
     (tmp_path / "page.html").write_text(text.replace("</body>", measure))
     profile = f"--user-data-dir={tmp_path / 'profile'}"
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", profile]
-    network = ["--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1200,900"]
+    network = ["--host-resolver-rules=MAP * ~NOTFOUND", f"--window-size={width},900"]
     done = subprocess.run(
         [BROWSER, *flags, *network, "--dump-dom", f"file://{tmp_path / 'page.html'}"],
         capture_output=True,
@@ -118,7 +120,7 @@ def test_a_browser_shows_every_drawing_without_an_error(page, tmp_path):
     )
     assert ":CONSOLE" not in done.stderr
     measured = json.loads(re.search(r"<title>(.*?)</title>", done.stdout)[1])
-    assert len(measured["sizes"]) == 3
+    assert len(measured["sizes"]) == 4
     assert all(width > 500 and height > 100 for width, height in measured["sizes"])
     assert measured["texts"] > 40 and measured["wide"] <= 0
 
@@ -157,6 +159,15 @@ def test_what_is_no_run_is_one_line(runs, tmp_path, capsys):
         assert says in error_of(report.main, arguments, capsys)
 
 
+def test_what_is_wider_than_a_telephone_scrolls_by_itself(page):
+    text = (page / "report.html").read_text()
+    scrolled = re.findall(r'<div class="wide(?: long)?">\s*<(table|svg)', text)
+    assert len(scrolled) == text.count("<table") + text.count("<svg") > 4
+    style = text.split("</style>")[0]
+    assert re.search(r"\.wide \{[^}]*overflow-x: auto", style)
+    assert re.search(r"figure svg \{[^}]*min-width: 45rem", style)  # its text stays readable
+
+
 def test_a_print_cuts_no_wide_table(page):
     style = (page / "report.html").read_text().split("@media print")[1].split("</style>")[0]
     assert re.search(r"\.wide \{[^}]*overflow: visible", style)
@@ -187,6 +198,21 @@ def test_what_runs_are_called_cannot_break_the_page():
     assert page.rows[1] == [name, "1"] and page.open == []
     assert page.links == ["runs/a%3Cb%3E%26%22%7Cc/clip.mp4"]
     assert r"| a\<b>&\"\|c | 1 |".replace('\\"', '"') in to_markdown(name, blocks)
+
+
+def test_a_report_removes_figures_of_an_earlier_one_and_no_other_file(page, tmp_path):
+    figures = tmp_path / "report_figures"
+    shutil.copytree(page, tmp_path, dirs_exist_ok=True)
+    (before,) = figures.glob("improvement-*.svg")
+    copy, own = figures / "my-favourite.svg", figures / "improvement-a-b-1.svg"
+    shutil.copy(before, copy)
+    own.write_text("<svg/>")
+    (figures / "learning-9.svg").mkdir()
+    run = short_run(tmp_path, "run")  # one core: no comparison
+    text = (reported(tmp_path, run), (tmp_path / "report.md").read_text())[1]
+    left = {path for path in figures.iterdir() if path.is_file()}
+    drawn = {tmp_path / name for name in re.findall(r"\]\((report_figures/[^)]+)\)", text)}
+    assert drawn and left == {*drawn, copy, own} and not before.exists()
 
 
 def test_reporting_twice_gives_the_same_files(page, runs):

@@ -1,4 +1,4 @@
-"""What the figures of a report are drawn from, and what can be told apart in them."""
+"""The figures of a report: their data, and how their lines are told apart."""
 
 import os
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_hours_leave_out_pauses():
     times = [0.0, 10.0, 20.0, 30.0, 9030.0, 9040.0]  # stopped, and resumed much later
     run = run_with(step=list(range(6)), _time=times)
     np.testing.assert_allclose(hours(run) * 3600, [0, 10, 20, 30, 40, 50])
-    slow = run_with(step=[1, 2, 3], _time=[0.0, 3600.0, 7200.0])  # slow is no pause
+    slow = run_with(step=[1, 2, 3], _time=[0.0, 3600.0, 7200.0])  # slow updates are no pause
     np.testing.assert_allclose(hours(slow), [0, 1, 2])
 
 
@@ -140,7 +140,7 @@ def test_axes_without_data_are_not_drawn():
     lagging = group_of(run_with(**late | untimed, policy_lag=[0.0, 1.0, 0.0]))
     assert len(throughput({"run": lagging}, styles).axes) == 1
     assert throughput({"run": group_of(run_with(step=[1]))}, styles) is None
-    # A lag of 0 throughout would be a line on invented axes.
+    # A constant lag of 0 is not drawn, because its axes would have no scale.
     idle = group_of(run_with(**late | untimed, policy_lag=[0.0] * 3))
     assert throughput({"run": idle}, styles) is None
 

@@ -1,4 +1,4 @@
-"""Which runs a report takes as seeds of one another, and what it calls them."""
+"""Which runs a report groups as seeds of one setting, and how it names them."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from tests.launch.test_bad_input import error_of
 
 
 def changed(run: Path, path: Path, before: str, after: str) -> Path:
-    """A copy of a run, with other options in its meta.json."""
+    """Copy a run and change an option in its meta.json."""
     shutil.copytree(run, path)
     meta = path / "meta.json"
     text = meta.read_text()

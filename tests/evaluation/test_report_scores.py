@@ -1,4 +1,4 @@
-"""Test scores in a report: what is compared with what, and how surely."""
+"""Test scores in a report: the comparisons and their confidence intervals."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
     endless = replace(endless, episodes=(game._replace(emulator_frames=200_000),))
     others = (older, capped, trained, flickering, foreign, half_an_hour, endless)
     run = short_run(tmp_path, "run", many, few, *others)
-    # A file name says neither rules nor which is later.
+    # The name of a file tells neither the rules nor which file is later.
     trained.save(run / "evaluations" / "step_000000000256_zzz.json")
     many.save(run / "evaluations" / "step_000000000256_aaa.json")
     (run / "evaluations" / many.file_name()).unlink()
@@ -64,7 +64,7 @@ def test_groups_trained_under_two_protocols_are_told_apart(tmp_path):
     assert {s.env: len(s.tested) for s in found if s.kind == kinds[0]} == {"Pong": 2, "Qbert": 1}
 
 
-def test_wrapped_scores_and_cut_games_are_said_beside_the_score(tmp_path):
+def test_wrapped_scores_and_cut_games_are_named_beside_the_score(tmp_path):
     plain = evaluation("rdn", [1.0])
     odd = [
         plain.episodes[0]._replace(cut=True),
@@ -97,7 +97,7 @@ def test_one_seed_a_game_has_no_interval(tmp_path):
     assert "(-: no game has two seeds)" in (tmp_path / "out" / "report.md").read_text()
 
 
-def test_what_bars_leave_out_is_said(tmp_path):
+def test_the_page_names_what_bars_leave_out(tmp_path):
     runs = [
         short_run(tmp_path, "rdn", evaluation("rdn", [3.0])),
         short_run(tmp_path, "wide", evaluation("rdn", [9.0]), core_width=64),
@@ -114,7 +114,7 @@ def test_what_bars_leave_out_is_said(tmp_path):
 
 
 def test_over_several_games_there_are_profiles_and_probabilities(tmp_path):
-    """Pong: 21 and 2 against 5; Qbert: one tie. Of three runs of four above a human on Pong."""
+    """rdn has 21 and 2 against lstm's 5 on Pong; on Qbert both have 7."""
     runs = [
         short_run(tmp_path, f"{core}-{env}-{seed}", played, env=env, core=core, seed=seed)
         for core, env, seed, score in [
@@ -126,7 +126,7 @@ def test_over_several_games_there_are_profiles_and_probabilities(tmp_path):
     page = reported(tmp_path / "out", *runs)
     (row,) = (row for row in page.rows if row[:1] == ["rdn over lstm"])
     assert row[1] == "2"
-    assert row[2] == "0.500 (0.250 to 0.750)"  # (1/2 + 1/2) / 2; Pong's runs drawn alike
+    assert row[2] == "0.500 (0.250 to 0.750)"  # (1/2 + 1/2) / 2; the bounds draw one run twice
     drawing = (tmp_path / "out" / "report_figures" / "profiles-1.svg").read_bytes()
     assert {"rdn", "lstm"} <= set(words_of(drawing))
     text = (tmp_path / "out" / "report.md").read_text()
@@ -143,7 +143,7 @@ def test_relative_improvements_are_of_the_others_size():
 
 
 def test_the_papers_bars_are_as_its_text_says():
-    """RDN matches or outperforms LT on all but two of 20 games; LSTM on 12 at 50 M steps."""
+    """RDN matches or outperforms LT on all but two of 20 games, and LSTM on 12, at 50 M steps."""
     rdn, lt, lstm = (paper_scores(core, 50_000_000) for core in ("rdn", "lt", "lstm"))
     over_lt = relative_improvements(rdn, lt)
     assert sum(value >= 0 for value in over_lt.values()) == 18 and len(over_lt) == 20
@@ -152,18 +152,18 @@ def test_the_papers_bars_are_as_its_text_says():
 
 
 def played_run(folder: Path, core: str, seed: int, returns: list[float], **changes) -> Path:
-    """A run with test games."""
+    """Make a run with test games."""
     played = evaluation(core, returns, **changes)
     return short_run(folder, f"{core}-{seed}", played, core=core, seed=seed)
 
 
 def compared_rows(page: Page) -> list[list[str]]:
-    """The rows of all comparisons of these runs."""
+    """Return the table rows of all comparisons of these runs."""
     return [row for row in page.rows if row[-1] in ("training seeds", "test games")]
 
 
 def test_a_comparison_has_an_interval_over_seeds_or_over_test_games(tmp_path):
-    """Seeds: 30 and 50 against 10 and 20. Games: 30 and 50 against 10 and 20, one seed each."""
+    """30 and 50 against 10 and 20, once as seeds and once as test games of one seed each."""
     seeds = [played_run(tmp_path / "s", "rdn", n, [value]) for n, value in enumerate((30.0, 50.0))]
     seeds += [
         played_run(tmp_path / "s", "lstm", n, [value]) for n, value in enumerate((10.0, 20.0))
@@ -191,7 +191,7 @@ def test_a_comparison_has_an_interval_over_seeds_or_over_test_games(tmp_path):
 
 
 def test_each_scoring_rule_has_captions_of_its_own(tmp_path):
-    """Better in full games, worse in lives: the same runs under two rules."""
+    """The same runs are better in full games and worse in lives."""
 
     def runs() -> Iterator[Path]:
         for core, value, lives in (("rdn", 12.0, 4), ("lstm", 10.0, 2)):

@@ -1,5 +1,7 @@
-"""Against cases worked by hand, and against rliable 1.2.0 (arch 7.2.0, pandas 2): its figures are
-written here because it does not run beside today's pandas."""
+"""Statistics against results by hand and against rliable 1.2.0 (arch 7.2.0, pandas 2).
+
+rliable's figures are written here because it does not run with current versions of pandas.
+"""
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from fastweights.evaluation.statistics import (
     probability_of_improvement,
 )
 
-# Gamma-distributed scores of five and of four runs on eight games; one score is in both.
+# Gamma-distributed scores of five and of four runs on eight games; one score occurs in both.
 X = [
     [0.917, 0.529, 0.735, 2.621, 1.064],
     [1.319, 1.128, 0.98, 1.086, 2.33],
@@ -52,7 +54,7 @@ def test_by_hand():
     assert mean(games) == 2.5  # of 3 and 2
     assert median(games) == 2.5
     assert iqm(games) == 1.75  # 0 1 | 1 1 2 3 | 3 9
-    assert optimality_gap(games) == 0.125  # one run of eight is short, by one
+    assert optimality_gap(games) == 0.125  # one run of eight is below the target, by one
     assert optimality_gap(games, target=2.0) == pytest.approx((3 + 2) / 8)
     assert performance_profile([0, 1, 2.5])(games).tolist() == [
         (0.75 + 1) / 2,
@@ -64,22 +66,22 @@ def test_by_hand():
 @pytest.mark.parametrize(
     ("runs", "middle"),
     [
-        ([1, 7, 10], 6),  # a quarter of three is none
-        ([0, 1, 2, 6, 100], 3),  # of five, one: 0 | 1 2 6 | 100
+        ([1, 7, 10], 6),  # a quarter of three rounds down to none
+        ([0, 1, 2, 6, 100], 3),  # one of five: 0 | 1 2 6 | 100
         ([0, 1, 2, 6, 15, 100], 6),
-        ([0, 1, 2, 6, 11, 30, 100], 10),  # of seven still one
-        ([0, 1, 2, 6, 10, 30, 100, 200], 12),  # of eight, two
+        ([0, 1, 2, 6, 11, 30, 100], 10),  # still one of seven
+        ([0, 1, 2, 6, 10, 30, 100, 200], 12),  # two of eight
     ],
 )
 def test_of_a_broken_number_of_runs_fewer_are_cut(runs, middle):
-    """As SciPy's `trim_mean`, which rliable calls, has it."""
+    """If a quarter of the runs is no whole number, fewer are cut, as in SciPy's `trim_mean`."""
     assert iqm(arrays(runs)) == middle
-    assert iqm(arrays(runs[2:], runs[:2])) == middle  # over games alike
+    assert iqm(arrays(runs[2:], runs[:2])) == middle  # games are pooled
 
 
 def test_probability_of_improvement_by_hand():
     ours, theirs = arrays([2, 5], [1, 1]), arrays([1, 2, 3], [1, 1])
-    # 2 beats 1, ties 2, loses to 3; 5 beats all three. All runs of the other game tie.
+    # 2 beats 1, ties with 2 and loses to 3; 5 beats all three. The other game is a tie.
     assert probability_of_improvement(ours, theirs) == ((1 + 0.5 + 3) / 6 + 0.5) / 2
     both_ways = probability_of_improvement(theirs, ours) + probability_of_improvement(ours, theirs)
     assert both_ways == pytest.approx(1)
@@ -106,12 +108,12 @@ def test_comparisons_are_rliables():
     assert (ours.low, ours.high) == pytest.approx((0.45625, 0.73125), abs=0.01)
     profile = estimate(performance_profile([0.25, 0.5, 1.0, 2.0]), scores(X), resamples=20_000)
     assert profile.value == pytest.approx([0.95, 0.7, 0.4, 0.125])
-    assert profile.low == pytest.approx([0.875, 0.575, 0.275, 0.05], abs=0.026)  # steps of 1/40
+    assert profile.low == pytest.approx([0.875, 0.575, 0.275, 0.05], abs=0.026)  # in steps of 1/40
     assert profile.high == pytest.approx([1.0, 0.825, 0.55, 0.225], abs=0.026)
 
 
 def test_runs_are_drawn_within_their_game():
-    """Each game's runs agree, so no resample can differ; across games they would."""
+    """Each game's runs are equal, so resampling within a game changes nothing."""
     assert estimate(mean, {"easy": [5.0, 5.0], "hard": [1.0, 1.0]}) == (3.0, 3.0, 3.0)
 
 
@@ -138,12 +140,12 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
 
 
 def sums(*values: float, of: float = 1) -> np.ndarray:
-    """[2, N]: scores, each the sum of `of`."""
+    """Return scores and counts [2, N]; each score is the sum of `of` values."""
     return np.array([values, [of] * len(values)], float)
 
 
 def test_a_comparison_by_hand():
-    """Two draws of two: each mean is the lowest, the middle or the highest."""
+    """With two draws of two, each mean is the lowest, the middle or the highest value."""
     found = compare([sums(30, 50)], [sums(10, 20)])
     assert (found.ours, found.theirs) == (40, 15)
     assert found.difference == (25, 10, 40)

@@ -1,4 +1,4 @@
-"""Test games during training: at their time, kept, and without a trace in what is learned."""
+"""Test games during training: when they run, what they store, no effect on learning."""
 
 import csv
 import signal
@@ -41,7 +41,7 @@ def test_training_learns_the_same_bits_with_tests_as_without(tmp_path, capsys):
         for name in ("without", "with")
     ]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    # Updates end at 16, 32, ...; the last test is the closing show's.
+    # Updates end at 16, 32, ...; the last test is part of the final evaluation.
     kept = evaluations_in(tmp_path / "with").values()
     assert [one.agent_steps for one in kept] == [0, 64, 112, 160]
     assert {len(one.episodes) for one in kept} == {3}
@@ -56,7 +56,7 @@ def test_training_learns_the_same_bits_with_tests_as_without(tmp_path, capsys):
 
 
 def assert_the_log_has_the_time(run, tested) -> None:
-    """A row's seconds are those since the row before; a test is played after a row."""
+    """A row's seconds start at the row before it, and a test is played after a row is written."""
     logs = read_logs(run / "logs.csv")
     rows = zip(logs["step"], logs["seconds_test"], logs["agent_steps_per_second"], strict=True)
     seconds = {step: (testing, 16 / rate) for step, testing, rate in rows}
@@ -76,7 +76,7 @@ def test_an_asynchronous_run_is_tested_too(tmp_path):
 
 
 class EndlessCatch(Catch):
-    """Its games never end, and pay one point a step."""
+    """A game that never ends and pays one point a step."""
 
     def step(self, actions):
         observation, reward, over, *rest = super().step(actions)
@@ -100,12 +100,14 @@ def test_games_that_never_end_are_cut_counted_and_said(tmp_path, capsys, monkeyp
     cut = "3 of 3 games reached the limit of 30 frames"
     assert f"test at 80 agent steps: 30.0 ± 0.0 over 3 full games ({cut})" in said
     (row,) = (line for line in said.splitlines() if "│ reached the limit of 30 frames" in line)
-    assert row.count("3 of 3 games") == 2, "before training and after"
+    assert row.count("3 of 3 games") == 2, (
+        "games must be cut in the tests before and after training"
+    )
 
 
 @pytest.fixture
 def begin(tmp_path):
-    """Begins, or goes on with, the test games of one run, in `tmp_path`."""
+    """Return a function that starts, or resumes, the test games of one run in `tmp_path`."""
     options = replace(preset("maze", "lstm"), evaluate_every=100, evaluate_episodes=2)
     network = Network(options.network((4,), 3))
 
@@ -122,14 +124,14 @@ def periodic(begin, tmp_path):
     return *begin(250), tmp_path
 
 
-def test_it_plays_once_a_period_from_where_a_run_goes_on(periodic):
+def test_it_plays_once_a_period_after_resuming(periodic):
     test, said, _ = periodic
     for step in (250, 299, 301, 350, 399, 640):
         test(step, lambda: None)
     assert [line.split()[2] for line in said] == ["301", "640"]
 
 
-def test_a_run_that_goes_on_plays_what_it_owes_and_nothing_twice(begin):
+def test_a_resumed_run_plays_missed_tests_and_none_twice(begin):
     test, said = begin(0)
     test(210, lambda: None)
     with pytest.raises(Interrupted):
@@ -141,7 +143,7 @@ def test_a_run_that_goes_on_plays_what_it_owes_and_nothing_twice(begin):
     test, said = begin(320)
     test(399, lambda: None)
     assert not said
-    test, said = begin(250)  # an older checkpoint: what was played after it is no debt
+    test, said = begin(250)  # resumes an older checkpoint: tests after it have been played already
     test(260, lambda: None)
     assert not said
 

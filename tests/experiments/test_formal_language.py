@@ -1,4 +1,4 @@
-"""The command of formal languages: runs that end when solved, what they report, bad input."""
+"""The command of formal languages: runs end when solved; their results; bad input."""
 
 import csv
 import json
@@ -27,7 +27,7 @@ QUICK += ("--test-lengths", "30", "61")
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory):
-    """A run that has learned (aa)*."""
+    """Return a run that has learned (aa)*."""
     folder = tmp_path_factory.mktemp("runs")
     where = ("--savedir", str(folder), "--xpid", "aa")
     assert formal_language.main([*QUICK, *where]) == 0
@@ -43,7 +43,8 @@ def test_a_run_ends_when_all_is_right_and_says_what_each_length_is_like(solved):
     assert result["solved"] and result["best_update"] == result["updates"]
     assert result["bin0"]["sequence_accuracy"] == result["bin1"]["sequence_accuracy"] == 1
     assert [row["length"] for row in result["lengths"]] == [30, 61]
-    assert {row["sequences"] for row in result["lengths"]} == {1}  # one string a length
+    # There is one string of each length.
+    assert {row["sequences"] for row in result["lengths"]} == {1}
     with (solved / "lengths.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(r["split"], int(r["length"])) for r in rows[:9]] == [
@@ -64,7 +65,7 @@ def test_the_average_that_was_right_is_what_is_kept(solved):
 
 
 def test_within_an_epoch_only_the_best_measurements_are_saved(solved):
-    """Those that a later one has not crowded out of the newest three."""
+    """Within an epoch, the newest three checkpoints are those that were best when saved."""
     logs = read_logs(solved)
     scores = zip(logs["step"], logs["score"], strict=True)
     measured = [(step, score) for step, score in scores if score is not None]
@@ -99,7 +100,7 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
     assert [row["expected"] for row in rows] == [row["answered"] for row in rows] == [*"01010"]
     component = list(rows[0])[5]
     values = [float(row[component]) for row in rows]
-    odd, even = values[2::2], values[3::2]  # the first two are still on their way
+    odd, even = values[2::2], values[3::2]  # the first two have not settled yet
     assert min(odd) > max(even) or max(odd) < min(even)
     assert (solved / "trace.png").read_bytes().startswith(b"\x89PNG")
 
@@ -182,7 +183,7 @@ def test_a_core_without_a_configuration_has_one_of_the_search_space():
 
 
 def test_without_positions_a_transformer_says_the_same_at_every_position_of_a_power_of_a():
-    """Bhattamishra et al. 2020, lemma C.4: attention is uniform, so (aa)* cannot be told."""
+    """Bhattamishra et al. 2020, lemma C.4: uniform attention cannot recognise (aa)*."""
     torch.manual_seed(1)
     model = replace(small("transformer", LANGUAGES["aa"]()), core_window=40).build().eval()
     tokens = torch.zeros(40, 1, dtype=torch.long)

@@ -1,4 +1,4 @@
-"""A grid declared as in docs/experiments.md runs, is kept, and its files agree with each other."""
+"""A grid declared as in docs/experiments.md runs, and its files agree with each other."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 
 
 def tiny(core, task):
-    """Two updates."""
+    """Return options of a run with two updates."""
     options = sequence_presets.small(core, task).to_dict()
     sizes = {"train_size": 16, "valid_size": 4, "test_size": 4, "core_width": 8}
     trainer = options["trainer"] | {"epochs": 1, "batch_size": 8}
@@ -37,7 +37,7 @@ def tiny(core, task):
 
 @pytest.fixture
 def declared(tmp_path, monkeypatch):
-    """The page's names, its grid cut to two tiny runs."""
+    """Run the page's code with its grid reduced to two tiny runs; return the names it defines."""
     monkeypatch.setitem(sequence_presets.PRESETS, "small", tiny)
     monkeypatch.chdir(tmp_path)
     names = {}

@@ -1,4 +1,4 @@
-"""Pictures of a grid: every word lies within them, and no axes are invented."""
+"""Figures of a grid: every word lies within them, and empty axes are not drawn."""
 
 import warnings
 from typing import Any
@@ -34,7 +34,7 @@ def test_rows_of_long_names_lie_within_the_picture(count, tmp_path):
     rows = [row(one, 60.0, 80.0, published=published) for one in named]
     rows[1:3] = row(named[1], 50.0), row(named[2], failed=[1, 2])
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # labels that leave no room
+        warnings.simplefilter("error")  # Matplotlib warns if labels leave no room
         figure = rows_figure(rows[:count], "accuracy, percent", "a title " * 20)
         words = words_in(figure)
     assert sum("core " in text for text in words) == count
@@ -42,6 +42,12 @@ def test_rows_of_long_names_lie_within_the_picture(count, tmp_path):
     assert ("failed" in words) == (count > 2)
     draw_rows(rows, "percent", "", tmp_path / "rows.png")
     assert (tmp_path / "rows.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_long_setting_above_its_panel_is_not_cut():
+    rows = [row(LONG | {"core": core}, 60.0) for core in ("rdn", "lstm")]
+    words = words_in(rows_figure(rows, "accuracy, percent", "a title", panel="setting"))
+    assert LONG["setting"] in words and {"rdn", "lstm"} <= set(words)
 
 
 def test_the_papers_rows_do_not_crowd_out_ours():
@@ -72,10 +78,11 @@ def test_equal_values_do_not_look_different():
 def test_where_nothing_was_measured_no_axes_are_drawn():
     figure = rows_figure([row({"core": "rdn"})], "percent", "a title")
     assert figure.axes == [] and words_in(figure) == ["a title No run has measured anything yet."]
-    empty = Panel({"rdn": [Curve(np.empty(0), np.empty(0))]}, "agent steps", "return", "a game")
-    figure = curves_figure([[empty]], "a title")
-    assert not any(axes.axison for axes in figure.axes)
-    assert {"a title", "a game", NOTHING} <= set(words_in(figure))
+    for points in (np.empty(0), np.ones(1)):
+        panel = Panel({"rdn": [Curve(points, points)]}, "agent steps", "return", "a game")
+        figure = curves_figure([[panel]], "a title")
+        assert not any(axes.axison for axes in figure.axes)
+        assert {"a title", "a game", NOTHING} <= set(words_in(figure))
 
 
 @pytest.mark.parametrize("count", [1, 3, 12])

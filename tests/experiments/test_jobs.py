@@ -1,4 +1,4 @@
-"""Commands side by side: failures are kept, the others go on, a signal ends them all."""
+"""Parallel commands: failures are recorded, the others continue, a signal ends all."""
 
 import os
 import signal

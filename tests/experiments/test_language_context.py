@@ -1,4 +1,4 @@
-"""What is said of full context beside spans: of the same seeds, and no more than they tell."""
+"""The comparison of full context with spans uses equal seeds and claims no more than they show."""
 
 import pytest
 

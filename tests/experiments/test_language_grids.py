@@ -1,4 +1,4 @@
-"""Tables, figures and searches of formal languages: their runs, what they write, gaps."""
+"""Tables, figures and searches of formal languages: their runs, their files, gaps."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ def test_the_published_tables_have_a_figure_for_each_model_language_and_bin():
     one, two = (figures("formal_language", number, "paper") for number in (1, 2))
     assert len(one) == 7 * 6 * 2 and len(two) == 4 * 2 * 2
     runs = {figure.run(1) for figure in one if figure.options.core == "rdn"}
-    assert len(runs) == 6  # both bins are of one run
+    assert len(runs) == 6  # both bins come from one run
     assert all(figure.options.core_layers == 1 for figure in two)
     more = figures("formal_language", 1, "small", further=("mlstm",))[len(one) :]
     assert len(more) == 6 * 2 and {figure.published.mean for figure in more} == {None}
@@ -76,7 +76,7 @@ def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
     assert {row["language"] for row in rows} == {"l5"}
     lines = (out / "figure_8.md").read_text().splitlines()
     baselines = [float(line.split("|")[6]) for line in lines if line.startswith("| l5")]
-    # 62.8 is the share of true labels at 64, of false ones 50.7, 62.7, ... 85.3 from 128 on.
+    # The commonest label's share: of true labels at length 64, of false ones from 128 on.
     assert baselines == pytest.approx([62.8, 50.7, 62.7, 72.4, 79.9, 85.3], abs=5)
     assert (out / "figure_8_l5.png").read_bytes().startswith(b"\x89PNG")
 
@@ -106,7 +106,7 @@ def test_a_table_says_what_baselines_score_and_what_solving_took(tmp_path, capsy
     (line,) = (line for line in text.splitlines() if "| (aa)* | LSTM | `lstm` | bin1" in line)
     cells = [cell.strip() for cell in line.split("|")]
     assert cells[7:9] == ["100.0", "0.0 (always the commonest answer)"]
-    assert "e-LSTM" in text  # a model that is not run has the paper's figure alone
+    assert "e-LSTM" in text  # a model that was not run has only the paper's figure
 
 
 def test_a_summary_has_a_row_a_language_and_a_column_a_memory(tmp_path, capsys):

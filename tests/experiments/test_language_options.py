@@ -1,4 +1,4 @@
-"""The published language models' sizes, exactly; presets, and options as plain values."""
+"""Options of the published language models: exact sizes, presets, plain values."""
 
 import json
 from dataclasses import replace
@@ -17,8 +17,8 @@ from fastweights.experiments.learning_options import differences
 from fastweights.tasks.language_model.trainer import LanguageTrainerConfig
 
 TYPES = 267_735  # of WikiText-103
-# By hand: words, biases, clusters; of each of 16 blocks queries, keys, values, output, two norms
-# and the feed-forward network.
+# Counted by hand: words, biases and clusters; for each of 16 blocks queries, keys, values, output,
+# two norms and the feed-forward network.
 WORDS = TYPES * 128 + TYPES + 3 * 128 + 3
 BLOCK = 3 * 128 * 128 + 128 * 128 + 2 * 2 * 128 + (128 * 2048 + 2048 + 2048 * 128 + 128)
 TRANSFORMER = WORDS + 16 * BLOCK
@@ -33,7 +33,7 @@ PUBLISHED = {
 
 
 def parameters(options: LanguageOptions) -> int:
-    with torch.device("meta"):  # nothing is allocated
+    with torch.device("meta"):  # allocates nothing
         return sum(p.numel() for p in options.build(TYPES).parameters())
 
 
@@ -53,7 +53,7 @@ def test_sizes_by_hand():
 
 @pytest.mark.parametrize(("version", "layers"), [("A", 8), ("B", 11)])
 def test_both_delta_mlps_have_the_papers_depth(version, layers):
-    """The paper's 44.3 M has parts that nothing reads (docs/tasks.md); ours have 40 to 43 M."""
+    """The paper's 44.3 M include unused parameters (docs/tasks.md); ours have 40 to 43 M."""
     options = with_core(preset("paper", "delta_mlp"), {"version": version, "layers": layers})
     assert 39e6 < parameters(options) < 44.3e6
     assert dict(options.core_options())["layers"] == layers

@@ -1,4 +1,4 @@
-"""Pictures of languages and language models: every line is named, every word in the picture."""
+"""Figures of languages and language models: every line has a name, every word fits."""
 
 import numpy as np
 import pytest

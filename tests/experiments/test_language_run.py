@@ -1,4 +1,4 @@
-"""The language models' command: a run, stopping and going on, use, tables, bad input."""
+"""The command of language models: a run, resuming, evaluation, export, tables, bad input."""
 
 import json
 import os
@@ -145,7 +145,7 @@ def test_a_run_is_evaluated_writes_and_is_exported(text, tmp_path, capsys):
 
 
 def test_two_learners_are_one(text, tmp_path):
-    """torchrun's processes learn what one process does, and each has its part of the columns."""
+    """Two processes of torchrun learn the same as one, each with a part of the columns."""
     assert train(text, tmp_path, "one", "--full-context", "--dropout", "0") == 0
     words = (*TINY, "--dropout", "0", "--core", "rdn", "--core-layers", "1", "--full-context")
     where = ("--data", str(text), "--savedir", str(tmp_path), "--xpid", "two")
@@ -207,7 +207,7 @@ def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path, monkeypatch, caps
     assert load(tmp_path / "a" / "model.tar")["step"] == 3
 
 
-def test_what_is_asked_wrongly_is_one_line(text, tmp_path, capsys):
+def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
     assert train(text, tmp_path, "a", "--updates", "1") == 0
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "meta.json").write_text('{"args": {"task_name": "list_ops"}}')
@@ -250,7 +250,7 @@ def test_a_vocabulary_that_does_not_fit_is_one_line(text, tmp_path, capsys):
     assert "has no vocabulary.json" in error_of(("generate", run), capsys)
 
 
-def test_a_resumed_run_wants_its_own_text(text, tmp_path, monkeypatch, capsys):
+def test_a_resumed_run_needs_the_same_text(text, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert train(text, tmp_path, "a") == 130
     other = plain(tmp_path / "other", "{}.txt", LINES | {"train": LINES["train"] + "more\n"})

@@ -1,4 +1,4 @@
-"""Presets are the paper's settings; options survive a file and a command line."""
+"""Presets equal the paper's settings; options survive a file and a command line."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The commands of the sequence tasks: a run, its result, stopping and going on, bad input, data."""
+"""The commands of sequence tasks: a run, its result, resuming, bad input, data."""
 
 import errno
 import json
@@ -47,7 +47,8 @@ def test_a_run_keeps_its_best_epoch_and_reports_the_test_split(tmp_path, capsys)
     assert len(scores) == 3
     assert load(run / "checkpoints" / "best.pt")["score"] == max(scores)
     assert result["best_epoch"] == scores.index(max(scores)) + 1
-    assert result["valid"]["sequence_accuracy"] == max(scores)  # ListOps: both accuracies are one
+    # In ListOps both accuracies are equal.
+    assert result["valid"]["sequence_accuracy"] == max(scores)
     assert "% of sequences" in capsys.readouterr().out
     meta = json.loads((run / "meta.json").read_text())
     assert meta["successful"]
@@ -60,7 +61,8 @@ def test_profile_says_where_the_time_goes(tmp_path, capsys):
     assert train(tmp_path, "a", "--profile") == 0
     table = (tmp_path / "a" / "profile.txt").read_text().split("\n\n")[0]
     assert table in capsys.readouterr().out
-    after = 15 - WARM_UP - TRACED  # updates, of which the third epoch's last is one
+    # Updates after the trace; the third epoch's last update counts, too.
+    after = 15 - WARM_UP - TRACED
     for stage, calls in (("gradient", after), ("optimise", after), ("log", after), ("test", 2)):
         assert re.search(rf"^learner +{stage} .* % +{calls} ", table, re.M), (stage, table)
     events = json.loads((tmp_path / "a" / "trace.json").read_text())["traceEvents"]
@@ -87,7 +89,7 @@ def test_a_transformer_attends_to_whole_sequences_unless_told_otherwise(tmp_path
     assert asked[1]["core_window"] == 4
 
 
-def test_a_run_that_goes_on_makes_no_folder_of_another(tmp_path, monkeypatch):
+def test_a_resumed_run_makes_no_other_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert list_ops.main([*LISTS, "--savedir", str(tmp_path)]) == 130
     before = sorted(tmp_path.iterdir())
@@ -269,7 +271,7 @@ def test_the_best_epoch_survives_a_kill_before_it_was_linked(best, finished, tmp
 
 
 def test_sequences_of_somebody_else_can_be_read(finished, tmp_path, monkeypatch):
-    """Where nothing may be written, as on another's disk."""
+    """Sequences of another user, in a folder without write permission, can be read."""
 
     def refused(path):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
@@ -373,7 +375,7 @@ def draw_into(folder: Path, start, results) -> None:
 
 
 def test_two_starts_at_once_draw_once(tmp_path):
-    """Both meet the same file: the second waits for the first and reads what it wrote."""
+    """Both processes find no file; the second waits for the first and reads what it wrote."""
     context = multiprocessing.get_context("fork")
     start, results = context.Event(), context.Queue()
     both = [context.Process(target=draw_into, args=(tmp_path, start, results)) for _ in range(2)]

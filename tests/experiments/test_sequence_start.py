@@ -1,4 +1,4 @@
-"""What a sequence task's run has on disk before it learns: a checkpoint, or nothing at all."""
+"""Before it learns, a run of a sequence task has a checkpoint on disk, or nothing at all."""
 
 import signal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A paper's table: its figures, the runs it takes for them, what it writes, gaps and stopping."""
+"""A paper's table: its figures, the runs it uses, its files, gaps, stopping."""
 
 import json
 import os
@@ -25,6 +25,7 @@ from fastweights.host.folder_lock import FolderLock
 from fastweights.launch import code_execution, list_ops
 from fastweights.records.log_table import read_logs
 from fastweights.tasks import CodeExecution, ListOps
+from tests.evaluation.drawings import words_in
 
 SCRIPT = Path(list_ops.__file__)
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -182,14 +183,14 @@ def tiny(core, task):
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
-    """A table of one cell, whose runs take a second."""
+    """Return options of a table with one cell, whose runs take a second."""
     monkeypatch.setitem(PRESETS, "tiny", tiny)
     only = {"only": ("lstm",), "settings": ("depth=10",), "jobs": 1}
     return TableOptions(seeds=(1,), runs=tmp_path / "runs", **only)
 
 
 def stored(asked: TableOptions, core: str = "lstm", **changes) -> Path:
-    """A finished run of the table's first setting, made by somebody else."""
+    """Store a finished run of the table's first setting, as if made by someone else."""
     folder = asked.runs / "tiny" / f"list_ops-depth10-{core}-seed1"
     folder.mkdir(parents=True)
     plain = tiny(core, ListOps(depth=10)).to_dict() | changes
@@ -199,9 +200,11 @@ def stored(asked: TableOptions, core: str = "lstm", **changes) -> Path:
     return folder
 
 
-def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, monkeypatch, capsys):
+def test_a_table_runs_what_is_missing_and_writes_both_figures(
+    asked, tmp_path, monkeypatch, capsys, drawn
+):
     stored(asked)
-    monkeypatch.chdir(tmp_path)  # a relative folder is the one that the command was typed in
+    monkeypatch.chdir(tmp_path)  # relative folders start at the current folder
     asked = replace(asked, runs=asked.runs.relative_to(tmp_path))
     both = replace(asked, settings=(), out=Path())
     assert make_table("list_ops", 2, "tiny", both) == 0
@@ -209,8 +212,11 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(asked, tmp_path, m
     assert "2 runs, 1 of them to do: list_ops-depth15-lstm-seed1\n" in said
     assert "finished list_ops-depth15-lstm-seed1; running: none; left: none\n" in said
     written = (tmp_path / "list_ops_table_2.md").read_text()
-    assert written in said  # as it is, however narrow the terminal
+    assert written in said  # unchanged, in a terminal of any width
     lstm = [line for line in written.splitlines() if "`lstm`" in line]
+    shown = words_in(drawn["list_ops_table_2.png"])
+    assert {"one seed", "paper"} <= set(shown) and "LSTM" in " ".join(shown)
+    assert [text[:8] for text in shown if "ListOps" in text] == ["depth=10", "depth=15"]
     kept, trained = (line.split("|")[5].strip() for line in lstm)
     assert kept == "62.5" and re.fullmatch(r"\d+\.\d", trained)
     rows = json.loads((tmp_path / "list_ops_table_2.json").read_text())
@@ -236,7 +242,7 @@ def test_rows_that_are_not_asked_for_are_filled_from_what_is_there(asked, capsys
         "lstm": [62.5],
         "delta_net": [62.5],
     }
-    two_seeds = replace(asked, seeds=(1, 2))  # of which it has one
+    two_seeds = replace(asked, seeds=(1, 2))  # only one of which exists
     assert make_table("list_ops", 2, "tiny", two_seeds) == 0
     assert "3 runs, 1 of them to do" not in (said := capsys.readouterr().out)
     assert "2 runs, 1 of them to do: list_ops-depth10-lstm-seed2\n" in said
@@ -257,7 +263,7 @@ def test_a_run_of_other_options_is_not_the_tables(asked, changes, says):
     with pytest.raises(UserError, match=re.escape(says)) as error:
         make_table("list_ops", 2, "tiny", asked)
     assert str(folder) in str(error.value)
-    (folder / "result.json").unlink()  # one that would go on is no more the table's
+    (folder / "result.json").unlink()  # a run that could be resumed is not used either
     with pytest.raises(UserError, match=re.escape(says)):
         make_table("list_ops", 2, "tiny", asked)
 
@@ -306,7 +312,7 @@ def test_a_failed_run_is_a_gap_and_the_others_go_on(asked, capsys):
 
 
 @pytest.mark.parametrize("flag", ["runs", "out"])
-def test_a_folder_that_cannot_be_is_said_before_anything_is_trained(asked, flag):
+def test_an_impossible_folder_is_an_error_before_training(asked, flag):
     with pytest.raises(UserError, match=f"--{flag} cannot be made: {__file__}"):
         make_table("list_ops", 2, "tiny", replace(asked, **{flag: Path(__file__)}))
 
@@ -335,7 +341,7 @@ def test_a_run_that_has_finished_meanwhile_is_not_started(asked, monkeypatch, ca
     assert "1 of them to do" in said and "started" not in said
 
 
-def test_a_run_cut_off_goes_on_where_the_table_says(asked):
+def test_the_table_resumes_an_interrupted_run(asked):
     folder = stored(asked)
     (folder / "result.json").unlink()
     changes = {"savedir": folder.parent, "device": "cpu", "data": Path("/data")}
@@ -381,7 +387,7 @@ def _wait_until(true) -> None:
 
 
 def _kill_group(group: int) -> bool:
-    """Whether anybody was left in it."""
+    """Kill a process group; return whether any process was left in it."""
     try:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Suites: what they declare, a tiny one that is stopped and goes on, and what they refuse."""
+"""Suites: their declarations, a tiny suite that is stopped and resumed, and refusals."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ def start(game: str, core: str) -> Start:
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """A suite of short mazes."""
+    """Register a suite of short mazes."""
     axes = {"game": Axis(("TMaze",)), "core": Axis(("lstm", "rdn"), CORES)}
     suite = Suite(question="A short maze?", axes=axes, start=start, digits=2, note="A note.")
     monkeypatch.setitem(SUITES, "tiny", suite)
@@ -79,7 +79,7 @@ def test_a_suite_that_is_stopped_goes_on_and_its_table_has_intervals(tiny, tmp_p
 
 
 def stored(tiny, folder, core, seed, rows) -> None:
-    """A finished run whose log has these rows."""
+    """Store a finished run whose log has these rows."""
     run = tiny.run(folder, STEPS, seed, game="TMaze", core=core)
     kept = RunFolder.create(folder, run.name, run.options.to_dict())
     for row in rows:
@@ -112,7 +112,7 @@ def test_a_long_log_is_copied_short(tiny, tmp_path):
 
 
 def one_of_each(name: str):
-    """A run for each value of an axis, with the first of the others."""
+    """Yield a run for each value of an axis, with the first values of the other axes."""
     suite = SUITES[name]
     first = {axis: values.default[0] for axis, values in suite.axes.items()}
     labels = {
@@ -133,7 +133,7 @@ def test_a_declared_run_is_a_command_that_gives_its_options(name, tmp_path):
 
 
 def test_a_run_of_a_package_s_game_names_it_again_to_go_on(tmp_path):
-    """Whoever resumes a run must name the module that is imported for its game."""
+    """The command that resumes a run must name the module that is imported for its game."""
     pytest.importorskip("popgym")
     run = SUITES["popgym"].run(tmp_path, None, 1, game="RepeatFirstEasy", core="lstm")
     RunFolder.create(tmp_path, run.name, run.options.to_dict()).finish(successful=False)

@@ -1,4 +1,4 @@
-"""The table of the T-maze: what is missing is trained, what is there kept, what fails a gap."""
+"""The table of the T-maze: missing runs are trained, finished ones kept, failed ones gaps."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from fastweights.experiments import t_maze_table
+from fastweights.experiments.pictures import NOTHING
 from fastweights.experiments.rows import Row
 from fastweights.host.commands import process
 from fastweights.host.errors import UserError
 from fastweights.launch import atari, t_maze
+from tests.evaluation.drawings import words_in
 
 STEPS = 2112
 STORED = Path(__file__).parents[2] / "docs" / "results" / "t_maze"
@@ -23,7 +25,7 @@ def finished(runs, core, seed, *options):
 
 
 def begun(runs, core, seed, successful=False):
-    """The folder of a run of the table without a checkpoint: it cannot go on."""
+    """Make a folder of a run of the table without a checkpoint; the run cannot be resumed."""
     run = t_maze_table.run_of(core, seed, runs, STEPS)
     run.path.mkdir(parents=True, exist_ok=True)
     meta = {"successful": successful, "args": run.options.to_dict()}
@@ -31,7 +33,7 @@ def begun(runs, core, seed, successful=False):
     return run
 
 
-def test_a_table_of_runs_that_are_there(tmp_path, capsys):
+def test_a_table_of_runs_that_are_there(tmp_path, capsys, drawn):
     finished(tmp_path, "lstm", 1)
     capsys.readouterr()
     begun(tmp_path, "rdn", 1)
@@ -45,8 +47,12 @@ def test_a_table_of_runs_that_are_there(tmp_path, capsys):
     won = 100 * sum(one > 0 for one in result["returns"]) / 4
     assert f"| `lstm` | {won:.1f} % | {won:.1f} ± 0.0 % |" in said.out
     assert (tmp_path / "out" / "table.md").read_text() in said.out
-    for picture in ("learning_curves", "table"):
-        assert (tmp_path / "out" / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
+    for picture in ("learning_curves.png", "table.png"):
+        assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
+    table, curves = words_in(drawn["table.png"]), words_in(drawn["learning_curves.png"])
+    assert {"lstm", "rdn", "failed", "one seed"} <= set(table)
+    assert "test games won, percent (chance is 50)" in table
+    assert NOTHING in curves and "agent steps" not in curves  # one update had games enough
 
 
 def test_a_gap_is_left_where_a_seed_is_missing():
@@ -101,7 +107,7 @@ def test_a_run_begins_or_goes_on(tmp_path):
     ("flag", "value", "own"),
     [("--core-input-map", "softmax", "identity"), ("--discounting", "0.9", "0.99")],
 )
-def test_a_run_of_other_options_is_none_of_the_tables(flag, value, own, tmp_path, capsys):
+def test_a_run_with_other_options_is_not_used(flag, value, own, tmp_path, capsys):
     finished(tmp_path, "srwm", 1, flag, value)
     capsys.readouterr()
     asked = ["--cores", "srwm", "--seeds", "1", "--runs", str(tmp_path)]

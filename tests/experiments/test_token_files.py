@@ -1,4 +1,4 @@
-"""Sequences as token files: what is written is read again; a bad file is named with its line."""
+"""Sequences as token files: reading returns what was written; errors name file and line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Freed memory is kept, in large pages: later updates find those of earlier ones still there."""
+"""The allocator keeps freed memory in large pages, so that later updates reuse it."""
 
 import platform
 import subprocess
@@ -32,12 +32,12 @@ large = sum(int(line.split()[1]) for line in lines if line.startswith("AnonHugeP
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, large)
 """
 CHOICE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, list[int]]:
-    """Page faults of four updates, and kilobytes in large pages after them."""
+    """Return page faults of four updates, and kilobytes in large pages after them."""
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     numbers = [[*map(int, line.split())] for line in done.stdout.splitlines()]
@@ -50,7 +50,7 @@ def test_large_blocks_are_not_mapped_afresh(found):
 
 @pytest.mark.skipif(
     not CHOICE.exists() or "[madvise]" not in CHOICE.read_text(),
-    reason="the kernel gives large pages to nobody, or to everybody",
+    reason="needs Linux to give large pages on request only",
 )
 def test_what_updates_allocate_lies_in_large_pages(found):
     assert found["as usual"][1] == 0

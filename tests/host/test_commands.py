@@ -1,4 +1,4 @@
-"""Hints and `--help` name commands as the user started this process; processes start the same."""
+"""Hints and `--help` name commands in the way in which the user started this process."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ from fastweights.launch import (
 from fastweights.tasks import ListOps
 
 ROOT = Path(__file__).parents[2]
-# What the process was started as, and how its user types `evaluate`.
+# How the process was started, and how its user starts `evaluate`.
 STARTED = {
     "launch/atari.py": "python launch/evaluate.py",
     str(ROOT / "launch" / "atari.py"): f"python {ROOT / 'launch' / 'evaluate.py'}",

@@ -1,4 +1,4 @@
-"""Which precision and how many threads a machine gets, and what a wrong name is told."""
+"""Precision and number of threads on a machine, and errors for unknown names."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def as_the_machine_is(monkeypatch):
-    """Without what fixes `auto` for the tests."""
+    """Remove the variables with which the tests fix `auto`."""
     for name in ("FASTWEIGHTS_CPUS", "FASTWEIGHTS_PRECISION"):
         monkeypatch.delenv(name)
 
@@ -53,7 +53,7 @@ def test_auto_goes_by_the_instructions(as_the_machine_is, monkeypatch, machine, 
 
 @pytest.mark.parametrize("capability", ["avx2", "default"])
 def test_auto_is_float32_where_pytorch_is_held_to_older_instructions(as_the_machine_is, capability):
-    """bfloat16 would then be emulated, three times slower than float32."""
+    """PyTorch would emulate bfloat16, which is three times slower than float32."""
     asked = (
         "import torch; from fastweights.host.devices import choose_precision; "
         "print(choose_precision('auto', torch.device('cpu')))"
@@ -77,7 +77,7 @@ def test_the_environment_says_what_auto_is_and_no_more(told, monkeypatch):
 
 
 def test_the_tests_fix_what_auto_is_in_the_processes_that_they_start_too():
-    """Otherwise a test's answer would depend on the processor that it runs on."""
+    """Otherwise a test's result would depend on the processor."""
     asked = (
         "import torch; from fastweights.host.devices import choose_precision, processors; "
         "print(choose_precision('auto', torch.device('cpu')), processors())"
@@ -125,7 +125,7 @@ def test_auto_is_float32_where_not_all_multiply_bfloat16(as_the_machine_is, able
 
 @pytest.mark.parametrize(("schedule", "same_bits"), [("lockstep", True), ("asynchronous", False)])
 def test_a_run_computes_float32_in_float32(schedule, same_bits, monkeypatch):
-    """On a GPU; in lockstep to the same bits each time."""
+    """On a GPU, TF32 is off; in lockstep cuDNN is deterministic."""
     for name in ("allow_tf32", "deterministic"):
         monkeypatch.setattr(torch.backends.cudnn, name, not same_bits)
     plan_for(RunOptions(env="Catch", schedule=schedule, num_threads=1))
@@ -134,7 +134,7 @@ def test_a_run_computes_float32_in_float32(schedule, same_bits, monkeypatch):
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
-def test_whoever_acts_is_told_what_auto_came_to(name):
+def test_actors_get_the_resolved_precision(name):
     plan = Plan(RunOptions(device="cpu", precision=name))
     assert plan.options.precision == choose_precision(name, CPU)
 

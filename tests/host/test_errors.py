@@ -1,4 +1,4 @@
-"""Expected failures are one line and exit code 2; bugs keep their tracebacks."""
+"""Expected failures print one line and exit with code 2; bugs keep their tracebacks."""
 
 import errno
 import json

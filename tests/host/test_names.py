@@ -1,4 +1,4 @@
-"""The nearest of the known names, and what is said of a name that is not known."""
+"""Unknown names: the nearest known name, and the error message."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_the_nearest_known_name(typo, meant):
     assert names.nearest(typo, KNOWN) == meant
 
 
-def test_what_is_said_of_an_unknown_name():
+def test_the_message_for_an_unknown_name():
     said = names.unknown("core", "rnd", ("lstm", "rdn"))
     assert said == "unknown core 'rnd'; known: lstm, rdn; did you mean rdn?"
     assert names.unknown("core", "gru", iter(("lstm",))) == "unknown core 'gru'; known: lstm"

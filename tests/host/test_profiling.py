@@ -1,4 +1,4 @@
-"""Stages add up to the time they took, and `--profile` writes what it promises."""
+"""Stages add up to the time they took, and `--profile` writes its table and trace."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def test_a_stage_counts_its_seconds_and_its_calls():
     assert sum(total.calls for total in totals.values()) == 4
 
 
-def test_a_stage_that_goes_on_counts_so_far():
+def test_a_running_stage_counts_its_time_so_far():
     stages = Stages("one")
     with stages("save"):
         time.sleep(0.01)
@@ -45,7 +45,7 @@ def test_columns_hold_what_all_threads_did_since_the_row_before():
     assert columns.row() == {f"seconds_{stage}": 0.0 for stage in STAGES}
 
 
-def test_a_stop_is_heard_between_stages_but_not_between_an_update_and_its_row():
+def test_a_stop_waits_until_an_update_has_its_row():
     class Stop(Exception):
         pass
 
@@ -64,7 +64,7 @@ def test_a_stop_is_heard_between_stages_but_not_between_an_update_and_its_row():
 
 @pytest.fixture
 def patient_trace(monkeypatch):
-    """A trace in which somebody acts, however few updates it has."""
+    """Let a trace last until somebody has acted, however few updates it has."""
     start, stop, before = profiling._start, profiling._stop, []
 
     def emulated(threads):
@@ -76,7 +76,8 @@ def patient_trace(monkeypatch):
         return trace
 
     def stop_later(trace, threads, path):
-        wait_until(lambda: emulated(threads) > before[0] + 2)  # each may have been amid a step
+        # The first steps may have begun before the trace.
+        wait_until(lambda: emulated(threads) > before[0] + 2)
         stop(trace, threads, path)
 
     monkeypatch.setattr(profiling, "_start", start_counting)
@@ -91,7 +92,7 @@ def test_profile_leaves_a_table_and_a_trace(schedule, tmp_path, capsys):
     text = (tmp_path / "run" / "profile.txt").read_text()
     table = text.split("\n\n")[0]
     assert table in capsys.readouterr().out
-    # The operators that took longest; which those are is a matter of time.
+    # The slowest operators; which they are depends on timing.
     assert len(re.findall(r"^ +aten::\w+ ", text, re.M)) > 5
     acting = ("learner",) if "lockstep" in schedule else ("actor 0", "actor 1")
     for thread in acting:

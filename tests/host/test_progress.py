@@ -1,4 +1,4 @@
-"""Progress on a terminal, in a log file, and where neither works."""
+"""Progress on a terminal, in a log file, and on a broken stream."""
 
 import io
 import os
@@ -37,7 +37,7 @@ class Terminal:
         while True:
             try:
                 part = os.read(self._leader, 4096)
-            except OSError:  # Linux's end of file of a terminal
+            except OSError:  # how Linux reports the end of a terminal's output
                 return
             if not part:
                 return
@@ -86,7 +86,7 @@ def test_the_rate_is_the_recent_one():
 
 
 def test_the_time_left_for_test_games_is_at_their_pace_so_far():
-    """All run at once: none ends for a long time, and then many do."""
+    """All games run at once, so for a long time none ends, and then many do."""
     stream, clock = io.StringIO(), Clock()
     with progress_bar(10, "agent (argmax)", stream, clock) as report:
         for second in range(1, 121):
@@ -97,7 +97,7 @@ def test_the_time_left_for_test_games_is_at_their_pace_so_far():
     shown = dict(zip(range(1, 121, 10), lines[1:], strict=False))
     assert shown[41] == "0 % · 0 of 10 games · agent steps so far 4,100"
     assert shown[51].startswith("10 % · 1 of 10 games · 0.0196 games/s · 07:39 left · ")
-    assert "1 of 10 games · 0.011 games/s · 13:39 left" in shown[91]  # forty seconds after it
+    assert "1 of 10 games · 0.011 games/s · 13:39 left" in shown[91]  # forty seconds later
     assert "4 of 10 games · 0.0396 games/s · 02:32 left" in shown[101]
 
 
@@ -143,7 +143,7 @@ def test_on_a_terminal_there_is_a_bar_and_prints_go_above_it(monkeypatch):
 
 @pytest.mark.parametrize("columns", [1, 2, 5, 20])
 def test_narrow_terminals_cut_and_do_not_crash(monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", str(columns))  # rich asks the process's own terminal otherwise
+    monkeypatch.setenv("COLUMNS", str(columns))  # otherwise rich asks this process's terminal
     terminal, clock = Terminal(), Clock()
     with Display(1000, stream=terminal.stream, clock=clock) as display:
         clock.now += 1
@@ -203,7 +203,7 @@ def test_errors_of_the_run_pass_through():
         raise RuntimeError("training")
 
 
-def test_a_last_update_that_passes_the_total_is_said_so():
+def test_a_last_update_beyond_the_total_is_reported():
     stream = io.StringIO()
     with Display(2000, stream=stream, clock=Clock()) as display:
         display.update(2112, {})

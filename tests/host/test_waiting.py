@@ -1,4 +1,4 @@
-"""Commands have OpenMP's threads sleep while they wait; the library leaves that to its user."""
+"""Commands let OpenMP's threads sleep while they wait; importing the library does not."""
 
 import os
 import re
@@ -15,7 +15,7 @@ SCRIPTS = [
     path for path in sorted((ROOT / "launch").glob("*.py")) if "__main__" in path.read_text()
 ]
 UNTOUCHED = {name: value for name, value in os.environ.items() if name not in CHOICES}
-# What every script has set by the time that it, or what it imports, first asks for torch.
+# Prints what a script has set when it, or a module that it imports, first imports torch.
 AT_TORCH = f"""
 import os, runpy, sys
 from pathlib import Path
@@ -42,7 +42,7 @@ for script in sys.argv[1:]:
 """
 LIBGOMP = pytest.mark.skipif(
     "libgomp" not in (Path("/proc/self/maps").read_text() if sys.platform == "linux" else ""),
-    reason="torch is built with another OpenMP here",
+    reason="needs torch with GCC's OpenMP",
 )
 
 
@@ -71,7 +71,7 @@ def test_every_script_decides_before_torch_is_loaded_unless_its_user_has(chosen,
 
 @LIBGOMP
 def test_the_openmp_that_torch_brings_reads_it():
-    """It prints what it has read; without a choice, 300000."""
+    """OMP_DISPLAY_ENV prints the value in use; without our setting it would be 300000."""
     done = run(ROOT / "launch/atari.py", "--list-cores", OMP_DISPLAY_ENV="VERBOSE")
     spins = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
     assert spins == [SETTINGS.get("GOMP_SPINCOUNT", "0")]

@@ -1,4 +1,4 @@
-"""Every command takes counts as people write them, and refuses what is no whole number."""
+"""All commands accept whole numbers in the usual spellings and refuse other numbers."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from fastweights.training.options import RunOptions
         ("5E+5", 500_000),
         ("2.5e6", 2_500_000),
         ("-1e1", -10),
-        ("9007199254740993", 2**53 + 1),  # which no float is
+        ("9007199254740993", 2**53 + 1),  # no float equals it
         ("9.007199254740993e15", 2**53 + 1),
     ],
 )

@@ -10,7 +10,7 @@ from fastweights import kernels
 from fastweights.kernels.machinery.example import Example, make
 from fastweights.kernels.registry import OPERATIONS
 
-# With keys of length one, the recurrent ones are chaotic on random inputs: test_reversing_writes.
+# With keys of length one, recurrent versions are chaotic on random inputs: test_reversing_writes.
 TO_TWO = {"feature_map": "softmax", "strength_map": "double_sigmoid"}
 VERSIONS = {
     "delta_rnn": [{"version": v} for v in "AB"],
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 def all_resets(time: int = TIME) -> torch.Tensor:
-    """[T, 5]: no reset; at row 0; in the middle; at the last row; at every row."""
+    """Return [T, 5]: no reset; at row 0; in the middle; at the last row; at every row."""
     mask = torch.zeros(time, RESETS, dtype=torch.bool)
     mask[0, 1] = mask[time // 2, 2] = mask[-1, 3] = True
     mask[:, 4] = True
@@ -37,7 +37,7 @@ def all_resets(time: int = TIME) -> torch.Tensor:
 
 
 def by_threads(run: Callable[[], Result], numbers: Sequence[int]) -> list[Result]:
-    """What `run` returns with each number of torch's threads."""
+    """Return the result of `run` for each number of torch's threads."""
     before, found = torch.get_num_threads(), []
     try:
         for number in numbers:
@@ -56,7 +56,7 @@ def example(
 
 
 def truth(case: Example) -> dict[str, torch.Tensor]:
-    """Outputs and gradients by name, from the reference in float64."""
+    """Return outputs and gradients by name, from the reference in float64."""
     with kernels.backend("reference"):
         return case.to(torch.float64).run_with_gradients()
 
@@ -64,7 +64,7 @@ def truth(case: Example) -> dict[str, torch.Tensor]:
 def assert_agree(
     found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float
 ) -> None:
-    """Every tensor by name, relative to its largest entry (or to 1, if that is smaller)."""
+    """Compare every tensor by name, relative to its largest entry (or to 1, if that is smaller)."""
     assert found.keys() == expected.keys()
     for name, right in expected.items():
         scale = right.abs().max().clamp_min(1.0) if right.numel() else 1.0

@@ -1,4 +1,4 @@
-"""The image stem's convolutions against PyTorch's: pooled ones, and residual units."""
+"""The image stem's convolutions against PyTorch's: pooled convolutions and residual units."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,15 +16,15 @@ from fastweights.kernels.pictures import images as pictures
 pytestmark = pytest.mark.compiler
 
 Case = tuple[Callable[..., Tensor], list[Tensor]]
-# Pictures, input and output channels, height, width: whole and cut tiles, one pixel, more pictures
-# than groups.
+# Pictures, input and output channels, height, width. Whole and cut tiles, a single pixel, more
+# pictures than groups.
 SIZES = [
     (2, 16, 32, 42, 42),
     (3, 32, 16, 11, 7),
     (1, 16, 16, 1, 1),
     (2, 48, 16, 3, 5),
     (37, 16, 16, 4, 2),
-    (2, 16, 32, 21, 21),  # more rows of tiles than go into whole bands
+    (2, 16, 32, 21, 21),  # more rows of tiles than fit into whole bands
     (1, 16, 16, 4, 100),  # more tiles across than a band takes
 ]
 PIXEL_SIZES = [
@@ -79,7 +79,7 @@ def _seed():
 
 
 def as_dtype(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    """Pixels stay pixels; all else wants a gradient."""
+    """Convert tensors to `dtype` with gradients; pixels remain pixels."""
     return [
         each if each.dtype is torch.uint8 else each.detach().to(dtype).requires_grad_()
         for each in tensors
@@ -104,7 +104,7 @@ def expected(make: Callable[..., Case], size: tuple[int, ...]) -> list[Tensor]:
 @pytest.mark.parametrize(("make", "size"), CASES)
 def test_values_and_gradients_are_pytorchs(make, size, dtype, monkeypatch):
     wanted = expected(make, size)
-    monkeypatch.setattr(F, "conv2d", None)  # PyTorch's own may not step in unseen
+    monkeypatch.setattr(F, "conv2d", None)  # PyTorch must not be called
     torch.manual_seed(0)
     function, tensors = make(*size)
     tensors = as_dtype(tensors, dtype)
@@ -181,7 +181,7 @@ def test_operators_are_registered_as_pytorch_expects(make, size):
 
 @pytest.mark.parametrize(("make", "size"), SMALL_CASES)
 def test_what_no_kernel_takes_is_pytorchs(make, size):
-    """Half precision, autocast, another layout, a forced reference."""
+    """Half precision, autocast, another layout, and a forced reference."""
     function, tensors = make(*size)
     tensors = as_dtype(tensors, torch.float32)
     with backend("reference"):
@@ -225,7 +225,7 @@ def test_transforms_and_forward_mode_are_pytorchs(make, size):
 
 @pytest.mark.parametrize(("make", "size"), SMALL_CASES)
 def test_a_layout_that_is_lost_on_the_way_does_not_matter(make, size):
-    """What is kept for the way back may come from elsewhere, as off a disk or another device."""
+    """Tensors saved for the backward pass may return in another layout, such as from a disk."""
     function, tensors = make(*size)
     tensors = as_dtype(tensors, torch.float32)
     wanted = with_gradients(function, tensors)
@@ -283,7 +283,7 @@ def test_pixels_count_in_the_weights_precision():
 
 @pytest.mark.parametrize(("make", "size"), SMALL_CASES)
 def test_the_way_back_is_the_way_there(make, size):
-    """A backend that is forced in between does not matter; nor do gaps between a bias's numbers."""
+    """The forward's backend also runs the backward; gaps between a bias's numbers do not matter."""
     function, tensors = make(*size)
     tensors = as_dtype(tensors, torch.float32)
     wanted = with_gradients(function, tensors)

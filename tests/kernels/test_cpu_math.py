@@ -1,4 +1,4 @@
-"""The inline exp, tanh and sigmoid, on each instruction set that this machine has."""
+"""The inline exp, tanh and sigmoid, on each instruction set of this machine."""
 
 import struct
 from collections.abc import Iterator
@@ -66,14 +66,16 @@ def test_double_is_exact():
 
 @contextmanager
 def built_for(capability: str) -> Iterator[None]:
-    """In the block, kernels are those for another instruction set."""
+    """Build kernels for another instruction set inside the block."""
     original = cpu_build.vector_flags
     try:
         forget_calls()
         cpu_build.library.cache_clear()
         cpu_build.vector_flags = lambda _=None: original(capability)
         yield
-        assert cpu_build.library.cache_info().currsize, "nothing was loaded for it"
+        assert cpu_build.library.cache_info().currsize, (
+            "no kernel was loaded for this instruction set"
+        )
     finally:
         cpu_build.vector_flags = original
         cpu_build.library.cache_clear()
@@ -83,7 +85,7 @@ def built_for(capability: str) -> Iterator[None]:
 @pytest.mark.parametrize("amd", [False, True])
 @pytest.mark.parametrize("capability", SETS)
 def test_kernels_agree_on_every_instruction_set(capability, amd, monkeypatch):
-    """One source, several builds: SSE, AVX2, AVX-512, fused and split writes agree."""
+    """One source in several builds: SSE, AVX2, AVX-512, fused and split writes agree."""
     case = example("recurrent_delta_rule", 17)
     monkeypatch.setattr(cpu_build, "made_by_amd", lambda: amd)
     flags = cpu_build.vector_flags("AVX2")
@@ -94,7 +96,7 @@ def test_kernels_agree_on_every_instruction_set(capability, amd, monkeypatch):
 
 
 def no_recurrences(dtype: torch.dtype) -> list[torch.Tensor]:
-    """What each kernel that is no recurrence comes to, and its gradients."""
+    """Return outputs and gradients of every kernel that is no recurrence."""
     torch.manual_seed(0)
     last = {"memory_format": torch.channels_last}
     pixels = torch.randint(0, 256, (2, 4, 21, 13), dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""Several delta rules a step, on the delta rule's own kernels, against the literal law."""
+"""Several delta rules a step, on the delta rule's kernels, against the reference."""
 
 import math
 
@@ -27,7 +27,7 @@ BACKENDS = ["reference", "chunked", pytest.param("cpu", marks=pytest.mark.compil
 
 
 def inputs(steps: int, gated: bool, time: int = T) -> list[Tensor]:
-    """Keys of length one, strengths in (0, 2); then the first state."""
+    """Return inputs with keys of length one and strengths in (0, 2), then the first state."""
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape: int) -> Tensor:
@@ -65,8 +65,8 @@ def with_gradients(run, tensors: list[Tensor], dtype: torch.dtype) -> dict[str, 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("steps", [1, 2, 3])
 @pytest.mark.parametrize(("operation", "law"), BOTH)
-def test_it_is_the_literal_law(operation, law, steps, backend):
-    """Outputs, last state and every gradient, with all kinds of resets."""
+def test_it_equals_the_literal_reference(operation, law, steps, backend):
+    """Compare outputs, last state and every gradient, with all kinds of resets."""
     tensors, is_first = inputs(steps, law is gated_step), all_resets(T)
     right = with_gradients(lambda leaves: literal(law, leaves, is_first), tensors, torch.float64)
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
@@ -99,7 +99,7 @@ def test_no_rows(operation, law):
 
 @pytest.mark.parametrize(("operation", "law"), BOTH)
 def test_one_row_forgets_once_and_fades_once(operation, law, monkeypatch):
-    """The rows that the delta rule gets: one that forgets and fades, one that is asked."""
+    """The delta rule gets a row that forgets and fades only once, and a single query."""
     name, seen = "gated_delta_rule" if law is gated_step else "delta_rule", []
     rule = getattr(interleaved, name)
     monkeypatch.setattr(interleaved, name, lambda *call: seen.append(call) or rule(*call))
@@ -113,7 +113,7 @@ def test_one_row_forgets_once_and_fades_once(operation, law, monkeypatch):
 
 
 def test_exchanges_make_any_permutation():
-    """S writes of strength two under (e_i - e_j) / sqrt 2 permute what S + 1 keys answer."""
+    """S writes of strength two with keys (e_i - e_j) / sqrt 2 permute the values of S + 1 keys."""
     exchanges, values = [(0, 1), (1, 2), (2, 3)], torch.randn(4, V, dtype=torch.float64)
     keys, order = torch.zeros(1, 1, 1, 3, 4, dtype=torch.float64), [0, 1, 2, 3]
     for s, (i, j) in enumerate(exchanges):

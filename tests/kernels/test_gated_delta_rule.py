@@ -1,4 +1,4 @@
-"""The gated delta rule by chunks against its law, every gradient included; resets and odd sizes."""
+"""The chunked gated delta rule against the reference: every gradient, resets, odd sizes."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def results(name: str, given: list[torch.Tensor], is_first: torch.Tensor) -> lis
 
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 70])
 @pytest.mark.parametrize("fading", [0.0, 0.3, 1000.0])
-def test_chunks_are_the_law(length, fading):
+def test_chunks_equal_the_reference(length, fading):
     given, is_first = inputs(length, fading), torch.zeros(length, B, dtype=torch.bool)
     is_first[0, 1] = is_first[length // 2, 1] = is_first[-1, 2] = True
     for one, other in zip(*(results(n, given, is_first) for n in BACKENDS), strict=True):

@@ -1,4 +1,4 @@
-"""Each backend against the reference in float64: every output, every gradient, by name."""
+"""Each backend against the reference in float64: every output and every gradient, by name."""
 
 import pytest
 import torch
@@ -21,7 +21,8 @@ def _outputs_start_as_nan(monkeypatch):
     monkeypatch.setattr(cpu_call, "allocate_like", lambda like: poisoned(torch.empty_like(like)))
 
 
-@pytest.mark.parametrize("size", [1, 16, 17, 32, 64])  # of 8, 16, 32 and 64 lanes, live or padding
+# Of 8, 16, 32 and 64 lanes, in use or padding.
+@pytest.mark.parametrize("size", [1, 16, 17, 32, 64])
 @pytest.mark.parametrize(("name", "options", "backend"), BACKEND_CASES)
 def test_outputs_and_gradients(name, options, backend, size):
     case = example(name, size, **options)
@@ -43,7 +44,7 @@ def test_different_key_and_value_sizes(name, options, backend):
 @pytest.mark.parametrize("sizes", [(128, 32), (32, 97), (65, 1)])
 @pytest.mark.parametrize("name", OBLONG)
 def test_oblong_and_wide_heads(name, sizes):
-    """Keys and values are padded to sizes of their own."""
+    """Keys and values are padded separately."""
     case = example(name, *sizes)
     with kernels.backend("cpu"):
         found = case.to(torch.float32).run_with_gradients()
@@ -52,7 +53,7 @@ def test_oblong_and_wide_heads(name, sizes):
 
 @pytest.mark.parametrize(("name", "options", "backend"), BACKEND_CASES)
 def test_long_unrolls_stay_exact(name, options, backend):
-    """Rewinding the weights over 300 steps and a few resets loses nothing."""
+    """Recomputing earlier weights backwards over 300 steps and a few resets loses no precision."""
     mask = torch.rand(300, 2, generator=torch.Generator().manual_seed(3)) < 0.01
     sizes = {"T": 300, "B": 2, "H": 1, "K": 8, "V": 8, "D": 8}
     case = make(OPERATIONS[name], sizes, mask, **options)
@@ -66,7 +67,7 @@ def test_long_unrolls_stay_exact(name, options, backend):
 @pytest.mark.parametrize("strength_map", STRENGTH_MAPS)
 @pytest.mark.parametrize("name", ["recurrent_delta_rule", "self_referential"])
 def test_every_feature_map(name, strength_map, feature_map):
-    """Without a length of one the recurrence is unstable; small inputs, a few steps, in double."""
+    """Without keys of length one the recurrence is unstable: small inputs, few steps, in double."""
     case = example(name, 3, time=3, feature_map=feature_map, strength_map=strength_map)
     small = [t * 0.1 if t.is_floating_point() else t for t in case.tensors]
     case = Example(case.operation, small, case.options)
@@ -77,7 +78,7 @@ def test_every_feature_map(name, strength_map, feature_map):
 
 @pytest.mark.parametrize(("name", "options", "backend"), BACKEND_CASES)
 def test_odd_strides(name, options, backend):
-    """Slices, transposes and expanded axes give what their contiguous copies give."""
+    """Slices, transposes and expanded axes give the same results as contiguous copies."""
     case = example(name, 5, **options).to(torch.float32)
 
     def scatter(tensor: torch.Tensor) -> torch.Tensor:
@@ -111,35 +112,35 @@ def test_gradients_of_one_step(name, options, backend):
 
 
 def turned(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers, its axes the other way round in memory."""
+    """Return the same numbers with their axes reversed in memory."""
     axes = list(range(tensor.ndim))[::-1]
     return tensor.permute(axes).contiguous().permute(axes)
 
 
 def within(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers, as a part of a larger tensor, of NaN elsewhere."""
+    """Return the same numbers as a part of a larger tensor that is NaN elsewhere."""
     wide = torch.full((*tensor.shape[:-1], tensor.shape[-1] + 3), float("nan")).to(tensor)
     wide[..., 1:-2] = tensor
     return wide[..., 1:-2]
 
 
 def apart(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers, with a NaN after each."""
+    """Return the same numbers with a NaN after each."""
     return torch.stack([tensor, torch.full_like(tensor, float("nan"))], -1)[..., 0]
 
 
 def negated(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers, as torch shows those whose negation it has put off."""
+    """Return the same numbers as a view whose negation torch has deferred."""
     return torch.complex(torch.zeros_like(tensor), -tensor).conj().imag
 
 
 @pytest.mark.parametrize("laid_out", [turned, within, apart, negated])
 @pytest.mark.parametrize(("name", "options", "backend"), BACKEND_CASES)
 def test_gradients_with_odd_strides(name, options, backend, laid_out):
-    """Of the call's tensors and of the incoming gradients.
+    """Vary the layout of the call's tensors and of the incoming gradients.
 
-    The negated have a size of their own: a call is prepared for strides, and looks for the sign
-    only then (docs/kernels.md).
+    Negated tensors get another size: a call is prepared for strides, and only then checks for
+    deferred negation (docs/kernels.md).
     """
     case = example(name, 6 if laid_out is negated else 5, **options).to(torch.float32)
     strange = [
@@ -160,7 +161,7 @@ def test_gradients_with_odd_strides(name, options, backend, laid_out):
 @pytest.mark.parametrize("time", [1, 7])
 @pytest.mark.parametrize(("name", "options", "backend"), BACKEND_CASES)
 def test_a_negation_that_was_put_off_is_seen(name, options, backend, time):
-    """Of each tensor in turn."""
+    """Defer the negation of each tensor in turn."""
     case = example(name, 1, time=time, **options).to(torch.float32)
     with kernels.backend(backend), torch.no_grad():
         expected = case.run()
@@ -176,7 +177,7 @@ def test_a_negation_that_was_put_off_is_seen(name, options, backend, time):
 @pytest.mark.parametrize("used", ["y", "one state"])
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_outputs_that_nobody_used_have_no_gradient(name, options, used):
-    """As in training, where the last state of an unroll is dropped."""
+    """Training does not use the last state of an unroll."""
     case = example(name, 5, **options)
 
     def gradients() -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Building on first use: several processes at once, no compiler, importing, the cache."""
+"""Building kernels on first use: parallel processes, no compiler, imports, the cache."""
 
 import logging
 import os
@@ -54,9 +54,9 @@ def test_processes_that_start_together_do_not_collide(tmp_path):
 
 
 @pytest.mark.compiler
-@pytest.mark.skipif(not GOMP.exists(), reason="torch is built with another OpenMP here")
+@pytest.mark.skipif(not GOMP.exists(), reason="needs torch with GCC's OpenMP")
 def test_kernels_and_torch_share_one_openmp():
-    """Two would each keep threads of their own, and read OMP_* each by itself."""
+    """Two OpenMP libraries would each have threads and read the OMP_* variables."""
     done = Program(BUILD + OPENMP).end()
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(GOMP.resolve())]
@@ -81,7 +81,7 @@ def test_without_a_compiler_one_line_says_so(tmp_path, monkeypatch, caplog):
 
 
 def forget() -> None:
-    """Everything that a process finds out once."""
+    """Forget everything that a process looks up once."""
     for found in (cpu_build.compiler, cpu_build.library, dispatch.say_once, direct_call.why_not):
         found.cache_clear()
     forget_calls()
@@ -127,7 +127,7 @@ def test_the_stem_runs_without_a_compiler_and_looks_for_it_once(monkeypatch, cap
 
 @pytest.mark.compiler
 def test_a_compiler_that_fails_is_run_once(tmp_path, monkeypatch):
-    """At every new shape the choice of a backend asks again."""
+    """The choice of a backend asks for the kernel again at every new shape."""
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
     commands: list[list[str]] = []
     monkeypatch.setattr(cpu_build, "_run", lambda command: commands.append(command) or "an error")
@@ -200,7 +200,7 @@ def test_a_new_cache_is_its_user_s_alone(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory) -> Path:
-    """A cache that holds a kernel."""
+    """Return a cache that holds a kernel."""
     folder = tmp_path_factory.mktemp("filled") / "cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FASTWEIGHTS_CACHE", str(folder))
@@ -230,7 +230,7 @@ def test_a_damaged_file_is_built_again(filled, tmp_path, monkeypatch):
 
 @pytest.mark.compiler
 def test_a_file_that_cannot_be_loaded_is_built_again_only_once(filled, tmp_path, monkeypatch):
-    """As on a file system that forbids running what is on it."""
+    """Some file systems forbid running the files on them."""
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
     shutil.copytree(filled, tmp_path / "cache")
     builds: list[Path] = []
@@ -271,7 +271,7 @@ def test_a_cache_that_others_may_have_filled_is_not_loaded(mode, filled, tmp_pat
 
 
 def compiler_cache_is_left_alone() -> bool:
-    """The GPU's machine code in the same folder: compiled afresh, neither read nor kept."""
+    """Check that the GPU's machine code in the same folder is neither read nor stored."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "cubin_name", lambda *_: "planted.cubin")
         patch.setattr(compiler, "compile_source", lambda *_: (b"ours", ""))
@@ -286,7 +286,7 @@ def compiler_cache_is_left_alone() -> bool:
 @pytest.mark.compiler
 def test_a_build_is_kept_and_serves_every_checkout(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
-    others = shutil.ignore_patterns("__pycache__")  # which come and go meanwhile
+    others = shutil.ignore_patterns("__pycache__")  # __pycache__ may change during the copy
     elsewhere = shutil.copytree(ROOT / "kernels", tmp_path / "kernels", ignore=others)
     builds = []
     for folder in (ROOT / "kernels", ROOT / "kernels", elsewhere):

@@ -1,4 +1,4 @@
-"""Which backend runs, what is said about it, and what is refused."""
+"""The choice of the backend, its warnings and its refusals."""
 
 import logging
 from dataclasses import replace
@@ -97,7 +97,7 @@ def test_a_tensor_on_another_device_is_not_silently_slow(caplog):
 
 @pytest.mark.compiler
 def test_a_failing_compile_is_one_line(monkeypatch, tmp_path, caplog):
-    """auto falls back and says why; a forced cpu backend raises."""
+    """`auto` falls back and gives the reason; a forced cpu backend raises."""
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
     monkeypatch.setattr(cpu_build, "_run", lambda command: "lanes.h:1:1: error: no such thing")
     cpu_build.library.cache_clear()
@@ -145,7 +145,7 @@ def test_a_wrong_key_sum_is_named(shapes_unchecked, wrong):
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_without_a_step_the_state_is_a_copy(name, options):
-    """The caller may write into what it gets."""
+    """The caller may write into the state that it gets."""
     case = example(name, 3, **options)
     case.tensors[:] = [
         tensor[:0] if "T" in argument.axes else tensor

@@ -1,4 +1,4 @@
-"""The C++ source itself, built for double, against finite differences."""
+"""The C++ kernels, built for double, against finite differences."""
 
 import pytest
 import torch

@@ -1,9 +1,9 @@
-"""States that grow, as the delta rule makes them of keys that are not normalised: all gradients.
+"""All gradients when the state grows, as with the delta rule and keys that are not normalised.
 
-The C++ backward passes go back in time from the last state. Once that is many times as large as
-the first, subtracting the writes one by one loses the first in the rounding of the last, and the
-gradients with it (kernels/include/replay.h). In float32, whatever the state does, they must be as
-good as the reference's are in float32, whose error is measured in the same test.
+The C++ backward passes go back in time from the last state. If the last state is many times as
+large as the first, subtracting the writes one by one loses the first state, and so the gradients,
+in the last state's rounding (kernels/include/replay.h). The gradients must be as good as those of
+the reference in float32 for any state; the test measures the reference's error, too.
 """
 
 import pytest
@@ -18,15 +18,15 @@ from fastweights.kernels.machinery.example import Example, make
 from fastweights.kernels.registry import OPERATIONS
 
 NAMES = ("recurrent_delta_rule", "delta_rnn", "delta_lstm", "self_referential")
-KEYS = ("k", "recurrent_k")  # those two have them as inputs, the others map them themselves
+KEYS = ("k", "recurrent_k")  # two operations get keys as inputs, the others map them inside
 MAPS = {
     "elu": lambda x: torch.nn.functional.elu(x) + 1,
     "identity": lambda x: x,
 }
 FLOAT = torch.float32
-GROWN = 1e4  # a state below has not lost its beginning
-TIMES_REFERENCE, AT_LEAST = 10, 2e-5  # what the gradients may be off by
-HOPELESS = 1e-2  # off by more, the reference in float32 is no measure
+GROWN = 1e4  # the beginning of a smaller state is not lost
+TIMES_REFERENCE, AT_LEAST = 10, 2e-5  # allowed error of the gradients
+HOPELESS = 1e-2  # above this error, the reference in float32 is no measure
 
 pytestmark = pytest.mark.compiler
 
@@ -47,7 +47,11 @@ def growing(
     state: float = 0.0,
     seed: int = 0,
 ) -> Example:
-    """Float32; keys from `feature_map` of normal numbers times `scale`, a state times `state`."""
+    """Return a float32 call with a growing state.
+
+    Keys are `feature_map` of normal numbers times `scale`; the first state is multiplied by
+    `state`.
+    """
     has_map = name in ("recurrent_delta_rule", "self_referential")
     options = {"feature_map": feature_map} if has_map else {}
     batch = is_first.shape[1] if is_first is not None else 2
@@ -73,7 +77,7 @@ def by_backend(case: Example, backend: str, dtype: torch.dtype) -> dict[str, Ten
 
 
 def off(found: Tensor, right: Tensor) -> float:
-    """By how much at most, relative to the largest entry; more than any number if it is NaN."""
+    """Return the largest error relative to the largest entry; infinite for NaN."""
     error = (found.double() - right).abs().max() / right.abs().max().clamp_min(1e-30)
     return error.nan_to_num(nan=float("inf")).item()
 
@@ -87,7 +91,7 @@ def worst(found: dict[str, Tensor], right: dict[str, Tensor]) -> float:
 
 
 def assert_as_good_as_the_reference(cases: list[Example]) -> float:
-    """Over all cases that float32 can compute at all; returns how large a state became."""
+    """Check all cases that float32 can compute; return the size of the largest state."""
     errors, unavoidable, grown = [], [], []
     for case in cases:
         right = by_backend(case, "reference", torch.float64)
@@ -97,12 +101,12 @@ def assert_as_good_as_the_reference(cases: list[Example]) -> float:
         unavoidable.append(single)
         grown.append(largest(right))
         errors.append(worst(by_backend(case, "cpu", torch.float32), right))
-    assert errors, "the cases say nothing: the reference cannot compute any of them in float32"
+    assert errors, "the reference can compute none of the cases in float32, so nothing is checked"
     assert max(errors) <= max(TIMES_REFERENCE * max(unavoidable), AT_LEAST), (errors, unavoidable)
     return max(grown)
 
 
-# How many steps with keys of which scale: the state grows, and float32 can still compute it.
+# Numbers of steps and scales of keys: the state grows, and float32 can still compute it.
 GROWTH = {
     ("recurrent_delta_rule", "elu"): [(5, 1.5), (10, 1.0), (20, 0.5)],
     ("recurrent_delta_rule", "identity"): [(5, 2.0), (10, 1.5), (20, 1.0)],
@@ -124,7 +128,7 @@ def test_gradients_of_a_growing_state(name, feature_map, time, scale):
 
 @pytest.mark.parametrize(("name", "feature_map"), GROWTH)
 def test_resets_and_initial_states(name, feature_map):
-    """Segments that begin with zero and with a given state, that grow and that do not."""
+    """Segments start from zero and from a given state; states grow in some and not in others."""
     time, scale = GROWTH[name, feature_map][1]
     is_first = all_resets(time)
     cases = [
@@ -136,13 +140,13 @@ def test_resets_and_initial_states(name, feature_map):
 
 
 def test_a_state_that_grows_and_shrinks_again():
-    """The last state is small and does not tell what was lost on the way."""
+    """The last state is small and does not reveal that precision was lost on the way."""
     time = 12
     case = growing("delta_rnn", "identity", time)
     for argument, tensor in zip(case.operation.signature.arguments, case.tensors, strict=True):
         if argument.name in ("v", "recurrent_v"):
             tensor[time // 2] *= 1e3
-        if argument.name in ("k", "recurrent_k"):  # one key, which replaces its value
+        if argument.name in ("k", "recurrent_k"):  # a single key, whose value is replaced
             tensor[:] = 0
             tensor[..., 0] = 1
         if argument.name in ("beta", "recurrent_beta"):
@@ -155,7 +159,7 @@ def test_a_state_that_grows_and_shrinks_again():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_neighbours_of_a_head_that_grows_keep_their_bits(name):
-    """What is replayed is decided for each head of each stream alone."""
+    """Replaying is decided separately for each head of each stream."""
     time, scale = GROWTH[name, "elu"][1]
     calm = growing(name, "elu", time, scale=0.1)
     mixed = growing(name, "elu", time, scale=0.1)
@@ -184,7 +188,7 @@ def test_the_same_bits_for_any_number_of_threads(name):
 
 
 def test_the_gradient_of_a_maze_run():
-    """A Delta LSTM's with `elu`, as `--core-heads 16 --core-feature-map elu` builds it."""
+    """The case is a Delta LSTM with `--core-heads 16 --core-feature-map elu`."""
     torch.manual_seed(1)
     core = build_core("delta_lstm", 256, feature_map="elu", heads=16)
     x = torch.randn(20, 2, 256)
@@ -202,7 +206,7 @@ def test_the_gradient_of_a_maze_run():
 
 
 def test_a_last_write_beyond_all_numbers_has_no_gradient():
-    """A self-referential matrix whose outputs are finite and whose final state is not."""
+    """The case is a self-referential matrix with finite outputs and an infinite final state."""
     torch.manual_seed(0)
     core = build_core("srwm", 64, layers=1, width=128, heads=8, feature_map="elu")
     x = torch.randn(10, 4, 64)

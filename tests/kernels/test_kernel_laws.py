@@ -1,4 +1,4 @@
-"""The references themselves, against the equations written once more with einsum, in float64."""
+"""The references against their equations, written again with einsum, in float64."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def _reference():
 
 
 def columns(case):
-    """Each batch column and head as its own sequence, with its resets."""
+    """Yield each batch column and head as a separate sequence with its resets."""
     signature = case.operation.signature
     for b in range(5):
         for h in range(2):
@@ -39,7 +39,7 @@ def check(name, law, **options):
 
 
 def loop(call, first_state, step):
-    """A plain loop with a fresh state at each reset."""
+    """Compute a plain loop with a fresh state at each reset."""
     state, outputs = first_state(call), []
     for t in range(7):
         if call["is_first"][t]:
@@ -170,7 +170,7 @@ def test_self_referential():
 
 
 def test_lstm_is_pytorchs():
-    """Without resets, and with no state to begin with."""
+    """Compare without resets and from a zero state."""
     case = example("lstm", 6)
     module = torch.nn.LSTM(4, 6, dtype=torch.float64)
     x, mask = torch.randn(7, 5, 4, dtype=torch.float64), torch.zeros(7, 5, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""The C++ kernels as citizens of torch: operators, compile, autocast, half precision."""
+"""The C++ kernels with torch's features: operators, compile, autocast, half precision."""
 
 import pytest
 import torch
@@ -72,9 +72,9 @@ torch.testing.assert_close(*gradients)
 
 @pytest.mark.compiler
 def test_torch_compile_of_a_model_around_it():
-    """One graph, forward and backward, with the numbers of the eager model.
+    """One graph, forward and backward, gives the results of the eager model.
 
-    In a process of its own: dynamo cannot trace the shape checks that tests put on every call.
+    It runs in a separate process, because dynamo cannot trace the shape checks of the tests.
     """
     found = Program(MODEL).end()
     assert found.returncode == 0, found.stderr
@@ -96,7 +96,7 @@ def test_a_second_derivative_names_the_reference(name, options):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_half_precision_inputs_float32_state(name, options, dtype):
-    """Inputs are cast, the state stays float32, gradients come back in the inputs' dtype."""
+    """Inputs are cast, the state stays float32, gradients have the dtype of the inputs."""
     half = example(name, 5, **options).to(dtype)
     count = len(half.operation.signature.state)
     half.tensors[-count:] = [t.float() for t in half.tensors[-count:]]
@@ -106,7 +106,7 @@ def test_half_precision_inputs_float32_state(name, options, dtype):
     assert found["y"].dtype is torch.float32
     first = half.operation.signature.arguments[0].name
     assert found[f"grad {first}"].dtype is dtype
-    # Relative to the largest entry: an input's gradient is rounded to the input's dtype.
+    # Relative to the largest entry, because an input's gradient is rounded to the input's dtype.
     rounding = torch.finfo(dtype).eps
     for key, right in exact.items():
         exactness = 1e-5 if found[key].dtype is torch.float32 else 1e-5 + rounding
@@ -128,7 +128,7 @@ def test_autocast_changes_nothing(name, options):
 @pytest.mark.compiler
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_any_number_of_threads_gives_the_same_bits(name, options):
-    """Large enough to be worth two threads; weight gradients sum over the batch in fixed order."""
+    """The call is worth two threads; weight gradients sum over the batch in a fixed order."""
     sizes = {"T": 12, "B": 9, "H": 3, "K": 32, "V": 32, "D": 32}
     mask = torch.rand(12, 9, generator=torch.Generator().manual_seed(0)) < 0.1
     case = make(OPERATIONS[name], sizes, mask, **options).to(torch.float32)

@@ -1,4 +1,4 @@
-"""Forgetting inside the unroll, and unrolls that hold nothing at all."""
+"""Resets inside an unroll, and empty unrolls."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def time_positions(case: Example) -> list[int]:
 
 
 def part(case: Example, rows: slice, state: list[torch.Tensor] | None = None) -> Example:
-    """The same call for some rows only, from another state."""
+    """Return the same call for some rows only, from another state."""
     timed = time_positions(case)
     tensors = [t[rows] if i in timed else t for i, t in enumerate(case.tensors)]
     if state is not None:
@@ -61,7 +61,7 @@ def test_an_unroll_can_be_cut_anywhere(name, options, backend):
 
 @pytest.mark.parametrize(("name", "options", "backend"), ALL)
 def test_no_gradient_crosses_a_reset(name, options, backend):
-    """Row 4 forgets; what came before has exactly zero gradient from what comes after."""
+    """Row 4 is reset: earlier rows get exactly zero gradient from later ones."""
     sizes = {"T": 7, "B": 2, "H": 2, "K": 5, "V": 5, "D": 5}
     mask = torch.zeros(7, 2, dtype=torch.bool)
     mask[4] = True
@@ -84,7 +84,7 @@ def test_no_gradient_crosses_a_reset(name, options, backend):
 @pytest.mark.parametrize(("name", "options", "backend"), ALL)
 @pytest.mark.parametrize("row", [0, 3])
 def test_nan_before_a_reset_does_not_leak(name, options, backend, row):
-    """An episode that diverged leaves no trace in the next one, forward or backward."""
+    """An episode that diverged does not affect the next one, forward or backward."""
     sizes = {"T": 7, "B": 2, "H": 2, "K": 5, "V": 5, "D": 5}
     mask = torch.zeros(7, 2, dtype=torch.bool)
     mask[row] = True
@@ -107,7 +107,7 @@ def test_nan_before_a_reset_does_not_leak(name, options, backend, row):
 
 @pytest.mark.parametrize(("name", "options", "backend"), ALL)
 def test_inputs_that_are_nan_before_a_reset_do_not_leak(name, options, backend):
-    """Two old episodes in one chunk, then a new one: its results and gradients are unharmed."""
+    """A chunk contains two old episodes with NaN and a new one, which is unaffected."""
     sizes = {"T": 9, "B": 2, "H": 2, "K": 5, "V": 5, "D": 5}
     mask = torch.zeros(9, 2, dtype=torch.bool)
     mask[2] = mask[4] = True
@@ -115,7 +115,7 @@ def test_inputs_that_are_nan_before_a_reset_do_not_leak(name, options, backend):
     timed = [i for i in time_positions(case) if case.tensors[i].is_floating_point()]
 
     def new_episode(value: float) -> list[torch.Tensor]:
-        """What row 4 and later give, and the gradients of their inputs."""
+        """Return the outputs from row 4 on, and the gradients of their inputs."""
         tensors = [t.clone() for t in case.tensors]
         for i in timed:
             tensors[i][1:4] = value

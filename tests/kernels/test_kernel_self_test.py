@@ -1,4 +1,4 @@
-"""`python -m fastweights.kernels`: what it calls wrong, and how it ends."""
+"""`python -m fastweights.kernels`: the errors that it finds, and its exit codes."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What traces or transforms a call sees the C++ kernels, or is told that it cannot."""
+"""Tracing and transforming a call works with the C++ kernels, or is refused by name."""
 
 import warnings
 
@@ -20,14 +20,14 @@ REFERENCE = r'kernels\.backend\("reference"\)'
 
 @pytest.fixture(autouse=True)
 def _without_warnings_of_torch():
-    """Tracers warn of the shape checks, `vmap` of its loop."""
+    """Ignore tracers' warnings about the shape checks, and those of `vmap` about its loop."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def small(name: str, options: dict[str, str]) -> Example:
-    """A call whose kernels are prepared already: what is remembered must not be taken."""
+    """Return a call whose kernels are prepared, so that a remembered call would be wrongly used."""
     case = example(name, 3, time=3, **options).to(torch.float32)
     with kernels.backend("cpu"), torch.no_grad():
         case.run()
@@ -35,7 +35,7 @@ def small(name: str, options: dict[str, str]) -> Example:
 
 
 def of_first(case: Example, backend: str):
-    """The call as a function of its first input."""
+    """Return the call as a function of its first input."""
 
     def run(first: torch.Tensor) -> tuple[torch.Tensor, ...]:
         with kernels.backend(backend):
@@ -129,7 +129,7 @@ def test_batched_gradients(name, options):
 
 
 def test_the_lstm_of_gpus_is_its_law_while_something_traces():
-    """The rows at which it is cut would be those of the tracing call, for ever."""
+    """Otherwise the graph would always split at the resets of the traced call."""
     z, weights, is_first, hidden, cell = example("lstm", 3).tensors
 
     def run(mask: torch.Tensor) -> torch.Tensor:
@@ -157,6 +157,6 @@ for dynamic in (None, True):
 
 
 def test_torch_compile_where_head_sizes_differ():
-    """Dynamo makes a symbol of a size at its second value."""
+    """Dynamo makes a size symbolic when it sees a second value."""
     found = Program(SYMBOLS).end()
     assert found.returncode == 0, found.stderr

@@ -1,4 +1,4 @@
-"""Gradients of earlier rows do not depend on how large a later row of the same segment is."""
+"""Gradients of earlier rows do not depend on the size of a later row in the same segment."""
 
 import pytest
 import torch
@@ -7,8 +7,8 @@ from fastweights.kernels import backend
 from fastweights.kernels.machinery.example import Example, make
 from fastweights.kernels.registry import OPERATIONS
 
-# These pass over time twice and take no write back. The decay's gradient is a sum of differences
-# (kernels/gated_delta_rule/backward.md).
+# These kernels pass over time twice and recompute no earlier state. The decay's gradient is a sum
+# of differences (kernels/gated_delta_rule/backward.md).
 TWICE = [
     f"{gated}{rule}" for rule in ("linear_attention", "delta_rule") for gated in ("", "gated_")
 ]

@@ -1,4 +1,4 @@
-"""The LSTM through PyTorch's own kernel, cut where streams forget, against the law."""
+"""The LSTM through PyTorch's kernel, split at resets, against the reference."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from fastweights.kernels.registry import OPERATIONS
 
 @pytest.fixture
 def through_pytorch(monkeypatch):
-    """The backend that GPUs get, on this device."""
+    """Register the GPU's backend on this device."""
     backend = dispatch.PyTorch(OPERATIONS["lstm"].signature, fused.unroll)
     monkeypatch.setitem(OPERATIONS["lstm"].backends, "chunked", backend)
 
@@ -59,7 +59,7 @@ def test_where_the_host_may_not_wait_it_is_the_law(monkeypatch):
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_cudnn_is_used_without_tf32_in_both_passes(through_pytorch, monkeypatch, allowed):
-    """And the process's flags are its own again afterwards."""
+    """The process's flags are restored after each pass."""
     lstm, seen = torch.lstm, []
 
     def flags() -> tuple[bool, ...]:

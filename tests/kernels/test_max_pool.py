@@ -1,4 +1,4 @@
-"""The stem's max-pooling against PyTorch's, whose values and winners it must give exactly."""
+"""The stem's max-pooling against PyTorch's: values and gradients are exactly equal."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ DTYPES = [torch.float64, torch.float32, torch.bfloat16]
 
 
 def pictures(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Few different values, so that windows have several equal maxima."""
+    """Return pictures with few different values, so that windows have several equal maxima."""
     x = torch.randint(-4, 5, size, generator=torch.Generator().manual_seed(0))
     return x.to(dtype).contiguous(memory_format=torch.channels_last)
 
@@ -27,7 +27,7 @@ def expected(x: Tensor) -> Tensor:
 
 @pytest.fixture(autouse=True)
 def force_the_kernel(monkeypatch):
-    """PyTorch's own may not step in unseen."""
+    """Make the test fail if PyTorch's max-pooling is called."""
     monkeypatch.setattr(F, "max_pool2d", None)
 
 

@@ -1,4 +1,4 @@
-"""The mLSTM as gated linear attention against its law: outputs, states, every gradient."""
+"""The mLSTM as gated linear attention against its reference: outputs, states, all gradients."""
 
 import pytest
 import torch
@@ -38,12 +38,12 @@ DOUBLE, SINGLE = (torch.float64, 1e-10), (torch.float32, 2e-5)
         ("chunked", DOUBLE, 8.0),
         pytest.param("cpu", DOUBLE, 0.5, marks=pytest.mark.compiler),
         pytest.param("cpu", DOUBLE, 8.0, marks=pytest.mark.compiler),
-        # Larger gates magnify rounding, the law's own in float32 as well.
+        # Larger gates magnify rounding, also in the reference in float32.
         pytest.param("cpu", SINGLE, 0.5, marks=pytest.mark.compiler),
     ],
 )
-def test_it_is_the_law(name, kind, gates, time):
-    """Gates of every size; the scale is above 0 in some columns and 0 in others."""
+def test_it_equals_the_reference(name, kind, gates, time):
+    """Gates have all sizes; the scale is above 0 in some columns and 0 in others."""
     dtype, tolerance = kind
     with backend(name):
         found = results(mlstm, call(time, gates, dtype))

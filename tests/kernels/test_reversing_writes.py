@@ -1,7 +1,7 @@
-"""Writes of a strength in (0, 2) under keys of length one: they turn what W answers around.
+"""Writes of strengths in (0, 2) with keys of length one, which can reverse what a key reads.
 
-I - beta k k^T then has eigenvalues in (-1, 1): nothing grows, and nothing need fade, so rounding
-stays in the memory for as long as an episode lasts. Float32 against the law in float64.
+I - beta k k^T then has eigenvalues in (-1, 1). The state neither grows nor has to fade, so rounding
+errors can stay for a whole episode. Float32 is compared with the reference in float64.
 """
 
 import pytest
@@ -19,7 +19,7 @@ CASES = [(name, backend) for name in NAMES for backend in backends(name)]
 
 
 def reversing(name: str, time: int, is_first: Tensor | None = None) -> Example:
-    """Half of the strengths are near 2, half spread over (0, 2); decays are near 1."""
+    """Half of the call's strengths are near 2, half spread over (0, 2); decays are near 1."""
     sizes = {"T": time, "B": 2, "H": 2, "K": 8, "V": 8, "D": 8}
     case = make(OPERATIONS[name], sizes, is_first)
     generator, tensors = torch.Generator().manual_seed(1), []
@@ -50,7 +50,7 @@ def test_float32_is_the_law_over_a_long_episode(name, backend):
 @pytest.mark.parametrize("feature_map", ["unit", "silu_unit"])
 @pytest.mark.parametrize("name", ["recurrent_delta_rule", "self_referential"])
 def test_float32_is_the_law_where_the_memory_maps_its_own_keys(name, feature_map, size):
-    """As near as the law in float32 is: a memory that hears itself magnifies rounding."""
+    """A recurrent memory magnifies rounding, so the reference in float32 gives the tolerance."""
     case = example(name, size, time=12, feature_map=feature_map, strength_map="double_sigmoid")
     expected, single = truth(case), case.to(torch.float32)
     with kernels.backend("reference"):
@@ -61,14 +61,14 @@ def test_float32_is_the_law_where_the_memory_maps_its_own_keys(name, feature_map
 
 
 def farthest(found: dict[str, Tensor], right: dict[str, Tensor]) -> float:
-    """The largest error of all tensors, each relative to its largest entry, or to 1."""
+    """Return the largest error of all tensors, relative to the largest entry, or to 1."""
     errors = [(found[n] - r).abs().max() / r.abs().max().clamp_min(1) for n, r in right.items()]
     return torch.stack(errors).max().item()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_grows(name):
-    """No bound of the state depends on how long an episode is."""
+    """The bound on the state does not depend on the length of the episode."""
     case = reversing(name, 2_000).to(torch.float32)
     with torch.no_grad():
         _, *state = case.run()

@@ -1,4 +1,4 @@
-"""A slow net's rows taken apart: the kernel against PyTorch's operators in float64."""
+"""The kernel that splits and maps a slow net's rows, against PyTorch's operators in float64."""
 
 import math
 
@@ -15,12 +15,12 @@ from fastweights.kernels.split_map import MAPS, Part, split_map
 pytestmark = pytest.mark.compiler
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
-SIZES = [1, 3, 16, 19, 32, 64, 130]  # less than a register, whole ones, and what is left of one
+SIZES = [1, 3, 16, 19, 32, 64, 130]  # less than a register, whole registers, and a remainder
 ROWS = [(5, 2, 3), (2,), ()]
 
 
 def parts_of(size: int) -> tuple[Part, ...]:
-    """Every map, of one vector, of three side by side, and of a single number."""
+    """Return every map of one vector, of three vectors, and of a single number."""
     vectors = [Part(shape, name) for name in MAPS for shape in ((size,), (3, size))]
     return *vectors, *(Part((), name) for name in MAPS)
 
@@ -29,11 +29,12 @@ def rows(parts: tuple[Part, ...], *batch: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     width = sum(part.length for part in parts)
     numbers = 3 * torch.randn(*batch, width, generator=generator, dtype=torch.float64)
-    return numbers + numbers.sign() / 2  # of a single number near zero, float32 knows no direction
+    # Near zero, float32 cannot tell the direction of a single number.
+    return numbers + numbers.sign() / 2
 
 
 def with_gradient(x: Tensor, parts: tuple[Part, ...]) -> list[Tensor]:
-    """The parts of x, and the gradient of a fixed random weighting of them all."""
+    """Return the parts of x, and the gradient of a fixed random weighting of all parts."""
     generator = torch.Generator().manual_seed(1)
     x = x.detach().requires_grad_()
     found = split_map(x, parts)
@@ -49,7 +50,7 @@ def by_pytorch(x: Tensor, parts: tuple[Part, ...]) -> list[Tensor]:
 
 @pytest.fixture
 def only_the_kernel(monkeypatch):
-    """PyTorch's own may not step in unseen."""
+    """Make the test fail if PyTorch's operators are called."""
     monkeypatch.setattr("fastweights.kernels.split_map._by_pytorch", None)
 
 
@@ -72,7 +73,7 @@ def test_values_and_gradients_are_pytorchs(dtype, size, batch, monkeypatch):
 
 @pytest.mark.parametrize("name", ["unit", "silu_unit"])
 def test_a_vector_of_length_zero_has_no_direction(name, only_the_kernel):
-    """Its gradient is finite: that of x / sqrt(1e-6), halved by silu."""
+    """The gradient is finite: that of x / sqrt(1e-6), halved by silu."""
     x = torch.zeros(2, 5, requires_grad=True)
     (y,) = split_map(x, (Part((5,), name),))
     (grad,) = torch.autograd.grad(y.sum(), x)
@@ -108,7 +109,8 @@ def test_rows_that_are_not_dense_are_read_as_they_are(monkeypatch):
     for found, right in zip(with_gradient(x.transpose(0, 1), parts), dense, strict=True):
         assert torch.equal(found, right)
     y = split_map(x.requires_grad_(), parts)
-    (grad,) = torch.autograd.grad(y[0].sum(), x)  # an expanded gradient, and others that are none
+    # An expanded gradient, and parts without a gradient.
+    (grad,) = torch.autograd.grad(y[0].sum(), x)
     monkeypatch.undo()
     with backend("reference"):
         (wanted,) = torch.autograd.grad(split_map(x, parts)[0].sum(), x)
@@ -158,7 +160,7 @@ def test_first_and_second_derivatives():
 
 
 class NoGradient(torch.autograd.Function):
-    """Hands on what it is given, and no gradient."""
+    """Returns its inputs and gives them no gradient."""
 
     @staticmethod
     def forward(ctx, *given: Tensor) -> tuple[Tensor, ...]:
@@ -171,7 +173,7 @@ class NoGradient(torch.autograd.Function):
 
 @pytest.mark.usefixtures("only_the_kernel")
 def test_parts_without_a_gradient(monkeypatch):
-    """Of all parts: no gradient. Of some: zeros, whatever the memory for them held."""
+    """If no part has a gradient, there is none; if some parts have, the others count as zero."""
     parts = Part((2,), "elu"), Part((2,)), Part((), "sigmoid")
     x = torch.ones(3, 5, requires_grad=True)
     nothing = sum(part.sum() for part in NoGradient.apply(*split_map(x, parts)))
@@ -253,7 +255,7 @@ def test_torch_compile_of_a_core():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_rounded_once(dtype, only_the_kernel):
-    """Values and gradients of the kernel in float32, to the nearest number of half precision."""
+    """Results are the kernel's values and gradients in float32, rounded to half precision."""
     parts = parts_of(5)
     x = rows(parts, 3).to(dtype).requires_grad_()
     wide = x.detach().float().requires_grad_()

@@ -6,7 +6,7 @@ from fastweights.kernels.cuda import launch
 
 @pytest.fixture
 def shim(monkeypatch: pytest.MonkeyPatch) -> Shim:
-    """Lets every launch of this test run the kernel's source on the CPU."""
+    """Run the source of every kernel that this test launches on the CPU."""
     shim = Shim()
     monkeypatch.setattr(launch, "run_on_device", lambda *call: shim.run_on_cpu(*call))
     return shim

@@ -1,4 +1,4 @@
-"""Every operation with a CUDA source: random inputs, its law in float64, its pair of functions."""
+"""Cases of all operations with a CUDA source: random inputs, reference, pair of functions."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,14 +22,16 @@ from fastweights.kernels.self_referential import reference as self_referential
 
 Tensors = dict[str, Tensor]
 BATCH, HEADS = 2, 2
-TOLERANCE = 1e-5  # of the largest entry
+TOLERANCE = 1e-5  # relative to the largest entry
 
 
 @dataclass(frozen=True)
 class Case:
-    """`tensors` gives inputs, weights and states by name, in the order of the pair's arguments.
+    """An operation to test.
 
-    `law(tensors, is_first)` returns y and the final state; `states` names the states.
+    `tensors` returns inputs, weights and states by name, in the order of the pair's arguments.
+    `law(tensors, is_first)` is the reference: it returns y and the final state. `states` names the
+    states.
     """
 
     name: str
@@ -91,7 +93,7 @@ def delta_rnn_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
 
 
 def delta_rnn_a_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
-    """An output of version A is a distribution; any other saturates the softmax in float32."""
+    """Outputs of version A are distributions; others would saturate the softmax in float32."""
     return delta_rnn_tensors(T, B, H, K, V) | {"output": mapped(B, H, V)}
 
 
@@ -111,7 +113,7 @@ def self_referential_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
 
 
 def elementwise_lstm_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
-    """Of K units; the heads are left out."""
+    """Return tensors of K units; the number of heads is ignored."""
     rows = {name: numbers(T, B, K) for name in ("candidate", "input_gate", "forget_gate")}
     weights = {f"{name}_weights": numbers(K) for name in rows}
     return rows | weights | {"cell": numbers(B, K)}
@@ -165,7 +167,7 @@ def self_referential_law(*options: str) -> Callable[[Tensors, Tensor], tuple[Ten
     return law
 
 
-MAPS = {  # of those that map their keys and strengths themselves
+MAPS = {  # options of operations that map keys and strengths inside
     (): ("softmax", "sigmoid"),
     ("two",): ("softmax", "double_sigmoid"),
 }
@@ -235,7 +237,8 @@ CASES = {
     )
 }
 
-UNEQUAL = [name for name in CASES if "self_referential" not in name]  # which has one head size
+# The self-referential matrix has a single head size.
+UNEQUAL = [name for name in CASES if "self_referential" not in name]
 WIDE = [(name, size, size) for name in CASES for size in (33, 64)]
 WIDE += [(name, *sizes) for name in UNEQUAL for sizes in ((33, 40), (63, 2), (5, 12), (20, 3))]
 
@@ -250,7 +253,7 @@ RESETS: dict[str, Callable[[int, int], Tensor]] = {
 
 
 def odd_strides(tensor: Tensor) -> Tensor:
-    """The same numbers, with another order of axes in memory and gaps between them."""
+    """Return the same numbers with another order of axes in memory and with gaps."""
     order = list(reversed(range(tensor.ndim)))
     room = tensor.new_zeros([*(tensor.shape[axis] + 1 for axis in order), 2])
     inverse = [order.index(axis) for axis in range(tensor.ndim)]
@@ -261,7 +264,7 @@ def odd_strides(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
-    """Fresh tensors are NaN, so that an entry nobody wrote is seen."""
+    """Fill new tensors with NaN, so that unwritten entries are noticed."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
@@ -270,7 +273,7 @@ def poisoned_outputs() -> Iterator[None]:
 
 
 def expected(case: Case, tensors: Tensors, is_first: Tensor, grads: list[Tensor]) -> Tensors:
-    """y, final states and all gradients from the law in float64, by name."""
+    """Return y, final states and all gradients by name, from the reference in float64."""
     leaves = {name: tensor.detach().requires_grad_() for name, tensor in tensors.items()}
     y, state = case.law(leaves, is_first)
     outputs = {"y": y} | {f"final {n}": s for n, s in zip(case.states, state, strict=True)}
@@ -281,7 +284,7 @@ def expected(case: Case, tensors: Tensors, is_first: Tensor, grads: list[Tensor]
 
 
 def computed(case: Case, tensors: Tensors, is_first: Tensor, grads: list[Tensor]) -> Tensors:
-    """The same from the pair of functions, in float32."""
+    """Return the same tensors from the pair of functions, in float32."""
     states = [tensors[name] for name in case.states]
     inputs = [tensor for name, tensor in tensors.items() if name not in case.states]
     with poisoned_outputs():
@@ -294,7 +297,7 @@ def computed(case: Case, tensors: Tensors, is_first: Tensor, grads: list[Tensor]
 
 
 def make(case: Case, T: int, B: int, H: int, K: int, V: int) -> tuple[Tensors, list[Tensor]]:
-    """Float64 inputs that float32 holds exactly, and gradients for y and the final states."""
+    """Return float64 inputs that float32 holds exactly, and gradients of y and the final states."""
     torch.manual_seed(0)
     tensors = {n: t.float().double() for n, t in case.tensors(T, B, H, K, V).items()}
     first = next(iter(tensors.values()))
@@ -319,7 +322,7 @@ def check(
     device: str = "cpu",
     strided: bool = False,
 ) -> None:
-    """All outputs and gradients within the tolerance; every input as it was."""
+    """Check that outputs and gradients are within the tolerance and that inputs are unchanged."""
     tensors, grads = make(case, T, BATCH, HEADS, K, V)
 
     def layout(tensor: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""What some tests of CUDA kernels need, and whether they may do without.
+"""Requirements of CUDA tests, and whether a missing one skips or fails the test.
 
-With FASTWEIGHTS_ALL_TESTS=1, as `make test-gpu` has it, only a GPU may be missing: that something
-was not installed, or that the code finds a GPU unfit, is a failure then.
+With FASTWEIGHTS_ALL_TESTS=1, as in `make test-gpu`, only a missing GPU skips a test. A package that
+is not installed, or a GPU that the code refuses, is a failure then.
 """
 
 import importlib
@@ -18,7 +18,7 @@ NEEDS_GPU = pytest.mark.skipif(_REASON is not None, reason=f"{_REASON}; `-m gpu`
 
 
 def need_nvrtc() -> None:
-    """Skips what calls it, a test or a module, where NVRTC cannot be imported."""
+    """Skip the calling test or module if NVRTC cannot be imported."""
     for module in ("cuda.core", "cuda.bindings.nvrtc"):
         if EVERYTHING:
             importlib.import_module(module)

@@ -1,10 +1,10 @@
-"""The CUDA kernels' own sources, compiled as C++ and run on the CPU (see `fiber.h`).
+"""Compile the sources of the CUDA kernels as C++ and run them on the CPU (see `fiber.h`).
 
-`run_on_cpu` takes the place of `kernels.cuda.launch.run_on_device`: everything around it, from the
-wrappers to the packing of arguments, is what a GPU sees.
+`run_on_cpu` replaces `kernels.cuda.launch.run_on_device`. Everything around it, from the wrappers
+to the packing of arguments, is the same as on a GPU.
 
-For a look at memory bounds: FASTWEIGHTS_SHIM_FLAGS="-fsanitize=address -g" with libasan preloaded
-(LD_PRELOAD) and ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0, pytest with -s.
+To check memory bounds, run `pytest -s` with FASTWEIGHTS_SHIM_FLAGS="-fsanitize=address -g", libasan
+preloaded (LD_PRELOAD) and ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0.
 """
 
 import ctypes
@@ -26,10 +26,10 @@ from fastweights.kernels.machinery.cache import private_cache_folder
 
 HERE = Path(__file__).parent
 FLAGS = os.environ.get("FASTWEIGHTS_SHIM_FLAGS", "").split()
-PROBLEMS = {1: "lanes wait for each other for ever", 2: "another argument struct"}
-ASCENDING, DESCENDING, SHUFFLED = 0, 1, 2  # the order in which lanes run between barriers
+PROBLEMS = {1: "lanes wait for each other forever", 2: "the argument struct has another size"}
+ASCENDING, DESCENDING, SHUFFLED = 0, 1, 2  # order in which lanes run between barriers
 
-ENTRY = re.compile(r"(\w+)\(const __grid_constant__ ")  # a kernel's name
+ENTRY = re.compile(r"(\w+)\(const __grid_constant__ ")  # matches a kernel's name
 LAUNCHER = """
 extern "C" __attribute__((visibility("default")))
 int run_{0}(const void* words, size_t bytes, int blocks, int threads, int order) {{
@@ -39,7 +39,7 @@ int run_{0}(const void* words, size_t bytes, int blocks, int threads, int order)
 
 
 class Shim:
-    """Runs kernels with lanes in a given order; mutants of all sources may be in `sources`."""
+    """Runs kernels with lanes in a given order; `sources` may be a folder of changed sources."""
 
     def __init__(self, order: int = SHUFFLED, sources: Path | None = None) -> None:
         self.order, self.sources = order, sources
@@ -83,7 +83,7 @@ def library(kernel: Path, headers: Path, head_size: int) -> ctypes.CDLL:
     name = f"shim-{operation}-{head_size}-{digest.hexdigest()[:20]}.so"
     target = private_cache_folder() / "shim" / name
     if not target.exists():
-        with cpu_build.turn(target):  # the workers of one test run share what they compile
+        with cpu_build.turn(target):  # pytest's workers share compiled sources
             if not target.exists():
                 _compile(code, folders, head_size, target)
     return ctypes.CDLL(str(target))
@@ -94,7 +94,7 @@ def _compile(code: str, folders: list[Path], head_size: int, target: Path) -> No
         source, built = Path(scratch) / "shim.cpp", Path(scratch) / "shim.so"
         source.write_text(code)
         options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-DHEAD_SIZE={head_size}"]
-        # Else the loader gives all of these libraries one and the same array of shared memory.
+        # Otherwise the loader shares one array of shared memory among all of these libraries.
         options.append("-fvisibility=hidden")
         includes = [f"-I{folder}" for folder in folders]
         command = [cpu_build.compiler(), *options, *FLAGS, *includes, source, "-o", built]

@@ -1,12 +1,12 @@
-// Runs a CUDA kernel's own source on the CPU: one fiber for each thread of a block, blocks in turn.
+// Runs the source of a CUDA kernel on the CPU: block after block, with a fiber for each thread.
 //
-// A fiber runs until it meets a barrier; then another one does, in an order that changes with the
+// A fiber runs until it reaches a barrier; then another fiber runs, in an order that depends on the
 // seed. A warp runs ahead of the others to the next barrier that it shares with them, and so does a
-// group. So a number that a lane reads from shared memory before its writer's barrier, or writes
-// there before its reader's, is wrong in some order. Shared memory is NaN when a block starts. Lanes
-// that wait at different barriers, or at one that others have passed by, are an error. Not modelled:
-// a shuffle here is also a barrier for memory, real warps are wider than one instruction, and nothing
-// checks a device's limits.
+// group. A value is therefore wrong in some order if a lane reads it from shared memory before its
+// writer's barrier, or writes it before its reader's. Shared memory is NaN when a block starts.
+// Lanes that wait at different barriers, or at a barrier that others have passed, are an error.
+// Differences from a GPU: a shuffle is also a memory barrier, the lanes of a warp do not run in
+// step, and no limits of a device are checked.
 #pragma once
 #include <setjmp.h>
 #include <ucontext.h>
@@ -43,7 +43,7 @@
 #define __uint_as_float(bits) fiber::same_bits<float>(bits)
 #define __float_as_uint(x) fiber::same_bits<unsigned>(x)
 
-inline float atomicAdd(float* sum, float x) {  // fibers take turns
+inline float atomicAdd(float* sum, float x) {  // only one fiber runs at a time
   const float before = *sum;
   *sum += x;
   return before;
@@ -70,7 +70,7 @@ enum Status { READY, WARP_BARRIER, GROUP_BARRIER, BLOCK_BARRIER, DONE };
 constexpr int STACK = 1 << 17, MOST_THREADS = 1024, WARP_LANES = 32;
 
 struct Fiber {
-  ucontext_t beginning;  // where it starts; then `_setjmp`, which unlike swapcontext asks no kernel
+  ucontext_t beginning;  // for the start only; later `_setjmp`, which makes no system call
   jmp_buf place;
   bool started;
   std::vector<char> stack;
@@ -111,7 +111,7 @@ inline void wait_for_group(int lanes, const char* file, int line) {
   wait(GROUP_BARRIER, file, line);
 }
 
-// Publishes a lane's number to its warp. Two sets: a lane may be one exchange ahead of another.
+// Publishes a lane's value to its warp. There are two sets, as a lane may be one exchange ahead.
 inline const float* exchange(float x, const char* file, int line) {
   float* all = exchanged[fibers[current].exchanges++ % 2];
   all[current] = x;
@@ -144,7 +144,7 @@ inline void prepare(Fiber& fiber) {
   makecontext(&fiber.beginning, body, 0);
 }
 
-// Lets threads first..last go on if all of them wait at the same `barrier`.
+// Lets threads first..last continue if all of them wait at the same `barrier`.
 inline bool release(int first, int last, Status barrier) {
   for (int i = first; i < last; ++i) {
     const Fiber& fiber = fibers[i];
@@ -156,15 +156,15 @@ inline bool release(int first, int last, Status barrier) {
   return true;
 }
 
-enum Order { ASCENDING, DESCENDING };  // any other number seeds a shuffle
+enum Order { ASCENDING, DESCENDING };  // any other number is the seed of a shuffle
 
-// A block's threads, warps and groups, each in an order that changes from turn to turn.
+// A block's threads, warps and groups, each in an order that changes from pass to pass.
 class Scheduler {
  public:
   Scheduler(int threads, int order, std::mt19937& random)
       : threads(threads), order(order), random(random) {}
 
-  // False where lanes can never meet again.
+  // False if lanes can never reach a common barrier.
   bool run() {
     for (int i = 0; i < threads; ++i) prepare(fibers[i]);
     ++blocks_started;
@@ -180,15 +180,15 @@ class Scheduler {
   }
 
  private:
-  // Ahead of the other groups, to the block's next barrier.
+  // Runs ahead of the other groups, to the block's next barrier.
   void run_group(int first, int lanes) {
     do {
       for (int warp : in_turn(lanes / WARP_LANES)) run_warp(first + warp * WARP_LANES);
-      // A first barrier of the group says how large a group is.
+      // The group's first barrier tells the size of a group.
     } while (lanes == group_lanes && let_go(first, lanes, GROUP_BARRIER) && !rests());
   }
 
-  // Ahead of the other warps, to their next barrier.
+  // Runs ahead of the other warps, to their next barrier.
   void run_warp(int first) {
     do {
       for (int lane : in_turn(WARP_LANES)) {
@@ -208,7 +208,7 @@ class Scheduler {
     return released;
   }
 
-  // Now and then, where the order is random, others catch up.
+  // With a random order, others catch up now and then.
   bool rests() { return order > DESCENDING && random() % 8 == 0; }
 
   std::vector<int> in_turn(int count) {
@@ -225,7 +225,7 @@ class Scheduler {
   bool moved = false;
 };
 
-// 0: done. 1: lanes waited for each other for ever. 2: the argument struct has another size.
+// 0: done. 1: lanes waited for each other forever. 2: the argument struct has another size.
 template <class Arguments>
 int launch(void (*kernel)(Arguments), const void* words, size_t bytes, int blocks, int threads,
            int order) {

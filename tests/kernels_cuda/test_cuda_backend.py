@@ -1,4 +1,4 @@
-"""The CUDA kernels as a backend of the operations: when they run, and what is said when not."""
+"""The CUDA kernels as a backend of the operations: when they run, and warnings when not."""
 
 import logging
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ SIZES = dict.fromkeys(("T", "B", "H", "K", "V", "D"), 3)
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Lets the backend believe in a GPU; what is said once is said anew."""
+    """Pretend that there is a GPU; forget which warnings have been printed."""
     monkeypatch.setattr(support, "unavailable", lambda device=None: None)
     monkeypatch.setattr(launch, "load", lambda *kernel: None)
     forget()
@@ -46,7 +46,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def forget() -> None:
-    """Everything that a process finds out once."""
+    """Forget everything that a process looks up once."""
     for found_once in (dispatch.say_once, launch.why_not_loaded):
         found_once.cache_clear()
     forget_calls()
@@ -54,7 +54,7 @@ def forget() -> None:
 
 @pytest.fixture
 def kernels_on_cpu(shim, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """CPU tensors may take the CUDA backend, whose sources then run under the shim."""
+    """Let CPU tensors use the CUDA backend, whose sources run under the shim."""
     monkeypatch.setattr(cuda_backend, "why_not", lambda *call: None)
     monkeypatch.setattr(launch, "load", lambda *kernel: None)
     library = torch.library.Library("fastweights", "IMPL")
@@ -70,7 +70,7 @@ def kernels_on_cpu(shim, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def chosen(name: str, **options: str) -> str:
-    """The backend for tensors on a GPU, each time from the same remembered sizes."""
+    """Return the name of the backend for tensors on a GPU, with the same remembered sizes."""
     operation = OPERATIONS[name]
     tensors = make(operation, SIZES).to(torch.float32).tensors
     sizes = operation.signature.check(tensors)
@@ -82,12 +82,12 @@ def chosen(name: str, **options: str) -> str:
 
 def test_every_operation_with_a_source_has_the_backend():
     sources = {path.parent.name for path in compiler.KERNELS.rglob("cuda.cu")}
-    assert sources == {*WITH_KERNELS, "max_pool"}  # which is no recurrence: test_cuda_max_pool.py
+    assert sources == {*WITH_KERNELS, "max_pool"}  # no recurrence; see test_cuda_max_pool.py
 
 
 @pytest.mark.parametrize("name", WITH_KERNELS)
 def test_an_operation_runs_the_sources_with_all_gradients(kernels_on_cpu, name):
-    """Through dispatch, operator and autograd, as on a GPU; only the launch is another."""
+    """Dispatch, operator and autograd run as on a GPU; only the launch is replaced."""
     mask = torch.tensor([[False, True], [False, False], [True, False], [False, False]])
     case = make(OPERATIONS[name], SIZES | {"T": 4, "B": 2}, mask)
     with kernels.backend("reference"):
@@ -107,7 +107,7 @@ def test_an_operation_runs_the_sources_with_all_gradients(kernels_on_cpu, name):
 
 
 def assert_gradients_of_y_alone(case: Example) -> None:
-    """As in training, where the last state of an unroll is dropped."""
+    """Training does not use the last state of an unroll."""
     found = []
     for backend, one in (("reference", case), ("cuda", case.to(torch.float32))):
         leaves = [t.clone().requires_grad_(t.is_floating_point()) for t in one.tensors]
@@ -127,7 +127,7 @@ def test_tensors_on_a_gpu_take_the_kernel(gpu, name, caplog):
 
 @OPTION_CASES
 def test_an_option_without_a_kernel_falls_to_the_next_backend(gpu, name, options, has, caplog):
-    """Also when the same sizes have been used with another option before: once, in one line."""
+    """This also holds if the same sizes were used with another option; one warning is printed."""
     with caplog.at_level(logging.WARNING, "fastweights"):
         assert [chosen(name), chosen(name, **options), chosen(name)] == [
             "cuda",
@@ -161,7 +161,7 @@ def test_a_kernel_is_loaded_forward_and_backward_when_it_is_chosen(gpu, name, mo
 
 
 def test_a_kernel_that_cannot_be_loaded_leaves_the_call_to_others(gpu, monkeypatch, caplog):
-    """As where the driver is older than the compiler, or that knows no such GPU."""
+    """The driver may be older than the compiler, or may not know the GPU."""
 
     def load(*kernel):
         raise RuntimeError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION: too new\nand more")

@@ -1,7 +1,7 @@
-"""That the shim would notice a forgotten barrier: without any one of them, some answer changes.
+"""The shim notices a missing barrier: if any barrier is removed, some result changes.
 
-All sources, and heads above 32, whose warps share a matrix, with FASTWEIGHTS_ALL_TESTS=1; else
-one.
+FASTWEIGHTS_ALL_TESTS=1 tests all sources, and heads above 32, whose warps share a matrix. Otherwise
+a single source is tested.
 """
 
 import re
@@ -18,8 +18,8 @@ from cuda_shim import ASCENDING, DESCENDING, Shim
 from fastweights.kernels.cuda import compiler
 
 BARRIER = re.compile(r"^ +(sync|__syncwarp|__syncthreads)\(\);", re.MULTILINE)
-# Lanes meet soon again: in a shuffle, which is a barrier to the shim as CUDA does not promise, and
-# above 32 in the barriers of a sum over lanes.
+# These barriers are not missed, because lanes synchronise soon again: in a shuffle (a barrier in
+# the shim, although CUDA does not promise it), and above 32 in the barriers of a sum over lanes.
 BEHIND_A_SHUFFLE = {
     ("delta_rule/cuda.cu", 3),
     ("gated_delta_rule/cuda.cu", 3),
@@ -32,7 +32,7 @@ SHARED = {("cuda/matrix.cuh", number, 8) for number in (0, 1)}
 SHARED |= {("cuda/rewind.cuh", number, 8) for number in (0, 1)}
 SOURCES, SIZES = ["recurrent_delta_rule"], [8]
 if EVERYTHING:
-    # Not the last of rewind.cuh: all that call it meet again before they write.
+    # Without the last barrier of rewind.cuh: all its callers synchronise again before they write.
     SHARED |= {("cuda/rewind.cuh", 2, 33), ("cuda/warp.cuh", 1, 33), ("cuda/warp.cuh", 2, 33)}
     SOURCES += ["linear_attention", "delta_rule", "gated_delta_rule"]
     SOURCES += ["delta_rnn", "delta_lstm", "self_referential"]
@@ -40,7 +40,7 @@ if EVERYTHING:
 
 
 def without_barrier(folder: Path, source: str, number: int) -> Path:
-    """A copy of the sources in which one barrier of `source` is gone."""
+    """Copy the sources, without one barrier of `source`."""
     for path in [*compiler.KERNELS.glob("*/cuda.cu"), *compiler.HEADERS.glob("*.cuh")]:
         target = folder / path.relative_to(compiler.KERNELS)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def depends_on_order(shim: Shim, case: Case, size: int) -> bool:
         shim.order = order
         try:
             runs.append(computed(case, single, is_first, given))
-        except RuntimeError:  # lanes that wait for ever
+        except RuntimeError:  # lanes wait forever
             return True
     return any(
         not torch.equal(one[name], other[name]) for one, other in pairwise(runs) for name in one

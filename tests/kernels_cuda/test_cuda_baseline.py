@@ -1,4 +1,4 @@
-"""The benchmark's own baseline: right, or being faster would say nothing; and it compiles."""
+"""The benchmarks' baseline, `rdn_step_by_step`: it computes the same results, and it compiles."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def test_it_compiles_without_spills(architecture):
 
 @pytest.mark.parametrize("mode", ["forward", "forward+backward"])
 def test_the_benchmark_launches_ours_and_the_baseline_alike(shim, mode):
-    """All but the capture: the same calls on both pairs."""
+    """Both pairs of functions get the same calls; only the capture as a graph is left out."""
     sizes = dict.fromkeys("TBHKVD", 3)
     ran = []
     for pair in (CASE.pair, baseline):

@@ -1,8 +1,8 @@
-"""Every kernel compiles for every architecture, and keeps its matrices in registers.
+"""Every kernel compiles for every architecture and keeps its matrices in registers.
 
-Needs NVRTC, not a GPU. By default the largest heads on the oldest and the newest architecture;
-with FASTWEIGHTS_ALL_TESTS=1 everything. `python -m fastweights.kernels.cuda.registers` prints the
-table.
+The tests need NVRTC but no GPU. By default they compile the largest heads for the oldest and the
+newest architecture; with FASTWEIGHTS_ALL_TESTS=1 they compile everything.
+`python -m fastweights.kernels.cuda.registers` prints the table.
 """
 
 import os

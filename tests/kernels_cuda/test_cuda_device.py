@@ -1,4 +1,4 @@
-"""The kernels on a GPU: the law in float64, streams, graphs, repeatability."""
+"""The kernels on a GPU: agreement with the float64 reference, streams, graphs, repeatability."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -68,7 +68,7 @@ def test_more_blocks_than_a_y_axis_holds(case):
 
 @EVERY_CASE
 def test_two_streams(case):
-    """Each stream's result is that of a run alone."""
+    """Two calls in parallel streams give the same results as alone."""
     calls = [call_on_gpu(case, T, 8, HEADS, 32) for T in (60, 90)]
     alone = [computed(case, *call) for call in calls]
     streams = [torch.cuda.Stream(), torch.cuda.Stream()]
@@ -84,7 +84,7 @@ def test_two_streams(case):
 
 @EVERY_CASE
 def test_launches_in_the_current_stream(case):
-    """A result read in the same stream, behind a long wait, sees inputs written there."""
+    """Inputs written in the same stream, behind a long delay, are in the result."""
     single, is_first, grads = call_on_gpu(case, 5, 2, HEADS, 16)
     wanted = computed(case, single, is_first, grads)
     late = {name: torch.full_like(tensor, float("nan")) for name, tensor in single.items()}
@@ -100,7 +100,7 @@ def test_launches_in_the_current_stream(case):
 
 @EVERY_CASE
 def test_graph_capture(case):
-    """Captured once, replayed with other numbers in the same tensors."""
+    """Capture a graph once and replay it with other numbers in the same tensors."""
     single, is_first, grads = call_on_gpu(case, 20, 4, HEADS, 32)
     wanted = computed(case, single, is_first, grads)
     static = {name: torch.rand_like(tensor) for name, tensor in single.items()}
@@ -130,7 +130,7 @@ def test_another_device_than_the_current(case):
 
 @EVERY_CASE
 def test_in_a_thread_that_torch_has_not_used(case):
-    """As autograd's: it has no current context yet."""
+    """Threads of autograd, too, have no current CUDA context at first."""
     call = call_on_gpu(case, 7, 3, HEADS, 16)
     wanted = computed(case, *call)
     with ThreadPoolExecutor(1) as threads:

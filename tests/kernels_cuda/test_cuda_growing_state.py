@@ -1,7 +1,7 @@
-"""The CUDA sources with keys that are not normalised: gradients of a state that grows, every one.
+"""All gradients of the CUDA sources when the state grows, with keys that are not normalised.
 
-The Delta RNN's and the Delta LSTM's take keys as they are; RDN's and SRWM's have no kernel without
-softmax.
+Only the Delta RNN and the Delta LSTM take keys as they are; RDN and SRWM have CUDA kernels only
+with softmax.
 """
 
 import pytest
@@ -14,7 +14,7 @@ TIMES_REFERENCE, AT_LEAST = 20, 5e-5
 
 
 def growing(case, time, size, scale, seed):
-    """Float64 that float32 holds: normal keys times `scale`, a small state; gradients of 1."""
+    """Return tensors that float32 holds exactly, with keys times `scale`; gradients are 1."""
     torch.manual_seed(seed)
     tensors = case.tensors(time, BATCH, HEADS, size, size)
     for name, tensor in tensors.items():

@@ -1,4 +1,4 @@
-"""What is around the kernels: arguments, refusals, and what a machine without a GPU is told."""
+"""Launching CUDA kernels: arguments, refusals, and messages on a machine without a GPU."""
 
 import pytest
 import torch
@@ -69,7 +69,7 @@ def test_a_machine_without_a_gpu_or_without_the_compiler_says_so(monkeypatch):
 
 
 def test_what_was_kept_and_is_damaged_is_compiled_anew(monkeypatch, tmp_path):
-    """Half a file, say, from a disk that was full: else no run would ever start again."""
+    """A full disk may have left half a file, with which no run could start."""
 
     def load(cubin: bytes, symbol: str) -> launch._Loaded:
         if cubin != b"whole":

@@ -1,4 +1,4 @@
-"""The max-pooling's CUDA source, run on the CPU, against PyTorch's: values, winners, gradients."""
+"""The CUDA source of max-pooling, run on the CPU, against PyTorch: values and gradients."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
 def pictures(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Few different values, so that windows have several equal maxima."""
+    """Return pictures with few different values, so that windows have several equal maxima."""
     x = torch.randint(-4, 5, size, generator=torch.Generator().manual_seed(0))
     return x.to(dtype).contiguous(memory_format=torch.channels_last)
 
@@ -31,7 +31,7 @@ def expected(x: Tensor) -> Tensor:
 
 
 def whole_numbers(y: Tensor) -> Tensor:
-    """Gradients of which sums of four are exact in every dtype."""
+    """Return gradients whose sums of four are exact in every dtype."""
     return torch.randint(-4, 5, y.shape, device=y.device).to(y.dtype)
 
 
@@ -50,7 +50,7 @@ def assert_as_pytorch(x: Tensor) -> None:
 
 @pytest.fixture
 def emulated(shim, monkeypatch):
-    """CPU tensors take the way of CUDA tensors, but for the driver; which must have been asked."""
+    """Let CPU tensors take the CUDA path without the driver; check that a kernel was launched."""
     monkeypatch.setitem(package.RUN, "cpu", cuda.run)
     yield shim
     assert shim.launched
@@ -87,7 +87,7 @@ def test_bfloat16_gradients_are_rounded_once(emulated):
 
 @EVERY_DTYPE
 def test_views_that_begin_where_packs_cannot_be_read(emulated, dtype, monkeypatch):
-    """Pictures and incoming gradients; what a kernel gets lies where it can read and write."""
+    """Unaligned pictures and gradients are copied to addresses that the kernel can read."""
     run, addresses = launch.run_on_device, []
 
     def noted(kernel, head_size, blocks, threads, words, device):
@@ -108,7 +108,8 @@ def test_views_that_begin_where_packs_cannot_be_read(emulated, dtype, monkeypatc
     assert torch.equal(y, wanted)
     assert torch.equal(*torch.autograd.grad(y, x, grad), *torch.autograd.grad(wanted, x, grad))
     assert len(addresses) == 6 and not any(address % 8 for address in addresses)
-    of_numbers = [addresses[i] for i in (0, 1, 3, 5)]  # the others are of places, in bytes
+    # The other addresses are of the winners' places, in bytes.
+    of_numbers = [addresses[i] for i in (0, 1, 3, 5)]
     assert not any(address % 16 for address in of_numbers)
 
 
@@ -144,7 +145,7 @@ def test_pictures_without_a_kernel_are_pytorchs_and_the_operator_says_why(
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A device that torch and the compiler's package are said to have."""
+    """Pretend that torch and the compiler's package have a GPU."""
     monkeypatch.setattr(launch, "unavailable", lambda device: None)
     launch.why_not_loaded.cache_clear()
     yield torch.device("cuda:0")
@@ -182,7 +183,7 @@ def test_the_kernels_compile_without_spilling():
         assert set(kernels) == {f"max_pool_{way}_{dtype}" for way, dtype in ways}
         for used in kernels.values():
             assert used.spilled_bytes == used.stack_bytes == 0
-            assert used.registers <= 64  # for as many warps as hide the memory's latency
+            assert used.registers <= 64  # allows enough warps to hide the memory's latency
 
 
 @pytest.mark.gpu
@@ -201,7 +202,7 @@ def test_on_a_gpu(size, dtype):
 @NEEDS_GPU
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_an_agents_stem_takes_it_on_a_gpu(precision, monkeypatch):
-    monkeypatch.setattr(F, "max_pool2d", None)  # PyTorch's own may not step in unseen
+    monkeypatch.setattr(F, "max_pool2d", None)  # PyTorch must not be called
     what = {"core": "lstm", "stem": "resnet", "precision": precision}
     stem = Network(NetworkConfig(frame_shape=(4, 84, 84), num_actions=6, **what)).stem.cuda()
     frames = torch.randint(0, 256, (5, 4, 84, 84), dtype=torch.uint8, device="cuda")

@@ -1,4 +1,4 @@
-"""That each pair of functions is what the generic layer calls and registers."""
+"""Each pair of functions returns what the generic layer registers."""
 
 import pytest
 import torch

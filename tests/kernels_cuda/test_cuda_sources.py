@@ -1,4 +1,4 @@
-"""The CUDA kernels' own sources, run on the CPU, against the laws in float64: every gradient."""
+"""The sources of the CUDA kernels, run on the CPU, against the float64 references."""
 
 import pytest
 import torch
@@ -13,7 +13,9 @@ EVERY_CASE = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 @pytest.mark.parametrize("T", [1, 2, 7, 33])
 def test_sizes_and_lengths(shim, case, size, T):
     if size == 1 and "unit" in case.options:
-        pytest.skip("a single number has a sign, but no direction: its gradient is rounding alone")
+        pytest.skip(
+            "the direction of a single number is its sign, so its gradient is only rounding"
+        )
     check(case, T, size, size, RESETS["random"](T, BATCH))
 
 
@@ -50,7 +52,7 @@ def test_no_batch(shim, case):
 @EVERY_CASE
 @pytest.mark.parametrize("reset", [0, 3])
 def test_nothing_crosses_a_reset(shim, case, reset):
-    """No gradient to what was before it, exactly, and no NaN from there to what comes after."""
+    """Rows before a reset get exactly zero gradient, and their NaN does not reach later rows."""
     T = 6
     tensors, grads = make(case, T, BATCH, HEADS, 5, 5)
     single = {name: tensor.float() for name, tensor in tensors.items()}

@@ -1,4 +1,4 @@
-"""`launch/atari.py` and `launch/evaluate.py`: real games, processes and signals."""
+"""`launch/atari.py` and `launch/evaluate.py` with real games, processes and signals."""
 
 import json
 import signal
@@ -28,7 +28,7 @@ QBERT = ["--env", "Qbert", "--stem", "shallow", "--unroll-length", "10", *TWO, *
 
 
 def train(folder: Path, xpid: str, *arguments: object) -> int:
-    """The command in this process: the same parsing and run without a start of Python and torch."""
+    """Run the command in this process, which avoids starting Python and importing torch."""
     return atari.main([*map(str, ("--savedir", folder, "--xpid", xpid, *arguments))])
 
 
@@ -61,7 +61,7 @@ def newest_row(run_folder: Path) -> int:
 
 @pytest.fixture(scope="module")
 def qbert(tmp_path_factory) -> Path:
-    """A run folder of an agent that has seen 200 steps of the real Qbert."""
+    """Return a run folder of an agent trained for 200 steps of Qbert."""
     folder = tmp_path_factory.mktemp("runs")
     assert train(folder, "qbert", *QBERT, "--core", "rdn", "--total-steps", 200) == 0
     return folder / "qbert"
@@ -79,7 +79,7 @@ def test_a_run_on_real_qbert_leaves_a_torchbeast_folder(qbert):
 
 
 def test_meta_tells_every_option_of_the_core(qbert):
-    """Those at their defaults, too: other defaults one day would build another network."""
+    """Options with default values are included, because defaults may change later."""
     told = json.loads((qbert / "meta.json").read_text())["network"]
     assert set(told["core_options"]) == set(core_kind("rdn").options()) and told["core"] == "rdn"
     weights = load(qbert / "model.tar")["model_state_dict"]
@@ -107,7 +107,7 @@ def test_evaluate_plays_films_and_keeps_every_episode(qbert, capsys, monkeypatch
     ):
         assert expected in said
     assert "argmax: 2 of 2 games reached the limit of 200 frames; each counts with" in said
-    # Of two agents and two modes there is one reference table.
+    # Two agents and two modes share one table of references.
     assert said.count("Irie et al. 2021") == 1
     assert all(f"qbert, 200 steps (rdn, {mode})" in said for mode in ("argmax", "sampled"))
     kept = evaluations_in(qbert)
@@ -131,7 +131,7 @@ def test_fewer_actions_than_a_protocol_offers_are_enough(qbert):
 
 
 def test_the_same_seed_gives_the_same_logs_and_weights(qbert, tmp_path):
-    """In another process too, and from the shell."""
+    """The second run is another process, started from the shell."""
     command = [sys.executable, ROOT / "launch" / "atari.py", "--savedir", tmp_path]
     options = ["--xpid", "again", *QBERT, "--core", "rdn", "--total-steps", 200]
     again = subprocess.run([*map(str, (*command, *options))], capture_output=True, timeout=300)
@@ -198,7 +198,7 @@ def test_the_closing_show_has_a_table_a_curve_and_a_clip(tmp_path, capsys, monke
     said = capsys.readouterr().out
     for expected in ("before training", "after training", "full-game return"):
         assert expected in said
-    assert "life" not in said and "lives" not in said  # of which a maze has one
+    assert "life" not in said and "lives" not in said  # a maze has no lives
     for path in ("learning_curve.png", "clips/frame.png"):
         assert str(tmp_path / "show" / path) in said
         assert (tmp_path / "show" / path).stat().st_size > 1000

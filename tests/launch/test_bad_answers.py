@@ -1,4 +1,4 @@
-"""Environments whose answers are not finite: one line that says which, whoever plays them."""
+"""Environments that return values that are not finite: one error line, for all commands."""
 
 import gymnasium
 import numpy as np
@@ -16,7 +16,7 @@ BAD = {"nan": np.nan, "inf": np.inf, "beyond float32": 1e300}
 
 
 class BadCatch(Catch):
-    """From step `at` on, `what` of the last game is `value`; at 0 its first observation is."""
+    """From step `at` on, `what` of the last game is `value`; with `at=0` its first observation."""
 
     def __init__(self, num_envs=1, render_mode=None, at=30, what="reward", value="nan"):
         super().__init__(num_envs, render_mode)
@@ -109,8 +109,8 @@ def test_a_run_that_learned_nothing_leaves_no_folder(schedule, games, tmp_path, 
     assert not list(tmp_path.iterdir())
 
 
-def test_test_games_meet_it_too(tmp_path, capsys):
-    """Before training, in training, and of an agent that was trained before."""
+def test_test_games_report_it_too(tmp_path, capsys):
+    """Test games fail before training, during training and when a trained agent is evaluated."""
     games = ("--evaluate-episodes", 2, "--total-steps", 100)
     line = error_of(lambda: train(tmp_path, "before", *bad(at=3), *games), capsys=capsys)
     assert "the reward of step 3 is nan" in line

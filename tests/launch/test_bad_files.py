@@ -1,6 +1,6 @@
-"""Files that somebody else wrote: wrong, huge or hostile, they are one line and run nothing.
+"""Wrong, huge or hostile files: commands print one error line and run nothing from them.
 
-What the searches (test_fuzz*.py) found, one test each. See also test_damaged_records.py.
+Each test covers a defect that the searches (test_fuzz*.py) found. See also test_damaged_records.py.
 """
 
 import io
@@ -50,7 +50,7 @@ def run(half_trained, tmp_path) -> Path:
 
 
 def change(run: Path, edit: Callable[[dict], object]) -> None:
-    """Edits the run's only checkpoint, in both its places."""
+    """Edit the run's only checkpoint and its link."""
     path = CheckpointFolder(run).latest().path
     content = load(path)
     edit(content)
@@ -75,10 +75,10 @@ def error_of(main: Callable, capsys, *arguments: object) -> str:
 
 @pytest.fixture
 def impatient():
-    """What waits for a pipe's other end, which nobody opens, fails."""
+    """Fail if anything waits for a pipe that nobody opens."""
 
     def fail(*_):
-        raise TimeoutError("waited in vain")
+        raise TimeoutError("still waiting for the pipe after 20 seconds")
 
     before = signal.signal(signal.SIGALRM, fail)
     signal.alarm(20)  # seconds
@@ -87,12 +87,12 @@ def impatient():
     signal.signal(signal.SIGALRM, before)
 
 
-# Games that bring a module
+# Games that import a module
 
 
 @pytest.fixture
 def trap(tmp_path, monkeypatch) -> Path:
-    """A file that appears where the module is imported."""
+    """Return a file that appears when the game's module is imported."""
     (tmp_path / "modules").mkdir()
     source = f"""
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_a_file_s_game_is_not_imported_until_the_command_names_it_too(run, trap,
     assert report.main([str(run)]) == 0
     assert not trap.exists()
     assert replay.main([str(run), "--env", GAME]) == 0
-    assert trap.exists(), "the trap itself is broken"
+    assert trap.exists(), "the module must make the file when it is imported"
     assert atari.main(["--resume", str(run), "--env", GAME]) == 0
     assert f"evaluate.py {run} --env {GAME}" in capsys.readouterr().out
 
@@ -198,7 +198,7 @@ def wrong_shape(content: dict) -> None:
         (lambda content: content["games"]["environments"]["game"].update(draws=[]), "zip()"),
     ],
 )
-def test_a_run_does_not_go_on_from_what_does_not_fit(run, edit, says, capsys):
+def test_a_checkpoint_that_does_not_fit_is_not_resumed(run, edit, says, capsys):
     change(run, edit)
     assert says in error_of(atari.main, capsys, "--resume", run)
 
@@ -233,7 +233,7 @@ def test_an_export_of_any_depth_is_damaged(run, tmp_path):
 # Paths
 
 
-def test_a_sequence_run_goes_on_beside_itself_wherever_its_meta_points(tmp_path, monkeypatch):
+def test_a_sequence_run_ignores_folders_named_in_its_meta(tmp_path, monkeypatch):
     monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
     assert train_sequences(tmp_path / "runs", "a") == 130
     monkeypatch.undo()
@@ -245,7 +245,7 @@ def test_a_sequence_run_goes_on_beside_itself_wherever_its_meta_points(tmp_path,
     assert not outside.exists()
 
 
-def test_an_agent_goes_on_in_its_folder_wherever_its_files_point(run, tmp_path):
+def test_an_agent_resumes_in_its_folder_whatever_its_files_name(run, tmp_path):
     outside = tmp_path / "outside"
     where = {"savedir": str(outside), "xpid": "../../outside/x"}
     change(run, lambda content: content["flags"].update(where))
@@ -326,7 +326,7 @@ def test_a_lock_is_no_link_wherever_it_leads(tmp_path):
 
 @pytest.mark.parametrize("what", ["pipe", "link"])
 def test_a_meta_is_not_read_before_the_folder_is_looked_at(what, tmp_path, capsys, impatient):
-    """Where nothing but the meta is there: with a checkpoint, that would be opened first."""
+    """The folder contains only meta.json, because a checkpoint would be opened before it."""
     folder, target = tmp_path / "run", tmp_path / "elsewhere.json"
     folder.mkdir()
     if what == "pipe":

@@ -1,4 +1,4 @@
-"""What a person gets wrong gives one line, exit code 2, and loses nothing."""
+"""Bad input prints one error line, exits with code 2, and loses no data."""
 
 import shutil
 import sys
@@ -34,7 +34,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def half_trained(tmp_path, monkeypatch):
-    """A run that stopped at its first checkpoint."""
+    """Return a run that stopped at its first checkpoint."""
     arguments = [*CATCH, "--total-steps", "640", "--savedir", str(tmp_path), "--xpid", "half"]
     monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingDisplay)
     assert atari.main(arguments) == 130
@@ -63,7 +63,7 @@ def test_what_cannot_be_parsed_is_one_line_in_any_terminal(
     assert says in error_of(command.main, arguments, capsys)
 
 
-def test_what_is_said_of_a_command_line_that_works_is_passed_on(capsys):
+def test_warnings_of_a_valid_command_line_are_printed(capsys):
     def loud(text: str) -> str:
         print(f"warning: {text} is old", file=sys.stderr)
         return text
@@ -215,7 +215,7 @@ def test_a_resumed_run_stays_where_it_is(trained, tmp_path, capsys):
         assert "a resumed run stays where it is" in line
 
 
-def test_homes_that_do_not_exist(trained, capsys):
+def test_unknown_home_folders_are_one_line(trained, capsys):
     nobody = "~no_such_user_7/runs"
     for main, words in (
         (atari.main, [*CATCH, "--savedir", nobody]),

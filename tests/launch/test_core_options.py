@@ -1,4 +1,4 @@
-"""What only some cores can be asked for: on every command's line, in files, on resuming."""
+"""Options of only some cores: on every command line, in files, and when resuming."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The cores that docs/cores.md makes: its code, taken from the page, in a real run."""
+"""The example cores of docs/cores.md: their code from the page works in a real run."""
 
 import re
 import sys
@@ -24,7 +24,7 @@ EXAMPLES = dict(zip(("trace", "plain_delta_net"), SOURCES_AND_LINES, strict=True
 
 @pytest.fixture
 def documented(request, monkeypatch, tmp_path) -> Iterator[str]:
-    """The name of a core whose file and line in the registry are the page's."""
+    """Register the page's core with its file and its line; return its name."""
     source, line = EXAMPLES[request.param]
     name = request.param
     (tmp_path / f"{name}.py").write_text(source)
@@ -40,7 +40,7 @@ every_example = pytest.mark.parametrize("documented", EXAMPLES, indirect=True)
 
 
 def clauses() -> Iterator[partial]:
-    """The tests that every memory has to pass, with all that each of them asks for."""
+    """Yield every test of the contract with each of its parameters."""
     for name, test in vars(test_contract).items():
         if not name.startswith("test_"):
             continue

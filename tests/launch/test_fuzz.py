@@ -1,4 +1,4 @@
-"""Whatever the options are, in a file or on a command line: they work, or an error is one line."""
+"""Random options in files and on command lines work or print one error line."""
 
 import io
 import json

@@ -1,6 +1,6 @@
-"""Whatever stands in a checkpoint, it works or it is one line and exit code 2.
+"""Random changes of a checkpoint: it works, or the command prints one line and exits with 2.
 
-Never another exception, never a file outside of the run folder, and nothing that a file says runs.
+There is no other exception, no file outside the run folder, and no code from the file runs.
 """
 
 import io
@@ -46,7 +46,7 @@ def checkpoint() -> bytes:
 
 
 def open_everything(run: Path, content: bytes) -> None:
-    """Every reader of checkpoints on one file, then a run that goes on from it."""
+    """Open a file with every reader of checkpoints, then resume a run from it."""
     (run / "checkpoints").mkdir(exist_ok=True)
     path = run / "checkpoints" / "step_000000000040.pt"
     path.write_bytes(content)
@@ -78,7 +78,7 @@ def _checkpoint_bytes(data):
 
 
 def repacked(content: bytes, change: Callable[[str, bytes], bytes | None]) -> bytes:
-    """A checkpoint's archive with members changed, and their checksums right."""
+    """Return a checkpoint's archive with changed members and correct checksums."""
     old, new = zipfile.ZipFile(io.BytesIO(content)), io.BytesIO()
     with zipfile.ZipFile(new, "w") as archive:
         for name in old.namelist():

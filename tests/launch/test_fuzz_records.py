@@ -1,6 +1,6 @@
-"""Whatever stands in a run's small files or an export, it works or it is one line and exit code 2.
+"""Random changes of a run's small files or an export work, or give one line and exit code 2.
 
-Never another exception, never a file outside of the run folder, and nothing that a file says runs.
+There is no other exception, no file outside the run folder, and no code from a file runs.
 """
 
 import json
@@ -27,7 +27,7 @@ from tests.evaluation.test_evaluation_file import WRAPPED, evaluation
 
 @cache
 def run_folder() -> Path:
-    """A finished run as a report reads it."""
+    """Return a finished run that reports can read."""
     place = Path(tempfile.mkdtemp())
     run = RunFolder.create(place, "run", OPTIONS.to_dict())
     for step in (20, 40):
@@ -40,7 +40,7 @@ def run_folder() -> Path:
 
 
 def use_folder(run: Path) -> None:
-    """All that reads or goes on with a run folder's small files."""
+    """Call everything that reads or resumes from a run folder's small files."""
 
     def reported() -> None:
         runs = [open_run(run)]
@@ -68,7 +68,7 @@ def use_folder(run: Path) -> None:
 
 
 def mangled(data: st.DataObject, content: bytes) -> bytes:
-    """Bytes like `content`: cut, flipped, spliced, or JSON with a value replaced."""
+    """Return bytes that resemble `content`: cut, flipped, spliced, or JSON with a changed value."""
     if content.startswith(b"{") and data.draw(st.booleans()):
         whole = json.loads(content)
         way = data.draw(st.sampled_from(paths(whole, 4)))
@@ -98,7 +98,7 @@ def _small_files(data):
 
 
 def _reports(data):
-    """Whole reports, drawings included, of a run whose files parse: values, not syntax."""
+    """Make whole reports with drawings from files that parse: this changes values, not syntax."""
     with sandbox() as run:
         shutil.copytree(run_folder(), run, dirs_exist_ok=True)
         files = [run / "meta.json", run / "logs.csv", *sorted(run.glob("evaluations/*.json"))]

@@ -1,4 +1,4 @@
-"""`--help` in two screens, `--help-all` with every option: names, values, defaults."""
+"""`--help` fits two screens; `--help-all` has the names, values and defaults of all options."""
 
 import re
 import subprocess
@@ -32,7 +32,7 @@ COMMANDS = [
     wikitext103,
     watch_command,
 ]
-SCREENS = 2 * 45  # lines, of 80 columns
+SCREENS = 2 * 45  # lines of 80 columns
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 
@@ -44,7 +44,7 @@ def printed(command, capsys, *words: str) -> str:
 
 
 def options(text: str) -> list[str]:
-    """The flags that begin an entry or stand in a list of names, not those in a description."""
+    """Return the flags that begin an entry or a list of names, without those in descriptions."""
     lines = re.findall(r"^  (--.*)", text, re.MULTILINE)
     return [flag for line in lines for flag in FLAG.findall(re.split(r" {3,}(?!-)", line)[0])]
 

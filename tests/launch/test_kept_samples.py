@@ -1,4 +1,4 @@
-"""Runs, checkpoints and exports that an earlier revision wrote still work (tests/samples/)."""
+"""Runs, checkpoints and exports of an earlier revision still work (tests/samples/)."""
 
 import shutil
 from pathlib import Path

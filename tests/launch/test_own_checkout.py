@@ -1,4 +1,4 @@
-"""Scripts run the code beside them, whatever is installed, and find games where they are called."""
+"""Scripts import the code beside them and find games in the current folder."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ SCRIPTS = [
 ]
 RAY = ["--engine", "ray", "--num-actors", "1"]
 NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-# Where a script would import our package from.
+# Reports from where a script would import our package.
 FIRST_IMPORTS = """
 import runpy, sys
 from importlib.machinery import PathFinder
@@ -42,7 +42,7 @@ for script in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> dict[str, str]:
-    """Where another checkout is installed."""
+    """Return an environment in which another checkout is installed."""
     other = tmp_path_factory.mktemp("other")
     (other / "fastweights").mkdir()
     (other / "fastweights" / "__init__.py").write_text("raise SystemExit('the other one')")
@@ -77,7 +77,7 @@ def test_a_game_of_ones_own_lies_in_the_current_folder(engine, environment, tmp_
     (tmp_path / "my_module.py").write_text(
         "import gymnasium\ngymnasium.register('MyGame-v0', vector_entry_point='envs.catch:Catch')\n"
     )
-    (tmp_path / "envs").mkdir()  # a name that a folder of the checkout has, too
+    (tmp_path / "envs").mkdir()  # the checkout has a folder of this name, too
     (tmp_path / "envs" / "catch.py").write_text("from fastweights.envs.catch import Catch\n")
     (tmp_path / "rich.py").write_text("raise SystemExit('what lies there took a place')\n")
     size = "--num-envs 2 --batch-size 2 --unroll-length 4 --total-steps 8 --core-width 8"

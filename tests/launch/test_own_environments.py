@@ -1,4 +1,4 @@
-"""Environments of people's own that break Gymnasium's interface: one line, and no run folder."""
+"""User-made environments that break Gymnasium's interface: one error line, no run folder."""
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,7 @@ SMALL += ["--num-envs", "2", "--batch-size", "2", "--unroll-length", "4", "--tot
 
 
 class Own(gymnasium.Env):
-    """Shows and returns what it is told to; from step `late` on it shows `wrong`."""
+    """An environment with changeable answers; from step `late` on it shows `wrong`."""
 
     observation_space = Box(-1, 1, (3,), np.float32)
     action_space = Discrete(2)
@@ -33,7 +33,7 @@ class Own(gymnasium.Env):
 
 @pytest.fixture
 def train(tmp_path, capsys):
-    """Trains on `Own` with these changes; returns what is said, and the run folders there are."""
+    """Return a function that trains on a changed `Own` and returns output and run folders."""
 
     def run(*methods, **changes):
         kind = type("Changed", (Own,), changes | {one.__name__: one for one in methods})

@@ -1,4 +1,4 @@
-"""The package as people get it: a wheel, and a checkout whose links were lost."""
+"""The package as users get it: a wheel, and a checkout whose symbolic links were lost."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ TINY = "--num-envs 2 --batch-size 2 --unroll-length 4 --total-steps 16 --num-thr
 
 
 def run(*command: object, cwd: Path, **more: str) -> subprocess.CompletedProcess:
-    """A command in `cwd` which sees nothing of this checkout."""
+    """Run a command in `cwd` without access to this checkout."""
     hidden = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
     environment = {name: value for name, value in os.environ.items() if name not in hidden} | more
     return subprocess.run(
@@ -27,7 +27,7 @@ def run(*command: object, cwd: Path, **more: str) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """Built from a copy of what git would check out, so that nothing is left in the checkout."""
+    """Build the wheel from a copy of the tracked files, so that the checkout stays clean."""
     copy = tmp_path_factory.mktemp("copy")
     for name in ("fastweights", *ROOMS):
         ignore = shutil.ignore_patterns("__pycache__")
@@ -42,9 +42,9 @@ def wheel(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory) -> Path:
-    """The `bin` folder of a fresh environment with the wheel and a foreign package `agents`.
+    """Return the `bin` folder of a new environment with the wheel and another package `agents`.
 
-    What the wheel needs is found where this environment has it.
+    The wheel's dependencies come from the current environment.
     """
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
@@ -61,7 +61,7 @@ def installed(wheel, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory) -> Path:
-    """A user's folder, with a game in a folder of its own named `envs`."""
+    """Return a user's folder with a game in a subfolder named `envs`."""
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "envs").mkdir()
     (folder / "envs" / "__init__.py").write_text(
@@ -110,7 +110,7 @@ def test_a_misspelt_command_gets_the_nearest_name(installed, elsewhere):
 
 
 def test_a_checkout_whose_links_are_files_works(tmp_path):
-    """As an archive unpacked where there are no links: each holds the path it pointed to."""
+    """Where an archive cannot be unpacked with links, each is a file with its target's path."""
     for room in ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "fastweights", tmp_path / "fastweights", symlinks=True)

@@ -1,4 +1,4 @@
-"""A lockstep run's first updates are the same again, bit for bit, and a change would show."""
+"""Replaying a lockstep run's first updates is bit-identical, and differences are reported."""
 
 import csv
 import json
@@ -32,7 +32,7 @@ def copy(catch, tmp_path) -> Path:
 
 
 def replayed(capsys, *arguments: object) -> tuple[int, str]:
-    """The command's exit code and its last line."""
+    """Return the command's exit code and its last line."""
     capsys.readouterr()
     try:
         code = replay.main([*map(str, arguments)])
@@ -106,7 +106,7 @@ def test_known_reasons_are_named(copy, capsys):
     hashes = read_hashes(copy)
     was = hashes.conditions | {"torch": "1.2.3", "processor": "an abacus"}
     write_hashes(copy, type(hashes)(hashes.updates, was))
-    assert replayed(capsys, copy)[0] == 0  # other conditions alone are no difference
+    assert replayed(capsys, copy)[0] == 0  # different conditions alone are no difference
     change_hash(copy, 3, "weights")
     said = replayed(capsys, copy)[1]
     assert f"torch {torch.__version__} (was 1.2.3)" in said and "(was an abacus)" in said

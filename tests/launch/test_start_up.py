@@ -1,4 +1,4 @@
-"""What a command loads before it does anything: PyTorch's compiler alone takes a second."""
+"""Modules loaded before a command does anything; PyTorch's compiler alone takes a second."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a person does one after the other, on each kind of device that there is."""
+"""Typical sequences of commands, on each kind of device that is present."""
 
 import math
 
@@ -59,7 +59,7 @@ def test_what_was_learned_is_played(device, schedule, tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_GPU)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_acting_step_is_replayed(schedule, tmp_path, monkeypatch):
-    """In lockstep with the same bits as without."""
+    """In lockstep the losses are bit-identical with and without a graph."""
     options = (*PONG, "--core", "rdn", *TINY[:2], "--device", "cuda", *SCHEDULES[schedule])
     replay, replays, losses = torch.cuda.CUDAGraph.replay, [], []
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Which checkpoints are kept, and that `kill -9` at any moment leaves one to go on from."""
+"""Which checkpoints are kept, and that `kill -9` at any moment leaves a whole one."""
 
 import errno
 import os
@@ -60,7 +60,7 @@ def test_damaged_checkpoints_are_passed_over_with_a_warning_each(tmp_path):
 
 
 def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch):
-    """It may be whole, and saving after an older one would delete it."""
+    """It may be whole, and the next save after an older checkpoint would delete it."""
     folder = CheckpointFolder(tmp_path)
     folder.save({}, 1), folder.save({}, 2)
     opened = Path.open
@@ -123,7 +123,7 @@ def test_an_empty_run_is_one_line(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-# A child saves in a loop and reports each finished save; after a random moment it is killed.
+# A child saves in a loop and reports each finished save. It is killed after a random time.
 KILLED_AGAIN_AND_AGAIN = """
 import os, random, signal, sys, time, torch
 from pathlib import Path
@@ -174,7 +174,7 @@ def test_kill_9_at_any_moment_leaves_whole_checkpoints(tmp_path):
     assert done.returncode == 0, done.stderr
     _, saves, _, leftovers = done.stdout.split()
     assert int(saves) > 0
-    assert int(leftovers) > 0, "no kill hit a save: the test proves nothing"
+    assert int(leftovers) > 0, "no kill hit a save, so this test checks nothing"
 
 
 def test_the_published_readings_are_kept(tmp_path):
@@ -187,7 +187,7 @@ def test_the_published_readings_are_kept(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_told_with_the_checkpoint_that_there_is(tmp_path):
+def test_the_full_disk_error_names_the_remaining_checkpoint(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     folder = CheckpointFolder(tmp_path)
 
@@ -196,7 +196,7 @@ def test_a_full_disk_is_told_with_the_checkpoint_that_there_is(tmp_path):
             folder.save({}, step)
         return str(caught.value)
 
-    folder._opened = True  # so that it leaves the way to the full disk that is laid here
+    folder._opened = True  # keeps the link to the full device that `fill_up` makes
     fill_up(tmp_path / "checkpoints" / "step_000000000001.pt")
     assert "step_000000000001.pt" in (line := refused(1)) and "; the run has no other" in line
     folder.save({}, 1)
@@ -208,5 +208,5 @@ def test_a_full_disk_is_told_with_the_checkpoint_that_there_is(tmp_path):
 
 
 def fill_up(path: Path) -> None:
-    """What is written beside `path` first goes to a device that answers as a full disk does."""
+    """Redirect the next write of `path` to a device that answers as a full disk does."""
     path.with_name(f".partial-{os.getpid()}.{path.name}").symlink_to("/dev/full")

@@ -1,4 +1,4 @@
-"""A checkpoint file is whole or not there, and opening one runs nothing."""
+"""A checkpoint file is whole or absent, and opening it runs no code."""
 
 import os
 import pickle
@@ -50,7 +50,7 @@ class Pair(NamedTuple):
 
 
 @pytest.mark.parametrize("value", [np.float64(1), np.int64(1), np.zeros(2), Pair(1), {1.5: 2}, len])
-def test_what_would_not_load_again_is_not_saved(tmp_path, value):
+def test_values_that_could_not_be_loaded_are_not_saved(tmp_path, value):
     with pytest.raises(TypeError, match=r"payload\['stats'\]\['mean'\]\[1\]"):
         save({"stats": {"mean": [1.0, value]}}, tmp_path / "a.pt")
     assert names(tmp_path) == []
@@ -92,7 +92,7 @@ def test_a_hostile_file_runs_nothing(tmp_path):
     assert "not a fastweights checkpoint" in refusal(bare)
     assert not side_effect.exists()
     torch.load(zipped, weights_only=False)
-    assert side_effect.exists(), "the trap itself is broken"
+    assert side_effect.exists(), "unpickling without protection must make the file"
 
 
 def test_foreign_files_say_what_they_are(tmp_path):
@@ -114,7 +114,7 @@ def test_foreign_files_say_what_they_are(tmp_path):
 
 
 def test_other_programs_files_are_read_as_plain_values(tmp_path):
-    """TorchBeast keeps NumPy numbers among its statistics, and once wrote torch's older format."""
+    """TorchBeast stores NumPy numbers in its statistics and once wrote torch's older format."""
     values = {"stats": {"returns": (np.float32(3), np.float64(0.5), np.int64(7))}, "w": None}
     torch.save(values, tmp_path / "model.tar")
     torch.save(values, tmp_path / "old.tar", _use_new_zipfile_serialization=False)
@@ -135,7 +135,7 @@ def test_another_version_is_named(tmp_path):
 def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
     path = tmp_path / "a.pt"
     save(payload(1.0), path)
-    # The partial file leads to a device that answers ENOSPC, as a full disk does.
+    # The partial file is a link to a device that answers ENOSPC, as a full disk does.
     (tmp_path / f".partial-{os.getpid()}.a.pt").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match="No space left on device") as caught:
         save(payload(2.0), path)

@@ -1,4 +1,4 @@
-"""Metas, names, logs and evaluations as no run writes them: reading them raises one line."""
+"""Damaged metas, names, logs and evaluations raise one error line."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""logs.csv as TorchBeast's tools expect it, whatever a killed process left."""
+"""logs.csv has the format of TorchBeast's tools, whatever a killed process left."""
 
 import csv
 import os
@@ -93,7 +93,7 @@ def test_zeros_after_a_power_cut_are_left_out(tmp_path):
 
 
 def test_torchbeasts_own_file_is_read(tmp_path):
-    # Its first line ends with \n and names the first tick's columns only.
+    # Its first line ends with \n and names only the first tick's columns.
     (tmp_path / "logs.csv").write_bytes(
         b'# _tick,_time,step\n0,1.5,0\r\n1,2.5,80,"(3.0,)",3.0\r\n2,3.5,160,"(array([1.]),)",\r\n'
     )

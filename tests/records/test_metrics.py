@@ -1,4 +1,4 @@
-"""What a tick writes to logs.csv and TensorBoard, and that a resume changes nothing."""
+"""Rows of logs.csv and TensorBoard; resuming a run does not change them."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def test_a_tick_reports_its_own_games_and_the_recent_ones():
     assert rows[0]["episode_returns"] is None and rows[0]["recent_full_game_return"] is None
     assert rows[1]["episode_returns"] == (1.0, 2.0, 6.0) and rows[1]["total_loss"] == 3.0
     assert rows[1]["mean_episode_return"] == 3.0 and rows[1]["mean_episode_step"] == 30.0
-    assert rows[1]["recent_full_game_return"] == 4.0  # the last two
+    assert rows[1]["recent_full_game_return"] == 4.0  # of the last two games
     assert rows[1]["recent_game_agent_steps"] == 40 and rows[1]["mean_life_return"] == 0.5
     assert rows[1]["recent_game_emulator_frames"] == 160
     assert rows[2]["episode_returns"] is None and rows[2]["recent_full_game_return"] == 4.0
@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_be_made_ends_tensorboard_too(tmp_path, capsys):
 
 def test_tensorboard_reads_a_resumed_runs_file_last_whatever_the_clock_says(tmp_path, monkeypatch):
     Metrics(lambda row: None, tmp_path).close()
-    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)  # set back by decades
+    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)  # the clock is set back by decades
     second = Metrics(lambda row: None, tmp_path, resumed_at=20)
     second.close()
     first, again = sorted(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""One run, one folder, one writer; TorchBeast's layout."""
+"""Run folders: one run and one writer each, in TorchBeast's layout."""
 
 import datetime
 import errno
@@ -103,7 +103,7 @@ def test_create_refuses_a_folder_that_holds_a_run(tmp_path):
     with pytest.raises(RunFolderError, match=r"--resume .* another --xpid"):
         RunFolder.create(tmp_path, "a", {})
     assert (tmp_path / "a" / "meta.json").read_bytes() == before
-    RunFolder.open(tmp_path / "a").close()  # the refusal left no lock behind
+    RunFolder.open(tmp_path / "a").close()  # the refusal must leave no lock
 
 
 @pytest.mark.parametrize("xpid", ["", " ", ".", "..", "latest", "a/b"])
@@ -113,7 +113,7 @@ def test_an_xpid_names_a_folder(tmp_path, xpid):
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a read-only place")
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, a read-only folder")
 def test_unwritable_places_are_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     for savedir in (Path("/proc"), tmp_path / "file", tmp_path / ("long" * 100)):
@@ -184,7 +184,7 @@ def test_one_writer_at_a_time_and_kill_9_frees_the_folder(tmp_path, how):
 
 @pytest.mark.parametrize("reason", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
 def test_where_files_cannot_be_locked_a_run_goes_on_without(tmp_path, monkeypatch, reason):
-    """As on some network file systems: nothing is left that would look like a lock."""
+    """Some network file systems have no locks; no file that looks like a lock may remain."""
 
     def refused(descriptor, operation):
         raise OSError(reason, os.strerror(reason))
@@ -208,7 +208,7 @@ def test_the_claim_xpid_is_a_unique_file_name(tmp_path):
     assert "/" not in claim_xpid("../my.module:Game-v0", "lt", tmp_path)
 
 
-def test_a_run_that_did_not_begin_leaves_what_was_there_before_it(tmp_path):
+def test_a_run_that_fails_to_start_keeps_earlier_files(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "notes.txt").write_text("mine")
     RunFolder.create(tmp_path, "before", {}).close()
@@ -218,4 +218,4 @@ def test_a_run_that_did_not_begin_leaves_what_was_there_before_it(tmp_path):
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes.txt"]
     assert not (tmp_path / "b").exists()
     RunFolder.open(tmp_path / "before").discard()
-    assert (tmp_path / "before" / "meta.json").exists(), "it did begin, another time"
+    assert (tmp_path / "before" / "meta.json").exists(), "the folder of an earlier run must stay"

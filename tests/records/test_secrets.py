@@ -1,4 +1,4 @@
-"""Run folders are shared: of the environment they hold what is on the list, and nothing else."""
+"""Run folders may be shared: they contain only listed environment variables."""
 
 import json
 from pathlib import Path

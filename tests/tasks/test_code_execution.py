@@ -1,4 +1,4 @@
-"""Code execution: Python itself runs the programs, and says what they print."""
+"""Code execution: Python runs the same programs and agrees on what they print."""
 
 from random import Random
 
@@ -15,7 +15,7 @@ def written(task: CodeExecution, sample: Sample) -> tuple[list[str], list[str]]:
 
 
 def statements(words: list[str]) -> list[list[str]]:
-    """Cut after every semicolon."""
+    """Split a program after every semicolon."""
     cut: list[list[str]] = [[]]
     for word in words:
         cut[-1].append(word)
@@ -26,7 +26,7 @@ def statements(words: list[str]) -> list[list[str]]:
 
 
 def translated(statement: list[str], position: int) -> str:
-    """A line of Python; `position` is that of the statement's semicolon."""
+    """Return a statement as a line of Python; `position` is the position of its semicolon."""
     if statement[0] == "if":
         _, name, sign, constant, colon, *then = statement
         assert colon == ":"
@@ -38,7 +38,7 @@ def translated(statement: list[str], position: int) -> str:
 
 
 def run_by_python(words: list[str]) -> dict[int, int]:
-    """What is printed, by position."""
+    """Run a program in Python and return what it prints, by position."""
     lines, position = [], -1
     for statement in statements(words):
         position += len(statement)
@@ -94,7 +94,7 @@ def test_first_assigns_last_prints_and_the_others_come_equally_often():
 
 
 def test_no_statement_takes_a_value_out_of_range():
-    """At the edges only assignments and steps back inside are drawn."""
+    """At the edges, only assignments and steps back inside are drawn."""
     task, random = CodeExecution(variables=1), Random(1)
     for value, inside in ((-8, {-7, *range(10)}), (16, {15, *range(10)})):
         drawn = [task._statement(random, {"x": value}) for _ in range(300)]
@@ -103,21 +103,21 @@ def test_no_statement_takes_a_value_out_of_range():
 
 
 def test_the_mean_length_is_the_expected_one():
-    """First 4 tokens, last 3, the other 98 on average (4 + 3 + 3 + 5 + 10/3) / 4."""
+    """The first statement has 4 tokens, the last 3, and the others (4 + 3 + 3 + 5 + 10/3) / 4."""
     task, random = CodeExecution(variables=3), Random(2)
     lengths = [len(task.sample(random).tokens) for _ in range(200)]
     assert sum(lengths) / 200 == pytest.approx(456.2, abs=6)
 
 
 def test_the_legacy_option_changes_a_tenth_of_the_printed_values():
-    """A true conditional assignment to a variable that has a value is ignored there."""
+    """The option ignores a true conditional assignment to a variable that has a value."""
     task, random = CodeExecution(legacy_conditional_assign=True), Random(5)
     printed = differing = programs = 0
     for _ in range(150):
         words, answers = written(task, task.sample(random))
         try:
             correct = answers_of_python(words)
-        except NameError:  # it assigned under a condition that is false for Python
+        except NameError:  # it assigned under a condition that is false in Python
             programs += 1
             continue
         printed += sum(answer != "_" for answer in answers)

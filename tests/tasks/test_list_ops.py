@@ -1,4 +1,4 @@
-"""ListOps: an evaluator of its own, by Python's own syntax, agrees on every label."""
+"""ListOps: an evaluator that uses Python's syntax agrees on every label."""
 
 from random import Random
 
@@ -20,7 +20,7 @@ def words_of(task: ListOps, sample: Sample) -> list[str]:
 
 
 def evaluated(words: list[str]) -> int:
-    """`[MAX 1 2 ]` is run as `max(1,2,)`."""
+    """Evaluate `[MAX 1 2 ]` as Python's `max(1,2,)`."""
     parts = [
         PYTHON.get(word, word) + ("" if word in PYTHON and word != "]" else ",") for word in words
     ]
@@ -81,7 +81,7 @@ def test_operations_arguments_and_digits_are_uniform():
     assert [digits.count(d) / len(digits) for d in "0123456789"] == pytest.approx(
         [0.1] * 10, abs=0.02
     )
-    # A longer list is more often one of digits only if it has few arguments: 0.75^n of n in 2..5.
+    # All n arguments (2 to 5) are digits with probability 0.75^n, so short lists of digits prevail.
     weights = [0.75**n for n in range(2, 6)]
     lengths = [len(words) - 2 for words in samples]
     shares = [lengths.count(n) / 3000 for n in range(2, 6)]
@@ -92,7 +92,8 @@ def test_the_lengths_at_depth_10_are_the_papers():
     task, random = ListOps(depth=10), Random(1)
     lengths = [len(task.sample(random).tokens) for _ in range(120)]
     assert sum(lengths) / 120 == pytest.approx(98, abs=12)
-    assert min(lengths) >= 31  # ten operations: brackets, a further argument each, two at the end
+    # Ten operations: brackets, one further argument each, two for the innermost.
+    assert min(lengths) >= 31
 
 
 def test_statistics_are_those_of_the_samples():

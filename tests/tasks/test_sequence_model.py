@@ -1,7 +1,7 @@
-"""The paper's sizes, counted; and that answers depend on what was read before, and on nothing else.
+"""Sequence models: the paper's sizes, and answers that depend only on what was read before.
 
-Counts are those of Irie et al. 2021, appendix B.2 and table 6; by hand from its architecture where
-the paper rounds.
+Sizes are from Irie et al. 2021, appendix B.2 and table 6. Where the paper rounds, they are counted
+by hand from its architecture.
 """
 
 import pytest
@@ -48,7 +48,7 @@ def test_sizes_are_the_papers(core, sizes, millions):
     ],
 )
 def test_the_count_by_hand(core, programmed, total):
-    """Embedding, 4 x (slow net, projection, norms, feed-forward), output."""
+    """Count embedding, 4 x (slow net, projection, norms, feed-forward), output."""
     layer = 256 * programmed + 256 * 256 + 4 * 256 + 2 * 256 * 1024 + 1024 + 256
     expected = 24 * 256 + 4 * layer + 256 * 26 + 26
     assert count(build(core, 256, embed="none", **WIDE)) == expected == total
@@ -97,7 +97,10 @@ def test_dropout_acts_in_training_only(core):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_dropout_is_where_the_paper_has_it(norm, monkeypatch):
-    """Of words and answers once each, of each block's memory, inner layer and outer layer."""
+    """Dropout acts once on words and on answers, and on three parts of each block.
+
+    These are the block's memory, inner layer and outer layer.
+    """
     dropped, drop = [], nn.Dropout.forward
 
     def counted(self, x):

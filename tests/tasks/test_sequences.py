@@ -1,4 +1,4 @@
-"""Splits are disjoint and reproducible, batches lose nothing, filling is never asked for."""
+"""Sequences: splits are disjoint and reproducible, batches are complete, padding is not asked."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ def test_splits_share_no_sequence_and_come_again_with_the_seed():
     task = ListOps(depth=1)
     sizes = dict(
         zip(task.splits, (100, 50, 50), strict=True)
-    )  # so that splits drawn apart would share
+    )  # so many that splits drawn separately would share sequences
     splits = draw(task, sizes, seed=3)
     tokens = [sample.tokens for split in splits.values() for sample in split.samples()]
     assert [len(split.lengths) for split in splits.values()] == list(sizes.values())
@@ -75,4 +75,4 @@ def test_batches_are_of_similar_lengths_and_differ_between_epochs():
     assert filled < 1.1 * lengths.sum()
     assert not all(map(torch.equal, one, other))
     means = torch.stack([lengths[batch].float().mean() for batch in one])
-    assert means.diff().gt(0).float().mean().sub(0.5).abs() < 0.2  # not in order of length
+    assert means.diff().gt(0).float().mean().sub(0.5).abs() < 0.2  # not sorted by length

@@ -1,4 +1,4 @@
-"""The trainer learns, chooses by what is held out, stops early, and goes on bit for bit."""
+"""The trainer learns, chooses by the held-out split, stops early, and resumes bit for bit."""
 
 import copy
 
@@ -28,7 +28,7 @@ def weights(trainer: Trainer) -> torch.Tensor:
 
 
 class Scripted(SequenceModel):
-    """A model that gives the answers it was told, in order."""
+    """A model that gives prescribed answers in order."""
 
     def __init__(self, answers: list[int]):
         super().__init__(1, 3, ModelConfig(core="feedforward", embedding=1))
@@ -39,13 +39,13 @@ class Scripted(SequenceModel):
 
 
 def test_accuracies_are_counted_as_the_paper_counts():
-    """Three sequences; of each position: right blank, wrong answer, right answer, ..."""
+    """Three sequences have every combination of blank and answer, right and wrong."""
     samples = [
         Sample((0, 0, 0), (0, 1, 0)),
         Sample((0, 0, 0), (0, 1, 2)),
         Sample((0, 0, 0), (UNASKED, 0, UNASKED)),
     ]
-    # Column by column within a row of time; the unasked positions have no answer.
+    # Answers row by row; within a row of time, column by column. Unasked positions have none.
     told = [0, 0, 1, 1, 1, 0, 1]
     result = evaluate(Scripted(told), Sequences.of(samples), blank=0, batch_size=3)
     assert result.sequence_accuracy == pytest.approx(1 / 3)
@@ -81,7 +81,8 @@ def test_it_learns_code_execution_with_a_fast_weight_core():
     training = Trainer(model, splits["train"], splits["valid"], task.blank, settings, 1)
     losses = [row["total_loss"] for row in training.rows()]
     assert losses[-1] < losses[0] / 4
-    assert evaluate(model, splits["valid"], task.blank, 50).answer_accuracy > 0.25  # of ten values
+    # Chance is 0.1: ten values.
+    assert evaluate(model, splits["valid"], task.blank, 50).answer_accuracy > 0.25
 
 
 def test_rows_count_updates_and_end_each_epoch_with_the_held_out_split():
@@ -96,7 +97,7 @@ def test_rows_count_updates_and_end_each_epoch_with_the_held_out_split():
 
 @pytest.mark.parametrize("cut", [3, 7, 9])
 def test_a_restored_run_goes_on_bit_for_bit(cut):
-    """In the middle of an epoch, at its end, and in a later one; with dropout's random numbers."""
+    """Resume amid an epoch, at its end, and in a later epoch; dropout draws random numbers."""
     whole = trainer(dropout=0.3)
     torch.manual_seed(5)
     expected = [row["total_loss"] for row in whole.rows()]
@@ -118,7 +119,7 @@ def test_a_restored_run_goes_on_bit_for_bit(cut):
 
 
 def test_patience_ends_training():
-    training = trainer(learning_rate=1e-12, epochs=50, patience=3)  # nothing ever gets better
+    training = trainer(learning_rate=1e-12, epochs=50, patience=3)  # nothing ever improves
     assert len([row for row in training.rows() if "score" in row]) == 4
     assert training.finished and training.stale_epochs == 3
 
@@ -165,7 +166,7 @@ def test_a_restored_run_measures_and_anneals_as_the_whole_one(cut):
 
 
 def test_the_average_of_the_weights_is_what_is_measured():
-    """By hand: the first weights after an update, then 0.8 of the average and 0.2 of the new."""
+    """By hand: the weights after the first update, then 0.8 average plus 0.2 new weights."""
     training = trainer(average=0.8, evaluate_every=2)
     rows, average = training.rows(), None
     for _ in range(4):
@@ -235,7 +236,7 @@ def test_impossible_settings(config, says):
 
 
 def test_adam_is_the_published_one():
-    """Beta 0.9 and 0.995, epsilon 1e-9, by hand over two updates."""
+    """Compute two updates by hand with beta 0.9 and 0.995, and epsilon 1e-9."""
     training = trainer()
     parameters = list(training.model.double().parameters())
     means, squares = ([torch.zeros_like(p) for p in parameters] for _ in range(2))

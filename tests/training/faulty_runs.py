@@ -1,11 +1,11 @@
-"""Real processes that things go wrong for; run by test_faults.py.
+"""Real processes that suffer faults; run by test_faults.py.
 
     python tests/training/faulty_runs.py FOLDER CASE...
 
-Every run is a forked child, after one import for all, in its own process group; what it says is in
-FOLDER/NAME.out and NAME.err. A full disk is a limit on the size of files, which `prlimit` sets and
-lifts while the process runs: the system then refuses a write half way, as a full disk does. Prints
-a line of JSON for each case.
+Every run is a child in its own process group, forked after the imports. It writes its output to
+FOLDER/NAME.out and NAME.err. A full disk is imitated by a limit on the size of files. `prlimit`
+changes the limit while the process runs, and the system then refuses a write half way, as on a full
+disk. The script prints a line of JSON for each case.
 """
 
 import gc
@@ -35,11 +35,11 @@ OFTEN = ("--checkpoint-minutes", "1e-6")  # after every update
 ALWAYS = 1_000_000_000
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0  # seconds
 PATIENCE = 60  # seconds
-BURIAL = 5  # seconds in which an ended process's children are taken off the system's list
+BURIAL = 5  # seconds until the system has removed an ended process's children
 
 
 class Run:
-    """The command in a child; `prepare` is called there first."""
+    """The command in a child process, which calls `prepare` first."""
 
     def __init__(self, name: str, *options: object, prepare: Callable[[], None] = lambda: None):
         self.output, self.errors = FOLDER / f"{name}.out", FOLDER / f"{name}.err"
@@ -59,24 +59,26 @@ class Run:
         deadline = time.monotonic() + PATIENCE
         while not condition():
             assert self._poll() is None, self.errors.read_text()
-            assert time.monotonic() < deadline, f"waited in vain; {self.errors.read_text()}"
+            assert time.monotonic() < deadline, (
+                f"the condition never held; {self.errors.read_text()}"
+            )
             time.sleep(0.01)
 
     def end(self, number: int = 0) -> int:
-        """Its exit code, after signal `number`; nothing of its group may be left."""
+        """Send signal `number` and return the exit code; no process of the group may be left."""
         os.kill(self.pid, number)
         deadline = time.monotonic() + PATIENCE
         while self._poll() is None:
-            assert time.monotonic() < deadline, "does not end"
+            assert time.monotonic() < deadline, "the run does not end"
             time.sleep(0.01)
         deadline = time.monotonic() + BURIAL
         while self._has_left_some():
-            assert time.monotonic() < deadline, "ended, but not all that it started"
+            assert time.monotonic() < deadline, "the run ended, but left processes behind"
             time.sleep(0.01)
         return self.code
 
     def limit(self, size: int = resource.RLIM_INFINITY) -> None:
-        """Lets no file grow beyond `size` bytes."""
+        """Let no file grow beyond `size` bytes."""
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
     def _has_left_some(self) -> bool:
@@ -102,7 +104,7 @@ def rows(run: Path) -> int:
 
 
 def full_while_checkpointing() -> dict:
-    """Full, free again, and full at the end; then the newest checkpoint is cut in half."""
+    """The disk is full, free again, and full at the end; then the newest checkpoint is cut."""
     path = FOLDER / "full"
     run = Run("full", *BIG, *OFTEN, "--xpid", "full", "--total-steps", ALWAYS)
     run.wait_until(lambda: len(checkpoints(path)) > 1)
@@ -118,7 +120,7 @@ def full_while_checkpointing() -> dict:
     run.wait_until(lambda: rows(path) > reached + 2)
     code, left, partials = run.end(signal.SIGTERM), checkpoints(path), list(path.rglob(".partial*"))
     newest = path / "checkpoints" / f"step_{left[-1]:012d}.pt"
-    os.truncate(newest, newest.stat().st_size // 2)  # model.tar is the same file
+    os.truncate(newest, newest.stat().st_size // 2)  # model.tar is a link to the same file
     again = Run("full-again", *BIG, *OFTEN, "--resume", path)
     again.wait_until(lambda: checkpoints(path)[-1] > left[-1])
     return {
@@ -131,7 +133,7 @@ def full_while_checkpointing() -> dict:
 
 
 def full_from_the_start() -> dict:
-    """A checkpoint does not fit, and the run's other files do; the run before it is `latest`."""
+    """A checkpoint does not fit, but other files do; the run before stays `latest`."""
     codes = [Run("before", *LITTLE, "--xpid", "before", "--total-steps", 20).end()]
     for name in ("never", "never-named"):
         named = () if name == "never" else ("--xpid", name)
@@ -150,7 +152,7 @@ def full_while_logging() -> dict:
     run = Run("log", *LITTLE, "--xpid", "log", "--total-steps", ALWAYS, *OFTEN)
     run.wait_until(lambda: rows(path) > 3)
     before = rows(path)
-    # Only what is appended to is refused: checkpoints of this size are renamed into place.
+    # Only appending is refused, because small checkpoints are written and renamed.
     run.limit((path / "logs.csv").stat().st_size + 2_000)
     code = run.end()
     again = Run("log-again", *LITTLE, "--resume", path)
@@ -160,7 +162,7 @@ def full_while_logging() -> dict:
 
 
 class RaisingCatch(Catch):
-    """Its thirtieth step raises, where nothing has raised before."""
+    """A game whose thirtieth step raises."""
 
     left = 30
 
@@ -188,13 +190,13 @@ def raising(schedule: str) -> dict:
 
 
 def jump(seconds: float) -> None:
-    """Sets the clock of this process forward."""
+    """Set the clock of this process forward."""
     now = time.time
     time.time = lambda: now() + seconds
 
 
 def jumping_clock() -> dict:
-    """An hour back, a day forward, an hour back again; then resumed two days earlier."""
+    """The clock goes an hour back, a day forward, an hour back; the run resumes two days ago."""
     path, often = FOLDER / "clock", ("--checkpoint-minutes", "0.0005")
 
     def prepare() -> None:
@@ -230,7 +232,7 @@ def two_at_once() -> dict:
 
 
 def stopped_for_a_minute() -> dict:
-    """The whole process, in either schedule; then it goes on."""
+    """Stop the whole process for a minute, in either schedule."""
     runs = {
         schedule: Run(
             f"stopped-{schedule}",
@@ -267,7 +269,7 @@ CASES: dict[str, Callable[[], dict]] = {
 
 
 def main() -> None:
-    gc.freeze()  # or each child would copy all that was imported when it ends
+    gc.freeze()  # otherwise each child's exit would copy all imported objects
     for case in sys.argv[2:]:
         print(json.dumps({"case": case, **CASES[case]()}), flush=True)
 

@@ -1,9 +1,9 @@
-"""Runs that tell how much memory they hold; run by test_shutdown.py.
+"""Runs that report how much memory they hold; run by test_shutdown.py.
 
     python tests/training/growing_runs.py FOLDER
 
-Forks a child for each schedule, and one that keeps a reference to every rollout. Prints for each
-`grown:CASE MIB`: how much higher its resident set rose in later updates than in early ones.
+Forks a child for each schedule, and one that keeps a reference to every rollout. Prints
+`grown:CASE MIB` for each: the growth of its resident set from early to late updates.
 """
 
 import gc
@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-# What a run imports late: before the fork.
+# Modules that a run imports late; they are imported before the fork.
 import tensorboard.summary.writer.record_writer  # noqa: F401
 import torch._dynamo  # noqa: F401
 
@@ -22,16 +22,16 @@ from fastweights.launch import atari
 
 FIRST, MIDDLE, LAST = 20, 40, 120  # updates
 SIZES = ("--num-envs", "256", "--batch-size", "256", "--unroll-length", "5", "--micro-batch", "0")
-STEPS = 256 * 5  # of an update; its frames are 307 kB
+STEPS = 256 * 5  # agent steps in an update; its frames take 307 kB
 CASES = {"lockstep": "lockstep", "asynchronous": "asynchronous", "leaking": "asynchronous"}
 
 
 class Watching(Display):
-    """Notes how much memory there is."""
+    """A display that records the process's memory."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.early = self.late = 0.0  # the most there was; a single reading says little
+        self.early = self.late = 0.0  # maxima, because single readings vary
 
     def update(self, step, row):
         super().update(step, row)
@@ -44,7 +44,7 @@ class Watching(Display):
 
 
 def resident() -> float:
-    """MiB."""
+    """Return the resident set of this process in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 

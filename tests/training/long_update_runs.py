@@ -1,10 +1,10 @@
-"""Runs on Atari that are told to stop in the middle of a long update; run by test_long_runs.py.
+"""Runs on Atari that are interrupted in the middle of a long update; run by test_long_runs.py.
 
     python tests/training/long_update_runs.py FOLDER CASE MOMENT
 
-The update is of the whole batch at once. SIGINT comes `MOMENT` of the time that acting for its
-rollouts took, about as long as the update itself, after the gradient's stage was entered. Ends as
-the command does; FOLDER/signalled is written when the signal is sent.
+The update computes the whole batch at once and takes about as long as acting for its rollouts. The
+run gets SIGINT after `MOMENT` of this time, counted from the start of the gradient's stage. It ends
+as the command does. FOLDER/signalled is written when the signal is sent.
 """
 
 import os
@@ -19,7 +19,7 @@ import fastweights.host.stages
 from fastweights.launch import atari
 
 CASES = {"plain": ("--preset", "plain"), "one-piece": ("--micro-batch", "0")}
-# Half the default's length: other tests may have one of two cores.
+# Half the default's length, because other tests may use one of two cores.
 SIZES = ("--env", "Qbert", "--core", "rdn", "--unroll-length", "25", "--total-steps", "1000000")
 
 

@@ -1,11 +1,11 @@
-"""Runs of several learners as real processes, to some of which things happen; for test_replicas.py.
+"""Runs of several learners as real processes, some of which suffer faults; for test_replicas.py.
 
     python tests/training/replica_runs.py FOLDER SECONDS_STOPPED CASE...
 
-Each learner is a process forked after one import for all, with the variables that torchrun would
-set. What befalls a learner befalls it in its third update. Prints a line of JSON for each case: its
-name, the learners' exit `codes` in their order (minus a signal's number), and the `seconds` from
-the event to the last exit. FOLDER/CASE is the run folder, FOLDER/CASE.RANK what a learner said.
+Each learner is a process, forked after the imports, with the variables that torchrun would set. A
+fault happens in a learner's third update. The script prints a line of JSON for each case: its name,
+the exit `codes` of the learners in order (minus a signal's number), and the `seconds` from the
+fault to the last exit. FOLDER/CASE is the run folder; FOLDER/CASE.RANK is the output of a learner.
 """
 
 import gc
@@ -41,7 +41,7 @@ TESTED = ("--evaluate-every", "80", "--evaluate-episodes", "2")
 LONG = ("--total-steps", "100000000")
 GROUPS = ("--schedule", "asynchronous", "--env-groups", "1")
 
-# In which of the first learner's calls for test games it is told to stop.
+# The number of the first learner's call for test games in which it is told to stop.
 IN_GAMES = {"games-before": 1, "games-between": 2}
 
 Event = Callable[[Learner], None]
@@ -52,7 +52,7 @@ def signal_self(number: int) -> Event:
 
 
 def stop_and_go_on(learner: Learner) -> None:
-    """Another process sets this one going again."""
+    """Stop this process; a child lets it continue later."""
     if os.fork() == 0:
         time.sleep(float(sys.argv[2]))
         os.kill(os.getppid(), signal.SIGCONT)
@@ -61,7 +61,7 @@ def stop_and_go_on(learner: Learner) -> None:
 
 
 def poison(learner: Learner) -> None:
-    """Its network gives NaN until the end of this update."""
+    """Let the network give NaN until the end of this update."""
     weight = next(learner.network.parameters())
     learner.kept = [weight.detach().clone()]
     weight.data.fill_(float("nan"))
@@ -73,12 +73,12 @@ def come_apart(learner: Learner) -> None:
 
 
 def die_later(learner: Learner) -> None:
-    """Once this update is made, before the next."""
+    """Let the learner die after this update and before the next."""
     learner.dies = True
 
 
 def signal_in_a_long_update(learner: Learner) -> None:
-    """SIGINT in the second of four gradients, which take two seconds each."""
+    """Send SIGINT in the second of four gradients, which take two seconds each."""
     sums, calls = learner._sums, itertools.count(1)
 
     def slow_sums(*batch_and_scale: object) -> dict[str, Tensor]:
@@ -94,7 +94,7 @@ def signal_in_a_long_update(learner: Learner) -> None:
 
 
 def signal_in_the_second_epoch(learner: Learner) -> None:
-    """SIGINT in the third of four gradient steps: two have changed the weights already."""
+    """Send SIGINT in the third of four gradient steps; two have already changed the weights."""
     sums, calls = learner._sums, itertools.count(1)
 
     def signalled(*batch_and_scale: object) -> dict[str, Tensor]:
@@ -109,7 +109,7 @@ def raise_error(learner: Learner) -> None:
     raise ZeroDivisionError("an accident")
 
 
-# name: learners, arguments, whom something happens to, and what
+# name: number of learners, arguments, ranks of the victims, fault
 CASES: dict[str, tuple[int, tuple[str, ...], tuple[int, ...], Event | None]] = {
     "one": (1, CATCH, (), None),
     "two": (2, CATCH, (), None),
@@ -140,7 +140,7 @@ CASES: dict[str, tuple[int, tuple[str, ...], tuple[int, ...], Event | None]] = {
 
 
 def learner(case: str, rank: int, port: int) -> None:
-    """One learner; ends the process as the command does."""
+    """Run one learner; the process ends as the command does."""
     count, arguments, victims, event = CASES[case]
     os.setsid()
     folder = Path(sys.argv[1])
@@ -178,7 +178,7 @@ def learner(case: str, rank: int, port: int) -> None:
 
 
 def main() -> None:
-    gc.freeze()  # or each child would copy all that was imported when it ends
+    gc.freeze()  # otherwise each child's exit would copy all imported objects
     for case in sys.argv[3:]:
         port, ranks = free_port(), {}
         for rank in range(CASES[case][0]):

@@ -1,12 +1,12 @@
-"""Real processes that are told to stop, or break, at the stages of a step; for test_shutdown.py.
+"""Real processes that are stopped, or fail, at each stage of a step; for test_shutdown.py.
 
     python tests/training/stopping_runs.py FOLDER
 
-For every case a child is forked, after one import for all. It gets SIGINT the third time that it
-enters the stage, in whatever thread, and dwells there; one is stuck in its emulator for a minute.
-Others raise there instead, when something has been learned.
-Prints a line of JSON for each: `case`, exit `code`, `seconds` from the signal to the exit, `left`,
-whether a process of its group outlived it, and the `stages` that the learner entered meanwhile.
+A child is forked for every case after the imports. It gets SIGINT when it enters the stage for the
+third time, in any thread, and stays there for a while; in one case the emulator hangs for a minute.
+Other children raise at the stage once something has been learned. The script prints a line of JSON
+for each: `case`, exit `code`, `seconds` from the signal to the exit, `left` (whether a process of
+its group is still alive), and the `stages` that the learner entered in between.
 """
 
 import gc
@@ -45,7 +45,7 @@ told = threading.Event()
 
 
 class StuckCatch(Catch):
-    """Its thirtieth step takes a minute."""
+    """A game whose thirtieth step takes a minute."""
 
     left = 30
 
@@ -58,7 +58,7 @@ class StuckCatch(Catch):
 
 
 def _signal() -> None:
-    """Once: a second signal means more."""
+    """Send SIGINT once, because a second signal has another meaning."""
     signalled = Path(os.environ["SIGNALLED"])
     if not signalled.exists():
         signalled.write_text(f"{time.time()}\n")
@@ -72,7 +72,7 @@ def _raise() -> None:
 
 
 def interrupting(stage: str, what: str):
-    """What a stage is annotated with: something happens where `stage` is entered."""
+    """Return an annotation of stages that does `what` when `stage` is entered."""
     entered, event = 0, {"stopped": _signal, "broken": _raise}[what]
 
     @contextmanager
@@ -91,7 +91,7 @@ def interrupting(stage: str, what: str):
 
 
 def run(folder: Path, case: str, what: str) -> None:
-    """The command in a child; ends the process as the command does."""
+    """Run the command in a child; the process ends as the command does."""
     os.setsid()
     name, (schedule, stage) = f"{case}-{what}", case.split("-")
     log = os.open(folder / f"{name}.out", os.O_WRONLY | os.O_CREAT)
@@ -108,7 +108,7 @@ def run(folder: Path, case: str, what: str) -> None:
 
 def main() -> None:
     folder, waiting, children = Path(sys.argv[1]), list(CASES), {}
-    gc.freeze()  # or each child would copy all that was imported when it ends
+    gc.freeze()  # otherwise each child's exit would copy all imported objects
     while waiting or children:
         while waiting and len(children) < AT_ONCE:
             case, what = waiting.pop()

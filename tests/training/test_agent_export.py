@@ -1,4 +1,4 @@
-"""An exported agent plays as the checkpoint did, says what it is, and is refused where damaged."""
+"""Exported agents play as their checkpoints, describe themselves, and are refused if damaged."""
 
 import io
 import json
@@ -70,7 +70,7 @@ def test_the_spread_of_one_repeat_is_its_episodes(games, score, over, trained, t
 
 
 def of_content(change):
-    """Damage to what a JSON file says."""
+    """Return a function that damages the content of a JSON file."""
 
     def spoil(path):
         content = json.loads(path.read_text())

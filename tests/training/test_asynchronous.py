@@ -1,4 +1,4 @@
-"""The asynchronous schedule on a CPU: equal to lockstep where it must be, and how it fails."""
+"""The asynchronous schedule on a CPU: where it equals lockstep, and its failures."""
 
 import dataclasses
 import re
@@ -30,7 +30,8 @@ RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 
 IN_TURN = ("--schedule", "asynchronous", "--env-groups", "1", "--queue-size", "0")
 
 
-@pytest.mark.parametrize("num_envs", [4, 8])  # one update a collection, and two: lag 0, then 1
+# One update a collection (lag 0), and two (lags 0 and 1).
+@pytest.mark.parametrize("num_envs", [4, 8])
 def test_one_group_without_lead_is_lockstep_bit_for_bit(num_envs, tmp_path):
     options = ("--total-steps", 200, "--num-envs", num_envs, *RDN)
     assert train(tmp_path, "lockstep", *options) == 0
@@ -50,7 +51,8 @@ def test_a_resumed_run_goes_on_in_either_schedule(tmp_path, monkeypatch):
     monkeypatch.setattr("fastweights.experiments.agent_run.Display", small_runs.StoppingDisplay)
     for xpid in ("lockstep", "asynchronous"):
         assert train(tmp_path, xpid, "--total-steps", 200, "--env", "CartPole-v1") == 130
-    monkeypatch.undo()  # CartPole's games are new ones in both; Catch's would go on in lockstep
+    # CartPole restarts its games in both schedules; Catch would restore them in lockstep.
+    monkeypatch.undo()
     for xpid, options in (("lockstep", ()), ("asynchronous", IN_TURN)):
         resumed = ("--resume", str(tmp_path / xpid))
         assert small_runs.atari.main([*resumed, *options]) == 0
@@ -69,7 +71,7 @@ def test_real_atari_in_two_groups_and_a_batch_of_another_size(tmp_path):
 
 
 def test_a_slow_learner_holds_acting_back_and_loses_nothing(tmp_path, monkeypatch):
-    """Frames say which step of which stream they are; the learner must see every one, in order."""
+    """Frames tell stream and step, so that the learner can check that none is lost or swapped."""
     gymnasium.register("Counting-v0", vector_entry_point=CountingSteps)
     seen, update, queues, put = [], Learner.update, [], RolloutQueue.put
 
@@ -79,7 +81,7 @@ def test_a_slow_learner_holds_acting_back_and_loses_nothing(tmp_path, monkeypatc
 
     def slow(self, rollout):
         seen.append(rollout.frame[:-1, :, 0].clone())
-        if len(seen) % 10 == 0:  # it fills up; no further, while nothing is taken
+        if len(seen) % 10 == 0:  # the queue fills up, but no further
             wait_until(lambda: len(queues[0]) == 2)
             time.sleep(0.1)
             assert len(queues[0]) == 2
@@ -95,12 +97,12 @@ def test_a_slow_learner_holds_acting_back_and_loses_nothing(tmp_path, monkeypatc
     logs = logged(tmp_path / "slow")
     assert logs["step"][-1] == 1200 == sum(frames.numel() for frames in seen)
     assert len(seen) >= 100 and max(logs["learner_queue_size"]) <= 2  # --queue-size
-    # What waited before it, and itself; a thread that the machine holds up is passed by the other.
+    # The rollout before it, and itself; if the machine delays a thread, the other may pass it.
     assert statistics.median(logs["policy_lag"]) <= 3
     for stream in range(4):
         of_stream = [frames[:, frames[0] // 10_000 == stream].flatten() for frames in seen]
         steps = torch.cat(of_stream) % 10_000
-        assert len(steps), f"nothing came of stream {stream}"
+        assert len(steps), f"no rollout of stream {stream} arrived"
         assert torch.equal(steps, torch.arange(len(steps)))
 
 
@@ -137,7 +139,8 @@ class CountingSteps(Catch):
         ([16, 16], 32, 0, 2),
         ([16, 16], 32, 2, 4),
         ([64], 32, 0, 1),
-        ([24, 24], 32, 0, 3),  # 24 and 8 of 24; then 16 that are left must not hold the last slot
+        # 24 and 8 of 24; then the 16 that remain must not occupy the last slot.
+        ([24, 24], 32, 0, 3),
         ([3, 2], 4, 1, 4),
     ],
 )
@@ -156,7 +159,7 @@ class Broken(Exception):
 
 
 class BreakingCatch(Catch):
-    """Breaks at a step; at its reset where that is step 0."""
+    """A game that raises at a step, or at its reset if this step is 0."""
 
     def __init__(self, num_envs=1, render_mode=None, at=30):
         super().__init__(num_envs, render_mode)
@@ -175,7 +178,7 @@ class BreakingCatch(Catch):
 
 
 class SlowCatch(Catch):
-    """Its thirtieth step ends once somebody has been named, which takes a second then."""
+    """A game whose thirtieth step waits until a warning names its thread, then takes a second."""
 
     left, named = 30, threading.Event()
 
@@ -210,8 +213,8 @@ def test_a_thread_that_is_stuck_is_named_once(tmp_path, monkeypatch, capsys):
     assert re.fullmatch(line, warning)
 
 
-def test_a_process_that_was_stopped_had_nobody_stuck(monkeypatch, capsys):
-    """Looked at every twenty seconds, a thread is in inference all the time."""
+def test_a_stopped_process_reports_no_stuck_thread(monkeypatch, capsys):
+    """The check runs every twenty seconds, and the thread is in inference each time."""
     now, cpu, stages = 1000.0, torch.device("cpu"), Stages("learner")
     monkeypatch.setattr(
         "fastweights.training.schedules.asynchronous.time", SimpleNamespace(monotonic=lambda: now)
@@ -229,7 +232,7 @@ def test_a_process_that_was_stopped_had_nobody_stuck(monkeypatch, capsys):
 
 
 class BreakingCore(Feedforward):
-    """Breaks where it is unrolled over `rows` rows: 1 when acting, more when learning."""
+    """A core that raises when it unrolls `rows` rows: 1 in acting, more in learning."""
 
     rows, left = 0, 30
 
@@ -265,7 +268,7 @@ def test_an_environment_that_breaks_ends_the_run(at, schedule, tmp_path):
     saved = [load(path)["step"] for path in tmp_path.glob("broken/checkpoints/step_*.pt")]
     if at == 30:
         assert max(saved) > 0
-    else:  # an environment is reset and stepped once before there is a folder
+    else:  # an environment is reset and stepped once before the folder is made
         assert not list(tmp_path.iterdir())
 
 

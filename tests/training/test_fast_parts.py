@@ -1,4 +1,4 @@
-"""What makes a run fast is switched on in the runs of the command, not only in its own tests."""
+"""The parts that make a run fast are in use in runs of the command."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ ONE_UPDATE = ("--unroll-length", 2, "--total-steps", 4)
 
 @pytest.fixture
 def convolutions(monkeypatch):
-    """The first stage's and a later residual unit's weights and results, in the runs of a test."""
+    """Record weights and results of the first stage and a later residual unit during runs."""
     seen, update = [], Learner.update
 
     def watched(self, rollout):
@@ -46,7 +46,8 @@ def test_the_stem_computes_as_asked_and_channels_last(precision, convolutions, t
 def test_no_64_bit_indices_are_made_in_pooling(tmp_path, monkeypatch):
     def refusing(pool):
         def pooled(x, *arguments, **options):
-            assert len(x) == 1, "PyTorch's pooling"  # one picture, whose features are counted
+            # A single picture, from which features are counted.
+            assert len(x) == 1, "PyTorch's pooling was called"
             return pool(x, *arguments, **options)
 
         return pooled
@@ -67,7 +68,7 @@ def test_the_allocator_is_tuned_unless_it_is_not_wanted(tuned, tmp_path, monkeyp
 
 
 def test_the_logged_rate_is_steps_by_time(tmp_path, monkeypatch):
-    """By a clock on which nothing but updates takes time, each a second more than the last."""
+    """The clock advances only in updates, each a second longer than the last."""
     update, now = Learner.update, 0.0
 
     def slow(self, rollout):
@@ -83,7 +84,7 @@ def test_the_logged_rate_is_steps_by_time(tmp_path, monkeypatch):
 
 
 def test_the_logged_cpu_time_is_this_processs_from_row_to_row(tmp_path, monkeypatch):
-    """By a clock that nothing but updates moves, each a second more than the last."""
+    """The clock advances only in updates, each a second longer than the last."""
     update, now = Learner.update, 0.0
 
     def busy(self, rollout):

@@ -1,4 +1,4 @@
-"""What goes wrong around a run costs little: full disks, damaged files, clocks, environments."""
+"""Faults around a run cost little: full disks, damaged files, clocks, environments."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ STOPPED = 143  # 128 + SIGTERM
 
 
 class Happened:
-    """What `faulty_runs.py` reported and left behind."""
+    """The reports and files of `faulty_runs.py`."""
 
     def __init__(self, folder: Path, *cases: str):
         done = Program(HERE / "faulty_runs.py", folder, *cases).end(300)
@@ -29,7 +29,7 @@ class Happened:
         self.cases = {case["case"]: case for case in map(json.loads, done.stdout.splitlines())}
 
     def errors(self, name: str) -> list[str]:
-        """Lines on stderr, without those that say why a machine's kernels are the slower ones."""
+        """Return the lines on stderr, without those about slow kernels on this machine."""
         said = (self.folder / f"{name}.err").read_text().splitlines()
         return [line for line in said if "no C++ compiler found" not in line]
 
@@ -66,10 +66,10 @@ def test_a_disk_that_is_full_from_the_start_is_one_line_before_anything_is_learn
         assert not (happened.folder / f"{name}.out").read_text()
 
 
-def test_a_checkpoint_that_meets_a_full_disk_costs_a_line_and_the_last_one_the_exit_code(happened):
+def test_a_full_disk_costs_a_warning_for_a_checkpoint_and_the_exit_code_for_the_last(happened):
     case, said = happened.cases["full"], happened.errors("full")
     kept, still_kept = case["kept"]
-    assert kept == still_kept, "training went on, and nothing earlier was touched"
+    assert kept == still_kept, "training must go on and keep earlier checkpoints"
     assert case["code"] == 2 and case["partials"] == 0
     assert all(line.startswith("warning: cannot write checkpoint") for line in said[:-1])
     assert said[-1].startswith("error: cannot write checkpoint") and "File too large" in said[-1]
@@ -77,7 +77,9 @@ def test_a_checkpoint_that_meets_a_full_disk_costs_a_line_and_the_last_one_the_e
         f"; the checkpoint of step {case['left'][-1]:,} is intact, and --resume takes it; "
         in (said[-1])
     )
-    assert case["left"][-1] > still_kept[-1], "with space again, checkpoints were written again"
+    assert case["left"][-1] > still_kept[-1], (
+        "checkpoints must be written once there is space again"
+    )
 
 
 def test_a_truncated_newest_checkpoint_is_passed_over_and_said_so(happened):
@@ -117,7 +119,7 @@ def test_a_clock_that_jumps_changes_nothing_but_the_log_s_time(happened_too):
     assert (case["code"], case["resumed"]) == (STOPPED, STOPPED)
     happened_too.assert_no_step_is_missing_or_twice("clock")
     logs, jumps = read_logs(path), np.diff(read_logs(path)["_time"])
-    assert (jumps < -3500).sum() >= 2 and (jumps > 86000).sum() == 1, "the clock did jump"
+    assert (jumps < -3500).sum() >= 2 and (jumps > 86000).sum() == 1, "the clock must jump"
     assert min(logs["agent_steps_per_second"]) > 0 and min(logs["seconds_gradient"]) >= 0
     since = hours(open_run(path))
     assert (np.diff(since) >= 0).all() and since[-1] < 0.1

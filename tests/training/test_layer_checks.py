@@ -1,4 +1,4 @@
-"""Checks between layers: the same bits with them, and a pass that they end leaves no trace."""
+"""Checks between layers change no bit, and a pass that they end leaves no trace."""
 
 import copy
 
@@ -45,7 +45,7 @@ def learner_of(net: Network) -> Learner:
 
 
 def checks_of(net: Network) -> int:
-    """In an update."""
+    """Return the number of checks in an update."""
     calls = []
     with checked_layers(net, lambda: calls.append(torch.is_grad_enabled())):
         learner_of(net).update(rollout_of(net))

@@ -1,4 +1,4 @@
-"""What only runs of the real size show: a long update that is stopped, and the memory it takes."""
+"""Tests that need runs of the real size: interrupting a long update, and peak memory."""
 
 import os
 import signal
@@ -19,12 +19,12 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 UPDATE = 32 * 50  # agent steps of the default preset
 MOST = 1.5e9  # bytes
-LONGEST = 900.0  # seconds that a run may take here
+LONGEST = 900.0  # limit in seconds for a run here
 
 
 @pytest.fixture
 def start(tmp_path) -> Iterator[Callable[..., subprocess.Popen]]:
-    """Starts a program in a process group of its own, with all cores."""
+    """Start a program in a process group with all cores."""
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     begun = []
 
@@ -47,7 +47,7 @@ def start(tmp_path) -> Iterator[Callable[..., subprocess.Popen]]:
 
 
 def outlived(group: int) -> bool:
-    """Whether there still was a process in it; there is none now."""
+    """Kill a process group; return whether it had a process left."""
     try:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
@@ -73,7 +73,7 @@ def test_the_default_run_s_memory_is_bounded(start, tmp_path):
     what = ("--env", "Qbert", "--core", "rdn", "--precision", "float32", "--device", "cpu")
     where = ("--savedir", tmp_path, "--xpid", "run", "--total-steps", 3 * UPDATE)
     run = start(ROOT / "launch/atari.py", *what, *where)
-    _, status, used = os.wait4(run.pid, 0)  # of this process and those it waited for, the largest
+    _, status, used = os.wait4(run.pid, 0)  # the largest of this process and its ended children
     assert os.waitstatus_to_exitcode(status) == 0, (tmp_path / "said").read_text()
     assert len(read_logs(tmp_path / "run")["step"]) == 3
     peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,4 +1,4 @@
-"""Learners that meet through a store in which others have met before."""
+"""Learners find each other through a store that other learners have used before."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -24,29 +24,29 @@ def together(store: dist.Store, count: int) -> str:
     return name
 
 
-def test_all_get_one_name_and_every_meeting_another(store):
+def test_all_learners_get_one_name_and_each_meeting_a_new_one(store):
     assert len({together(store, count) for count in (1, 2, 2, 3)}) == 4
 
 
-def test_who_comes_first_waits_for_the_new_partner_not_for_the_old(store):
+def test_the_first_learner_waits_for_its_new_partner(store):
     old, found = together(store, 2), []
     early = threading.Thread(target=lambda: found.append(meet(store, 1, 2, 20)))
     early.start()
     early.join(0.5)
-    assert not found  # though the old name, answer and echo are all there
+    assert not found  # although name, answer and echo of the old meeting are there
     new = meet(store, 0, 2, 20)
     early.join()
     assert found == [new] and new != old
 
 
-def test_a_meeting_that_a_killed_process_left_half_done_is_forgotten(store):
+def test_an_unfinished_meeting_of_a_killed_process_is_forgotten(store):
     store.set("meeting", "abandoned")
     store.set("abandoned/answer/1", "somebody")
     store.set("abandoned/heard/1", "somebody")
     assert together(store, 2) != "abandoned"
 
 
-def test_patience_ends(store):
+def test_waiting_ends_with_a_timeout(store):
     store.set("meeting", "abandoned")
     with pytest.raises(RuntimeError, match="learner 1 did not meet the first one within 0 seconds"):
         meet(store, 1, 2, 0.2)

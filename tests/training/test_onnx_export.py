@@ -1,4 +1,4 @@
-"""An agent in ONNX Runtime does what the network's own unroll does, resets included."""
+"""An agent in ONNX Runtime gives the results of the network's unroll, with resets."""
 
 import json
 
@@ -109,7 +109,7 @@ def test_the_command_writes_a_file_that_says_what_it_is(tmp_path, capsys):
 
 
 class Untraceable(LSTM):
-    """Reads a number on the host, which no graph can hold."""
+    """A core that reads a number on the host, which no graph can contain."""
 
     def step(self, x, state):
         return super().step(x if x.sum().item() > 0 else -x, state)
@@ -150,7 +150,7 @@ def test_paths_of_a_state_are_unique():
     for core in CORES:
         names = [name for name, _ in named_tensors(small_network(core).initial_state(2))]
         assert len(set(names)) == len(names)
-    assert core_config("lstm").width  # the names below are the LSTM's own
+    assert core_config("lstm").width  # the names below belong to the LSTM
     network = small_network("lstm")
     assert [name for name, _ in named_tensors(network.initial_state(2))] == ["hidden", "cell"]
 

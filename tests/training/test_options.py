@@ -1,4 +1,4 @@
-"""Presets say what the papers say; options survive a checkpoint; TorchBeast's flags work."""
+"""Presets equal the papers; options survive a checkpoint; TorchBeast's flags work."""
 
 from dataclasses import replace
 
@@ -100,7 +100,7 @@ def test_a_whole_number_is_a_number_and_a_list_a_tuple():
 
 
 def test_another_objective_or_optimiser_drops_what_the_preset_set_for_its_own():
-    """And no more: what a person types for another one is refused (test_bad_input.py)."""
+    """Only the preset's values are dropped; a user's options are refused (test_bad_input.py)."""
     learner = parsed("--preset", "quick", "--objective", "vtrace").learner
     assert preset("quick", "rdn").learner.normalize_advantages
     assert (learner.objective, learner.normalize_advantages) == ("vtrace", False)
@@ -175,8 +175,8 @@ def test_the_last_action_is_true_false_or_auto():
 
 
 @pytest.mark.parametrize("fed", [True, False])
-def test_what_auto_came_to_is_no_change(fed):
-    """Stored runs know it as true or false; those of before the option do not have it at all."""
+def test_the_resolved_value_of_auto_is_no_change(fed):
+    """Stored runs have true or false; runs from before the option have no value."""
     options = RunOptions(env=REPEAT if fed else "Qbert")
     saved = RunOptions.from_dict(options.to_dict() | {"feed_last_action": fed})
     assert (saved.feed_last_action, differences(saved, options)) == (fed, [])
@@ -208,7 +208,7 @@ def test_torchbeasts_queue_is_ours():
 
 
 def test_num_actors_are_environments_unless_ray_has_actors_of_its_own():
-    """TorchBeast's command lines keep their meaning, also where a run with Ray goes on without."""
+    """TorchBeast's command lines keep their meaning, also if a run with Ray resumes without it."""
     local = parsed("--num-actors", "64")
     assert (local.num_envs, local.num_actors) == (64, None)
     ray = parsed("--engine", "ray", "--num-actors", "4", "--num-envs", "64")
@@ -278,7 +278,7 @@ def test_the_maze_preset_fits_every_core(core):
 
 
 def test_a_core_that_is_named_by_its_size_keeps_it_under_every_preset():
-    """rdn_large is RDN in other sizes: with a preset's sizes it would be RDN."""
+    """rdn_large is RDN in other sizes; with a preset's sizes it would be RDN."""
     assert [core for core in CORES if is_named_by_size(core)] == ["rdn_large"]
     assert preset("maze", "rdn_large").core_options() == ()
     assert preset("maze", "rdn").core_width == 32

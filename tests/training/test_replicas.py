@@ -1,4 +1,4 @@
-"""Several learners of one run: equal to one, equal to each other, and what becomes of accidents."""
+"""Several learners of one run: equal to one learner and to each other; their failures."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from fastweights.training.replicas import Replicas
 pytestmark = pytest.mark.accidents
 HERE = Path(__file__).parent
 LONG_ONES = ("four", "mean-one", "mean-two", "stopped", "other-killed-asynchronous", "ray")
-MINUTE = 60  # seconds that a learner is stopped for
+MINUTE = 60  # seconds for which a learner is stopped
 SOON = dict.fromkeys(
     ("interrupted", "long-update", "reuse-interrupted", "games-before", "games-between"), 5
 )
@@ -29,7 +29,7 @@ SOON |= dict.fromkeys(("first-killed", "other-killed", "accident"), 10)
 
 
 class Runs:
-    """Case by case: exit codes, seconds, run folders, and what was said."""
+    """Exit codes, seconds, run folders and output of each case."""
 
     def __init__(self, folder: Path, cases: list[str]):
         self.folder = folder
@@ -41,7 +41,7 @@ class Runs:
         return self.ends[case]["codes"]
 
     def said(self, case: str, rank: int) -> str:
-        """What a learner printed, without the lines on a machine's slower kernels."""
+        """Return a learner's output, without lines about slow kernels on this machine."""
         lines = (self.folder / f"{case}.{rank}").read_text().splitlines(keepends=True)
         return "".join(line for line in lines if "no C++ compiler found" not in line)
 
@@ -66,7 +66,7 @@ def long_runs(tmp_path_factory) -> Runs:
 
 
 def assert_one_run(runs: Runs, one: str, several: str) -> None:
-    """The same games with the same actions; losses and weights to the rounding of their sums."""
+    """Check equal games and actions, and losses and weights that are equal up to rounding."""
     logs, theirs = runs.logs(one), runs.logs(several)
     assert logs["step"] == theirs["step"] and len(logs["step"]) >= 4
     same = ("games", "lives", "recent_full_game_return", "learning_rate", "policy_lag")
@@ -75,7 +75,7 @@ def assert_one_run(runs: Runs, one: str, several: str) -> None:
     for name in set(logs) - set(WALL_CLOCK):
         if name.endswith(("_loss", "_norm", "_kl", "_fraction")):
             assert logs[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-4), name
-    # A share: 1 minus a ratio of variances, which are small differences of large sums.
+    # 1 minus a ratio of variances, which are small differences of large sums.
     explained, same = logs["explained_variance"], theirs["explained_variance"]
     assert explained == pytest.approx(same, rel=1e-2, abs=1e-4)
     for name, tensor in runs.weights(one, 0).items():
@@ -98,12 +98,12 @@ def test_two_learners_make_the_run_of_one(where, runs):
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("one", "several"), [("one", "four"), ("mean-one", "mean-two")])
-def test_so_do_four_and_so_with_mean_losses(one, several, long_runs):
+def test_four_learners_and_mean_losses_equal_one_learner(one, several, long_runs):
     assert_one_run(long_runs, one, several)
     assert_replicas_are_equal(long_runs, several)
 
 
-def test_the_first_speaks_and_keeps_the_run(runs):
+def test_only_the_first_learner_prints_and_writes_the_run(runs):
     assert runs.said("two", 1) == ""
     assert "2 learners with 4 of each batch" in runs.said("two", 0)
     assert runs.saved_step("two") == 400
@@ -142,7 +142,7 @@ def test_a_signal_in_the_firsts_test_games_before_training_stops_all(runs):
     ("case", "codes"),
     [("first-killed", [-9, 2]), ("other-killed", [2, -9]), ("accident", [2, 1])],
 )
-def test_without_one_the_others_end_soon_and_say_why(case, codes, runs):
+def test_if_one_learner_is_lost_the_others_end_soon_with_a_reason(case, codes, runs):
     assert runs.codes(case) == codes
     left = codes.index(2)
     said = runs.said(case, left)
@@ -160,7 +160,7 @@ def test_a_loss_after_an_update_leaves_that_update_in_log_and_checkpoint(runs):
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("case", "seconds"), SOON.items())
-def test_all_of_them_end_within_seconds(case, seconds, runs):
+def test_all_learners_end_within_seconds(case, seconds, runs):
     assert runs.ends[case]["seconds"] < seconds
 
 
@@ -194,11 +194,11 @@ def test_a_batch_that_is_not_finite_for_one_is_refused_by_all(runs):
     assert_replicas_are_equal(runs, "not-finite")
 
 
-def test_weights_that_come_apart_are_noticed(runs):
+def test_diverging_weights_of_learners_are_noticed(runs):
     assert runs.codes("apart") == [1, 1]
     assert "the learners' weights have come apart" in runs.said("apart", 0)
     saved = load(runs.folder / "apart" / "model.tar")["step"]
-    assert saved == 0, "what came apart was not saved: who knows which weights are right?"
+    assert saved == 0, "weights that differ between learners must not be saved"
 
 
 def test_rows_arrive_from_all_however_many_they_are():
@@ -211,7 +211,7 @@ def test_rows_arrive_from_all_however_many_they_are():
 
 
 def gathered_by(rank: int, port: int, counts: tuple[tuple[int, int], ...]) -> list:
-    """What this learner of two gathers where each has as many rows as `counts` say."""
+    """Return the rows that this learner of two gathers; `counts` are the rows of each learner."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
     replicas = Replicas(rank, 2, rank, 2)
@@ -242,7 +242,7 @@ def test_each_learner_of_a_machine_takes_its_next_gpu():
     assert Replicas().device(cuda, "--device") == cuda
 
 
-def test_alone_nothing_changes(monkeypatch):
+def test_a_single_learner_is_unaffected(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     alone, tensor, payload = Replicas.from_environment(), torch.ones(2), {"a": 1}

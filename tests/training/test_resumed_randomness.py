@@ -1,8 +1,9 @@
-"""What a resumed run draws.
+"""The random draws of a resumed run.
 
-Updates go on as in the whole run. So do games that can be put back, and then the run is the whole
-run, cut wherever it may be. Other games (ale-py's among them) are new ones: they and their actions
-draw from seeds made of the run's seed and the step that it goes on at (docs/design/lockstep.md).
+Updates continue as in the uninterrupted run. If the games can be restored, the resumed run equals
+the uninterrupted run wherever it was cut. Other games (those of ale-py among them) start anew.
+Their seeds, and those of their actions, are made from the run's seed and the step at which it
+resumes (docs/design/lockstep.md).
 """
 
 import shutil
@@ -23,13 +24,13 @@ from fastweights.training.options import RunOptions
 from fastweights.training.seeds import action_seed, environment_seed
 
 FIVE_UPDATES = ("--total-steps", 100)
-STEPS = 20  # of an update: four environments, five steps each
-NEW_GAMES = ("--env", "CartPole-v1")  # Gymnasium's own cannot be put back
+STEPS = 20  # agent steps in an update: four environments, five steps each
+NEW_GAMES = ("--env", "CartPole-v1")  # Gymnasium's games cannot be restored
 MEMORY = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
 
 
 def cut(folder, xpid, monkeypatch, after: int, *options) -> None:
-    """A run that is stopped while it shows its update number `after`."""
+    """Run until update number `after` is shown, and stop there."""
 
     class Stopping(Display):
         def update(self, step, row):
@@ -48,7 +49,7 @@ def resume(run) -> None:
 
 @pytest.fixture
 def collected(monkeypatch) -> list[tuple[int, Collected]]:
-    """Every rollout that an actor collects, and what its generator was seeded with."""
+    """Record every rollout that an actor collects, with its generator's seed."""
     found, collect = [], Actor.collect
 
     def listen(self, length):
@@ -60,7 +61,7 @@ def collected(monkeypatch) -> list[tuple[int, Collected]]:
 
 
 def frames_from(step: int, actions) -> np.ndarray:
-    """What a run at `step` sees that takes these actions."""
+    """Return the frames that a run resumed at `step` sees if it takes these actions."""
     options = RunOptions(env="CartPole-v1", core="feedforward", num_envs=4)
     environments = make_environments(options, 4, environment_seed(options.seed, step))
     rows = [environments.reset(), *map(environments.step, actions)]
@@ -127,7 +128,7 @@ WHOLE = {
 @pytest.mark.parametrize("options", WHOLE.values(), ids=WHOLE)
 @pytest.mark.parametrize("after", [2, 4])
 def test_a_run_cut_anywhere_equals_the_whole_run(after, options, collected, tmp_path, monkeypatch):
-    """Lives and games in progress, frames, actions, losses and weights."""
+    """Compare lives and games in progress, frames, actions, losses and weights."""
     assert train(tmp_path, "whole", *FIVE_UPDATES, *options) == 0
     whole = [rollout for _, rollout in collected]
     collected.clear()
@@ -143,7 +144,7 @@ def test_a_run_cut_anywhere_equals_the_whole_run(after, options, collected, tmp_
 
 @pytest.fixture
 def drawn(monkeypatch) -> list[float]:
-    """A number of torch's that each update draws, as dropout in a core would."""
+    """Let each update draw a number from torch, as dropout in a core would, and record it."""
     found, update = [], Learner.update
 
     def draw(self, rollout):

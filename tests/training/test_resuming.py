@@ -1,4 +1,4 @@
-"""`--auto-resume` for jobs that are started again, and runs that get nowhere."""
+"""`--auto-resume` for jobs that are started again, and runs that make no progress."""
 
 import json
 import signal
@@ -56,8 +56,8 @@ def test_another_preset_is_another_run(tmp_path, monkeypatch, capsys):
     assert requested_backend() == "reference"
 
 
-def test_half_a_checkpoint_is_none(tmp_path, monkeypatch):
-    """As `kill -9` leaves it in the first one."""
+def test_a_partial_checkpoint_is_ignored(tmp_path, monkeypatch):
+    """`kill -9` during the first checkpoint leaves such a file."""
     interrupted(tmp_path, "job", monkeypatch, *AGAIN, "--disable-checkpoint")
     (tmp_path / "job" / "checkpoints").mkdir()
     (tmp_path / "job" / "checkpoints" / ".partial-7.step_000000000020.pt").write_bytes(b"PK")
@@ -82,7 +82,7 @@ def test_a_run_that_was_stopped_before_its_first_update_goes_on(again, tmp_path,
     assert_same_run(tmp_path / "job", tmp_path / "whole")
 
 
-def test_it_goes_on_as_resume_does(tmp_path, monkeypatch):
+def test_auto_resume_equals_resume(tmp_path, monkeypatch):
     for xpid in ("one", "two"):
         interrupted(tmp_path, xpid, monkeypatch, "--total-steps", 200)
     assert small_runs.atari.main(["--resume", str(tmp_path / "one")]) == 0
@@ -111,14 +111,14 @@ def test_another_run_of_that_name_is_refused(tmp_path, monkeypatch, capsys):
     assert "contradict --resume: --seed 1 (was 2)" in capsys.readouterr().err
 
 
-def test_it_needs_a_name(capsys):
+def test_auto_resume_needs_a_name(capsys):
     with pytest.raises(SystemExit, match="2"):
         small_runs.atari.main(["--auto-resume"])
     assert "--auto-resume needs --xpid" in capsys.readouterr().err
 
 
 class SpoiltCatch(Catch):
-    """Its rewards are too large to be squared from a step on, so that no loss is finite then."""
+    """A game with rewards that, from a step on, are too large for a finite loss."""
 
     steps = 0
 
@@ -164,7 +164,7 @@ def test_a_run_that_diverges_keeps_its_weights_and_ends_with_one_line(tmp_path, 
 
 @pytest.mark.usefixtures("_spoilt_env")
 def test_a_run_whose_every_update_was_refused_has_failed(tmp_path, capsys):
-    """Though it is shorter than what ends a longer one; and it has not finished."""
+    """The run is shorter than the limit of refused updates; it counts as failed, not finished."""
     options = (*SPOILT, "--env-options", "spoilt_after=0", "--total-steps", 60)
     for again in ((), ("--auto-resume",)):
         with pytest.raises(SystemExit, match="2"):
@@ -213,7 +213,7 @@ def test_a_run_stopped_in_its_first_test_games_goes_on(tmp_path, monkeypatch, ca
 
 @contextmanager
 def interruptible():
-    """Ctrl-C does what it does in a terminal, also where the tests run behind a shell's `&`."""
+    """Let Ctrl-C interrupt as in a terminal, also if the tests run behind a shell's `&`."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -221,8 +221,8 @@ def interruptible():
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_signal_told_twice_is_one_request(monkeypatch):
-    """A batch system tells everyone, and torchrun passes on what it was told."""
+def test_the_same_signal_twice_is_one_request(monkeypatch):
+    """A batch system signals all processes, and torchrun forwards its signal, too."""
     now = [100.0]
     monkeypatch.setattr("fastweights.host.stopping.time.monotonic", lambda: now[0])
     with interruptible(), StopRequests() as stop:

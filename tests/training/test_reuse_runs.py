@@ -1,4 +1,4 @@
-"""Whole runs that use each batch several times: replayed, resumed, asynchronous, logged."""
+"""Whole runs that use each batch several times: replay, resuming, asynchronous, logs."""
 
 import pytest
 from small_runs import GROUPS, StoppingDisplay, logged, train, weights

@@ -1,4 +1,4 @@
-"""The bounded queue: who may begin, in what order, and how every wait ends."""
+"""The bounded queue: who may start, in what order, and how every wait ends."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from fastweights.training.schedules.rollout_queue import Closed, QueuedSource, R
 
 
 def numbered(first: int, columns: int, version: int = 0) -> Experience:
-    """A rollout of one step whose actions are first, first + 1, ..."""
+    """Return a rollout of one step whose actions are first, first + 1, ..."""
     numbers = torch.arange(first, first + columns)
     rows = torch.stack([numbers, numbers])
     rollout = Rollout(
@@ -30,7 +30,7 @@ def numbered(first: int, columns: int, version: int = 0) -> Experience:
 
 
 def never() -> None:
-    """Nobody asks to stop."""
+    """A stop request that never comes."""
 
 
 def in_thread(function) -> threading.Thread:
@@ -49,7 +49,7 @@ def test_first_come_first_served_and_no_more_than_the_slots():
     threads = []
     for name in range(5):
         threads.append(in_thread(lambda name=name: collect(name)))
-        while queue._begun <= name:  # they queue up in this order
+        while queue._begun <= name:  # threads queue up in this order
             time.sleep(0.001)
     for released, expected in ((0, 2), (1, 3), (1, 4), (1, 5)):
         queue.release(released)
@@ -126,7 +126,7 @@ def test_what_goes_wrong_with_a_rollout_ends_the_learner_s_next_stage():
     source = QueuedSource(2, stages)
     with stages("gradient"):
         source.queue.close(KeyError("actor"))
-    with stages("log"):  # of an update that has been made
+    with stages("log"):  # of an update that is complete
         pass
     with pytest.raises(KeyError, match="actor"), stages("gradient"):
-        pytest.fail("a stage of a run that has ended")
+        pytest.fail("this stage must not start, because the run has ended")

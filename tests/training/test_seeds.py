@@ -1,4 +1,4 @@
-"""Seeds of games: runs share none, and train on no test game."""
+"""Seeds of games: runs share none, and training games differ from test games."""
 
 from dataclasses import replace
 from itertools import pairwise, product
@@ -47,7 +47,7 @@ MAZES = RunOptions(env="TMaze", core="feedforward", device="cpu", num_envs=32)
 GROUPS = replace(MAZES, schedule="asynchronous", env_groups=3)
 
 
-def test_groups_play_what_one_would_play():
+def test_groups_play_the_games_of_a_single_group():
     (together,), groups = (Plan(options).environments(0) for options in (MAZES, GROUPS))
     shown = [environments.reset().frame for environments in (together, *groups)]
     assert [len(frames) for frames in shown] == [32, 11, 11, 10]

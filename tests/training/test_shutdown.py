@@ -15,7 +15,7 @@ pytestmark = pytest.mark.accidents
 HERE = Path(__file__).parent
 STOPPED = [f"{case}-stopped" for case, what in CASES if what == "stopped"]
 BROKEN = [f"{case}-broken" for case, what in CASES if what == "broken"]
-GROWTH = 8  # MiB; a large page is 2, and threads hold some. A rollout kept at every update: 25
+GROWTH = 8  # MiB: large pages are 2, and threads hold some. Keeping every rollout would grow by 25.
 
 
 def output_of(script: str, *arguments: object) -> list[str]:
@@ -26,7 +26,7 @@ def output_of(script: str, *arguments: object) -> list[str]:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory) -> tuple[Path, dict[str, dict]]:
-    """The run folders, and what is known of each process."""
+    """Return the folder of the runs and what is known of each process."""
     folder = tmp_path_factory.mktemp("runs")
     ends = map(json.loads, output_of("stopping_runs.py", folder))
     return folder, {end["case"]: end for end in ends}
@@ -38,7 +38,7 @@ def test_ctrl_c_at_any_stage_ends_the_run_soon_and_saves_it(case, stopped):
     end = ends[case]
     said = (folder / f"{case}.out").read_text()
     assert end["code"] == 130, said
-    # It was told amid a stage; another may have begun before the signal came.
+    # It was signalled amid a stage; another may have begun before the signal arrived.
     assert len([stage for stage in end["stages"] if stage not in NEVER_STOPPED]) <= 1
     assert not end["left"]
     assert "Traceback" not in said and f"--resume {folder / case}" in said
@@ -59,7 +59,7 @@ def test_an_accident_in_any_thread_ends_the_run_and_spares_what_it_had_learned(c
 
 @pytest.mark.faults
 @pytest.mark.parametrize("case", [*STOPPED, *BROKEN])
-def test_it_takes_five_seconds_at_most(case, stopped):
+def test_an_interrupted_run_ends_within_five_seconds(case, stopped):
     assert stopped[1][case]["seconds"] < 5
 
 

@@ -1,4 +1,4 @@
-"""TorchBeast's `model.tar`: the same network under other names, so the same outputs."""
+"""TorchBeast's `model.tar`: the same network with other names gives the same outputs."""
 
 import argparse
 
@@ -17,7 +17,7 @@ ACTIONS = 6
 
 
 class PolyBeast(nn.Module):
-    """PolyBeast's network by its description, with the parameter names of its files."""
+    """PolyBeast's network, written from its description, with the names of its files."""
 
     def __init__(self, use_lstm: bool):
         super().__init__()
@@ -39,7 +39,7 @@ class PolyBeast(nn.Module):
         return nn.Sequential(nn.ReLU(), convs[0], nn.ReLU(), convs[1])
 
     def forward(self, frame, reward, done):
-        """[T, B, ...] -> logits [T, B, A] and values [T, B], from a fresh memory."""
+        """Compute logits [T, B, A] and values [T, B] from a fresh memory."""
         x = frame.flatten(0, 1).float() / 255
         for convolve, one, two in zip(self.feat_convs, self.resnet1, self.resnet2, strict=True):
             x = convolve(x)
@@ -58,7 +58,7 @@ class PolyBeast(nn.Module):
 
 
 def save_run(network: PolyBeast, path, **changes) -> None:
-    """A `model.tar` with everything that TorchBeast puts there, NumPy numbers included."""
+    """Save a `model.tar` with everything that TorchBeast stores, including NumPy numbers."""
     flags = {"unroll_length": 20, "batch_size": 8, "learning_rate": 0.0004, "total_steps": 5_000}
     content = {
         "model_state_dict": network.state_dict(),
@@ -91,7 +91,7 @@ def test_an_imported_network_computes_what_it_computed(use_lstm, tmp_path):
 
 
 def test_a_torchbeast_folder_is_evaluated(tmp_path, capsys):
-    """As its run folder lies there, with a file that does not name the game, as PolyBeast's."""
+    """The file lies in its run folder and, as PolyBeast's does, names no game."""
     save_run(PolyBeast(use_lstm=False), tmp_path / "model.tar", flags={})
     few = ["--episodes", "1", "--repeats", "1", "--max-frames", "12", "--no-clip"]
     assert evaluate.main([str(tmp_path), "--env", "Qbert", *few]) == 0

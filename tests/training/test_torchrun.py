@@ -1,4 +1,4 @@
-"""torchrun itself: it starts learners, starts them again after `kill -9`, and passes Ctrl-C on."""
+"""Runs under torchrun: it starts learners, restarts them after `kill -9`, forwards Ctrl-C."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 
 
 def learners(process: subprocess.Popen[str]) -> list[int]:
-    """The processes of the two ranks, in no order."""
+    """Return the processes of the two ranks, in any order."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return [int(child) for child in children]
 
@@ -54,7 +54,9 @@ def saved(run: Path) -> bool:
     return (run / "model.tar").exists() and load(run / "model.tar")["step"] > 0
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the learners in /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="needs Linux: finds the learners in /proc"
+)
 def test_a_killed_learner_is_started_again_and_no_step_is_counted_twice(tmp_path):
     run = tmp_path / "run"
     process = start(tmp_path, "--total-steps", "8000", "--auto-resume", restarts=3)
@@ -82,19 +84,21 @@ def test_learners_end_and_save_when_torchrun_is_killed(count, tmp_path):
     process = start(tmp_path, "--total-steps", "100000000", count=count)
     wait_for(lambda: saved(run), process)
     process.kill()
-    output, _ = process.communicate(timeout=60)  # once all learners have closed the pipe
+    output, _ = process.communicate(timeout=60)  # returns once all learners have closed the pipe
     assert "the torchrun that started this learner has gone" in output
     assert load(run / "model.tar")["step"] == max(read_logs(run)["step"])
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the learners in /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="needs Linux: finds the learners in /proc"
+)
 def test_a_signal_to_everyone_stops_all_and_saves(tmp_path):
     run = tmp_path / "run"
     process = start(tmp_path, "--total-steps", "100000000")
     wait_for(lambda: saved(run), process)
     for learner in learners(process):
         os.kill(learner, signal.SIGINT)
-    process.send_signal(signal.SIGINT)  # which torchrun passes on
-    output, _ = process.communicate(timeout=60)  # once all learners have closed the pipe
+    process.send_signal(signal.SIGINT)  # torchrun forwards it
+    output, _ = process.communicate(timeout=60)  # returns once all learners have closed the pipe
     assert f"--resume {run}" in output
     assert load(run / "model.tar")["step"] == max(read_logs(run)["step"])

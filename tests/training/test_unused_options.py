@@ -1,4 +1,4 @@
-"""An option that a run has no use for is refused or named, never passed over in silence."""
+"""Options that a run does not use are refused or named."""
 
 from dataclasses import fields, replace
 

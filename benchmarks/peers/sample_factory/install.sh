@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes Sample Factory's own virtual environment, beside this script or in the folder given.
+# Makes a virtual environment with Sample Factory, in .venv beside this script or in the folder $1.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-$here/.venv}

@@ -1,11 +1,12 @@
-"""Sample Factory on this project's task; prints the agent steps/s that it trains with, as JSON.
+"""Train with Sample Factory on this project's task and print agent steps/s as JSON.
 
     .venv/bin/python run.py --mode serial --seconds 60
 
-Its own trainer, environments and LSTM, with the network, unroll and batch of this project's default
-run: the large IMPALA ResNet with 256 features, LSTM of 256 units, 32 environments, unrolls of 50,
-batches of 32 unrolls, each learned from once. Its losses are PPO's: its V-trace path crashes.
-Needs the environment that install.sh makes, and nothing of this project.
+The trainer, environments and LSTM are Sample Factory's. Network, unroll and batch are those of this
+project's default run: the large IMPALA ResNet with 256 features, an LSTM of 256 units, 32
+environments, unrolls of 50, batches of 32 unrolls, each used once. The losses are PPO's, because
+the V-trace path of this version crashes. The script needs the environment that install.sh makes,
+and nothing from this project.
 """
 
 import argparse
@@ -15,14 +16,14 @@ import sys
 import tempfile
 import time
 
-WARM_UP = 3  # updates that are not counted
+WARM_UP = 3  # updates before the rate is measured
 UNROLL, BATCH, ENVIRONMENTS = 50, 32, 32
-SPLITS = 2  # of an async worker's environments: some are stepped while others wait for actions
+SPLITS = 2  # groups of an async worker's environments: one steps while the other waits
 NEVER = 10**9
 
 
 def arguments(game: str, mode: str, seconds: float, cores: int, folder: str) -> list[str]:
-    """Sample Factory's command line."""
+    """Return Sample Factory's command line."""
     workers = 1 if mode == "serial" else workers_for(cores)
     options = {
         "algo": "APPO",
@@ -47,7 +48,7 @@ def arguments(game: str, mode: str, seconds: float, cores: int, folder: str) -> 
         "encoder_conv_architecture": "resnet_impala",
         "encoder_conv_mlp_layers": 256,
         "with_vtrace": False,
-        "normalize_input": False,  # a pass over the pixels that this project does not make either
+        "normalize_input": False,  # this project does not normalise pixels either
         "summaries_use_frameskip": False,  # count agent steps
         "train_for_env_steps": NEVER,
         "train_for_seconds": round(seconds),
@@ -59,33 +60,33 @@ def arguments(game: str, mode: str, seconds: float, cores: int, folder: str) -> 
 
 
 def workers_for(cores: int) -> int:
-    """As many as there are cores for, where all have as many environments in each split."""
+    """Return the largest number of workers up to `cores` that splits the environments evenly."""
     most = ENVIRONMENTS // SPLITS
     return max(count for count in range(1, most + 1) if most % count == 0 and count <= cores)
 
 
 def rate(updates: list[tuple[float, int]]) -> float:
-    """Agent steps/s from (seconds, agent steps so far) after each update, without the warm-up."""
+    """Return agent steps/s after the warm-up; `updates` are (seconds, agent steps so far)."""
     counted = updates[WARM_UP:]
     if len(counted) < 2:
-        raise ValueError(f"only {len(updates)} updates were made: give it more --seconds")
+        raise ValueError(f"only {len(updates)} updates were made; raise --seconds")
     (start, before), (end, after) = counted[0], counted[-1]
     return (after - before) / (end - start)
 
 
 def make_game(*arguments: object, **options: object) -> object:
-    """Sample Factory's own Atari environment, in whichever process."""
+    """Make Sample Factory's Atari environment; its workers call this, too."""
     import gymnasium
     from ale_py.registration import register_v0_v4_envs
     from sf_examples.atari.atari_utils import make_atari_env
 
-    if "QbertNoFrameskip-v4" not in gymnasium.registry:  # ale-py leaves it out for this gymnasium
+    if "QbertNoFrameskip-v4" not in gymnasium.registry:  # not registered by itself
         register_v0_v4_envs()
     return make_atari_env(*arguments, **options)
 
 
 def train(game: str, mode: str, seconds: float, cores: int) -> list[tuple[float, int]]:
-    """Trains for about `seconds`; the time and agent steps so far after each update."""
+    """Train for about `seconds` and return (seconds, agent steps so far) after each update."""
     from sample_factory.algo.runners.runner import AlgoObserver
     from sample_factory.algo.utils.misc import ExperimentStatus
     from sample_factory.envs.env_utils import register_env
@@ -93,7 +94,7 @@ def train(game: str, mode: str, seconds: float, cores: int) -> list[tuple[float,
     from sf_examples.atari.train_atari import parse_atari_args
 
     class Clock(AlgoObserver):
-        """Notes when each update is done, and how long it has trained: 2.1.1 never does."""
+        """Record the time of each update, and set `total_train_seconds`, which 2.1.1 never sets."""
 
         def __init__(self):
             self.updates, self.start = [], time.monotonic()
@@ -119,10 +120,14 @@ def train(game: str, mode: str, seconds: float, cores: int) -> list[tuple[float,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--game", default="Qbert")
-    parser.add_argument("--mode", choices=["serial", "async"], default="serial")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of training, default 60")
-    parser.add_argument("--cores", type=int, default=2, help="of the machine, default 2")
+    parser.add_argument("--game", default="Qbert", help="game (default Qbert)")
+    parser.add_argument(
+        "--mode", choices=["serial", "async"], default="serial", help="default serial"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="length of the training in seconds (default 60)"
+    )
+    parser.add_argument("--cores", type=int, default=2, help="CPU cores to use (default 2)")
     options = parser.parse_args()
     with contextlib.redirect_stdout(sys.stderr):
         updates = train(options.game, options.mode, options.seconds, options.cores)

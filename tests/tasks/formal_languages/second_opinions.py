@@ -1,6 +1,6 @@
-"""Each language's answers again, from the whole string and without the machine of `tasks/`.
+"""The answers of each language, computed from whole strings without the machines of `tasks/`.
 
-`OPINIONS[name](symbols)` is an answer at each symbol, None where none is asked for.
+`OPINIONS[name](symbols)` returns an answer at each symbol, or None if none is asked for.
 """
 
 import re
@@ -14,7 +14,7 @@ Answers = list[str | None]
 
 
 def of_prefixes(accepts: Callable[[str], object], yes: str, no: str) -> Callable[..., Answers]:
-    """`yes` after each prefix that is accepted."""
+    """Answer `yes` after each prefix that is accepted, else `no`."""
 
     def answers(symbols: Sequence[str]) -> Answers:
         text = "".join(symbols)
@@ -24,7 +24,7 @@ def of_prefixes(accepts: Callable[[str], object], yes: str, no: str) -> Callable
 
 
 def of_questions(solve: Callable[[list[str]], str]) -> Callable[..., Answers]:
-    """The symbols of the solution, one at each question."""
+    """Answer each question with the next symbol of the solution."""
 
     def answers(symbols: Sequence[str]) -> Answers:
         given = [symbol for symbol in symbols if symbol != ASK]
@@ -36,7 +36,7 @@ def of_questions(solve: Callable[[list[str]], str]) -> Callable[..., Answers]:
 
 
 def next_symbol(letters: str) -> Callable[..., Answers]:
-    """The symbol that follows in every string (abc) -> a^n b^n c^n with this beginning, or N."""
+    """Answer with the next symbol of the string (abc) -> a^n b^n c^n, or N if it is open."""
 
     def answers(symbols: Sequence[str]) -> Answers:
         text = "".join(symbols)
@@ -71,7 +71,7 @@ def in_a_n_b_n_sigma(text: str) -> bool:
 
 
 def legacy_a_n_b_n_sigma(text: str) -> bool:
-    """An a has followed the first run of b, which is as long as the run of a before it."""
+    """Return whether an a has followed the first run of b, as long as the run of a before it."""
     match = re.match(r"(a+)(b+)a", text)
     return bool(match) and len(match[1]) == len(match[2])
 
@@ -93,7 +93,7 @@ def missing(symbols: list[str]) -> str:
 
 
 def product(symbols: Sequence[str]) -> Answers:
-    """By permutation matrices: row i of a product has its one where i is sent to."""
+    """Multiply permutation matrices; row i of a product has a 1 in the column of i's image."""
     found, matrix = [], np.eye(len(symbols[0]), dtype=int)
     for symbol in symbols:
         matrix = matrix @ np.eye(len(symbol), dtype=int)[[int(c) - 1 for c in symbol]]

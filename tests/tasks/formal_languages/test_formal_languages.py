@@ -1,4 +1,4 @@
-"""Every language: its example, its answers beside a second opinion, its splits, its strings."""
+"""Every language: its example, its answers against a second computation, splits, strings."""
 
 import sys
 from dataclasses import replace
@@ -21,7 +21,7 @@ from tests.tasks.formal_languages.second_opinions import (
     reduced,
 )
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")  # millions of steps of machines
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")  # the machines make millions of steps
 EVERY = pytest.mark.parametrize("name", LANGUAGES)
 FAMILIES = {"regular": 8, "counter": 7, "context-free": 3, "context-sensitive": 2}
 
@@ -37,7 +37,7 @@ def answers(language, sample) -> list[str | None]:
 @EVERY
 def test_the_example_of_its_file(name):
     language = LANGUAGES[name]()
-    if name == "s5":  # of the same file as S3, whose example it has
+    if name == "s5":  # its file is that of S3, whose example it has
         return
     lines = (sys.modules[type(language).__module__].__doc__ or "").splitlines()
     symbols, expected = (line.split() for line in lines if line.startswith("    "))
@@ -59,7 +59,7 @@ def test_answers_are_those_of_a_second_opinion(name):
     "name", ["parity", "dyck_1", "l5", "a_n_b_n_sigma", "reset_dyck_1", "abab"]
 )
 def test_prefix_labels_of_all_short_strings(name):
-    """Strings outside the sampler's range too; a bracket never closes what is not open."""
+    """Include strings that the sampler does not draw; no bracket closes unless one is open."""
     language = LANGUAGES[name]()
     for length in range(1, 11 if len(language.alphabet) == 2 else 8):
         for symbols in product(language.alphabet, repeat=length):
@@ -79,7 +79,8 @@ def test_the_published_labels_of_a_n_b_n_sigma():
         random = Random(1)
         targets = [t for _ in range(2000) for t in one.sample(random).targets]
         shares.append(sum(targets) / len(targets))
-    assert 0.18 < shares[0] < 0.22 and 0.40 < shares[1] < 0.65  # 0.19 to 0.21, 0.41 to 0.64
+    # Expected: 0.19 to 0.21, and 0.41 to 0.64.
+    assert 0.18 < shares[0] < 0.22 and 0.40 < shares[1] < 0.65
 
 
 @EVERY
@@ -126,7 +127,7 @@ def test_strings_of_any_length(name, length):
     sample = language.sample_of_length(length, Random(1))
     symbols = [word for word in words(language, sample) if word != "?"]
     factor = {"a_n_b_n": 2, "a_n_b_n_c_n": 3}.get(name, 1)
-    if name == "reset_dyck_1":  # part of such a string, a reset, and such a string
+    if name == "reset_dyck_1":  # part of a string, a reset, and a string
         assert symbols.index("1") <= length and length - 2 <= len(symbols) - symbols.index("1") - 1
     else:
         assert length - max(2, language.multiple) < len(symbols) / factor <= length
@@ -171,7 +172,7 @@ def test_shuffled_brackets_cross_unless_the_published_strings_are_asked_for():
 
 
 def test_a_counter_that_never_resets_scores_as_the_published_linear_transformer():
-    """44.5 % and 41.1 %; recomputed from the published generator: 46.7 % and 41.6 %."""
+    """Published: 44.5 % and 41.1 %; with the published generator we get 46.7 % and 41.6 %."""
     language = ResetDyck1()
     (machine,) = language.rivals().values()
     for split, published in (("bin0", 46.7), ("bin1", 41.6)):

@@ -1,4 +1,4 @@
-"""Every form of a text becomes the same numbers; they are kept, mended and shared."""
+"""Texts in all formats become the same numbers, which are cached, repaired and shared."""
 
 import errno
 import multiprocessing
@@ -49,7 +49,7 @@ def test_every_form_gives_the_same_words(form, tmp_path):
 
 
 def test_the_vocabulary_is_the_published_one(tmp_path):
-    """`<eos>`, then by count, then by first occurrence; capitals kept; of WikiText-2 all splits."""
+    """Order: `<eos>`, count, first occurrence. Capitals stay; WikiText-2's has all splits."""
     text = {"train": "b a b\n c The the \n", "valid": "z z z z\n", "test": "a\n"}
     of_train = read(plain(tmp_path / "a", "{}.txt", text), tmp_path / "cache", min_count=1)
     assert of_train.vocabulary.types == ["<eos>", "b", "a", "c", "The", "the", "<unk>"]
@@ -58,7 +58,7 @@ def test_the_vocabulary_is_the_published_one(tmp_path):
 
 
 def test_rare_words_of_raw_text_are_unknown(tmp_path):
-    """As when WikiText was made: fewer than 3 occurrences; `<unk>` takes the place of its count."""
+    """As in WikiText, words below 3 occurrences are unknown; `<unk>` is sorted by its count."""
     text = {"train": "a a a b b b b c c d\n", "valid": "c b e\n", "test": "a\n"}
     found = read(plain(tmp_path / "wikitext-103-raw", "wiki.{}.raw", text), tmp_path / "cache")
     assert found.vocabulary.types == ["<eos>", "b", "a", "<unk>"]
@@ -107,7 +107,8 @@ def test_a_folder_of_texts_is_one_text(tmp_path):
     found = read(tmp_path / "text", tmp_path / "cache", held_out=0.1, min_count=1)
     every = Counter(w for split in SPLITS for line in lines_of(found, split) for w in line)
     assert every.total() == 1000
-    assert lines_of(found, "test") != [["word9"] * 50]  # the order is not the names'
+    # The order of files is not that of their names.
+    assert lines_of(found, "test") != [["word9"] * 50]
 
 
 def test_other_encodings_are_read_when_named(tmp_path):
@@ -170,9 +171,9 @@ def test_what_is_no_text_is_one_line(case, tmp_path):
 
 
 def test_numbers_are_kept_by_content(tmp_path, monkeypatch):
-    """Another place, the same content: nothing is made again. Other content or options: others."""
+    """Equal content in another place reuses the numbers; other content or options do not."""
     first = read(FORMS["tokens"](tmp_path / "a"), tmp_path / "cache")
-    monkeypatch.setattr(module, "_make", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(module, "_make", lambda *_: pytest.fail("the numbers were made again"))
     again = read(FORMS["tokens"](tmp_path / "b"), tmp_path / "cache")
     assert again.digest == first.digest
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Sliding windows and full context against a model asked anew for every single token."""
+"""Sliding windows and full context, against a new computation for every single token."""
 
 import math
 
@@ -22,7 +22,7 @@ CORES = ("rdn", "transformer", "lstm")
 
 
 def one(model, context: np.ndarray, target: int) -> float:
-    """The loss of one token after a context that is read from a fresh state."""
+    """Return the loss of one token after a context that is read from a fresh state."""
     with torch.no_grad():
         hidden, _ = model(torch.from_numpy(context.astype(np.int64))[:, None])
         return -model.softmax.log_probabilities(hidden[-1])[0, target].item()
@@ -87,7 +87,7 @@ def test_a_model_is_left_as_it_was():
 
 
 def test_measures_are_per_token_word_and_byte():
-    """Ten tokens that are five words and forty bytes, with a loss of 2 nats each."""
+    """Ten tokens are five words and forty bytes, with a loss of 2 nats for each token."""
     found = measure(9 * 2.0, Split(np.zeros(10, np.int32), lines=1, words=5, length=40))
     assert found.predictions == 9
     assert found.perplexity == pytest.approx(math.exp(2))

@@ -1,4 +1,4 @@
-"""A text of WikiText-103's size, with words as rare as words are: the path's time and memory.
+"""Reading a text of WikiText-103's size with realistic word frequencies: time and memory.
 
 python -m pytest -m faults -s tests/tasks/language_model/test_full_size.py
 """
@@ -16,7 +16,7 @@ import pytest
 from fastweights.tasks.language_model.published import PUBLISHED
 
 EXPECTED = PUBLISHED["WikiText-103"]
-LINES = {"train": 1_801_350, "valid": 3_760, "test": 4_358}  # half of them blank
+LINES = {"train": 1_801_350, "valid": 3_760, "test": 4_358}  # half of them are blank
 TYPES = EXPECTED.types - 1  # without `<eos>`
 READ = """
 import json, resource, sys, time
@@ -34,7 +34,7 @@ print(json.dumps(said))
 
 
 def zipf(count: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-    """Numbers of words, each as often as its rank says; the first are all of them, once."""
+    """Yield numbers of words, each word once and then as frequent as its rank says."""
     share = 1 / (np.arange(TYPES) + 2.7)
     cumulated = np.cumsum(share / share.sum())
     every = generator.permutation(TYPES) if count > TYPES else np.zeros(0, np.int64)
@@ -45,7 +45,7 @@ def zipf(count: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
 
 
 def write(path: Path, split: str, generator: np.random.Generator) -> None:
-    """A blank line after each line of words; as many words and lines as the published split."""
+    """Write as many words and lines as the published split, with a blank line after each line."""
     words = np.array(["<unk>", *(f"word{n}" for n in range(TYPES - 1))], object)
     wanted = getattr(EXPECTED, split) - LINES[split]
     full = LINES[split] // 2
@@ -71,7 +71,7 @@ def test_a_text_of_full_size_takes_minutes_and_less_than_a_gigabyte(tmp_path):
     for split in LINES:
         write(folder / f"wiki.{split}.tokens", split, generator)
     found = []
-    for _ in range(2):  # made, and found again
+    for _ in range(2):  # made at first, then found in the cache
         begun = time.monotonic()
         command = [sys.executable, "-c", READ, str(folder), str(tmp_path / "cache")]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout

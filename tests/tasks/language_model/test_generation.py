@@ -1,4 +1,4 @@
-"""Sampling by temperature, top k and top p; a state that does not grow."""
+"""Generating text: sampling by temperature, top k and top p; the state does not grow."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The smoothed n-gram model against the equations written out with dictionaries."""
+"""The smoothed n-gram model, against its equations written out with dictionaries."""
 
 import math
 from collections import Counter, defaultdict
@@ -9,18 +9,19 @@ import pytest
 from fastweights.tasks.language_model.kneser_ney import KneserNey
 
 TYPES = 90
-TEXT = np.minimum(np.random.default_rng(1).zipf(1.4, size=1500), TYPES - 3) - 1  # three never come
+# Three types never occur.
+TEXT = np.minimum(np.random.default_rng(1).zipf(1.4, size=1500), TYPES - 3) - 1
 
 
 class ByTheBook:
-    """Chen & Goodman's equations, an n-gram a tuple."""
+    """Chen & Goodman's equations; n-grams are tuples."""
 
     def __init__(self, ids, types, order):
         self.types, self.counts = types, []
         tokens = tuple(ids.tolist())
         for n in range(1, order + 1):
             grams = Counter(tokens[i : i + n] for i in range(len(tokens) - n + 1))
-            if n < order:  # in how many tokens' company, to the left
+            if n < order:  # the number of different tokens to the left
                 company = defaultdict(set)
                 for i in range(1, len(tokens) - n + 1):
                     company[tokens[i : i + n]].add(tokens[i - 1])

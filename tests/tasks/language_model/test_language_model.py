@@ -1,4 +1,4 @@
-"""The published models' sizes, their output layer, positions, and a text in pieces."""
+"""Language models: published sizes, the output layer, positions, and a text in pieces."""
 
 import math
 
@@ -43,7 +43,7 @@ def test_the_adaptive_softmax_sums_to_one_and_is_what_the_loss_uses():
 
 
 def test_pytorchs_adaptive_softmax_agrees_where_it_can():
-    """Without biases in the tails, and with projections that change nothing."""
+    """Compare without biases in the tails and with identity projections."""
     softmax, hidden = tiny("lt").softmax.float(), torch.randn(40, 8)
     theirs = nn.AdaptiveLogSoftmaxWithLoss(8, TYPES, [5, 9, 20], div_value=1.0, head_bias=True)
     nn.init.normal_(softmax.bias[:5])
@@ -76,7 +76,7 @@ def test_input_and_output_share_their_weights():
     tokens = torch.randint(TYPES, (T, B))
     loss, _ = model.loss(tokens, tokens.roll(1), None)
     (of_all,) = torch.autograd.grad(loss.sum(), [model.softmax.weight])
-    with torch.no_grad():  # by a difference, which sees the weights as one
+    with torch.no_grad():  # finite differences treat both as the same weights
         step = 1e-6 * torch.randn_like(model.softmax.weight)
         model.softmax.weight += step
         more = model.loss(tokens, tokens.roll(1), None)[0].sum()

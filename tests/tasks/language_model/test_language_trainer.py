@@ -1,4 +1,4 @@
-"""Columns, the schedule, full context, parts of a batch, learners together, going on exactly."""
+"""Training language models: columns, schedule, full context, micro-batches, learners, resuming."""
 
 import copy
 import math
@@ -69,7 +69,7 @@ def test_it_learns_what_repeats():
 
 
 def test_full_context_carries_the_state_until_the_epoch_ends():
-    """The second span's loss is that of a model which has read the first."""
+    """The loss of the second span is that of a model that has read the first span."""
     whole = Columns(IDS, 4).piece(0, 12)
     for carries in (True, False):
         one = trainer(full_context=carries, learning_rate=1e-30)
@@ -96,7 +96,7 @@ def test_parts_of_a_batch_add_up(full_context):
 
 
 class Pair:
-    """Two learners in one process: each update of the first waits for that of the second."""
+    """Two learners in one process; each update of the first waits for that of the second."""
 
     def __init__(self, **config):
         self.held = []

@@ -1,4 +1,4 @@
-"""Vectors of n-grams against a table that is written out, and in a text that comes in pieces."""
+"""Vectors of n-grams, against a table written out by hand, and for a text in pieces."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ N, ROWS, WIDTH = 4, 37, 8
 
 
 def row(gram: tuple[int, ...]) -> int:
-    """An n-gram's row by Python's integers, the newest token first."""
+    """Compute an n-gram's row with Python's integers, the newest token first."""
     code = 0
     for token in reversed(gram):
         code = (code * 1_000_003 + token) % (2**31 - 1)
@@ -36,7 +36,7 @@ def test_they_are_looked_up_by_the_last_tokens(types):
 
 
 def test_few_bigrams_of_bytes_share_a_row():
-    """As many as if rows were drawn: of 10,000 in 2**15 rows, 14 % meet one that was there."""
+    """Collisions are as rare as for random rows: 14 % of 10,000 n-grams in 2**15 rows."""
     of = NgramVectors(2, 2**15, WIDTH)
     with torch.no_grad():
         of.tables[0].copy_(torch.arange(2**15)[:, None].expand(-1, SIZE))
@@ -58,7 +58,7 @@ def test_a_text_may_come_in_pieces(pieces):
     assert state.recent.tolist() == after.recent.tolist() == (tokens[-3:] + 1).t().tolist()
 
 
-def test_they_are_all_that_a_model_without_memory_has_of_what_came_before():
+def test_without_memory_ngrams_are_the_only_context():
     for ngrams, reach in ((1, 1), (3, 3)):
         model, tokens = tiny("feedforward", "none", ngrams=ngrams), torch.randint(TYPES, (T, 1))
         other = tokens.clone()

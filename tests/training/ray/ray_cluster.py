@@ -1,4 +1,4 @@
-"""A small Ray cluster of the tests' own: on loopback, with a token, in a folder of its own."""
+"""A small Ray cluster for tests, on loopback, with a token and a temporary folder."""
 
 import os
 import secrets
@@ -13,14 +13,14 @@ from ports import free_port
 from fastweights.training.ray.guard import guard
 
 HERE = Path(__file__).parent
-# Read when Ray is imported: this process joins the clusters that it starts.
+# Ray reads these on import, so this process can join the clusters that it starts.
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 os.environ.update(TOKEN)
 
 
 class TestCluster:
-    """A head with some CPUs at 127.0.0.1; with `others` to come, at 127.0.0.2."""
+    """A head node with some CPUs at 127.0.0.1; with `others`, nodes may join at 127.0.0.2 etc."""
 
     __test__ = False
 
@@ -39,7 +39,7 @@ class TestCluster:
         return self
 
     def add_node(self, num_cpus: int) -> subprocess.Popen:
-        """One more, at the next address."""
+        """Start another node at the next address."""
         host = f"127.0.0.{2 + len(self._nodes)}"
         self._nodes.append(self._start(num_cpus, host, "--address", self.address))
         return self._nodes[-1]

@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from fastweights.envs.catch import Catch
 
-SEED_UNIT, STEP_UNIT = 2.0**-14, 2.0**-20  # small enough to learn Catch beside, and exact
+SEED_UNIT, STEP_UNIT = 2.0**-14, 2.0**-20  # exact, and so small that Catch can still be learned
 
 
 class Broken(Exception):
@@ -21,10 +21,10 @@ class Broken(Exception):
 
 
 class StampedCatch(Catch):
-    """Catch whose frames also say which seed a stream has, and how many steps it has made.
+    """Catch whose frames also tell the seed of a stream and the number of its steps.
 
-    Its `breaks_at`-th step raises; at the `stops_at`-th, the first process that can make the file
-    `stops_as`, with its number in it, stops. 0: none does.
+    The `breaks_at`-th step raises. At the `stops_at`-th step, the first process that can create the
+    file `stops_as` writes its number into it and stops. 0 switches either off.
     """
 
     def __init__(self, num_envs=1, render_mode=None, breaks_at=0, stops_at=0, stops_as=""):
@@ -66,7 +66,7 @@ def assert_streams_in_order(seen, seeds) -> None:
 
 
 def _in_columns(seen):
-    """Of each batch, stream after stream."""
+    """Order the frames of each batch stream by stream."""
     return [frames.transpose(0, 1) for frames in seen]
 
 

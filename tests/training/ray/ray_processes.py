@@ -1,4 +1,4 @@
-"""What Ray has running, by /proc."""
+"""The processes that Ray runs, found in /proc."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def actors(ancestor: int) -> list[int]:
-    """The actors' processes below a process."""
+    """Return the actors' processes below a process."""
     found = []
     for pid in _processes():
         with contextlib.suppress(OSError):
@@ -26,7 +26,7 @@ def ancestors(pid: int) -> Iterator[int]:
 
 
 def below(process: int) -> list[int]:
-    """Everything that a process has started, and what that has started."""
+    """Return all processes below a process."""
     found = []
     for pid in _processes():
         with contextlib.suppress(OSError):
@@ -36,7 +36,7 @@ def below(process: int) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Neither gone nor waiting to be buried."""
+    """Return whether a process exists and is no zombie."""
     try:
         stat = (Path("/proc") / str(pid) / "stat").read_text()
     except OSError:
@@ -45,7 +45,7 @@ def is_running(pid: int) -> bool:
 
 
 def folder_of(driver: int) -> Path:
-    """Where the Ray that a run has started keeps its files."""
+    """Return the folder in which the Ray that a run has started keeps its files."""
     for link in (Path("/proc") / str(driver) / "fd").iterdir():
         with contextlib.suppress(OSError):
             target = link.readlink()
@@ -55,7 +55,7 @@ def folder_of(driver: int) -> Path:
 
 
 def listening_addresses(pids: list[int]) -> set[str]:
-    """The addresses at which processes listen for TCP connections."""
+    """Return the addresses at which processes listen for TCP connections."""
     sockets = set()
     for pid in pids:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Actors without torch, which start at once, for what a crew does when they fail."""
+"""Actors without torch, which start at once, for tests of failing actors."""
 
 import os
 import sys
@@ -9,9 +9,9 @@ from fastweights.envs.interface import BrokenEnvironment
 
 
 class StandIn:
-    """Delivers (number, incarnation, how many before); its first incarnation fails as told.
+    """Delivers (number, incarnation, count of deliveries); its first incarnation fails as told.
 
-    It dies `once` that file is there.
+    With `once`, it dies as soon as this file exists.
     """
 
     def __init__(self, number, incarnation, fails="", once=None):
@@ -38,14 +38,14 @@ class StandIn:
 
 
 def _of_another_version():
-    """Something of a module that only this process has."""
+    """Return an object of a module that only this process has."""
     newer = sys.modules["newer"] = ModuleType("newer")
     exec("class Rollout: pass", newer.__dict__)
     return newer.Rollout()
 
 
 class Repeats:
-    """Delivers what it was given, and the last of it for ever."""
+    """Delivers the given deliveries, and repeats the last of them forever."""
 
     def __init__(self, deliveries):
         self.deliveries = deliveries

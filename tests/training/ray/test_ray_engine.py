@@ -1,4 +1,4 @@
-"""Training with actors in Ray's processes: the same numbers, and what happens when they die."""
+"""Training with actors in Ray's processes: equal results, and failing actors."""
 
 import functools
 import os
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
 ]
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
-MINUTE = 60.0  # seconds that an actor is stopped for
+MINUTE = 60.0  # seconds for which an actor is stopped
 COUNTS = ("actors", "actor_restarts", "lost_rollouts")
 
 
@@ -56,7 +56,7 @@ def connected(address):
 
 @pytest.fixture
 def crew(connected):
-    """Makes a crew of stand-ins, and notes what it gave back."""
+    """Return a function that makes a crew of stand-ins and records what it returns."""
     from fastweights.training.ray.crew import Crew
 
     made = []
@@ -77,10 +77,10 @@ def crew(connected):
 
 
 def deliveries(crew, enough) -> list[str]:
-    """Messages until there are `enough(messages)`, asking whoever is free in between."""
+    """Return messages until `enough(messages)`, asking free actors in between."""
     found, seen, deadline = [], None, 0.0
     while not enough(found):
-        if seen != (now := (len(found), crew.actors, crew.restarts)):  # something came of it
+        if seen != (now := (len(found), crew.actors, crew.restarts)):  # there was progress
             seen, deadline = now, time.monotonic() + 60
         assert time.monotonic() < deadline, found
         while member := crew.who_is_free():
@@ -107,7 +107,7 @@ def test_rollouts_come_in_each_actor_s_order_and_none_has_more_than_two_to_do(cr
     assert (crew.actors, crew.restarts, crew.lost, given_back) == (2, 0, 0, [])
 
 
-def test_nobody_is_passed_over_where_rollouts_come_faster_than_they_are_taken(crew, connected):
+def test_no_actor_is_passed_over_when_rollouts_arrive_faster_than_they_are_used(crew, connected):
     crew, _ = crew(4)
     deliveries(crew, lambda found: crew.actors == 4)
     found = []
@@ -172,7 +172,7 @@ def test_what_no_actor_sends_is_a_lost_rollout_and_a_line(connected, monkeypatch
             actors.release(1)
         columns = actors.columns()
         assert (columns["actors"], columns["actor_restarts"]) == (1, 3)
-        assert 3 <= columns["lost_rollouts"] <= 6  # what each had begun next, too
+        assert 3 <= columns["lost_rollouts"] <= 6  # including the rollout that each had begun
     said = capsys.readouterr().err.splitlines()
     begin = "note: actor 0 is replaced: what it sent is no rollout: "
     for line, reason in zip(
@@ -197,7 +197,7 @@ def test_an_environment_s_bad_answer_ends_the_run_at_once(crew):
     assert crew.restarts == 0
 
 
-def test_only_where_all_fail_and_nobody_delivers_meanwhile():
+def test_the_run_ends_only_if_all_actors_fail_without_a_delivery():
     from fastweights.training.ray.crew import Crew
 
     crew = Crew(lambda number, incarnation: None, 2, lambda count: None)
@@ -206,25 +206,25 @@ def test_only_where_all_fail_and_nobody_delivers_meanwhile():
     assert crew._all_fail_like(one)
     crew.has_delivered(other)
     assert not crew._all_fail_like(one)
-    other.failures = 1  # again
+    other.failures = 1  # fails again
     assert not crew._all_fail_like(one)
 
 
 @pytest.mark.faults
-def test_but_not_where_another_delivers(crew, monkeypatch, capsys):
+def test_a_failing_actor_does_not_end_the_run_while_another_delivers(crew, monkeypatch, capsys):
     monkeypatch.setattr("fastweights.training.ray.crew.PAUSE", 0.01)
     monkeypatch.setattr("fastweights.training.ray.crew.FAILURES_IN_A_ROW", 2)
     crew, _ = crew(2, lambda number: "always" * (number == 1))
     deliveries(crew, lambda found: crew.restarts == 2)
     monkeypatch.setattr("fastweights.training.ray.crew.PAUSE", 1000.0)
     deliveries(crew, lambda found: crew.restarts == 3)
-    deliveries(crew, lambda found: len(found) > 20)  # which holds up nobody
+    deliveries(crew, lambda found: len(found) > 20)  # a failing actor delays no other
     assert (crew.actors, crew.restarts, crew.failing) == (1, 3, 1)
     said = [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()]
     assert said == ["actor 1 is replaced" + when for when in ("", " in 0.01 s", " in 2000 s")]
 
 
-def test_who_cannot_be_placed_waits(crew):
+def test_an_actor_that_cannot_be_placed_waits(crew):
     crew, _ = crew(5, cpus=1.0)  # of which 3 fit
     deliveries(crew, lambda found: crew.actors == 3)
     deliveries(crew, lambda found: len(found) > 20)
@@ -233,7 +233,7 @@ def test_who_cannot_be_placed_waits(crew):
 
 @pytest.mark.parametrize("learner", [(), ("--objective", "ppo", "--epochs", 2, "--minibatches", 2)])
 def test_one_actor_without_a_lead_is_lockstep_bit_for_bit(learner, address, tmp_path):
-    """So what travels is what was collected, and what acts is what was published."""
+    """Sent rollouts equal collected ones, and actors use exactly the published weights."""
     options = ("--total-steps", 200, "--num-envs", 8, *RDN, *learner)
     alone = ("--engine", "ray", "--ray-address", address, "--num-actors", 1, "--queue-size", 0)
     assert train(tmp_path, "lockstep", *options) == 0
@@ -254,7 +254,7 @@ STAMPED = (
 
 
 class KillingDisplay(Display):
-    """Somebody kills an actor while it shows the twentieth update."""
+    """A display that kills an actor while it shows the twentieth update."""
 
     def update(self, step, row):
         super().update(step, row)
@@ -272,7 +272,7 @@ def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_p
 
     def slow_once(self, rollout):
         seen.append(rollout.frame[:-1, :, -2:].clone())
-        if len(seen) == 12:  # back-pressure: of three slots one is learned from
+        if len(seen) == 12:  # back-pressure: one of three slots is in use by the learner
             (queue,) = queues
             wait_until(lambda: len(queue) == 2)
             time.sleep(0.5)
@@ -286,23 +286,23 @@ def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_p
     options = (*STAMPED, "--ray-address", address, "--total-steps", steps, "--seed", 5)
     assert train(tmp_path, "run", *options) == 0
     logs = logged(tmp_path / "run")
-    # No step counted twice.
+    # No step is counted twice.
     assert logs["step"] == [24 * 22 * update for update in logs["updates"]]
     assert logs["step"][-1] == steps == sum(frames[..., 0].numel() for frames in seen)
     assert max(logs["learner_queue_size"]) <= 2
-    # A slow actor may be passed by the other any number of times; mostly the slots bound it.
+    # The other actor may pass a slow one any number of times; mostly the slots limit it.
     assert max(logs["policy_lag"]) >= 1 and statistics.median(logs["policy_lag"]) <= 3
-    # The killed actor.
+    # One actor was killed.
     assert logs["actor_restarts"][-1] == logs["lost_rollouts"][-1] == 1
     assert {1, 2} == set(logs["actors"]) and logs["actors"][-1] == 2
-    # Every stream in order from its beginning, gaps nowhere; the new one plays other games.
+    # Every stream is in order from its start, without gaps; the new actor plays other games.
     assert_streams_in_order(seen, expected_seeds(5, logs))
-    # And it learns.
+    # The agent learns.
     assert logs["recent_full_game_return"][-1] > 0.5 > logs["recent_full_game_return"][5]
 
 
 def expected_seeds(seed: int, logs) -> list[set[int]]:
-    """Of the streams that may have been played: the second actor or the first was killed."""
+    """Return the possible sets of streams: the first or the second actor was killed."""
 
     def streams(first: int, count: int) -> set[int]:
         return {(first + i) % 2**14 for i in range(count)}
@@ -334,9 +334,9 @@ def test_an_environment_that_raises(breaks_at, code, address, tmp_path, capsys):
 
 
 class StoppingActors(Display):
-    """Lets an actor that has stopped go on after a minute; a while later comes a Ctrl-C."""
+    """A display that lets a stopped actor continue after a minute, and later interrupts the run."""
 
-    file, since, stopped, again = None, 0.0, 0, 0  # `stopped` and `again`: updates
+    file, since, stopped, again = None, 0.0, 0, 0  # `stopped` and `again` count updates
 
     def update(self, step, row):
         super().update(step, row)
@@ -351,7 +351,7 @@ class StoppingActors(Display):
 
 
 @pytest.mark.faults
-def test_an_actor_that_is_stopped_for_a_minute_holds_up_nobody(address, tmp_path, monkeypatch):
+def test_an_actor_stopped_for_a_minute_delays_no_other(address, tmp_path, monkeypatch):
     monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingActors)
     StoppingActors.file = tmp_path / "stopped"
     amid_its_tenth_rollout = f"stops_at={10 * 22 - 11}"
@@ -361,12 +361,12 @@ def test_an_actor_that_is_stopped_for_a_minute_holds_up_nobody(address, tmp_path
     logs, stopped, again = logged(tmp_path / "run"), StoppingActors.stopped, StoppingActors.again
     assert logs["actor_restarts"][-1] == logs["lost_rollouts"][-1] == 0
     assert logs["step"] == [24 * 22 * update for update in logs["updates"]]
-    assert again > stopped + 20, "the other went on alone"
-    assert max(logs["policy_lag"][again:]) >= again - stopped, "what the stopped one had begun came"
+    assert again > stopped + 20, "the other actor must go on alone"
+    assert max(logs["policy_lag"][again:]) >= again - stopped, "its late rollout must arrive"
 
 
 class GrowingCluster(Display):
-    """A node joins at the tenth update, and leaves once its actors have worked a while."""
+    """A display that adds a node at the tenth update and removes it after a while."""
 
     cluster = node = None
     since = 0

@@ -1,4 +1,4 @@
-"""A run with a Ray of its own: on loopback, gone with the run; and what a person gets wrong."""
+"""A run that starts Ray: it listens on loopback and leaves nothing behind; bad input."""
 
 import os
 import signal
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not ins
 ROOT = Path(__file__).parents[3]
 SMALL = ("--env", "Catch", "--core", "feedforward", "--num-envs", "4", "--batch-size", "4")
 RAY = (*SMALL, "--engine", "ray")
-SOON = 20.0  # seconds, on a machine that others use too
+SOON = 20.0  # seconds, on a machine that is also used by others
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
-    """A long run in a process of its own; returns once it has learned something."""
+    """Start a long run in a separate process; return once it has learned something."""
     where = ("--savedir", str(folder), "--xpid", "run", "--num-threads", "1")
     command = [sys.executable, "launch/atari.py", *RAY, "--num-actors", "2", *where]
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
@@ -60,7 +60,7 @@ def assert_gone(folder: Path, processes: list[int]) -> None:
 
 
 def resume(folder: Path) -> None:
-    """A little further, without Ray."""
+    """Resume the run for a few updates, without Ray."""
     assert load(folder / "run" / "model.tar")["step"] > 0
     steps = read_logs(folder / "run")["step"][-1]  # beyond the checkpoint, after kill -9
     saved = ("--resume", str(folder / "run"), "--engine", "local", "--num-threads", "1")
@@ -83,7 +83,7 @@ def test_ctrl_c_saves_and_leaves_nothing(tmp_path):
     assert len(processes) > 5
     assert listening_addresses([run.pid, *processes]) == {"127.0.0.1"}
     before = time.monotonic()
-    os.killpg(run.pid, signal.SIGINT)  # as a terminal does, to everyone
+    os.killpg(run.pid, signal.SIGINT)  # to all processes, as a terminal does
     assert run.wait(SOON) == 130, (tmp_path / "err").read_text()
     assert time.monotonic() - before < SOON
     assert_gone(folder, processes)
@@ -107,13 +107,13 @@ def test_kill_9_leaves_nothing_and_the_run_goes_on(tmp_path):
 
 @pytest.mark.faults
 def test_sigterm_to_every_process_still_saves(tmp_path):
-    """As a batch system ends a job; Ray must outlive the run, or the run ends without saving."""
+    """A batch system ends a job like this; Ray must outlive the run, or the run could not save."""
     run = start(tmp_path)
     folder, processes = folder_of(run.pid), below(run.pid)
     for process in processes:
         os.kill(process, signal.SIGTERM)
     steps, deadline = read_logs(tmp_path / "run")["step"][-1], time.monotonic() + SOON
-    while read_logs(tmp_path / "run")["step"][-1] < steps + 2000:  # more than was on its way
+    while read_logs(tmp_path / "run")["step"][-1] < steps + 2000:  # more than was already collected
         assert run.poll() is None and time.monotonic() < deadline
         time.sleep(0.1)
     run.terminate()
@@ -148,10 +148,10 @@ def test_without_ray_it_says_how_to_get_it(tmp_path, capsys, monkeypatch):
     ("answer", "patience", "says"),
     [(b"", 0.2, "timed out"), (b"SSH-2.0-x\r\n", 60.0, "another")],
 )
-def test_who_listens_but_is_no_ray_is_found_out(
+def test_a_server_that_is_not_ray_is_recognised(
     answer, patience, says, tmp_path, capsys, monkeypatch
 ):
-    """Ray itself would try for ever."""
+    """Ray would try forever."""
     monkeypatch.setattr(session, "CONNECT_SECONDS", patience)
     done = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -1,4 +1,4 @@
-"""Rollouts as Ray carries them: the same to the bit, small, and anything else refused."""
+"""Rollouts as Ray sends them: bit-identical and small; unexpected content is refused."""
 
 import math
 import pickle
@@ -30,7 +30,7 @@ def network_for(environments, core="lstm") -> Network:
 
 
 def play(env: str, core="lstm", length=6, streams=3, rollouts=2, **options):
-    """The last of some rollouts, with its form."""
+    """Return the last of some rollouts, and its form."""
     environments = envs.make(env, streams, seed=7, num_threads=1, **options)
     network = network_for(environments, core)
     actor = Actor(network, environments)
@@ -60,7 +60,7 @@ def assert_same_state(one, two) -> None:
 
 
 def carried(experience: Experience) -> tuple[Experience, int]:
-    """As Ray does it, and how many bytes: arrays beside the pickle, in memory that is read-only."""
+    """Return what Ray would deliver and its bytes; arrays lie beside the pickle, read-only."""
     buffers: list[pickle.PickleBuffer] = []
     content = pickle.dumps(pack(experience), protocol=5, buffer_callback=buffers.append)
     memory = [bytes(buffer) for buffer in buffers]
@@ -80,7 +80,8 @@ def test_finished_games_come_back(env):
     assert_same(unpack(carried(experience)[0], form), experience)
 
 
-@pytest.mark.parametrize("protocol", ["full-game", "machado"])  # lives that forget, or not
+# Lives that reset the memory, or not.
+@pytest.mark.parametrize("protocol", ["full-game", "machado"])
 def test_atari_comes_back_and_travels_unstacked(protocol):
     experience, form = play("Qbert", length=30, streams=2, rollouts=3, protocol=protocol)
     packed, size = carried(experience)
@@ -90,8 +91,8 @@ def test_atari_comes_back_and_travels_unstacked(protocol):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("env", ["Catch", "Qbert"])
-def test_what_comes_can_be_written_to(env):
-    """Ray's memory is shared with others."""
+def test_received_rollouts_are_writable(env):
+    """The memory of Ray's objects is shared with other processes."""
     experience, form = play(env, length=4, streams=2, rollouts=1)
     packed, _ = carried(experience)
     rollout = unpack(packed, form).collected.rollout
@@ -100,7 +101,7 @@ def test_what_comes_can_be_written_to(env):
 
 
 def stacks(pictures: int, streams: int = 3, rows: int = 9) -> torch.Tensor:
-    """Of random pictures, each stack following on from the last."""
+    """Return stacks of random pictures; each stack follows the previous one."""
     frame = torch.randint(0, 256, (rows, streams, pictures, 5, 4), dtype=torch.uint8)
     for row in range(1, rows):
         frame[row, :, :-1] = frame[row - 1, :, 1:]
@@ -115,7 +116,7 @@ def test_stacks_come_back_whatever_a_reset_shows(pictures, breaks):
         frame[row, stream] = torch.randint(0, 256, frame.shape[2:], dtype=torch.uint8)
     parts = unstack(frame)
     assert torch.equal(restack(parts), frame)
-    if pictures > 1:  # the break, and where what follows it was made to follow something else
+    if pictures > 1:  # the break, and the stack after it if this one no longer follows
         assert set(breaks) <= {(i // 3 + 1, i % 3) for i in parts.breaks.tolist()}
     else:
         assert len(parts.breaks) == 0

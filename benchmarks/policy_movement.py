@@ -1,0 +1,174 @@
+# ruff: noqa: E402 (the import path is put right before the imports)
+"""Measure how far an update moves the policy, and which part of the network moves it.
+
+    python benchmarks/policy_movement.py runs/rdn runs/lstm
+    python benchmarks/policy_movement.py runs/rdn runs/lstm --learning-rate 5e-4 --json moved.json
+
+A training goes on from each checkpoint, in lockstep and without a log. After every update, the KL
+divergence (nats, mean over the batch) is computed from the policy before to the policy with
+
+- all new weights;
+- the new weights of the stem, the core or the heads alone, and the old ones elsewhere.
+
+Memories that move the policy equally far at one learning rate can replace each other without a
+search. The learning rate is the run's own at the checkpoint's step, unless it is given; a finished
+run's is 0. The runs are only read.
+"""
+
+import argparse
+import copy
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+sys.path[0] = str(Path(__file__).parents[1])
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from benchmarks.json_file import check_folder, write_json
+from benchmarks.machine import describe
+from fastweights.agents import Learner, Network, Rollout
+from fastweights.host.errors import UserError, one_line_errors, user_input
+from fastweights.host.stages import Stages
+from fastweights.launch.cli.parser import Parser
+from fastweights.records.checkpoints import fitting
+from fastweights.training.assembly import build, plan_for
+from fastweights.training.saved_agent import SavedAgent, open_agent, unpack
+
+PARTS = ("stem", "core", "heads")
+UNUSED = 4  # rollouts before the first update: all games begin alike
+_NEVER = 10**15  # agent steps: over so many, the learning rate hardly falls
+
+
+class Moved(NamedTuple):
+    """KL divergences of one update in nats, and the size of the core's output before it."""
+
+    whole: float
+    stem: float
+    core: float
+    heads: float
+    output_norm: float  # Euclidean norm, mean over the batch
+
+
+def part_of(weight: str) -> str:
+    """Return the part of the network that a weight's name belongs to."""
+    first = weight.split(".")[0]
+    return first if first in ("stem", "core") else "heads"
+
+
+@torch.no_grad()
+def judged(network: Network, rollout: Rollout) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities [T, B, A] of the actions, and the core's output [T+1, B, E]."""
+    heard: list[Tensor] = []
+    hook = network.head_norm.register_forward_pre_hook(lambda module, x: heard.append(x[0]))
+    try:
+        rows = rollout.frame, rollout.reward, rollout.is_first, rollout.last_action
+        output, _ = network(*rows, rollout.initial_state)
+    finally:
+        hook.remove()
+    return output.policy_logits[: len(rollout.action)].log_softmax(-1), heard[0]
+
+
+def divergence(before: Tensor, after: Tensor) -> float:
+    """Return the mean KL divergence from `before` to `after`, log-probabilities [..., A]."""
+    return (before.exp() * (before - after)).sum(-1).mean().item()
+
+
+def moved(learner: Learner, other: Network, rollout: Rollout) -> Moved:
+    """Make one update, and measure it; `other` is a network like the learner's, and is changed."""
+    old = copy.deepcopy(learner.network.state_dict())
+    before, output = judged(learner.network, rollout)
+    learner.update(rollout)
+    new = learner.network.state_dict()
+    found = {"whole": divergence(before, judged(learner.network, rollout)[0])}
+    for part in PARTS:
+        other.load_state_dict({n: (new if part_of(n) == part else old)[n] for n in old})
+        found[part] = divergence(before, judged(other, rollout)[0])
+    return Moved(**found, output_norm=output.norm(dim=-1).mean().item())
+
+
+def measured(agent: SavedAgent, updates: int, learning_rate: float | None) -> list[Moved]:
+    """Return the measurements of `updates` updates from the agent's checkpoint on.
+
+    Raises:
+        UserError: the run has finished, and there is no `learning_rate`.
+    """
+    options = replace(agent.options, schedule="lockstep", engine="local")
+    if learning_rate is not None:
+        constant = {"learning_rate": learning_rate, "total_steps": _NEVER}
+        options = replace(options, learner=replace(options.learner, **constant))
+    elif agent.step >= options.learner.total_steps:
+        raise UserError(
+            f"{agent.path} is of a finished run, whose learning rate is 0: name an earlier "
+            "checkpoint, or set --learning-rate"
+        )
+    with user_input():
+        options, plan = plan_for(options)
+        environments, network = build(options, plan, agent.step)
+    learner = Learner(network, options.learner, seed=options.seed)
+    with fitting(agent.path):
+        unpack(agent.payload, learner)
+    other = copy.deepcopy(network)
+    found: list[Moved] = []
+    with plan.source(network, environments, agent.step, Stages("learner")) as source:
+        for number, experience in enumerate(source.rollouts()):
+            if number >= UNUSED:
+                found.append(moved(learner, other, experience.collected.rollout))
+            source.release(1)
+            if len(found) == updates:
+                return found
+    raise AssertionError("rollouts never end")
+
+
+def table(rows: Mapping[str, Moved]) -> Table:
+    """Return the table that the command prints."""
+    titles = ("run", "all weights", "stem's", "core's", "heads'", "norm of the core's output")
+    shown = Table(*titles, title="KL divergence of an update, nats (medians)")
+    for name, one in rows.items():
+        *nats, norm = one
+        shown.add_row(name, *(f"{value:.5f}" for value in nats), f"{norm:.2f}")
+    return shown
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    parser = Parser(__doc__)
+    parser.add_argument("runs", nargs="+", type=Path, help="run folders or checkpoints of agents")
+    parser.add_argument("--updates", type=int, default=8, help="number of updates (default 8)")
+    parser.add_argument("--learning-rate", type=float, help="learning rate of all runs' updates")
+    parser.add_argument("--json", type=Path, help="file for the machine and every update's figures")
+    return parser
+
+
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    given = parser()
+    options = given.parse_args(arguments)
+    if options.updates < 1:
+        given.error(f"--updates must be at least 1, not {options.updates}")
+    if options.learning_rate is not None and not 0 < options.learning_rate < math.inf:
+        given.error(f"--learning-rate must be above 0, not {options.learning_rate}")
+    check_folder(options.json)
+    machine, rows, found = describe(), {}, []
+    for path in options.runs:
+        agent = open_agent(path)
+        updates = measured(agent, options.updates, options.learning_rate)
+        name = f"{agent.options.core} on {agent.options.env}, {agent.step:,} agent steps"
+        rows[f"{name} ({path})"] = Moved(*map(median, zip(*updates, strict=True)))
+        own: dict[str, Any] = {"core": agent.options.core, "env": agent.options.env}
+        own |= {"step": agent.step, "options": agent.options.to_dict()}
+        found.append(own | {"updates": [one._asdict() for one in updates]})
+    Console(width=140).print(table(rows))
+    write_json(options.json, {"machine": machine, "runs": found})
+
+
+if __name__ == "__main__":
+    main()

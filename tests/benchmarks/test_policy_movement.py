@@ -1,0 +1,63 @@
+"""The benchmark of how far an update moves the policy, and by which weights."""
+
+import json
+
+import pytest
+import torch
+from small_runs import train
+
+from benchmarks import policy_movement
+from fastweights.training.saved_agent import open_agent
+
+
+def test_the_divergence_by_hand():
+    before = torch.tensor([[0.5, 0.5], [0.25, 0.75]]).log()
+    after = torch.tensor([[0.25, 0.75], [0.25, 0.75]]).log()
+    by_hand = 0.5 * torch.tensor(2.0).log() + 0.5 * torch.tensor(2 / 3).log()
+    assert policy_movement.divergence(before, after) == pytest.approx(by_hand.item() / 2)
+
+
+def test_weights_that_do_not_learn_do_not_move_the_policy(tmp_path, monkeypatch):
+    """With stem and core frozen, the heads move the policy alone."""
+    assert train(tmp_path, "run", "--core", "lstm", "--total-steps", 20) == 0
+
+    def frozen(options, plan, step):
+        environments, network = build(options, plan, step)
+        for name, weight in network.named_parameters():
+            weight.requires_grad_(policy_movement.part_of(name) == "heads")
+        return environments, network
+
+    build = policy_movement.build
+    monkeypatch.setattr(policy_movement, "build", frozen)
+    for one in policy_movement.measured(open_agent(tmp_path / "run"), 2, 1e-3):
+        assert one.whole == one.heads > 0 and one.stem == one.core == 0
+
+
+def test_runs_side_by_side_are_only_read(tmp_path, capsys):
+    for core in ("lstm", "rdn"):
+        assert train(tmp_path, core, "--core", core, "--total-steps", 20) == 0
+    runs, file = [tmp_path / "lstm", tmp_path / "rdn"], tmp_path / "moved.json"
+    before = {path: path.read_bytes() for run in runs for path in run.rglob("*") if path.is_file()}
+    own = ["--updates", "2", "--learning-rate", "0.001", "--json", str(file)]
+    policy_movement.main([*map(str, runs), *own])
+    assert {path: path.read_bytes() for path in before} == before
+    assert "lstm on Catch, 20 agent steps" in capsys.readouterr().out
+    found = json.loads(file.read_text())["runs"]
+    assert [run["core"] for run in found] == ["lstm", "rdn"]
+    for run in found:
+        assert len(run["updates"]) == 2 and all(min(one.values()) > 0 for one in run["updates"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "is of a finished run, whose learning rate is 0: name an earlier checkpoint"),
+        (["--updates", "0"], "--updates must be at least 1, not 0"),
+        (["--learning-rate", "nan"], "--learning-rate must be above 0, not nan"),
+    ],
+)
+def test_bad_input_is_one_line(options, says, tmp_path, capsys):
+    assert train(tmp_path, "run", "--total-steps", 20) == 0
+    with pytest.raises(SystemExit, match="2"):
+        policy_movement.main([str(tmp_path / "run"), *options])
+    assert says in capsys.readouterr().err
