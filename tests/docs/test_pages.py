@@ -64,6 +64,13 @@ def test_no_sentence_is_longer_than_needed(page):
     assert not read(page.read_text()).long
 
 
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_prose_is_wrapped_at_100_columns(page):
+    text = re.sub(r"^(```|\$\$).*?^\1", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    prose = (line for line in text.splitlines() if not line.startswith(("|", "!", "    ")))
+    assert not [line for line in prose if len(line) > 100]
+
+
 def test_long_sentences_and_only_sentences_are_counted():
     long = "One " + "word " * LONGEST + "more."
     page = f"# A heading\n\nShort `a b c`, e.g. this. {long}\n\n```\n{long}\n```\n\n| {long} |\n"
