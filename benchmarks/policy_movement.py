@@ -164,7 +164,9 @@ def main(arguments: list[str] | None = None) -> None:
         name = f"{agent.options.core} on {agent.options.env}, {agent.step:,} agent steps"
         rows[f"{name} ({path})"] = Moved(*map(median, zip(*updates, strict=True)))
         own: dict[str, Any] = {"core": agent.options.core, "env": agent.options.env}
-        own |= {"step": agent.step, "options": agent.options.to_dict()}
+        plain = agent.options.to_dict()
+        del plain["savedir"]
+        own |= {"step": agent.step, "options": plain}
         found.append(own | {"updates": [one._asdict() for one in updates]})
     Console(width=140).print(table(rows))
     write_json(options.json, {"machine": machine, "runs": found})

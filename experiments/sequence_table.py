@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -21,6 +21,7 @@ from fastweights.experiments.table import Table, check_only, each_seed, label, m
 from fastweights.host.devices import choose_device
 from fastweights.host.errors import UserError, expanded, user_input
 from fastweights.host.names import did_you_mean
+from fastweights.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +106,7 @@ def paper_table(rows: Sequence[Row], title: str = "") -> Table:
 def _cells(figure: Figure, asked: TableOptions) -> list[Cell]:
     score, is_run = figure.published, _is_run(figure, asked)
     labels = {
-        "setting": getattr(
-            figure.options.task, "title", f"{score.setting} ({figure.options.task})"
-        ),
+        "setting": setting_label(score.setting, figure.options.task),
         "row": score.row,
         "core": score.core,
         "measure": score.measure.replace("_", " "),
@@ -115,6 +114,20 @@ def _cells(figure: Figure, asked: TableOptions) -> list[Cell]:
     return [
         Cell({**labels, "seed": seed}, figure.run(seed) if is_run else None) for seed in asked.seeds
     ]
+
+
+def setting_label(published: str, task: Task) -> str:
+    """Return the paper's setting, and in which options the runs' task differs from the paper's.
+
+    Formal languages have a title instead.
+    """
+    if title := getattr(task, "title", None):
+        return title
+    name, _, value = published.partition("=")
+    papers = type(task)(**({name: int(value)} if name else {}))
+    own, theirs = asdict(task), asdict(papers)
+    differ = ", ".join(f"{name}={own[name]}" for name in own if own[name] != theirs[name])
+    return f"{published} (here {differ})" if differ else published
 
 
 def _write(grid: Grid, of_rows: Sequence[Figure], path: Path, failures: Mapping[str, str]) -> None:

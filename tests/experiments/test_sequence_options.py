@@ -10,6 +10,7 @@ from fastweights.experiments.learning_options import differences
 from fastweights.experiments.sequence_cells import flags
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_presets import paper, preset, presets_of, small
+from fastweights.experiments.sequence_table import setting_label
 from fastweights.tasks import TASKS, CodeExecution, ListOps
 
 OF_EACH_COMMAND = [TASKS[name] for name in ("code_execution", "list_ops", "parity", "s3")]
@@ -56,6 +57,9 @@ def test_small_is_the_same_question_with_shorter_sequences():
         task = CodeExecution(variables=variables)
         assert small("rdn", task).task == CodeExecution(variables=fewer, statements=25)
     assert small("rdn", ListOps(depth=10)).task == ListOps(depth=5)
+    fewer = CodeExecution(variables=2, statements=25)
+    assert setting_label("variables=3", fewer) == "variables=3 (here variables=2, statements=25)"
+    assert setting_label("variables=5", CodeExecution(variables=5)) == "variables=5"
 
 
 @pytest.mark.parametrize(
