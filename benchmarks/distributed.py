@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
 def parts(options: argparse.Namespace) -> dict[str, Part]:
     """Return all parts by name."""
-    what = (options.game, options.core)
+    what = (options.env, options.core)
     return {
         "learners": Part(
             partial(learners.measure, *what, options.preset, options.updates, options.rounds),
@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--parts", nargs="+", help="parts to measure: learners, ray, wire, recovery (default: all)"
     )
-    parser.add_argument("--game", default="Qbert", help="game (default Qbert)")
+    parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
     parser.add_argument("--core", choices=list(CORES), default="rdn", help="memory (default rdn)")
     presets = {"choices": list(PRESETS), "default": "quick"}
     parser.add_argument("--preset", **presets, help="preset of the part `learners` (default quick)")
@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     options = parser().parse_args(arguments)
     check_above_zero(options, "rounds", "updates")
-    check_game(options.game)
+    check_game(options.env)
     check_folder(options.json)
     every = parts(options)
     asked = options.parts or list(every)

@@ -43,7 +43,7 @@ PATIENCE = 300  # seconds after the end of --seconds until Sample Factory counts
 def sample_factory(python: Path, mode: str, game: str, seconds: float) -> float:
     """Return agent steps/s of one run of Sample Factory; `mode` is "serial" or "async"."""
     cores = str(processors())
-    words = ["--mode", mode, "--game", game, "--seconds", str(seconds), "--cores", cores]
+    words = ["--mode", mode, "--env", game, "--seconds", str(seconds), "--cores", cores]
     threads = {"OMP_NUM_THREADS": cores}
     try:
         done = subprocess.run(
@@ -85,7 +85,7 @@ def show(
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--game", default="Qbert", help="game (default Qbert)")
+    parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each (default 3)")
     parser.add_argument(
         "--seconds", type=float, default=120.0, help="length of a run in seconds (default 120)"
@@ -115,15 +115,15 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.python.exists():
         raise UserError(f"there is no {options.python}: run {FOLDER / 'install.sh'} first")
     check_above_zero(options, "rounds", "seconds", "guess")
-    check_game(options.game)
+    check_game(options.env)
     check_folder(options.json)
     theirs = {
         f"Sample Factory, {mode}": partial(
-            sample_factory, options.python, mode, options.game, options.seconds
+            sample_factory, options.python, mode, options.env, options.seconds
         )
         for mode in options.modes
     }
-    cases = theirs | {OURS: partial(ours, options.game, options.seconds, options.guess)}
+    cases = theirs | {OURS: partial(ours, options.env, options.seconds, options.guess)}
     described = describe()
     rates = play_rounds(cases, options.rounds, "{:.0f}".format)
     times = {name: median_ratio(rates[OURS], rates[name]) for name in theirs}

@@ -23,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -248,7 +249,8 @@ def page(folder: Path) -> str:
         said = in_words(stored["machine"])
         rounds = sorted({len(row["rates"]) for row in stored["rows"]})
         told = " to ".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
-        parts.append(f"## {path.stem}\n\nRounds: {told}. Machine: {said}.\n\n{table(stored)}\n")
+        made = textwrap.fill(f"Rounds: {told}. Machine: {said}.", 100, break_on_hyphens=False)
+        parts.append(f"## {path.stem}\n\n{made}\n\n{table(stored)}\n")
     return "\n".join(parts)
 
 

@@ -1,8 +1,8 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
 """Measure how much a stem's features differ between the frames of a game.
 
-    python benchmarks/stems.py --game Pong                        untrained stems
-    python benchmarks/stems.py --game Pong --runs runs/a runs/b   trained agents of the game, too
+    python benchmarks/stems.py --env Pong                         untrained stems
+    python benchmarks/stems.py --env Pong --runs runs/a runs/b    trained agents of the game, too
     python benchmarks/stems.py --json stems.json
 
 A filter or feature is silent if it is 0 for every frame: it passes neither information nor a
@@ -111,7 +111,7 @@ def trained(path: Path, game: str) -> tuple[str, Told]:
     agent = open_agent(path)
     if agent.options.env != game or not isinstance(agent.network.stem, ImageStem):
         raise UserError(
-            f"{path} is no agent of {game} that sees pictures; leave it out, or set --game"
+            f"{path} is no agent of {game} that sees pictures; leave it out, or set --env"
         )
     games = environments_of(agent.options, GamePlan(), GAMES, 1)
     player = Player(agent.network, games, action_mode="sampled", seed=1)
@@ -135,7 +135,7 @@ def table(game: str, rows: dict[str, Told]) -> Table:
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--game", default="Pong", help="game (default Pong)")
+    parser.add_argument("--env", default="Pong", help="game (default Pong)")
     parser.add_argument(
         "--runs", nargs="*", type=Path, default=[], help="run folders of agents that play this game"
     )
@@ -150,14 +150,14 @@ def main(arguments: list[str] | None = None) -> None:
     check_folder(options.json)
     machine = describe()
     try:
-        frames = frames_of(options.game)
+        frames = frames_of(options.env)
     except ValueError as error:
         raise UserError(str(error)) from error
     rows = {f"{name}, as drawn": drawn(name, frames) for name in STEMS}
-    rows |= dict(trained(path, options.game) for path in options.runs)
-    Console(width=120).print(table(options.game, rows))
+    rows |= dict(trained(path, options.env) for path in options.runs)
+    Console(width=120).print(table(options.env, rows))
     found: dict[str, Any] = {name: one._asdict() for name, one in rows.items()}
-    write_json(options.json, {"machine": machine, "game": options.game, "stems": found})
+    write_json(options.json, {"machine": machine, "game": options.env, "stems": found})
 
 
 if __name__ == "__main__":

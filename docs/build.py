@@ -1,7 +1,7 @@
 """Build the documentation site: `python docs/build.py`, or `make docs`, which installs Sphinx.
 
 Works without a network. A broken link, an unknown file, or a public name without a docstring ends
-the build with exit code 1.
+the build with exit code 1. Missing packages and a folder that cannot be written end it with 2.
 """
 
 import argparse
@@ -27,6 +27,11 @@ def main(arguments: list[str] | None = None) -> int:
             "`pip install -e '.[docs]'` and this command again",
             file=sys.stderr,
         )
+        return 2
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"error: --out {options.out}: {error.strerror}", file=sys.stderr)
         return 2
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the reference imports the code only
     from sphinx.cmd.build import main as sphinx

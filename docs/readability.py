@@ -2,6 +2,8 @@
 
 For each page: words, mean words a sentence, the Automated Readability Index and sentences of more
 than 35 words. Code blocks, tables and headings are left out; inline code counts as one word.
+docs/readability_before.json has the same figures of the pages before they were rewritten (revision
+fb52cea); pages that are older than the rewriting show both.
 
     ARI = 4.71 letters / words + 0.5 words / sentences - 21.43
 
@@ -13,12 +15,21 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST = 35  # words in a sentence
-PATTERNS = ("*.md", "docs/*.md", "docs/how_to/*.md", "docs/design/*.md", "docs/results/*/README.md")
+BEFORE = ROOT / "docs" / "readability_before.json"
+PATTERNS = (
+    "*.md",
+    "docs/*.md",
+    "docs/*/*.md",
+    "docs/results/*/README.md",
+    "kernels/*/*.md",
+    "benchmarks/peers/*/*.md",
+)
 NOT_PROSE = re.compile(
     r"^(```|~~~).*?^\1|^---\n.*?^---\n|^\$\$.*?^\$\$|^ {4,}\S.*?$|^\|.*?$|^#.*?$|^<.*?>$",
     re.MULTILINE | re.DOTALL,
@@ -33,9 +44,18 @@ class Reading(NamedTuple):
     """What was counted on a page."""
 
     words: int
-    per_sentence: float
-    index: float
+    sentences: int
+    letters: int
     long: tuple[str, ...]  # sentences of more than LONGEST words
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Words, words a sentence, the index, and the number of long sentences."""
+        words, count = max(1, self.words), max(1, self.sentences)
+        mean = self.words / count
+        index = 4.71 * self.letters / words + 0.5 * mean - 21.43 if self.words else 0.0
+        rounded = {"per_sentence": round(mean, 1), "index": round(index, 1)}
+        return {"words": self.words} | rounded | {"long": len(self.long)}
 
 
 def sentences(page: str) -> list[str]:
@@ -53,14 +73,17 @@ def read(page: str) -> Reading:
     """Count a Markdown page."""
     found = sentences(page)
     words = [[w for w in one.split() if re.search(r"\w", w)] for one in found]
-    count = sum(map(len, words))
     letters = sum(len(re.sub(r"\W", "", word)) for one in words for word in one)
-    if not count:
-        return Reading(0, 0.0, 0.0, ())
-    mean = count / len(found)
-    index = 4.71 * letters / count + 0.5 * mean - 21.43
     long = tuple(one for one, own in zip(found, words, strict=True) if len(own) > LONGEST)
-    return Reading(count, mean, index, long)
+    return Reading(sum(map(len, words)), len(found), letters, long)
+
+
+def together(readings: Iterable[Reading]) -> Reading:
+    """Count several pages as one."""
+    every = list(readings)
+    long = tuple(sentence for one in every for sentence in one.long)
+    sums = (sum(one[place] for one in every) for place in range(3))
+    return Reading(*sums, long)
 
 
 def pages() -> list[Path]:
@@ -69,41 +92,41 @@ def pages() -> list[Path]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print a table, or JSON for a comparison; exit code 1 with --strict and a long sentence."""
+    """Print a table; exit code 1 with --strict and a long sentence, 2 where a file is missing."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("pages", nargs="*", type=Path, help="Markdown files (default: all)")
     parser.add_argument("--long", action="store_true", help="print the long sentences, too")
     parser.add_argument("--json", type=Path, help="file to write the figures into")
-    parser.add_argument("--before", type=Path, help="figures of an earlier --json, to compare")
+    parser.add_argument(
+        "--before", type=Path, default=BEFORE, help="earlier --json to compare with"
+    )
     parser.add_argument("--strict", action="store_true", help="fail if there is a long sentence")
     options = parser.parse_args(arguments)
     try:
         readings = {_name(path): read(path.read_text()) for path in options.pages or pages()}
-        before = json.loads(options.before.read_text()) if options.before else {}
+        before = json.loads(options.before.read_text())
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
-    _print(readings, before, options.long)
+    figures = {name: one.figures for name, one in readings.items()}
+    figures["all of these"] = together(readings.values()).figures
     if options.json:
-        figures = {
-            name: {"words": one.words, "per_sentence": round(one.per_sentence, 1)}
-            | {"index": round(one.index, 1), "long": len(one.long)}
-            for name, one in readings.items()
-        }
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    if options.pages:
+        before.pop("all of these", None)  # it is of all pages
+    _print(figures, before)
+    for name, one in readings.items() if options.long else ():
+        for sentence in one.long:
+            print(f"\n{name}: {sentence}")
     return int(options.strict and any(one.long for one in readings.values()))
 
 
-def _print(readings: dict[str, Reading], before: dict[str, dict], with_long: bool) -> None:
+def _print(figures: dict[str, dict], before: dict[str, dict]) -> None:
     print("| page | words | words a sentence | ARI | over 35 words |\n|---|---:|---:|---:|---:|")
-    for name, one in readings.items():
-        old = before.get(name)
-        new = (one.words, f"{one.per_sentence:.1f}", f"{one.index:.1f}", len(one.long))
-        olds = (old["words"], old["per_sentence"], old["index"], old["long"]) if old else ()
-        cells = [f"{o} → {n}" for o, n in zip(olds, new, strict=True)] if old else map(str, new)
+    for name, new in figures.items():
+        old = before.get(name, {})
+        cells = [f"{old[one]} → {new[one]}" if old else str(new[one]) for one in new]
         print(f"| {name} | {' | '.join(cells)} |")
-        for sentence in one.long if with_long else ():
-            print(f"  - {sentence}")
 
 
 def _name(path: Path) -> str:

@@ -17,10 +17,11 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "docs" / "notebooks"
 NEEDED = ("jupytext", "nbclient", "ipykernel", "pandas")
 LARGEST = 400_000  # bytes of a notebook with its outputs
+SECONDS = 600  # for one cell
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the notebooks and return the exit code: 1 where a cell failed, 2 where none could run."""
+    """Run the notebooks and return the exit code: 2 where one failed or none could run."""
     parser = argparse.ArgumentParser(description="Run the notebooks and keep their outputs.")
     known = sorted(path.stem for path in SOURCES.glob("*.py"))
     parser.add_argument("names", nargs="*", help=f"notebooks to run (default: {', '.join(known)})")
@@ -32,21 +33,41 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown := [name for name in options.names if name not in known]:
         print(f"error: no notebook {unknown[0]!r}; known: {', '.join(known)}", file=sys.stderr)
         return 2
-    failed = [run(SOURCES / f"{name}.py", options.out) for name in options.names or known]
-    return int(any(failed))
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"error: --out {options.out}: {error.strerror}", file=sys.stderr)
+        return 2
+    failures = [run(SOURCES / f"{name}.py", options.out) for name in options.names or known]
+    for line in filter(None, failures):
+        print(f"error: {line}", file=sys.stderr)
+    return 2 if any(failures) else 0
 
 
 def run(source: Path, out: Path) -> str | None:
-    """Run one notebook; return and print one line if it failed, in which case nothing is kept."""
+    """Run one notebook and keep it; return one line if it failed, in which case nothing is kept."""
     import jupytext
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError
 
     notebook = jupytext.read(source)
+    if failure := _execute(notebook):
+        return f"{source.name}: {failure}"
+    text = jupytext.writes(_plain(notebook), fmt="ipynb") + "\n"
+    if len(text) > LARGEST:
+        return f"{source.name}: {len(text):,} bytes with outputs, at most {LARGEST:,}"
+    (out / f"{source.stem}.ipynb").write_text(text)
+    print(f"ran {source.name}")
+    return None
+
+
+def _execute(notebook: Any) -> str | None:
+    """Run all cells in an empty folder; return which cell failed, and why."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
             notebook,
-            timeout=600,
+            timeout=SECONDS,
             kernel_name="python3",
             resources={"metadata": {"path": folder}},
             extra_arguments=["--log-level=40"],  # errors only
@@ -54,19 +75,19 @@ def run(source: Path, out: Path) -> str | None:
         try:
             client.execute(env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
         except CellExecutionError as error:
-            number = sum(c.cell_type == "code" and bool(c.execution_count) for c in notebook.cells)
-            reason = " ".join(f"{error.ename}: {error.evalue}".split())
-            line = f"error: {source.name}: code cell {number} failed with {reason}"
-            print(line, file=sys.stderr)
-            return line
-    text = jupytext.writes(_plain(notebook), fmt="ipynb") + "\n"
-    if len(text) > LARGEST:
-        line = f"error: {source.name}: {len(text):,} bytes with outputs, at most {LARGEST:,}"
-        print(line, file=sys.stderr)
-        return line
-    (out / f"{source.stem}.ipynb").write_text(text)
-    print(f"ran {source.name}")
-    return None
+            reason = f"failed with {error.ename}: {error.evalue}"
+        except CellTimeoutError:
+            reason = f"took more than {SECONDS} seconds"
+        except DeadKernelError:
+            reason = "ended the notebook's process"
+        else:
+            return None
+    begun = sum(cell.cell_type == "code" and _has_begun(cell) for cell in notebook.cells)
+    return f"code cell {max(1, begun)} {' '.join(reason.split())}"
+
+
+def _has_begun(cell: Any) -> bool:
+    return bool(cell.execution_count or cell.metadata.get("execution"))
 
 
 def _plain(notebook: Any) -> Any:

@@ -141,9 +141,9 @@ def _unknown(name: str) -> str:
     spellings = (name, name.removeprefix("ALE/"), _SUFFIXES.sub("", name))
     near = filter(None, (nearest(spelling, known) for spelling in spellings))
     meant = ", ".join(dict.fromkeys(near))
-    hint = f"did you mean {meant}? " if meant else ""
+    give = f"did you mean {meant}? Give" if meant else "give"
     return (
-        f"unknown environment {name!r}: {hint}Give an Atari game (Qbert), "
+        f"unknown environment {name!r}: {give} an Atari game (Qbert), "
         f"{' or '.join(OWN_GAMES)}, or a registered Gymnasium id (CartPole-v1, my_module:MyGame-v0)"
     )
 

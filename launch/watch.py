@@ -106,6 +106,8 @@ def check(options: WatchOptions) -> None:
         raise ValueError(f"--seconds must be above 0 and finite, not {options.seconds}")
     if options.live and options.out is not None:
         raise ValueError("--live shows a window and writes no --out: give one of the two")
+    if options.out is not None and options.out.suffix.lower() not in (".mp4", ".gif"):
+        raise ValueError(f"--out {options.out}: a film is written as .mp4 or .gif")
     if options.out is not None and not expanded(options.out).parent.is_dir():
         raise ValueError(f"--out {options.out}: no such folder; make it first")
 

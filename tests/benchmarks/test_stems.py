@@ -35,8 +35,8 @@ def test_stems_as_drawn_and_trained(tmp_path, monkeypatch, capsys):
     assert found[drawn]["spread"] > 3 * found["shallow, as drawn"]["spread"] > 0
     assert 0 < found[trained]["silent_features"] < 1
     with pytest.raises(SystemExit, match="2"):
-        stems.main(["--game", "Qbert", "--runs", run])
+        stems.main(["--env", "Qbert", "--runs", run])
     assert "no agent of Qbert" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
-        stems.main(["--game", "TMaze"])
+        stems.main(["--env", "TMaze"])
     assert "TMaze shows no pictures" in capsys.readouterr().err

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text()
@@ -23,6 +24,27 @@ def test_links_lead_somewhere():
     links = re.findall(r"\]\((?!https?:)([^)#]+)", PAGE) + re.findall(r'src="([^"]+)"', PAGE)
     assert len(links) > 10
     assert not [link for link in links if not (ROOT / link).exists()]
+
+
+def test_it_is_short_with_its_code_and_tables():
+    assert len(PAGE.split()) < 900
+
+
+def test_its_first_picture_moves():
+    """One more shows learning."""
+    film, curve = re.findall(r"!\[[^]]*\]\(([^)]+)\)", PAGE)
+    assert (ROOT / curve).name == "learning_curve.png"
+    path = ROOT / film
+    with Image.open(path) as picture:
+        assert picture.n_frames > 50 and path.stat().st_size < 1_000_000
+
+
+def test_the_library_in_ten_lines_runs():
+    (lines,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    names: dict = {}
+    exec(compile(lines, "README.md", "exec"), names)
+    assert names["y"].shape == (50, 8, names["core"].output_size)
+    assert all(weight.grad is not None for weight in names["core"].parameters())
 
 
 def test_commands_exist():

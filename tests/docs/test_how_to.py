@@ -34,9 +34,11 @@ def code(page: str) -> dict:
     return names
 
 
-def test_hidden_state():
+def test_hidden_state(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     names = code("hidden_state.md")
     assert names["y_t"].shape == (4, names["core"].output_size)
+    assert (tmp_path / "state.pt").is_file()
 
 
 @pytest.fixture

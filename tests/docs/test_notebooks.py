@@ -24,13 +24,29 @@ def test_a_notebook_runs(name, tmp_path):
     assert "data" in kinds  # a table or a figure
 
 
-def test_a_cell_that_fails_is_one_line(tmp_path, monkeypatch, capsys):
-    (tmp_path / "broken.py").write_text("# %%\nx = 1\n\n# %%\nx.nothing\n")
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ("# %%\nx = 1\n\n# %%\nx.nothing\n", "code cell 2 failed with AttributeError: "),
+        ("# %%\nx = 1\n\n# %%\nimport os\n\nos._exit(1)\n", "code cell 2 ended the notebook's"),
+        ("# %%\nimport time\n\ntime.sleep(60)\n", "code cell 1 took more than 2 seconds"),
+    ],
+)
+def test_a_cell_that_fails_is_one_line(cells, says, tmp_path, monkeypatch, capsys):
+    (tmp_path / "broken.py").write_text(cells)
     monkeypatch.setattr(run_notebooks, "SOURCES", tmp_path)
-    assert run_notebooks.main(["broken", "--out", str(tmp_path)]) == 1
+    if "sleep" in cells:
+        monkeypatch.setattr(run_notebooks, "SECONDS", 2)
+    assert run_notebooks.main(["broken", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("error: broken.py: code cell 2 failed with AttributeError: ")
+    assert said.startswith(f"error: broken.py: {says}")
     assert said.count("\n") == 1 and not list(tmp_path.glob("*.ipynb"))
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run_notebooks.main(["logs", "--out", str(tmp_path / "file" / "out")]) == 2
+    assert capsys.readouterr().err.startswith("error: --out ")
 
 
 def test_an_unknown_notebook_is_one_line(capsys):

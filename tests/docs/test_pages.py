@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
-from readability import LONGEST, pages, read, sentences  # noqa: E402
+from readability import LONGEST, main, pages, read, sentences  # noqa: E402
 
 sys.path.pop(0)
 
@@ -49,9 +49,26 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
             )
 
 
+def test_the_reference_has_every_core_and_recurrence():
+    reference = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"^\.\. automodule:: fastweights\.([\w.]+)$", reference, re.MULTILINE))
+    registry = (ROOT / "cores" / "registry.py").read_text()
+    cores = set(re.findall(r"^from fastweights\.(cores\.\w+) import", registry, re.MULTILINE))
+    laws = {f"kernels.{path.parent.name}.reference" for path in ROOT.glob("kernels/*/reference.py")}
+    assert len(cores) > 10 and len(laws) > 10
+    assert not (cores | laws) - shown
+
+
 @pytest.mark.parametrize("page", pages(), ids=name)
 def test_no_sentence_is_longer_than_needed(page):
     assert not read(page.read_text()).long
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_prose_is_wrapped_at_100_columns(page):
+    text = re.sub(r"^(```|\$\$).*?^\1", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    prose = (line for line in text.splitlines() if not line.startswith(("|", "!", "    ")))
+    assert not [line for line in prose if len(line) > 100]
 
 
 def test_long_sentences_and_only_sentences_are_counted():
@@ -59,6 +76,13 @@ def test_long_sentences_and_only_sentences_are_counted():
     page = f"# A heading\n\nShort `a b c`, e.g. this. {long}\n\n```\n{long}\n```\n\n| {long} |\n"
     assert sentences(page) == ["Short Code, e.g this.", long]
     assert read(page).long == (long,) and read(page).words == 4 + LONGEST + 2
+
+
+def test_figures_of_before_the_rewriting_are_shown(capsys, tmp_path):
+    assert main([str(ROOT / "README.md")]) == 0
+    assert "| README.md | 1237 → " in capsys.readouterr().out
+    assert main([str(tmp_path / "none.md")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda path: path.stem)

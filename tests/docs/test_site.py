@@ -86,6 +86,10 @@ def copy(tmp_path) -> Path:
             "fastweights.cores.core.f has no docstring: write one",
         ),
         (
+            lambda root: (root / "host/names.py").open("a").write("\n\nclass C:\n    pass\n"),
+            "fastweights.host.names.C has no docstring: write one",
+        ),
+        (
             lambda root: (root / "docs/index.md").open("a").write("\n[there](#no-such-part)\n"),
             "no-such-part",
         ),

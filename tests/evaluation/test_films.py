@@ -250,6 +250,7 @@ def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
         (["{run}", "--seconds", "-1"], "--seconds must be above 0"),
         (["{run}", "--protocol", "macho"], "known: full-game"),
         (["{run}", "--live", "--out", "film.mp4"], "give one of the two"),
+        (["{run}", "--out", "film.avi"], "a film is written as .mp4 or .gif"),
         (["{run}", "--out", "nowhere/film.mp4"], "no such folder"),
     ],
 )

@@ -120,7 +120,7 @@ def train(game: str, mode: str, seconds: float, cores: int) -> list[tuple[float,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--game", default="Qbert", help="game (default Qbert)")
+    parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
     parser.add_argument(
         "--mode", choices=["serial", "async"], default="serial", help="default serial"
     )
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2, help="CPU cores to use (default 2)")
     options = parser.parse_args()
     with contextlib.redirect_stdout(sys.stderr):
-        updates = train(options.game, options.mode, options.seconds, options.cores)
+        updates = train(options.env, options.mode, options.seconds, options.cores)
     found = {"agent_steps_per_second": rate(updates), "updates": len(updates)}
     print(json.dumps(vars(options) | found))
 
