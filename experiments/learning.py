@@ -97,18 +97,19 @@ class Files:
             first: the payload of the checkpoint before training; None after the first update.
 
         Raises:
-            CheckpointError: the checkpoint could not be written; a new run's folder is removed.
+            RunFolderError: the log could not be written; a new run's folder is removed.
+            CheckpointError: the checkpoint could not be written; as above.
             OSError: a file beside it could not be written; as above.
         """
-        self.folder.rewind(step)
-        if first is not None and not holds_checkpoints(self.path):
-            try:
+        try:
+            self.folder.rewind(step)
+            if first is not None and not holds_checkpoints(self.path):
                 for name, content in self._beside.items():
                     write_bytes(self.path / name, content)
                 self.checkpoints.save(first, step)
-            except (CheckpointError, OSError):
-                self.folder.discard(self._beside)
-                raise
+        except (UserError, OSError):
+            self.folder.discard(self._beside)
+            raise
         resumed_at = step if "resumed" in self.folder.meta else None
         self._scalars = Scalars(self.path / "tensorboard", resumed_at)
 
