@@ -1,6 +1,7 @@
 """The table of the T-maze: missing runs are trained, finished ones kept, failed ones gaps."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,10 @@ def test_the_stored_table_is_what_its_runs_come_to():
     rows = [
         Row(labels={"core": core}, seeds=[1, 2, 3], values=values) for core, values in won.items()
     ]
-    *stored, _of_another_day = (STORED / "table.md").read_text().splitlines()
+    _title, _blank, *stored = (STORED / "table.md").read_text().splitlines()
     assert t_maze_table.table([1, 2, 3]).markdown(rows).splitlines() == stored
+    (page,) = re.findall(r"^\| core .*?\n\n", (STORED / "README.md").read_text(), re.DOTALL | re.M)
+    assert page.splitlines()[:-1] == stored
 
 
 def test_a_run_begins_or_goes_on(tmp_path):
