@@ -3,10 +3,11 @@
 from fastweights.agents.actor import Actor, Collected, Decision
 from fastweights.agents.learner import Learner
 from fastweights.agents.learner_config import LearnerConfig, unread, without_unread
-from fastweights.agents.network import Network, NetworkConfig, NetworkOutput, count_parameters
+from fastweights.agents.network import Network, NetworkConfig, NetworkOutput
 from fastweights.agents.rollout import Rollout
 from fastweights.agents.stem import STEMS, ImageStem, PooledConv2d, ResidualUnit, build_stem
 from fastweights.agents.weights import WeightStore
+from fastweights.cores import count_parameters
 
 __all__ = [
     "STEMS",

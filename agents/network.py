@@ -137,8 +137,3 @@ def _draw_orthogonal(head: nn.Linear, gain: float) -> None:
     """
     nn.init.orthogonal_(head.weight, gain)
     nn.init.zeros_(head.bias)
-
-
-def count_parameters(module: nn.Module) -> int:
-    """Return the number of trainable parameters."""
-    return sum(parameter.numel() for parameter in module.parameters())

@@ -2,7 +2,9 @@
 
 import argparse
 import math
+from pathlib import Path
 
+from benchmarks.json_file import check_folder
 from fastweights.envs import resolve
 from fastweights.host.errors import UserError, user_input
 from fastweights.host.flags import flag
@@ -20,6 +22,27 @@ def check_game(name: str) -> None:
     """Raise a `UserError` with the nearest known name if no such game exists."""
     with user_input():
         resolve(name)
+
+
+def add_run_options(
+    parser: argparse.ArgumentParser, rounds: str, seconds: str, default: float, json: str = "rows"
+) -> None:
+    """Add the options of benchmarks that make whole training runs of a game.
+
+    `rounds`, `seconds` and `json` complete the help; `default` is that of --seconds.
+    """
+    parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
+    parser.add_argument("--rounds", type=int, default=3, help=f"{rounds} (default 3)")
+    length = f"{seconds} in seconds (default {default:.0f})"
+    parser.add_argument("--seconds", type=float, default=default, help=length)
+    parser.add_argument("--json", type=Path, help=f"file for the machine and the {json}")
+
+
+def check_run_options(options: argparse.Namespace, *above_zero: str) -> None:
+    """Raise a `UserError` for a wrong option of `add_run_options`, or of those named."""
+    check_above_zero(options, "rounds", "seconds", *above_zero)
+    check_game(options.env)
+    check_folder(options.json)
 
 
 def last_words(stderr: str) -> str:

@@ -25,8 +25,8 @@ sys.path[0] = str(Path(__file__).parents[1])
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import check_above_zero, check_game
-from benchmarks.json_file import check_folder, write_json
+from benchmarks.arguments import add_run_options, check_run_options
+from benchmarks.json_file import write_json
 from benchmarks.machine import describe, in_words
 from benchmarks.timing import median_ratio, play_rounds
 from benchmarks.training import measure_whole, said
@@ -101,19 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="presets to train with; both checkouts must have them (default paper)",
     )  # fmt: skip
     parser.add_argument("--core", choices=list(CORES), default="rdn", help="memory (default rdn)")
-    parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each (default 3)")
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=15.0,
-        help="length of a training run in seconds (default 15)",
-    )
-    parser.add_argument("--json", type=Path, help="file for the machine and the rows")
+    add_run_options(parser, "measurements of each", "length of a training run", 15.0)
     options = parser.parse_args(arguments)
-    check_above_zero(options, "rounds", "seconds")
-    check_game(options.env)
-    check_folder(options.json)
+    check_run_options(options)
     if not (options.before / "launch" / "atari.py").exists():
         raise UserError(f"--before {options.before}: this folder has no launch/atari.py")
     described = describe()

@@ -37,7 +37,7 @@ from benchmarks.sequences import (
     published_times,
 )
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
-from fastweights.cores import CORES
+from fastweights.cores import CORES, count_parameters
 from fastweights.cores.options import of_core
 from fastweights.experiments.language_model.options import PRESETS, LanguageOptions, preset
 from fastweights.experiments.language_model.setting import within
@@ -94,7 +94,7 @@ def contenders(
             precision = within(of_core.precision, torch.device(options.device))
             trained = LanguageTrainer(model, ids, trainer, seed=0, precision=precision)
             runs[core, kind] = trained.update
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = count_parameters(model)
         models.append({"core": core, "parameters": parameters})
     return runs, models
 

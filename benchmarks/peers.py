@@ -26,8 +26,8 @@ sys.path[0] = str(ROOT)
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import check_above_zero, check_game, last_words
-from benchmarks.json_file import check_folder, write_json
+from benchmarks.arguments import add_run_options, check_run_options, last_words
+from benchmarks.json_file import write_json
 from benchmarks.machine import describe, in_words
 from benchmarks.timing import median_ratio, play_rounds
 from benchmarks.training import measure_whole
@@ -85,11 +85,7 @@ def show(
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each (default 3)")
-    parser.add_argument(
-        "--seconds", type=float, default=120.0, help="length of a run in seconds (default 120)"
-    )
+    add_run_options(parser, "runs of each", "length of a run", 120.0, json="rates")
     parser.add_argument(
         "--guess",
         type=float,
@@ -104,7 +100,6 @@ def parser() -> argparse.ArgumentParser:
         "--python", type=Path, default=FOLDER / ".venv" / "bin" / "python",
         help="Python of Sample Factory, as install.sh prints it",
     )  # fmt: skip
-    parser.add_argument("--json", type=Path, help="file for the machine and the rates")
     return parser
 
 
@@ -114,9 +109,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     if not options.python.exists():
         raise UserError(f"there is no {options.python}: run {FOLDER / 'install.sh'} first")
-    check_above_zero(options, "rounds", "seconds", "guess")
-    check_game(options.env)
-    check_folder(options.json)
+    check_run_options(options, "guess")
     theirs = {
         f"Sample Factory, {mode}": partial(
             sample_factory, options.python, mode, options.env, options.seconds

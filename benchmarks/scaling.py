@@ -28,8 +28,8 @@ from rich.console import Console
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.scaling_model import ASSUMPTIONS, Layout, Parts, estimate
 from benchmarks.scaling_output import draw, table, to_json
-from fastweights.agents import Network, NetworkConfig, count_parameters
-from fastweights.cores import CORES
+from fastweights.agents import Network, NetworkConfig
+from fastweights.cores import CORES, count_parameters
 from fastweights.host.errors import UserError, one_line_errors, user_input
 from fastweights.kernels.recurrence import State
 from fastweights.launch.cli.parser import Parser

@@ -38,7 +38,7 @@ from benchmarks.json_file import write_json
 from benchmarks.machine import in_words
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from fastweights import kernels
-from fastweights.cores import CORES, Core
+from fastweights.cores import CORES, Core, count_parameters
 from fastweights.cores.fast_weight_core import FastWeightCore
 from fastweights.experiments.sequence_presets import PRESETS, preset
 from fastweights.host.allocator import tune_allocator
@@ -103,7 +103,7 @@ def contenders(
             batch = sequences.batch(torch.arange(len(sequences.lengths)))
             batch = Batch(*(tensor.to(options.device) for tensor in batch))
             runs[core, backend] = partial(_update, trainer, batch, backend)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = count_parameters(model)
         models.append({"core": core, "parameters": parameters})
     return runs, models
 

@@ -36,8 +36,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import check_above_zero, check_game, last_words
-from benchmarks.json_file import check_folder, write_json
+from benchmarks.arguments import add_run_options, check_run_options, last_words
+from benchmarks.json_file import write_json
 from benchmarks.machine import describe, in_words
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from fastweights.agents import Actor, Learner, Network
@@ -244,22 +244,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--plain", nargs="*", choices=list(CORES), default=["rdn", "lstm"],
         help="cores to run with --preset plain, too (default: rdn lstm)",
     )  # fmt: skip
-    parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="measurements of each case (default 3)"
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=15.0,
-        help="length of a whole run, and of its parts together, in seconds (default 15)",
-    )
-    parser.add_argument("--json", type=Path, help="file for the machine and the rows")
+    length = "length of a whole run, and of its parts together,"
+    add_run_options(parser, "measurements of each case", length, 15.0)
     parser.add_argument("--parts-of", nargs=6, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    check_above_zero(options, "rounds", "seconds")
-    check_game(options.env)
-    check_folder(options.json)
+    check_run_options(options)
     if options.parts_of:
         print(json.dumps(_parts_of(*options.parts_of)))
         return

@@ -13,7 +13,7 @@ from fastweights.cores.building import (
     growth,
 )
 from fastweights.cores.core import Core, detach, unroll_by_steps, unroll_truncated
-from fastweights.cores.facts import network_facts
+from fastweights.cores.facts import count_parameters, network_facts
 from fastweights.cores.kind import CoreKind
 from fastweights.cores.transformer import sinusoids
 
@@ -25,6 +25,7 @@ __all__ = [
     "build_core",
     "core_config",
     "core_kind",
+    "count_parameters",
     "detach",
     "growth",
     "network_facts",

@@ -1,4 +1,4 @@
-"""The facts about a network that `meta.json` records."""
+"""The facts about a network that `meta.json` and tables have."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -9,8 +9,12 @@ from torch import nn
 from fastweights.cores.building import core_config
 
 
+def count_parameters(module: nn.Module) -> int:
+    """Return the number of trainable parameters."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
 def network_facts(network: nn.Module, core: str, core_options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the core's name, all of its options with defaults, and the number of parameters."""
     options = asdict(core_config(core, **core_options))
-    parameters = sum(parameter.numel() for parameter in network.parameters())
-    return {"core": core, "core_options": options, "parameters": parameters}
+    return {"core": core, "core_options": options, "parameters": count_parameters(network)}

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from fastweights.agents import Network, NetworkConfig, count_parameters
-from fastweights.cores import CORES
+from fastweights.agents import Network, NetworkConfig
+from fastweights.cores import CORES, count_parameters
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.published_scores import random_and_human, recurrent_fwp
 from fastweights.evaluation.score_summary import Spread, over_episodes, spread

@@ -7,7 +7,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from fastweights.agents import Network, count_parameters
+from fastweights.agents import Network
+from fastweights.cores import count_parameters
 from fastweights.envs import BrokenEnvironment
 from fastweights.evaluation.showcase import before_training, showcase
 from fastweights.evaluation.training_tests import PeriodicTest

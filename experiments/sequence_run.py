@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastweights.cores import count_parameters
 from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
 from fastweights.experiments.learning_options import differences
 from fastweights.experiments.sequence_data import sequences
@@ -91,7 +92,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
     files = Files.open(options, model, resume)
     if resume:
         _restore(trainer, options, files, device)
-    parameters = sum(weight.numel() for weight in model.parameters())
+    parameters = count_parameters(model)
     code = Learning(
         trainer=trainer,
         options=options,

@@ -6,6 +6,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from fastweights.cores import count_parameters
+
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _FLOAT32 = 4  # bytes
 _COPIES = 3  # copies of each parameter: itself, its gradient, the optimiser's average
@@ -16,7 +18,7 @@ def check_fits(network: nn.Module, device: torch.device) -> None:
 
     `network`: on the meta device, so that nothing has been allocated yet.
     """
-    parameters = sum(parameter.numel() for parameter in network.parameters())
+    parameters = count_parameters(network)
     needed, there = _COPIES * _FLOAT32 * parameters, memory_of(device)
     if there is not None and needed > there:
         raise ValueError(

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fastweights.cores import count_parameters
 from fastweights.experiments.language_model.measuring import both_splits, quickly, said, sample
 from fastweights.experiments.language_model.options import (
     COMMAND,
@@ -111,7 +112,7 @@ def _restore(
 def _opening(setting: Setting, model: nn.Module) -> str:
     options, count = setting.options, setting.replicas.count
     where = f"{count} learners on {setting.device.type}" if count > 1 else str(setting.device)
-    parameters = sum(weight.numel() for weight in model.parameters())
+    parameters = count_parameters(model)
     return f"training {options.core} ({parameters:,} parameters), seed {options.seed}, {where}"
 
 
@@ -169,7 +170,7 @@ def _finish(setting: Setting, trainer: LanguageTrainer, files: Files) -> None:
     result = both_splits(trainer.model, setting) | {
         "best_update": best["step"],
         "updates": trainer.updates,
-        "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "parameters": count_parameters(trainer.model),
         "seconds": seconds,
         "tokens_per_second": round(tokens / seconds) if seconds else None,
         "text": {"form": text.form, "digest": text.digest, "counts": text.counts._asdict()},

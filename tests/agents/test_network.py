@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fastweights.agents.network import Network, NetworkConfig, count_parameters
-from fastweights.cores import CORES
+from fastweights.agents.network import Network, NetworkConfig
+from fastweights.cores import CORES, count_parameters
 from fastweights.kernels.recurrence import map_state
 
 T, B, ACTIONS = 4, 3, 5

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from fastweights.agents.network import Network, NetworkConfig, count_parameters
-from fastweights.cores import CORES, build_core, core_kind
+from fastweights.agents.network import Network, NetworkConfig
+from fastweights.cores import CORES, build_core, core_kind, count_parameters
 from fastweights.cores.lstm import LSTM, LSTMConfig
 
 ACTIONS, FEATURES = 18, 256
