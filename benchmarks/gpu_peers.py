@@ -75,13 +75,13 @@ def fla(kind: str, mode: str, case: Example) -> Run:
     It neither scales the queries nor normalises the output.
     """
     name = FLA_NAMES[case.operation.name]
-    law = getattr(import_module(f"fla.ops.{name}"), f"{kind}_{name}")
+    function = getattr(import_module(f"fla.ops.{name}"), f"{kind}_{name}")
     *rows, _, state = case.tensors
     rows = [row.transpose(0, 1).to(FLA_DTYPES[kind]).contiguous() for row in rows]
     options: dict[str, Any] = {"scale": 1.0, "initial_state": state, "output_final_state": True}
     if name == "linear_attn":
         options["normalize"] = False
-    run = MODES[mode](partial(law, **options), rows, [*rows, state])
+    run = MODES[mode](partial(function, **options), rows, [*rows, state])
     run()
     return run
 
@@ -89,9 +89,9 @@ def fla(kind: str, mode: str, case: Example) -> Run:
 def lstm(call: str, mode: str, case: Example) -> Run:
     sizes, device = CALLS[call], case.tensors[0].device
     width = sizes["H"] * sizes["D"]
-    law = nn.LSTM(width, width, device=device)
+    function = nn.LSTM(width, width, device=device)
     x = torch.randn(sizes["T"], sizes["B"], width, device=device)
-    return MODES[mode](law, [x], [x, *law.parameters()])
+    return MODES[mode](function, [x], [x, *function.parameters()])
 
 
 def launches(

@@ -41,20 +41,22 @@ def example(name: str, call: str, device: str) -> Example:
     return make(OPERATIONS[name], sizes, mask).to(torch.float32).to(torch.device(device))
 
 
-def forward(law: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]) -> Run:
+def forward(function: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]) -> Run:
     """Return a forward call; `surroundings` disables gradients, as models do when acting."""
-    return partial(law, *call)
+    return partial(function, *call)
 
 
-def forward_backward(law: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]) -> Run:
+def forward_backward(
+    function: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]
+) -> Run:
     """Return a call followed by the gradients of its first output by all inputs."""
     for tensor in inputs:
         tensor.requires_grad_()
     with torch.no_grad():
-        grad = torch.ones_like(law(*call)[0])
+        grad = torch.ones_like(function(*call)[0])
 
     def run() -> None:
-        torch.autograd.grad(law(*call)[0], inputs, grad, allow_unused=True)
+        torch.autograd.grad(function(*call)[0], inputs, grad, allow_unused=True)
 
     return run
 
@@ -62,7 +64,7 @@ def forward_backward(law: Callable[..., Any], call: Sequence[Any], inputs: Seque
 MODES = {"forward": forward, "forward+backward": forward_backward}
 
 
-def timed(law: Callable[..., Any], case: Example, mode: str) -> Run:
+def timed(function: Callable[..., Any], case: Example, mode: str) -> Run:
     """Return a call in this mode; its arguments are prepared beforehand, as in a core.
 
     Options keep their defaults.
@@ -70,7 +72,7 @@ def timed(law: Callable[..., Any], case: Example, mode: str) -> Run:
     signature = case.operation.signature
     options = list(signature.options.values())
     call = signature.unflatten(case.tensors, options)[: -len(options) or None]
-    return MODES[mode](law, call, [t for t in case.tensors if t.is_floating_point()])
+    return MODES[mode](function, call, [t for t in case.tensors if t.is_floating_point()])
 
 
 @contextmanager
@@ -124,16 +126,16 @@ def compiled(
     The rows give the seconds that compiling took, or the reason why nothing was measured.
     """
     signature, steps = OPERATIONS[name].signature, CALLS[call]["T"]
-    law = signature.law
+    reference = signature.reference
     ways: dict[str, Callable[..., Any]] = {}
     rows: list[Row] = []
     if steps <= most_steps:
-        ways[COMPILED] = torch.compile(law)
+        ways[COMPILED] = torch.compile(reference)
     else:
         reason = f"the compiler unrolls {steps} steps: this takes minutes, see --compile-steps"
         rows.append({"backend": COMPILED, "absent": reason})
     if steps > 1:
-        ways[COMPILED_STEP] = _loop(torch.compile(law), len(signature.inputs))
+        ways[COMPILED_STEP] = _loop(torch.compile(reference), len(signature.inputs))
     runs: dict[str, Run] = {}
     for way, chosen in ways.items():
         case = example(name, call, device)
@@ -146,7 +148,7 @@ def compiled(
 def _loop(step: Callable[..., Any], inputs: int) -> Callable[..., Any]:
     """Return a function of many steps from a `step` that computes a single row."""
 
-    def law(*call: Any) -> tuple[Tensor, Any]:
+    def function(*call: Any) -> tuple[Tensor, Any]:
         rows, (state, *weights) = call[: inputs + 1], call[inputs + 1 :]
         outputs = []
         # Split once: the gradient of a slice of its own would be as large as all rows.
@@ -155,7 +157,7 @@ def _loop(step: Callable[..., Any], inputs: int) -> Callable[..., Any]:
             outputs.append(y)
         return torch.cat(outputs), state
 
-    return law
+    return function
 
 
 def _compile(way: str, prepare: Callable[[], Run], mode: str) -> tuple[Run | None, Row]:

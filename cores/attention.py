@@ -14,7 +14,7 @@ from fastweights.kernels.attention.reference import step, weights
 class Attention(FastWeightCore):
     """Multi-head attention over a window of the last steps, without feature maps."""
 
-    operation, law = staticmethod(attention), staticmethod(step)
+    operation, reference_step = staticmethod(attention), staticmethod(step)
     vectors = ("query", "key", "value")
 
     def __init__(self, width: int, heads: int, window: int):

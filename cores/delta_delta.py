@@ -18,7 +18,7 @@ class DeltaDelta(FastWeightCore):
 
     equation = "q', k', v', b' = S_t^T q_t;  S_t and, from these, W_t as in delta_net"
     source = "Irie et al. 2021, section 3.1, appendix A.3"
-    operation, law = staticmethod(delta_delta_rule), staticmethod(step)
+    operation, reference_step = staticmethod(delta_delta_rule), staticmethod(step)
     vectors = (
         *("outer_query", "outer_key", "outer_value", "outer_strength"),
         *("query", "key", "value", "strength"),

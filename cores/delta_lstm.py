@@ -23,7 +23,7 @@ class DeltaLSTM(FastWeightCore):
 
     equation = "c_t = f_t * c_(t-1) + (1 - f_t) * u_t;  y_t = o_t * c_t;  six delta rules"
     source = "Irie et al. 2021, appendix A.2"
-    operation, law = staticmethod(delta_lstm), staticmethod(step)
+    operation, reference_step = staticmethod(delta_lstm), staticmethod(step)
     vectors = (
         *("query", "key", "value", "strength"),
         *("recurrent_key", "recurrent_value", "recurrent_strength", "recurrent_query"),

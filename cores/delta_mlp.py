@@ -22,7 +22,7 @@ class DeltaMLP(FastWeightCore):
 
     equation = "y_t = W_t^T softmax(U_t^T q_t);  U_t, W_t by delta rules"
     source = "Irie et al. 2021, eqs. 13-14, appendix A.2"
-    operation, law = staticmethod(delta_mlp), staticmethod(step)
+    operation, reference_step = staticmethod(delta_mlp), staticmethod(step)
     vectors = (
         *("up_key", "up_value", "up_strength", "down_key", "down_value", "down_strength"),
         *("up_query", "down_query"),

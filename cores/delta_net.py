@@ -12,7 +12,7 @@ class DeltaNet(FastWeightCore):
 
     equation = "W_t = W_(t-1) + k_t (beta_t (v_t - W_(t-1)^T k_t))^T;  y_t = W_t^T q_t"
     source = "Schlag et al. 2021; Irie et al. 2021, eqs. 7-10"
-    operation, law = staticmethod(delta_rule), staticmethod(step)
+    operation, reference_step = staticmethod(delta_rule), staticmethod(step)
     vectors = ("query", "key", "value", "strength")
 
     def __init__(self, width: int, heads: int, feature_map: str, max_write_strength: int = 1):

@@ -38,7 +38,7 @@ class DeltaProduct(FastWeightCore):
 
     equation = "W_t: for each of S keys, W += k (beta (v - W^T k))^T;  y_t = W_t^T q_t"
     source = "Siems et al. 2025"
-    operation, law = staticmethod(delta_product), staticmethod(step)
+    operation, reference_step = staticmethod(delta_product), staticmethod(step)
     vectors = ("query", "key", "value", "strength")
 
     def __init__(
@@ -66,7 +66,7 @@ class GatedDeltaProduct(FastWeightCore):
 
     equation = "W_t: W *= a_t;  for each of S keys, W += k (beta (v - W^T k))^T;  y_t = W_t^T q_t"
     source = "Siems et al. 2025"
-    operation, law = staticmethod(gated_delta_product), staticmethod(gated_step)
+    operation, reference_step = staticmethod(gated_delta_product), staticmethod(gated_step)
     vectors = ("query", "key", "value", "strength", "decay")
 
     def __init__(

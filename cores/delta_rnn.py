@@ -20,7 +20,7 @@ class DeltaRNN(FastWeightCore):
 
     equation = "y_t = W_t^T q_t + R_t^T softmax(y_(t-1));  W_t, R_t by delta rules"
     source = "Irie et al. 2021, eqs. 12, 19"
-    operation, law = staticmethod(delta_rnn), staticmethod(step)
+    operation, reference_step = staticmethod(delta_rnn), staticmethod(step)
     vectors = (
         *("query", "key", "value", "strength"),
         *("recurrent_key", "recurrent_value", "recurrent_strength", "recurrent_query"),

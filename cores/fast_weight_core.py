@@ -56,7 +56,7 @@ class FastWeightCore(Core):
     """
 
     operation: Callable[..., tuple[Tensor, Any]]  # the unrolled recurrence, a kernel
-    law: Callable[..., tuple[Tensor, Any]]  # its definition: one step in plain PyTorch
+    reference_step: Callable[..., tuple[Tensor, Any]]  # its definition: one step in plain PyTorch
     slow_net: SlowNet  # for `program`
     delta_rule = True  # writes the difference to the stored value: see cores/unbounded.py
     vectors: tuple[str, ...]  # names that `inspect` gives to the tensors of `programmed`
@@ -99,7 +99,7 @@ class FastWeightCore(Core):
 
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:
         """Compute one step by the recurrence's definition."""
-        y, state = self.law(*self.program(x), state, **self.constants())
+        y, state = self.reference_step(*self.program(x), state, **self.constants())
         return y.flatten(-2), state
 
     def unroll(

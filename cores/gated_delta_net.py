@@ -22,7 +22,7 @@ class GatedDeltaNet(FastWeightCore):
 
     equation = "W_t = a_t W_(t-1) + k_t (beta_t (v_t - a_t W_(t-1)^T k_t))^T;  y_t = W_t^T q_t"
     source = "Yang et al. 2025"
-    operation, law = staticmethod(gated_delta_rule), staticmethod(step)
+    operation, reference_step = staticmethod(gated_delta_rule), staticmethod(step)
     vectors = ("query", "key", "value", "strength", "decay")
 
     def __init__(self, width: int, heads: int, feature_map: str, max_write_strength: int = 1):

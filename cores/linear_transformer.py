@@ -25,7 +25,7 @@ class Recurrence(NamedTuple):
     """Kernel, definition and fresh state of one form of the linear Transformer."""
 
     operation: Callable[..., tuple[Tensor, Any]]
-    law: Callable[..., tuple[Tensor, Any]]
+    reference_step: Callable[..., tuple[Tensor, Any]]
     fresh: Callable[[Tensor], Any]  # zero fast weights -> fresh state
 
 
@@ -81,9 +81,9 @@ class LinearTransformer(FastWeightCore):
         return NORMALISERS[self.normaliser].operation
 
     @property
-    def law(self) -> Callable[..., tuple[Tensor, Any]]:
+    def reference_step(self) -> Callable[..., tuple[Tensor, Any]]:
         """One step of this normaliser's recurrence, its definition."""
-        return NORMALISERS[self.normaliser].law
+        return NORMALISERS[self.normaliser].reference_step
 
     def initial_state(self, batch_size: int) -> LinearAttentionState | NormalisedState:
         """Return zeros: W [B, H, D, D], D the head's size; with key_sum, also z [B, H, D]."""

@@ -41,7 +41,7 @@ class MatrixLSTM(FastWeightCore):
 
     equation = "C_t = f_t C_(t-1) + i_t k_t v_t^T;  y_t = o_t * C_t^T q_t / max(|n_t q_t|, 1)"
     source = "Beck et al. 2024"
-    operation, law = staticmethod(mlstm), staticmethod(step)
+    operation, reference_step = staticmethod(mlstm), staticmethod(step)
     delta_rule = False
     vectors = ("query", "key", "value", "log_input", "log_forget", "output_gate")
 

@@ -23,7 +23,7 @@ class RecurrentDeltaNet(FastWeightCore):
 
     equation = "q, k, v, beta = W x_t + R tanh(y_(t-1));  W_t and y_t as in delta_net"
     source = "Irie et al. 2021, eqs. 15-18"
-    operation, law = staticmethod(recurrent_delta_rule), staticmethod(step)
+    operation, reference_step = staticmethod(recurrent_delta_rule), staticmethod(step)
     vectors = ("query", "key", "value", "strength")
 
     def __init__(self, width: int, heads: int, feature_map: str, max_write_strength: int = 1):

@@ -44,7 +44,7 @@ class SelfReferential(FastWeightCore):
 
     equation = "y, q, k, b = W_(t-1)^T x;  W_t = W_(t-1) + phi(k) (sigmoid(b) W^T(phi(q)-phi(k)))^T"
     source = "Irie et al. 2022, eqs. 5-8; 2023, eqs. 10-12 (one strength)"
-    operation, law = staticmethod(self_referential), staticmethod(step)
+    operation, reference_step = staticmethod(self_referential), staticmethod(step)
     vectors = ("answer", "query", "key", "strength")
 
     def __init__(

@@ -95,7 +95,7 @@ def one_layer(
 
 def by_pytorch(
     kernel: Callable[..., tuple[Tensor, Tensor]],
-    law: Callable[..., tuple[Tensor, State]],
+    reference: Callable[..., tuple[Tensor, State]],
     x: Rows,
     is_first: Bool[Tensor, "T B"],
     state: State,
@@ -103,13 +103,13 @@ def by_pytorch(
 ) -> tuple[Hidden, State]:
     """Unroll a recurrence with one hidden vector, in the state's dtype, also under autocast.
 
-    Runs `law`, the reference, where the host must not wait or the backend is `reference`.
+    Runs `reference` where the host must not wait or the backend is `reference`.
     """
     dtype, device = state[0].dtype, x.device.type
     x, cast = x.to(dtype), [weight.to(dtype) for weight in weights]
     with torch.autocast(device, enabled=False):
         if x.numel() == 0 or not may_wait(x) or requested_backend() == "reference":
-            return law(x, is_first, state, type(weights)(*cast))
+            return reference(x, is_first, state, type(weights)(*cast))
 
         def whole(rows: Tensor, before: State) -> tuple[Tensor, State]:
             y, hidden = one_layer(kernel, rows, before[0][None], cast, has_biases=True)

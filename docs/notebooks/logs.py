@@ -48,8 +48,8 @@ figure, (top, bottom) = plt.subplots(2, 1, figsize=(6, 4.5), sharex=True, layout
 steps = log["step"] / 1000
 top.plot(steps, log["recent_full_game_return"].astype(float))
 top.set(ylabel="mean return of\n100 games", ylim=(-1.05, 1.05))
-for name in ("pg_loss", "baseline_loss", "entropy_loss"):
-    bottom.plot(steps, log[name].astype(float).rolling(20).mean(), label=name)
+for name, style in {"pg_loss": "-", "baseline_loss": "--", "entropy_loss": ":"}.items():
+    bottom.plot(steps, log[name].astype(float).rolling(20).mean(), style, label=name)
 bottom.set(xlabel="thousand agent steps", ylabel="loss, mean of 20 updates")
 bottom.legend(frameon=False)
 plt.show()

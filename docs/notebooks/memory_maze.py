@@ -54,8 +54,9 @@ logs = {core: train(core) for core in ("delta_net", "lstm", "feedforward")}
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-for core, log in logs.items():
-    axes.plot(log["step"], log["recent_full_game_return"].astype(float), label=core)
+for (core, log), style in zip(logs.items(), ("-", "--", ":"), strict=True):
+    returns = log["recent_full_game_return"].astype(float)
+    axes.plot(log["step"], returns, style, label=core)
 axes.set(xlabel="agent steps", ylabel="mean return of 100 games", ylim=(-1.05, 1.05))
 axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()

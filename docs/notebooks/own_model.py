@@ -80,9 +80,9 @@ runs = {
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-for name, (_, right) in runs.items():
+for (name, (_, right)), style in zip(runs.items(), ("-", "--", "-."), strict=True):
     means = torch.tensor(right).view(-1, 50).mean(1)
-    axes.plot(torch.arange(1, len(means) + 1) * 50, means, label=name)
+    axes.plot(torch.arange(1, len(means) + 1) * 50, means, style, label=name)
 axes.axhline(1 / DIGITS, color="grey", linestyle=":", label="chance, 1 of 8")
 axes.set(xlabel="updates", ylabel="share of right answers", ylim=(0, 1.02))
 axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))

@@ -1,4 +1,5 @@
-// The backward of a matrix written by the delta rule, for laws whose gradient needs W_t in reverse.
+// The backward of a matrix written by the delta rule, for recurrences whose gradient needs W_t
+// in reverse.
 //
 //     e_t = v_t - W_{t-1}^T k_t,   u_t = beta_t e_t,   W_t = W_{t-1} + k_t u_t^T,   y_t = W_t^T q_t
 //

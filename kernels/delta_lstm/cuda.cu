@@ -1,4 +1,4 @@
-// The Delta LSTM, version D, forward and backward (see reference.py for the law).
+// The Delta LSTM, version D, forward and backward (see reference.py for the definition).
 //
 // Six matrices: W_g and R_g for the gates g = 0 main, 1 forget, 2 output. With p = softmax(y_{t-1})
 // and the gates' values u, f, o:  c_t = f c_{t-1} + (1 - f) u,  y_t = c_t o.

@@ -1,4 +1,4 @@
-// The Delta RNN, versions A and B, forward and backward (see reference.py for the laws).
+// The Delta RNN, versions A and B, forward and backward (see reference.py for the definition).
 //
 // r_t is what reads the recurrent matrix: softmax(y_{t-1}) in version B, y_{t-1} in version A.
 // Backward, t = T-1 .. 0, with g the whole gradient of y_t (from above, and from r_{t+1}):

@@ -1,4 +1,4 @@
-// The delta rule, forward and backward (see reference.py for the law).
+// The delta rule, forward and backward (see reference.py for the definition).
 //
 // Backward, in two passes that never rewind W (after flash-linear-attention). With G the gradient
 // of W_t, g that of y_t, u = beta e and e = v - W_{t-1}^T k as stored by the forward:

@@ -1,6 +1,6 @@
-// The element-wise LSTM's cell, forward and backward (see reference.py for the law, backward.md for
-// the gradient). A thread has one unit of one batch column, and no use for the others: a block is a
-// warp of neighbouring units, `option` the number of all.
+// The element-wise LSTM's cell, forward and backward (see reference.py for the definition,
+// backward.md for the gradient). A thread has one unit of one batch column, and no use for the
+// others: a block is a warp of neighbouring units, `option` the number of all.
 #include "warp.cuh"
 
 struct Unit {

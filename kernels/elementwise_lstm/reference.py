@@ -70,6 +70,6 @@ def unroll(
     weights: ElementwiseWeights,
 ) -> tuple[Float[Tensor, "T B D"], ElementwiseState]:
     """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
-    law = partial(step, weights=weights)
+    one_step = partial(step, weights=weights)
     rows = candidate, input_gate, forget_gate
-    return loop_over_time(law, rows, is_first, state, empty=candidate)
+    return loop_over_time(one_step, rows, is_first, state, empty=candidate)

@@ -1,5 +1,6 @@
-// The gated delta rule, forward and backward (see reference.py for the law): the delta rule's two
-// passes (delta_rule/cuda.cu) on F_t = a_t W_{t-1} in the place of W_{t-1}, with a_t = exp(g_t).
+// The gated delta rule, forward and backward (see reference.py for the definition): the delta
+// rule's two passes (delta_rule/cuda.cu) on F_t = a_t W_{t-1} in the place of W_{t-1}, with
+// a_t = exp(g_t).
 //
 //   t = T-1 .. 0:  G += q g^T    du = G^T k    dk = G u    dbeta = du . e    dv = beta du
 //                  G = a_t (G - k dv^T)   and, where row t forgot, G = 0

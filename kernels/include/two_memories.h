@@ -1,4 +1,4 @@
-// What a law with two delta memories is made of: each memory with the rows that it reads and writes,
+// Parts of a recurrence with two delta memories: each memory with the rows that it reads and writes,
 // the second one's query being the previous output.
 #pragma once
 #include "call.h"

@@ -1,4 +1,4 @@
-// Linear attention, forward and backward (see reference.py for the law).
+// Linear attention, forward and backward (see reference.py for the definition).
 //
 // Backward, in two passes; G is the gradient of W_t, g that of y_t:
 //

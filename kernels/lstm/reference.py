@@ -49,5 +49,5 @@ def unroll(
     hidden_weights: Float[Tensor, "D4 D"],
 ) -> tuple[Float[Tensor, "T B D"], LSTMState]:
     """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
-    law = partial(step, hidden_weights=hidden_weights)
-    return loop_over_time(law, (z,), is_first, state, empty=z[..., : state.cell.shape[-1]])
+    one_step = partial(step, hidden_weights=hidden_weights)
+    return loop_over_time(one_step, (z,), is_first, state, empty=z[..., : state.cell.shape[-1]])

@@ -99,7 +99,7 @@ class PyTorch:
     """A backend made of PyTorch's operations: any size, and any device unless `device` is set."""
 
     signature: Signature
-    law: Callable[..., tuple[Tensor, Any]]
+    function: Callable[..., tuple[Tensor, Any]]
     device: str | None = None
 
     def why_not(self, request: Request) -> str | None:
@@ -115,7 +115,7 @@ class PyTorch:
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
         """Run the function on the tensors: y and the final state's tensors."""
-        y, state = self.law(*self.signature.unflatten(tensors, options))
+        y, state = self.function(*self.signature.unflatten(tensors, options))
         return y, *state
 
 

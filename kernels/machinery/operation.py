@@ -16,7 +16,7 @@ from fastweights.kernels.machinery.dispatch import Operation, PyTorch
 from fastweights.kernels.machinery.request import Request
 from fastweights.kernels.machinery.signature import Signature, Sizes, is_traced
 
-Law = Callable[..., tuple[Tensor, Any]]
+Function = Callable[..., tuple[Tensor, Any]]
 
 
 @dataclass(frozen=True)
@@ -55,27 +55,27 @@ class Cpu:
 
 def build_operation(
     name: str,
-    law: Law,
+    reference: Function,
     *,
     saved: dict[str, str],
     final: tuple[str, ...] = (),
     head_axes: tuple[str, ...] = ("K", "V"),
     options: dict[str, Sequence[str]] | None = None,
     oblong: bool = False,
-    chunked: Law | None = None,
-    on_cuda: Law | None = None,
+    chunked: Function | None = None,
+    on_cuda: Function | None = None,
 ) -> Operation:
     """Return an operation whose C++ source is `<name>/cpu.cpp`; for the options see `CpuKernel`.
 
     If there is a `<name>/cuda.py`, it is the CUDA backend; `on_cuda` is a form in PyTorch.
     """
-    signature = Signature(name, law)
+    signature = Signature(name, reference)
     folder = cpu_build.KERNELS / name
     kernel = CpuKernel(
         signature, folder / "cpu.cpp", saved, head_axes, options or {}, final, oblong
     )
     recorded = library.register(signature, "cpu", kernel.forward, kernel.backward, saved, final)
-    backends = {"reference": PyTorch(signature, law), "cpu": Cpu(kernel, recorded)}
+    backends = {"reference": PyTorch(signature, reference), "cpu": Cpu(kernel, recorded)}
     if chunked:
         backends["chunked"] = PyTorch(signature, chunked)
     if on_cuda:

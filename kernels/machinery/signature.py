@@ -125,10 +125,10 @@ def _tensors(name: str, annotation: Any) -> list[Argument]:
 
 @dataclass(frozen=True)
 class Signature:
-    """The parts of `law(*inputs, is_first, state, *weights, **options) -> (y, state)`."""
+    """The parts of `reference(*inputs, is_first, state, *weights, **options) -> (y, state)`."""
 
     name: str
-    law: Callable[..., tuple[Tensor, Any]]
+    reference: Callable[..., tuple[Tensor, Any]]
     _seen: dict[tuple[torch.Size, ...], Sizes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -137,12 +137,12 @@ class Signature:
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
-        return typing.get_type_hints(self.law)
+        return typing.get_type_hints(self.reference)
 
     @cached_property
     def parameters(self) -> list[str]:
         """The names of all parameters."""
-        return list(inspect.signature(self.law).parameters)
+        return list(inspect.signature(self.reference).parameters)
 
     @cached_property
     def inputs(self) -> list[Argument]:
@@ -181,7 +181,7 @@ class Signature:
     def options(self) -> dict[str, Any]:
         """The arguments that are not tensors, with their defaults."""
         tensors = {"is_first", "state", *self.weight_parameters, *(a.name for a in self.inputs)}
-        parameters = inspect.signature(self.law).parameters
+        parameters = inspect.signature(self.reference).parameters
         return {name: p.default for name, p in parameters.items() if name not in tensors}
 
     @cached_property
@@ -203,7 +203,7 @@ class Signature:
         """Return a call's tensors and the values of its options, both in order."""
         count, expected, defaults = self._call_shape
         if len(args) != expected or (options and not options.keys() <= self.options.keys()):
-            bound = inspect.signature(self.law).bind(*args, **options)
+            bound = inspect.signature(self.reference).bind(*args, **options)
             bound.apply_defaults()
             args, options = list(bound.arguments.values())[:expected], bound.arguments
         chosen = [options.get(name, default) for name, default in defaults] if defaults else []

@@ -1,5 +1,5 @@
-// The recurrent delta rule (RDN), forward and backward (see reference.py for the law; the feature
-// maps softmax and unit).
+// The recurrent delta rule (RDN), forward and backward (see reference.py for the definition;
+// the feature maps softmax and unit).
 //
 // Backward, t = T-1 .. 0, with g the whole gradient of y_t (from above, and from h_{t+1}); W and G
 // as in rewind.cuh. Writing q^x, k^x, b^x for what enters softmax and sigmoid:

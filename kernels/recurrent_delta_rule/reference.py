@@ -93,5 +93,5 @@ def unroll(
 ) -> tuple[Float[Tensor, "T B H V"], RecurrentDeltaRuleState]:
     """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     options = {"feature_map": feature_map, "strength_map": strength_map}
-    law = partial(step, recurrent=recurrent, **options)
-    return loop_over_time(law, (q, k, v, beta), is_first, state, empty=v)
+    one_step = partial(step, recurrent=recurrent, **options)
+    return loop_over_time(one_step, (q, k, v, beta), is_first, state, empty=v)

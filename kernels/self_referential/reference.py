@@ -76,5 +76,5 @@ def unroll(
 ) -> tuple[Float[Tensor, "T B H D"], SelfReferentialState]:
     """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
     options = {"feature_map": feature_map, "strength_map": strength_map}
-    law = partial(step, initial_weights=initial_weights, **options)
-    return loop_over_time(law, (x,), is_first, state, empty=x)
+    one_step = partial(step, initial_weights=initial_weights, **options)
+    return loop_over_time(one_step, (x,), is_first, state, empty=x)

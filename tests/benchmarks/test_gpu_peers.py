@@ -23,7 +23,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_flash_linear_attention_gets_batches_first_and_no_scale(mode, monkeypatch):
     seen = []
 
-    def law(q, k, v, beta, scale, initial_state, output_final_state):
+    def recurrence(q, k, v, beta, scale, initial_state, output_final_state):
         rows = [tensor.transpose(0, 1).float() for tensor in (q, k, v, beta)]
         never = torch.zeros(rows[0].shape[:2], dtype=torch.bool)
         y, state = reference.unroll(*rows, never, DeltaRuleState(initial_state))
@@ -31,7 +31,7 @@ def test_flash_linear_attention_gets_batches_first_and_no_scale(mode, monkeypatc
         return y.transpose(0, 1), state
 
     module = ModuleType("fla.ops.delta_rule")
-    module.fused_recurrent_delta_rule = module.chunk_delta_rule = law
+    module.fused_recurrent_delta_rule = module.chunk_delta_rule = recurrence
     monkeypatch.setitem(sys.modules, "fla", ModuleType("fla"))
     monkeypatch.setitem(sys.modules, "fla.ops", ModuleType("fla.ops"))
     monkeypatch.setitem(sys.modules, "fla.ops.delta_rule", module)

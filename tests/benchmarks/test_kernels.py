@@ -75,7 +75,9 @@ def test_a_loop_that_keeps_too_much_is_left_out(tmp_path, monkeypatch, capsys):
 
 
 def test_a_loop_too_long_to_compile_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(torch, "compile", lambda law: law)  # single steps are still compiled
+    monkeypatch.setattr(
+        torch, "compile", lambda recurrence: recurrence
+    )  # single steps are still compiled
     words = ("--ops", "delta_rule", "--sizes", "rl", "--modes", "forward", "--compile")
     rows = rows_of(tmp_path, *words, "--compile-steps", "2")
     (left_out,) = (row for row in rows if row["backend"] == "torch.compile")
@@ -87,7 +89,7 @@ def test_a_step_that_does_not_compile_gives_the_reason(tmp_path, monkeypatch):
     def broken(*call):
         raise NotImplementedError("not on this machine\nand more")
 
-    monkeypatch.setattr(torch, "compile", lambda law: broken)
+    monkeypatch.setattr(torch, "compile", lambda recurrence: broken)
     words = ("--ops", "delta_rule", "--sizes", "rl", "--modes", "forward", "--compile")
     found = {r["backend"]: r.get("absent") for r in rows_of(tmp_path, *words)}
     assert found["torch.compile"] == "does not compile: not on this machine"
@@ -97,13 +99,13 @@ def test_a_step_that_does_not_compile_gives_the_reason(tmp_path, monkeypatch):
 @pytest.mark.parametrize("mode", ["forward", "forward+backward"])
 def test_a_step_at_a_time_is_the_same_call(mode, monkeypatch):
     """With `torch.compile` replaced, the loop over steps gives the operation's results."""
-    monkeypatch.setattr(torch, "compile", lambda law: law)
+    monkeypatch.setattr(torch, "compile", lambda recurrence: recurrence)
     found: list[torch.Tensor] = []
     timed = kernel_calls.timed
 
-    def kept(law, case, mode):
+    def kept(recurrence, case, mode):
         def recorded(*call):
-            y, state = law(*call)
+            y, state = recurrence(*call)
             found.append(y.detach())
             return y, state
 

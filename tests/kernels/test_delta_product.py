@@ -39,11 +39,11 @@ def inputs(steps: int, gated: bool, time: int = T) -> list[Tensor]:
     return [*rows, *decay, normal(B, H, K, V)]
 
 
-def literal(law, tensors: list[Tensor], is_first: Tensor) -> tuple[Tensor, Tensor]:
+def literal(step, tensors: list[Tensor], is_first: Tensor) -> tuple[Tensor, Tensor]:
     *rows, weights = tensors
     state, outputs = DeltaRuleState(weights), []
     for t in range(len(is_first)):
-        y, state = law(*(row[t] for row in rows), forget(state, is_first[t]))
+        y, state = step(*(row[t] for row in rows), forget(state, is_first[t]))
         outputs.append(y)
     return torch.stack(outputs), state.fast_weights
 
@@ -64,11 +64,11 @@ def with_gradients(run, tensors: list[Tensor], dtype: torch.dtype) -> dict[str, 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("steps", [1, 2, 3])
-@pytest.mark.parametrize(("operation", "law"), BOTH)
-def test_it_equals_the_literal_reference(operation, law, steps, backend):
+@pytest.mark.parametrize(("operation", "step"), BOTH)
+def test_it_equals_the_literal_reference(operation, step, steps, backend):
     """Compare outputs, last state and every gradient, with all kinds of resets."""
-    tensors, is_first = inputs(steps, law is gated_step), all_resets(T)
-    right = with_gradients(lambda leaves: literal(law, leaves, is_first), tensors, torch.float64)
+    tensors, is_first = inputs(steps, step is gated_step), all_resets(T)
+    right = with_gradients(lambda leaves: literal(step, leaves, is_first), tensors, torch.float64)
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
         with kernels.backend(backend):
             found = with_gradients(
@@ -78,11 +78,11 @@ def test_it_equals_the_literal_reference(operation, law, steps, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("operation", "law"), BOTH)
-def test_float32_over_a_long_episode(operation, law, backend):
-    tensors = inputs(3, law is gated_step, time=64)
+@pytest.mark.parametrize(("operation", "step"), BOTH)
+def test_float32_over_a_long_episode(operation, step, backend):
+    tensors = inputs(3, step is gated_step, time=64)
     is_first = torch.zeros(64, B, dtype=torch.bool)
-    right = with_gradients(lambda leaves: literal(law, leaves, is_first), tensors, torch.float64)
+    right = with_gradients(lambda leaves: literal(step, leaves, is_first), tensors, torch.float64)
     with kernels.backend(backend):
         found = with_gradients(
             lambda leaves: by_operation(operation, leaves, is_first), tensors, torch.float32
@@ -90,25 +90,25 @@ def test_float32_over_a_long_episode(operation, law, backend):
     assert_agree(found, right, 1e-5)
 
 
-@pytest.mark.parametrize(("operation", "law"), BOTH)
-def test_no_rows(operation, law):
-    tensors = inputs(2, law is gated_step, time=0)
+@pytest.mark.parametrize(("operation", "step"), BOTH)
+def test_no_rows(operation, step):
+    tensors = inputs(2, step is gated_step, time=0)
     y, weights = by_operation(operation, tensors, torch.zeros(0, B, dtype=torch.bool))
     assert y.shape == (0, B, H, V) and torch.equal(weights, tensors[-1])
 
 
-@pytest.mark.parametrize(("operation", "law"), BOTH)
-def test_one_row_forgets_once_and_fades_once(operation, law, monkeypatch):
+@pytest.mark.parametrize(("operation", "step"), BOTH)
+def test_one_row_forgets_once_and_fades_once(operation, step, monkeypatch):
     """The delta rule gets a row that forgets and fades only once, and a single query."""
-    name, seen = "gated_delta_rule" if law is gated_step else "delta_rule", []
+    name, seen = "gated_delta_rule" if step is gated_step else "delta_rule", []
     rule = getattr(interleaved, name)
     monkeypatch.setattr(interleaved, name, lambda *call: seen.append(call) or rule(*call))
-    tensors, is_first = inputs(3, law is gated_step, time=1), torch.ones(1, B, dtype=torch.bool)
+    tensors, is_first = inputs(3, step is gated_step, time=1), torch.ones(1, B, dtype=torch.bool)
     by_operation(operation, tensors, is_first)
     ((q, *_, first, _),) = seen
     assert [row.any().item() for row in q] == [False, False, True]
     assert [row.any().item() for row in first] == [True, False, False]
-    if law is gated_step:
+    if step is gated_step:
         assert [row.any().item() for row in seen[0][4]] == [True, False, False]
 
 

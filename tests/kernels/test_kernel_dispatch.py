@@ -187,8 +187,10 @@ def test_a_backend_for_the_whole_process_holds_for_calls_already_prepared(monkey
     dispatch._environment.cache_clear()
     case, loops = example("delta_rule", 4).to(torch.float32), []
     backends = OPERATIONS["delta_rule"].backends
-    law = backends["reference"].law
-    watched = replace(backends["reference"], law=lambda *call: loops.append(1) or law(*call))
+    function = backends["reference"].function
+    watched = replace(
+        backends["reference"], function=lambda *call: loops.append(1) or function(*call)
+    )
     monkeypatch.setitem(backends, "reference", watched)
     try:
         with torch.no_grad():

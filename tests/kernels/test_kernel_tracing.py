@@ -128,7 +128,7 @@ def test_batched_gradients(name, options):
     torch.testing.assert_close(found, torch.stack(expected))
 
 
-def test_the_lstm_of_gpus_is_its_law_while_something_traces():
+def test_the_lstm_of_gpus_is_its_reference_while_something_traces():
     """Otherwise the graph would always split at the resets of the traced call."""
     z, weights, is_first, hidden, cell = example("lstm", 3).tensors
 

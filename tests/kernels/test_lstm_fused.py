@@ -45,15 +45,15 @@ def test_one_call_for_each_stretch_without_resets(monkeypatch, resets, calls):
     assert len(counted) == calls
 
 
-def test_where_the_host_may_not_wait_it_is_the_law(monkeypatch):
+def test_where_the_host_may_not_wait_it_is_the_reference(monkeypatch):
     case, called, lstm = example("lstm", 4), [], torch.lstm
     z, (weights, _, hidden, cell) = case.tensors[0], case.tensors[1:]
     call = z, torch.zeros(7, 5, dtype=torch.bool), fused.LSTMState(hidden, cell), weights
     monkeypatch.setattr(torch, "lstm", lambda *given: called.append(1) or lstm(*given))
     with without_waiting():
-        by_law = fused.unroll(*call)
+        by_reference = fused.unroll(*call)
         assert not called
-    torch.testing.assert_close(fused.unroll(*call), by_law)
+    torch.testing.assert_close(fused.unroll(*call), by_reference)
     assert called
 
 
@@ -102,7 +102,7 @@ def test_nothing_to_do(through_pytorch, axis):
 def test_gpus_get_it_and_other_devices_do_not():
     lstm = OPERATIONS["lstm"]
     backend, sizes = lstm.backends["cuda"], lstm.signature.check(example("lstm", 4).tensors)
-    assert backend.law.__name__ == fused.unroll.__name__ and backend.device == "cuda"
+    assert backend.function.__name__ == fused.unroll.__name__ and backend.device == "cuda"
 
     def reason(device: str) -> str | None:
         return backend.why_not(lstm.request(torch.device(device), torch.float32, sizes))
@@ -114,7 +114,7 @@ def test_gpus_get_it_and_other_devices_do_not():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-def test_cudnn_agrees_with_the_law_in_float64():
+def test_cudnn_agrees_with_the_reference_in_float64():
     case = example("lstm", 32)
     single = case.to(torch.float32).to(torch.device("cuda"))
     with dispatch.backend("cuda"):

@@ -36,7 +36,7 @@ def reversing(name: str, time: int, is_first: Tensor | None = None) -> Example:
 
 
 @pytest.mark.parametrize(("name", "backend"), CASES)
-def test_float32_is_the_law_over_a_long_episode(name, backend):
+def test_float32_equals_the_reference_over_a_long_episode(name, backend):
     is_first = torch.zeros(100, 2, dtype=torch.bool)
     is_first[75, 1] = True
     case = reversing(name, 100, is_first)
@@ -49,7 +49,7 @@ def test_float32_is_the_law_over_a_long_episode(name, backend):
 @pytest.mark.parametrize("size", [8, 16, 17])
 @pytest.mark.parametrize("feature_map", ["unit", "silu_unit"])
 @pytest.mark.parametrize("name", ["recurrent_delta_rule", "self_referential"])
-def test_float32_is_the_law_where_the_memory_maps_its_own_keys(name, feature_map, size):
+def test_float32_equals_the_reference_where_the_memory_maps_its_own_keys(name, feature_map, size):
     """A recurrent memory magnifies rounding, so the reference in float32 gives the tolerance."""
     case = example(name, size, time=12, feature_map=feature_map, strength_map="double_sigmoid")
     expected, single = truth(case), case.to(torch.float32)

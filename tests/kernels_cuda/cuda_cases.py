@@ -30,14 +30,13 @@ class Case:
     """An operation to test.
 
     `tensors` returns inputs, weights and states by name, in the order of the pair's arguments.
-    `law(tensors, is_first)` is the reference: it returns y and the final state. `states` names the
-    states.
+    `reference(tensors, is_first)` returns y and the final state. `states` names the states.
     """
 
     name: str
     states: tuple[str, ...]
     tensors: Callable[..., Tensors]
-    law: Callable[[Tensors, Tensor], tuple[Tensor, Any]]
+    reference: Callable[[Tensors, Tensor], tuple[Tensor, Any]]
     options: tuple[str, ...] = ()
 
     @property
@@ -119,52 +118,54 @@ def elementwise_lstm_tensors(T: int, B: int, H: int, K: int, V: int) -> Tensors:
     return rows | weights | {"cell": numbers(B, K)}
 
 
-def linear_attention_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+def linear_attention_reference(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     state = linear_attention.LinearAttentionState(t["weights"])
     return linear_attention.unroll(t["q"], t["k"], t["v"], is_first, state)
 
 
-def delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+def delta_rule_reference(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     state = delta_rule.DeltaRuleState(t["weights"])
     return delta_rule.unroll(t["q"], t["k"], t["v"], t["beta"], is_first, state)
 
 
-def gated_delta_rule_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+def gated_delta_rule_reference(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     *rows, weights = t.values()
     return gated_delta_rule.unroll(*rows, is_first, delta_rule.DeltaRuleState(weights))
 
 
-def recurrent_delta_rule_law(*options: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
-    def law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+def recurrent_delta_rule_reference(
+    *options: str,
+) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
+    def reference(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
         state = recurrent_delta_rule.RecurrentDeltaRuleState(t["weights"], t["output"])
         names = ("query_weights", "key_weights", "value_weights", "strength_weights")
         recurrent = recurrent_delta_rule.RecurrentWeights(*(t[name] for name in names))
         rows = (t["q"], t["k"], t["v"], t["beta"])
         return recurrent_delta_rule.unroll(*rows, is_first, state, recurrent, *options)
 
-    return law
+    return reference
 
 
-def delta_rnn_law(version: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
-    def law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+def delta_rnn_reference(version: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
+    def reference(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
         *rows, weights, recurrent, output = t.values()
         state = delta_rnn.DeltaRNNState(weights, recurrent, output)
         return delta_rnn.unroll(*rows, is_first, state, version)
 
-    return law
+    return reference
 
 
-def delta_lstm_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+def delta_lstm_reference(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     rows, state = list(t.values())[:7], list(t.values())[7:]
     return delta_lstm.unroll(*rows, is_first, delta_lstm.DeltaLSTMState(*state), "D")
 
 
-def self_referential_law(*options: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
-    def law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+def self_referential_reference(*options: str) -> Callable[[Tensors, Tensor], tuple[Tensor, Any]]:
+    def reference(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
         state = self_referential.SelfReferentialState(t["shift"])
         return self_referential.unroll(t["x"], is_first, state, t["initial_weights"], *options)
 
-    return law
+    return reference
 
 
 MAPS = {  # options of operations that map keys and strengths inside
@@ -173,7 +174,7 @@ MAPS = {  # options of operations that map keys and strengths inside
 }
 
 
-def elementwise_lstm_law(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
+def elementwise_lstm_reference(t: Tensors, is_first: Tensor) -> tuple[Tensor, Any]:
     *tensors, cell = t.values()
     weights = elementwise_lstm.ElementwiseWeights(*tensors[3:])
     state = elementwise_lstm.ElementwiseState(cell)
@@ -188,16 +189,18 @@ CASES = {
             "linear_attention",
             ("weights",),
             linear_attention_tensors,
-            linear_attention_law,
+            linear_attention_reference,
         ),
-        Case("delta_rule", ("weights",), delta_rule_tensors, delta_rule_law),
-        Case("gated_delta_rule", ("weights",), gated_delta_rule_tensors, gated_delta_rule_law),
+        Case("delta_rule", ("weights",), delta_rule_tensors, delta_rule_reference),
+        Case(
+            "gated_delta_rule", ("weights",), gated_delta_rule_tensors, gated_delta_rule_reference
+        ),
         *(
             Case(
                 "-".join(["recurrent_delta_rule", *name]),
                 ("weights", "output"),
                 recurrent_delta_rule_tensors,
-                recurrent_delta_rule_law(*options),
+                recurrent_delta_rule_reference(*options),
                 options,
             )
             for name, options in (MAPS | {("unit",): ("unit", "double_sigmoid")}).items()
@@ -206,22 +209,22 @@ CASES = {
             "delta_rnn-B",
             DELTA_RNN_STATES,
             delta_rnn_tensors,
-            delta_rnn_law("B"),
+            delta_rnn_reference("B"),
             ("B",),
         ),
         Case(
             "delta_rnn-A",
             DELTA_RNN_STATES,
             delta_rnn_a_tensors,
-            delta_rnn_law("A"),
+            delta_rnn_reference("A"),
             ("A",),
         ),
-        Case("elementwise_lstm", ("cell",), elementwise_lstm_tensors, elementwise_lstm_law),
+        Case("elementwise_lstm", ("cell",), elementwise_lstm_tensors, elementwise_lstm_reference),
         Case(
             "delta_lstm",
             ("weights", "recurrent_weights", "cell", "output"),
             delta_lstm_tensors,
-            delta_lstm_law,
+            delta_lstm_reference,
             ("D",),
         ),
         *(
@@ -229,7 +232,7 @@ CASES = {
                 "-".join(["self_referential", *name]),
                 ("shift",),
                 self_referential_tensors,
-                self_referential_law(*options),
+                self_referential_reference(*options),
                 options,
             )
             for name, options in MAPS.items()
@@ -275,7 +278,7 @@ def poisoned_outputs() -> Iterator[None]:
 def expected(case: Case, tensors: Tensors, is_first: Tensor, grads: list[Tensor]) -> Tensors:
     """Return y, final states and all gradients by name, from the reference in float64."""
     leaves = {name: tensor.detach().requires_grad_() for name, tensor in tensors.items()}
-    y, state = case.law(leaves, is_first)
+    y, state = case.reference(leaves, is_first)
     outputs = {"y": y} | {f"final {n}": s for n, s in zip(case.states, state, strict=True)}
     found = torch.autograd.grad(
         list(outputs.values()), list(leaves.values()), grads, materialize_grads=True

@@ -16,7 +16,7 @@ CASE = CASES["recurrent_delta_rule"]
 
 @pytest.mark.parametrize(("T", "size"), [(7, 8), (5, 5), (3, 32)])
 @pytest.mark.parametrize("resets", ["never", "random", "always"])
-def test_it_computes_the_law_with_all_gradients(shim, T, size, resets):
+def test_it_equals_the_reference_with_all_gradients(shim, T, size, resets):
     tensors, grads = make(CASE, T, BATCH, HEADS, size, size)
     is_first = RESETS[resets](T, BATCH)
     wanted = expected(CASE, tensors, is_first, grads)

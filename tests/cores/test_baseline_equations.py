@@ -35,19 +35,19 @@ def parameters(core) -> dict[str, np.ndarray]:
     return {name: weight.detach().numpy() for name, weight in core.named_parameters()}
 
 
-def assert_is(law, core) -> None:
-    """Check that the unroll, with resets, equals `law(parameters, rows of an episode)`."""
+def assert_is(equations, core) -> None:
+    """Check that the unroll, with resets, equals `equations(parameters, rows of an episode)`."""
     x, is_first = torch.randn(T, B, INPUT, dtype=torch.float64), resets()
     y, _ = core.unroll(x, core.initial_state(B), is_first)
     for b, rows, episode in episodes(x, is_first):
-        expected = torch.from_numpy(np.stack(law(parameters(core), episode)))
+        expected = torch.from_numpy(np.stack(equations(parameters(core), episode)))
         torch.testing.assert_close(y[rows, b], expected, atol=1e-12, rtol=0)
 
 
 def test_e_lstm():
     """Irie et al. 2023, eqs. 17-21, with biases."""
 
-    def law(p, x):
+    def equations(p, x):
         c, w = np.zeros(WIDTH), p["from_input.weight"]
         bias_z, bias_f = np.split(p["from_input.bias"], 2)
         Z, F = np.split(w, 2)
@@ -58,7 +58,7 @@ def test_e_lstm():
             gate = p["output_gate.weight"] @ np.concatenate([x_t, c]) + p["output_gate.bias"]
             yield sigmoid(gate) * c
 
-    assert_is(lambda p, x: list(law(p, x)), build_core("e_lstm", INPUT, width=WIDTH).double())
+    assert_is(lambda p, x: list(equations(p, x)), build_core("e_lstm", INPUT, width=WIDTH).double())
 
 
 def taps(x, size):
@@ -84,26 +84,26 @@ def pooled(p, layer, x, size, pooling):
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("window", [1, 2, 4])
 def test_qrnn(window, layers, pooling):
-    def law(p, x):
+    def equations(p, x):
         for layer in range(layers):
             x = pooled(p, layer, x, window, pooling)
         return x
 
     options = {"window": window, "layers": layers, "pooling": pooling}
-    assert_is(law, build_core("qrnn", INPUT, width=WIDTH, **options).double())
+    assert_is(equations, build_core("qrnn", INPUT, width=WIDTH, **options).double())
 
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("window", [1, 3, 20])
 def test_cnn(window, layers):
-    def law(p, x):
+    def equations(p, x):
         for layer in range(layers):
             W, b = (p[f"layers.{layer}.convolution.{name}"] for name in ("weight", "bias"))
             x = np.stack([np.maximum(W @ row + b, 0) for row in taps(x, window)])
         return x
 
     options = {"window": window, "layers": layers}
-    assert_is(law, build_core("cnn", INPUT, width=WIDTH, **options).double())
+    assert_is(equations, build_core("cnn", INPUT, width=WIDTH, **options).double())
 
 
 @pytest.mark.parametrize(("stacks", "depth"), [(1, 3), (2, 5), (1, 1)])
@@ -111,7 +111,7 @@ def test_stack_rnn(stacks, depth):
     """Joulin & Mikolov 2015, eqs. 3-6, for each stack separately."""
     size = 2
 
-    def law(p, x):
+    def equations(p, x):
         h, S, outputs = np.zeros(WIDTH), np.zeros((stacks, depth, size)), []
         for x_t in x:
             heard = np.concatenate([x_t, S[:, 0].reshape(-1)])
@@ -135,7 +135,7 @@ def test_stack_rnn(stacks, depth):
         return outputs
 
     options = {"stacks": stacks, "stack_depth": depth, "stack_width": size}
-    assert_is(law, build_core("stack_rnn", INPUT, width=WIDTH, **options).double())
+    assert_is(equations, build_core("stack_rnn", INPUT, width=WIDTH, **options).double())
 
 
 def test_a_stack_gives_back_in_reverse_what_was_pushed():

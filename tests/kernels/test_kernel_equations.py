@@ -31,11 +31,11 @@ def delta(W, k, v, beta):
     return W + beta * einsum("k,v->kv", k, v - einsum("kv,k->v", W, k))
 
 
-def check(name, law, **options):
+def check(name, equations, **options):
     case = example(name, 3, **({} if name == "self_referential" else {"values": 4}), **options)
     y = case.run()[0]
     for b, h, call in columns(case):
-        torch.testing.assert_close(y[:, b, h], law(call), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(y[:, b, h], equations(call), rtol=1e-12, atol=1e-12)
 
 
 def loop(call, first_state, step):
@@ -50,51 +50,51 @@ def loop(call, first_state, step):
 
 
 def test_linear_attention():
-    def law(c):
+    def equations(c):
         def step(t, W):
             W = W + einsum("k,v->kv", c["k"][t], c["v"][t])
             return einsum("kv,k->v", W, c["q"][t]), (W,)
 
         return loop(c, lambda c: (c["fast_weights"],), step)
 
-    check("linear_attention", law)
+    check("linear_attention", equations)
 
 
 def test_gated_linear_attention():
-    def law(c):
+    def equations(c):
         def step(t, W):
             W = c["log_decay"][t].exp() * W + einsum("k,v->kv", c["k"][t], c["v"][t])
             return einsum("kv,k->v", W, c["q"][t]), (W,)
 
         return loop(c, lambda c: (c["fast_weights"],), step)
 
-    check("gated_linear_attention", law)
+    check("gated_linear_attention", equations)
 
 
 def test_gated_delta_rule():
-    def law(c):
+    def equations(c):
         def step(t, W):
             W = delta(c["log_decay"][t].exp() * W, c["k"][t], c["v"][t], c["beta"][t])
             return einsum("kv,k->v", W, c["q"][t]), (W,)
 
         return loop(c, lambda c: (c["fast_weights"],), step)
 
-    check("gated_delta_rule", law)
+    check("gated_delta_rule", equations)
 
 
 def test_delta_rule():
-    def law(c):
+    def equations(c):
         def step(t, W):
             W = delta(W, c["k"][t], c["v"][t], c["beta"][t])
             return einsum("kv,k->v", W, c["q"][t]), (W,)
 
         return loop(c, lambda c: (c["fast_weights"],), step)
 
-    check("delta_rule", law)
+    check("delta_rule", equations)
 
 
 def test_recurrent_delta_rule():
-    def law(c):
+    def equations(c):
         def step(t, W, y):
             h = torch.tanh(y)
             q = torch.softmax(c["q"][t] + einsum("v,vk->k", h, c["query"]), 0)
@@ -106,12 +106,12 @@ def test_recurrent_delta_rule():
 
         return loop(c, lambda c: (c["fast_weights"], c["output"]), step)
 
-    check("recurrent_delta_rule", law)
+    check("recurrent_delta_rule", equations)
 
 
 @pytest.mark.parametrize("version", ["A", "B"])
 def test_delta_rnn(version):
-    def law(c):
+    def equations(c):
         def step(t, W, R, y):
             W = delta(W, c["k"][t], c["v"][t], c["beta"][t])
             R = delta(R, c["recurrent_k"][t], c["recurrent_v"][t], c["recurrent_beta"][t])
@@ -123,12 +123,12 @@ def test_delta_rnn(version):
         first = ("fast_weights", "recurrent_fast_weights", "output")
         return loop(c, lambda c: tuple(c[name] for name in first), step)
 
-    check("delta_rnn", law, version=version)
+    check("delta_rnn", equations, version=version)
 
 
 @pytest.mark.parametrize("version", ["A", "B", "C", "D"])
 def test_delta_lstm(version):
-    def law(c):
+    def equations(c):
         def step(t, W, R, cell, y):
             asked = y if version == "A" else torch.softmax(y, 0)
             W, R, z, sums = W.clone(), R.clone(), [], []
@@ -151,11 +151,11 @@ def test_delta_lstm(version):
         first = ("fast_weights", "recurrent_fast_weights", "cell", "output")
         return loop(c, lambda c: tuple(c[name] for name in first), step)
 
-    check("delta_lstm", law, version=version)
+    check("delta_lstm", equations, version=version)
 
 
 def test_self_referential():
-    def law(c):
+    def equations(c):
         def step(t, shift):
             W = c["initial_weights"] + shift
             y, q, k, b = einsum("dn,d->n", W, c["x"][t]).split([3, 3, 3, 4])
@@ -166,7 +166,7 @@ def test_self_referential():
 
         return loop(c, lambda c: (c["shift"],), step)
 
-    check("self_referential", law)
+    check("self_referential", equations)
 
 
 def test_lstm_is_pytorchs():
