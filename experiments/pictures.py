@@ -23,7 +23,7 @@ _NARROWEST = 0.1  # an axis spans this share of its largest value, or small diff
 _NAME, _PANEL, _TITLE = 48, 60, 80  # characters of a line
 _MANY = 10_000  # numbers from which an axis says k and M
 _WORDS = 0.25  # height of a row of panels without curves
-NOTHING = "nothing to draw yet: too few games have ended"
+NOTHING = "nothing to draw yet"
 
 _SPLITS = {
     "bin0": "Bin0, lengths of training",

@@ -32,12 +32,14 @@ def profiled(
 ) -> Iterator[dict[str, Any]]:
     """Pass `rows` on, trace a few updates, and at the end write and print the table.
 
-    If the run goes on after the trace, the table counts from the trace's end. The first of
-    `threads` is the caller's; its stages' checks may end the run while operators are added up.
+    If the run goes on after the trace, the table counts from the trace's end. Without a single
+    row, as where all updates were made before, an earlier profile stays. The first of `threads` is
+    the caller's; its stages' checks may end the run while operators are added up.
     """
     table = _StageTable(threads)
     operators = f"no trace: the run ended before update {WARM_UP + 1}"
     trace: profile | None = None
+    count = 0
     with closing(rows):
         try:
             for count, row in enumerate(rows, start=1):
@@ -53,9 +55,12 @@ def profiled(
             if trace is not None:  # the run ended before all updates were traced
                 _stop(trace, threads, folder / "trace.json")
                 operators = _operators(trace, patience=_PATIENCE)
-            stages, path = str(table), folder / "profile.txt"
-            write_bytes(path, f"{stages}\n\n{operators}\n".encode())
-            print(f"{stages}\nprofile: {path}", flush=True)
+            if count:
+                stages, path = str(table), folder / "profile.txt"
+                write_bytes(path, f"{stages}\n\n{operators}\n".encode())
+                print(f"{stages}\nprofile: {path}", flush=True)
+            else:
+                print("profile: no update was made, so none is written", flush=True)
 
 
 class _StageTable:

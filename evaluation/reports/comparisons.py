@@ -69,7 +69,7 @@ def _profiles(found: Sequence[Score], rule: Rule, index: int) -> list[Block]:
     }
     human = performance_profile([1.0])
     words = (
-        f"{label}: {human([np.array(runs) for runs in games.values()])[0]:.0%}"
+        f"{label}: {human([np.array(runs) for runs in games.values()])[0] * 100:.0f} %"
         for label, games in groups.items()
     )
     alt = (

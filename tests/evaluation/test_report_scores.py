@@ -132,7 +132,7 @@ def test_over_several_games_there_are_profiles_and_probabilities(tmp_path):
     text = (tmp_path / "out" / "report.md").read_text()
     above = "(full-game, argmax actions), all games counting alike; 0 is random play and 1 a human."
     assert above in text
-    above = "Above a human: lstm: 0%; rdn: 25%."
+    above = "Above a human: lstm: 0 %; rdn: 25 %."
     assert above in text
 
 

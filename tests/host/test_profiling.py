@@ -141,6 +141,14 @@ def test_a_run_too_short_for_a_trace_says_so(tmp_path):
     assert not (tmp_path / "run" / "trace.json").exists()
 
 
+def test_without_an_update_an_earlier_profile_stays(tmp_path, capsys):
+    """A run killed after its last update resumes without one."""
+    (tmp_path / "profile.txt").write_text("earlier")
+    assert list(profiling.profiled((row for row in ()), (Stages("learner"),), tmp_path)) == []
+    assert (tmp_path / "profile.txt").read_text() == "earlier"
+    assert "no update was made" in capsys.readouterr().out
+
+
 def test_the_log_times_every_stage_of_every_update(tmp_path):
     assert train(tmp_path, "run", *GROUPS, "--total-steps", 200) == 0
     logs = read_logs(tmp_path / "run")
