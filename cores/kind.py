@@ -24,16 +24,17 @@ class CoreKind:
     has_fast_weights: bool
     delta_rule: bool = False  # multiplies its state by a factor that depends on its keys
     features: int = 256  # features of a frame from the published agent's stem
+    attends: bool = False  # to a window of steps, whose length the weights do not depend on
 
     def options(self) -> list[str]:
         """Return the names of the config's fields."""
         return [field.name for field in fields(self.config)]
 
 
-def alone(core: type[Core], systematic_name: str, config: Any, *, features: int = 256) -> CoreKind:
+def alone(core: type[Core], systematic_name: str, config: Any, **facts: Any) -> CoreKind:
     """Return the kind of a core that is built from an input size and `config`."""
-    facts = systematic_name, core.equation, core.source
-    return CoreKind(core, config, *facts, has_fast_weights=False, features=features)
+    said = systematic_name, core.equation, core.source
+    return CoreKind(core, config, *said, has_fast_weights=False, **facts)
 
 
 def stacked(memory: type[FastWeightCore], systematic_name: str, config: BlocksConfig) -> CoreKind:

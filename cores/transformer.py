@@ -89,7 +89,7 @@ class Transformer(Core):
         return x + sinusoids(position, self.output_size)
 
 
-KIND = alone(Transformer, "Softmax attention", TransformerConfig())
+KIND = alone(Transformer, "Softmax attention", TransformerConfig(), attends=True)
 
 
 def sinusoids(position: Float[Tensor, "*batch"], width: int) -> Float[Tensor, "*batch D"]:

@@ -51,7 +51,7 @@ class SequenceRun(Run):
 
     def _with_window(self) -> SequenceOptions:
         """Return the options as a run stores them, with attention over the longest sequence."""
-        if "window" not in core_kind(self.options.core).options():
+        if not core_kind(self.options.core).attends:
             return self.options
         drawn = sequences(self.options).values()
         return self.options.reaching(max(int(split.lengths.max()) for split in drawn))

@@ -69,8 +69,7 @@ def _of_length(
     drawn = (options.task.sample_of_length(length, random) for _ in range(options.length_size))
     samples: dict[Sample, None] = dict.fromkeys(drawn)
     sequences = Sequences.of(list(samples))
-    attends = "window" in core_kind(options.core).options() and options.core_window >= longest
-    if attends:
+    if core_kind(options.core).attends and options.core_window >= longest:
         if int(sequences.lengths.max()) > LONGEST_ATTENDED:
             return None
         model = _wider(model, options, int(sequences.lengths.max()))

@@ -104,7 +104,7 @@ class SequenceOptions(LearningOptions, Generic[Question]):
 
     def reaching(self, longest: int) -> "SequenceOptions":
         """Return options with attention over `longest` words, unless a window was given."""
-        if self.core_window is None and "window" in core_kind(self.core).options():
+        if self.core_window is None and core_kind(self.core).attends:
             return replace(self, core_window=longest)
         return self
 

@@ -12,6 +12,7 @@ from fastweights.experiments.language_figures import LENGTHS, MODELS, languages,
 from fastweights.experiments.language_search import space
 from fastweights.experiments.language_theory import VERDICTS, said_of, sources, theory
 from fastweights.experiments.sequence_figures import figures
+from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_table import TableOptions, make_table
 from fastweights.host.errors import UserError
 from fastweights.launch import formal_language
@@ -67,18 +68,26 @@ def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
     monkeypatch.setitem(language_figures.SIZES, "small", (1, sizes))
     monkeypatch.setattr(language_figures, "STRINGS", 60)
     monkeypatch.setattr(language_figures, "languages", lambda: languages()[:1])
-    asked = TableOptions(seeds=(1,), only=("lstm",), runs=tmp_path)
-    assert make_figure(8, "small", asked) == 0
+    assert make_figure(8, "small", TableOptions(seeds=(1,), runs=tmp_path)) == 0
     out = tmp_path / "figure8-small"
     with (out / "figure_8.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["length"]) for row in rows] == list(LENGTHS)
+    assert [int(row["length"]) for row in rows] == list(LENGTHS) * len(MODELS)
     assert {row["language"] for row in rows} == {"l5"}
     lines = (out / "figure_8.md").read_text().splitlines()
-    baselines = [float(line.split("|")[6]) for line in lines if line.startswith("| l5")]
+    lines = [line for line in lines if line.startswith("| l5") and "| LSTM |" in line]
+    baselines = [float(line.split("|")[6]) for line in lines]
     # The commonest label's share: of true labels at length 64, of false ones from 128 on.
     assert baselines == pytest.approx([62.8, 50.7, 62.7, 72.4, 79.9, 85.3], abs=5)
     assert (out / "figure_8_l5.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_attention_alone_reaches_over_the_longest_string():
+    """The window of a convolution is a size of its weights."""
+    for core in ("qrnn", "cnn", "transformer"):
+        options = SequenceOptions(task=LANGUAGES["parity"](), core=core)
+        attends = core == "transformer"
+        assert options.reaching(50) == (replace(options, core_window=50) if attends else options)
 
 
 def test_the_figures_models_are_the_papers():
