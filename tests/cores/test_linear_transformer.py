@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_laws import B, D, H, T
+from test_equations import B, D, H, T
 from torch import nn
 
 from fastweights.cores.linear_transformer import LinearTransformer

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from test_laws import B, T, sigmoid
+from test_equations import B, T, sigmoid
 from torch import nn
 
 from fastweights.cores import build_core
