@@ -3,7 +3,7 @@
 
     python benchmarks/language_models.py                              the `small` preset, minutes
     python benchmarks/language_models.py --preset paper --device cuda --json paper.json
-    python benchmarks/language_models.py --preset paper --columns 2 --layers 4   on a CPU
+    python benchmarks/language_models.py --preset paper --micro-columns 12       on a CPU
     python benchmarks/language_models.py --precision float32
 
 The models alternate: each makes one update a round, on the same tokens. Figures are medians; ratios
@@ -58,11 +58,17 @@ COLUMNS = {
     "published_times_transformer": "{:.2f}",
 }
 
+SIZES = {  # of an update
+    "columns": "columns of a batch",
+    "micro_columns": "columns computed at once, which bounds the memory",
+    "span": "span of an update in tokens",
+}
+
 
 def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
     """Return a model's options: the preset's, changed as the command line asks."""
     found = preset(options.preset, core)
-    asked = {name: getattr(options, name) for name in ("columns", "span")}
+    asked = {name: getattr(options, name) for name in SIZES}
     trainer = replace(found.trainer, **{name: n for name, n in asked.items() if n})
     layers = of_core(core, {"layers": options.layers}) if options.layers else {}
     precision = choose_precision(options.precision or found.precision, torch.device(options.device))
@@ -133,13 +139,9 @@ def parser() -> argparse.ArgumentParser:
     default = [*PUBLISHED, "delta_mlp", "delta_delta", "lstm"]
     named = {"metavar": "CORE", "help": f"memories to time (default: {' '.join(default)})"}
     parser.add_argument("--cores", nargs="+", choices=list(CORES), default=default, **named)
-    for name, of in (
-        ("columns", "a batch"),
-        ("span", "an update in tokens"),
-        ("layers", "a model"),
-    ):
-        text = f"{name} of {of} (default: the preset's)"
-        parser.add_argument(f"--{name}", type=count, default=0, metavar="N", help=text)
+    for name, what in {**SIZES, "layers": "layers of a model"}.items():
+        named = {"metavar": "N", "help": f"{what} (default: the preset's)"}
+        parser.add_argument(f"--{name.replace('_', '-')}", type=count, default=0, **named)
     text = "precision of matrix products (default: the preset's)"
     parser.add_argument("--precision", choices=PRECISIONS, help=text)
     add_options(parser, "updates of each model", "for the whole benchmark", 120.0)

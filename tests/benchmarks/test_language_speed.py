@@ -26,9 +26,11 @@ def test_rates_are_medians_and_ratios_those_of_each_round():
 
 def test_the_papers_width_with_fewer_blocks_and_columns():
     words = ("--preset", "paper", "--layers", "2", "--columns", "3", "--span", "16")
+    words += ("--micro-columns", "2")
     options = chosen(parser().parse_args(words), "rdn")
     assert (options.core_layers, options.core_width) == (2, 128)
     assert (options.trainer.columns, options.trainer.span) == (3, 16)
+    assert options.trainer.micro_columns == 2
     assert options.precision == "float32"
     asked = parser().parse_args((*words, "--precision", "bfloat16"))
     assert chosen(asked, "rdn").precision == "bfloat16"
