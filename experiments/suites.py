@@ -71,16 +71,18 @@ VIEWS = {
 }
 
 
+def _atari(game: str, core: str) -> Start:
+    return Start("afternoon", replace(preset("afternoon", core), env=_existing(game)))
+
+
 def _ablation(game: str, arm: str, core: str) -> Start:
     options = replace(ARMS[arm].options(core), env=_existing(game))
     return Start(ARMS[arm].preset, options)
 
 
 def _memory_on_atari(game: str, view: str, core: str) -> Start:
-    return Start(
-        "afternoon",
-        replace(preset("afternoon", core), env=_existing(game), env_options=VIEWS[view]),
-    )
+    start = _atari(game, core)
+    return start._replace(options=replace(start.options, env_options=VIEWS[view]))
 
 
 def _popgym(game: str, core: str) -> Start:
@@ -95,6 +97,14 @@ def _existing(env: str) -> str:
 
 
 SUITES: dict[str, Suite] = {
+    "atari": Suite(
+        question="How far does the preset `afternoon` come on Atari, with which memory?",
+        axes={
+            "game": Axis(("Pong", "Qbert", "Breakout")),
+            "core": Axis(("lstm", "rdn"), CORES),
+        },
+        start=_atari,
+    ),
     "ablation": Suite(
         question="What does each ingredient of the preset `quick` bring?",
         axes={

@@ -121,7 +121,7 @@ def one_of_each(name: str):
     return [dict(one) for one in sorted(labels)]
 
 
-@pytest.mark.parametrize("name", ["ablation", "flicker", "popgym"])
+@pytest.mark.parametrize("name", ["atari", "ablation", "flicker", "popgym"])
 def test_a_declared_run_is_a_command_that_gives_its_options(name, tmp_path):
     if name == "popgym":
         pytest.importorskip("popgym")
@@ -163,7 +163,10 @@ def test_an_arm_changes_what_it_names():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("ablatoin", "unknown suite 'ablatoin'; known: ablation, flicker, popgym; did you mean"),
+        (
+            "ablatoin",
+            "unknown suite 'ablatoin'; known: atari, ablation, flicker, popgym; did you mean",
+        ),
         ("", "the following arguments are required: NAME"),
         ("ablation --arms ap-po", "unknown arm 'ap-po'; known: quick, appo, "),
         ("ablation --arms appo appo", "--arms takes each of its values once"),
