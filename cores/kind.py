@@ -31,10 +31,25 @@ class CoreKind:
         return [field.name for field in fields(self.config)]
 
 
-def alone(core: type[Core], systematic_name: str, config: Any, **facts: Any) -> CoreKind:
+def alone(
+    core: type[Core],
+    systematic_name: str,
+    config: Any,
+    *,
+    features: int = 256,
+    attends: bool = False,
+) -> CoreKind:
     """Return the kind of a core that is built from an input size and `config`."""
-    said = systematic_name, core.equation, core.source
-    return CoreKind(core, config, *said, has_fast_weights=False, **facts)
+    return CoreKind(
+        core,
+        config,
+        systematic_name,
+        core.equation,
+        core.source,
+        has_fast_weights=False,
+        features=features,
+        attends=attends,
+    )
 
 
 def stacked(memory: type[FastWeightCore], systematic_name: str, config: BlocksConfig) -> CoreKind:
