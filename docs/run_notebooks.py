@@ -64,6 +64,11 @@ def _execute(notebook: Any) -> str | None:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+    begun: list[int] = []  # indices of code cells; a dead kernel may not have reported its last
+
+    def note(cell: Any, cell_index: int) -> None:
+        begun.append(cell_index)
+
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
             notebook,
@@ -71,6 +76,7 @@ def _execute(notebook: Any) -> str | None:
             kernel_name="python3",
             resources={"metadata": {"path": folder}},
             extra_arguments=["--log-level=40"],  # errors only
+            on_cell_execute=note,
         )
         try:
             client.execute(env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
@@ -82,12 +88,7 @@ def _execute(notebook: Any) -> str | None:
             reason = "ended the notebook's process"
         else:
             return None
-    begun = sum(cell.cell_type == "code" and _has_begun(cell) for cell in notebook.cells)
-    return f"code cell {max(1, begun)} {' '.join(reason.split())}"
-
-
-def _has_begun(cell: Any) -> bool:
-    return bool(cell.execution_count or cell.metadata.get("execution"))
+    return f"code cell {max(1, len(begun))} {' '.join(reason.split())}"
 
 
 def _plain(notebook: Any) -> Any:
