@@ -89,9 +89,9 @@ def fla(kind: str, mode: str, case: Example) -> Run:
 def lstm(call: str, mode: str, case: Example) -> Run:
     sizes, device = CALLS[call], case.tensors[0].device
     width = sizes["H"] * sizes["D"]
-    function = nn.LSTM(width, width, device=device)
+    module = nn.LSTM(width, width, device=device)
     x = torch.randn(sizes["T"], sizes["B"], width, device=device)
-    return MODES[mode](function, [x], [x, *function.parameters()])
+    return MODES[mode](module, [x], [x, *module.parameters()])
 
 
 def launches(

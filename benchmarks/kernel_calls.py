@@ -148,7 +148,7 @@ def compiled(
 def _loop(step: Callable[..., Any], inputs: int) -> Callable[..., Any]:
     """Return a function of many steps from a `step` that computes a single row."""
 
-    def function(*call: Any) -> tuple[Tensor, Any]:
+    def unrolled(*call: Any) -> tuple[Tensor, Any]:
         rows, (state, *weights) = call[: inputs + 1], call[inputs + 1 :]
         outputs = []
         # Split once: the gradient of a slice of its own would be as large as all rows.
@@ -157,7 +157,7 @@ def _loop(step: Callable[..., Any], inputs: int) -> Callable[..., Any]:
             outputs.append(y)
         return torch.cat(outputs), state
 
-    return function
+    return unrolled
 
 
 def _compile(way: str, prepare: Callable[[], Run], mode: str) -> tuple[Run | None, Row]:

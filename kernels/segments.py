@@ -103,7 +103,7 @@ def by_pytorch(
 ) -> tuple[Hidden, State]:
     """Unroll a recurrence with one hidden vector, in the state's dtype, also under autocast.
 
-    Runs `reference` where the host must not wait or the backend is `reference`.
+    Calls `reference`, its plain loop, where the host must not wait or that backend is chosen.
     """
     dtype, device = state[0].dtype, x.device.type
     x, cast = x.to(dtype), [weight.to(dtype) for weight in weights]

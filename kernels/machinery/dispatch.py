@@ -8,7 +8,7 @@ own kernel. The environment variable FASTWEIGHTS_BACKEND forces a backend for a 
 import logging
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -21,7 +21,13 @@ from torch import Tensor
 from fastweights.host.names import unknown
 from fastweights.kernels.machinery.library import Prepared, wants_gradient
 from fastweights.kernels.machinery.request import Request
-from fastweights.kernels.machinery.signature import REMEMBERED_SHAPES, Signature, Sizes, is_traced
+from fastweights.kernels.machinery.signature import (
+    REMEMBERED_SHAPES,
+    Function,
+    Signature,
+    Sizes,
+    is_traced,
+)
 
 BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
 FASTEST_FIRST = ("cuda", "cpu", "chunked", "reference")
@@ -99,7 +105,7 @@ class PyTorch:
     """A backend made of PyTorch's operations: any size, and any device unless `device` is set."""
 
     signature: Signature
-    function: Callable[..., tuple[Tensor, Any]]
+    function: Function
     device: str | None = None
 
     def why_not(self, request: Request) -> str | None:

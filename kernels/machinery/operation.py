@@ -3,7 +3,7 @@
 Nothing is compiled here and no GPU is asked for, until a call needs it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,7 @@ from fastweights.kernels.machinery import cpu_build, library
 from fastweights.kernels.machinery.cpu_call import CpuKernel, Plan
 from fastweights.kernels.machinery.dispatch import Operation, PyTorch
 from fastweights.kernels.machinery.request import Request
-from fastweights.kernels.machinery.signature import Signature, Sizes, is_traced
-
-Function = Callable[..., tuple[Tensor, Any]]
+from fastweights.kernels.machinery.signature import Function, Signature, Sizes, is_traced
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 Axes = tuple[str, ...]
+Function = Callable[..., tuple[Tensor, Any]]  # an unrolled recurrence: returns y and the state
 REMEMBERED_SHAPES = 1024
 # "D4" for 4 * D: for annotations that jaxtyping reads before it knows D.
 _MULTIPLE = re.compile(r"^([A-Z])(\d+)$")
@@ -128,7 +129,7 @@ class Signature:
     """The parts of `reference(*inputs, is_first, state, *weights, **options) -> (y, state)`."""
 
     name: str
-    reference: Callable[..., tuple[Tensor, Any]]
+    reference: Function
     _seen: dict[tuple[torch.Size, ...], Sizes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

@@ -75,9 +75,7 @@ def test_a_loop_that_keeps_too_much_is_left_out(tmp_path, monkeypatch, capsys):
 
 
 def test_a_loop_too_long_to_compile_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        torch, "compile", lambda recurrence: recurrence
-    )  # single steps are still compiled
+    monkeypatch.setattr(torch, "compile", lambda step: step)  # single steps are still compiled
     words = ("--ops", "delta_rule", "--sizes", "rl", "--modes", "forward", "--compile")
     rows = rows_of(tmp_path, *words, "--compile-steps", "2")
     (left_out,) = (row for row in rows if row["backend"] == "torch.compile")
