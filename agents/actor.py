@@ -12,7 +12,7 @@ from torch import Tensor
 from fastweights.agents.graphed_step import GraphedStep
 from fastweights.agents.network import Network
 from fastweights.agents.rollout import Rollout
-from fastweights.kernels.recurrence import State, refilled, tensors_of
+from fastweights.kernels import State, refilled, tensors_of
 
 
 @runtime_checkable

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from fastweights.agents.network import Network, NetworkOutput
-from fastweights.kernels import without_waiting
-from fastweights.kernels.recurrence import State, map_state
+from fastweights.kernels import State, map_state, without_waiting
 
 Replay = Callable[[], object]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fastweights.agents.stem import apply_over_time, build_stem
 from fastweights.cores import build_core, core_kind, unroll_truncated
-from fastweights.kernels.recurrence import State, forget
+from fastweights.kernels import State, forget
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from fastweights.kernels.recurrence import State, map_state
+from fastweights.kernels import State, map_state
 
 
 class Rollout(NamedTuple):

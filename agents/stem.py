@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 
-from fastweights.host.names import unknown
+from fastweights.host import unknown_name
 from fastweights.kernels import backend
+from fastweights.kernels.pictures import as_numbers
 from fastweights.kernels.pictures.convolve_pool import convolve_pool
-from fastweights.kernels.pictures.images import as_numbers
 from fastweights.kernels.pictures.residual_unit import residual_unit
 
 
@@ -230,7 +230,7 @@ def build_stem(
         ValueError: an unknown stem, or a stem that does not take such frames.
     """
     if name not in STEMS:
-        raise ValueError(unknown("stem", name, STEMS))
+        raise ValueError(unknown_name("stem", name, STEMS))
     is_image = len(frame_shape) == 3
     if name == "auto":
         name = "resnet" if is_image else "mlp"

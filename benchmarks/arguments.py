@@ -6,8 +6,7 @@ from pathlib import Path
 
 from benchmarks.json_file import check_folder
 from fastweights.envs import resolve
-from fastweights.host.errors import UserError, user_input
-from fastweights.host.flags import flag
+from fastweights.host import UserError, flag, user_input
 
 
 def check_above_zero(options: argparse.Namespace, *names: str) -> None:

@@ -25,7 +25,7 @@ from benchmarks.arguments import check_above_zero
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.timing import told_rounds
-from fastweights.host.errors import UserError, one_line_errors
+from fastweights.host import UserError, one_line_errors
 from fastweights.kernels import split_map
 from fastweights.kernels.machinery import cpu_build
 from fastweights.kernels.pictures import max_pool, residual_unit

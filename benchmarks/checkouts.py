@@ -31,7 +31,7 @@ from benchmarks.machine import describe, in_words
 from benchmarks.timing import median_ratio, play_rounds
 from benchmarks.training import measure_whole, said
 from fastweights.cores import CORES
-from fastweights.host.errors import UserError, one_line_errors
+from fastweights.host import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
 from fastweights.training.presets import PRESETS
 

@@ -29,9 +29,7 @@ from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from fastweights import kernels
 from fastweights.agents import PooledConv2d, ResidualUnit, build_stem
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.devices import choose_precision
-from fastweights.host.errors import one_line_errors
+from fastweights.host import choose_precision, one_line_errors, tune_allocator
 from fastweights.launch.cli.parser import Parser
 
 FRAMES = {"acting": 32, "learning": 200}

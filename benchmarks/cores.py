@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1])
 if __name__ == "__main__":
-    from fastweights.host.waiting import sleep_while_waiting
+    from fastweights.host import sleep_while_waiting
 
     sleep_while_waiting()  # training runs do so, too
 
@@ -38,12 +38,10 @@ from benchmarks.timing import Run, add_options, take_turns, use_options
 from benchmarks.training import bound, measure_parts_elsewhere
 from fastweights.agents import Network
 from fastweights.cores import CORES, Core
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.errors import one_line_errors
-from fastweights.kernels.recurrence import State
+from fastweights.host import one_line_errors, tune_allocator
+from fastweights.kernels import State
 from fastweights.launch.cli.parser import Parser
-from fastweights.training.options import RunOptions
-from fastweights.training.presets import preset
+from fastweights.training import RunOptions, preset
 
 COMPARED_WITH = "lstm"
 WANTED = 0.05  # the largest acceptable share of a run that a fast-weight memory adds to the LSTM's

@@ -28,7 +28,7 @@ from benchmarks.arguments import check_above_zero, check_game
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from fastweights.cores import CORES
-from fastweights.host.errors import UserError, one_line_errors
+from fastweights.host import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
 from fastweights.training.presets import PRESETS
 

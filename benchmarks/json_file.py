@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from fastweights.host import json_files
-from fastweights.host.errors import UserError
+from fastweights.host import UserError
+from fastweights.host import write_json as replace_json
 
 
 def check_folder(path: Path | None) -> None:
@@ -18,4 +18,4 @@ def check_folder(path: Path | None) -> None:
 def write_json(path: Path | None, content: dict[str, Any]) -> None:
     """Replace the file, whole or not at all. Write nothing if `path` is None."""
     if path:
-        json_files.write_json(path, content, indent=2)
+        replace_json(path, content, indent=2)

@@ -34,8 +34,7 @@ from benchmarks.kernel_calls import (
 )
 from benchmarks.kernel_tables import foretold, ratios, reasons
 from benchmarks.timing import add_options, median_ratio, take_turns, use_options
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.errors import one_line_errors
+from fastweights.host import one_line_errors, tune_allocator
 from fastweights.kernels.registry import OPERATIONS
 from fastweights.launch.cli.parser import Parser
 

@@ -24,8 +24,7 @@ import torch
 from benchmarks.json_file import write_json
 from benchmarks.kernel_calls import CALLS, Row, example
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.errors import UserError, one_line_errors
+from fastweights.host import UserError, one_line_errors, tune_allocator
 from fastweights.kernels.machinery import cpu_build
 from fastweights.kernels.machinery.cpu_call import CpuKernel
 from fastweights.kernels.machinery.signature import Sizes

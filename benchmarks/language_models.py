@@ -37,15 +37,16 @@ from benchmarks.sequences import (
     published_times,
 )
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
-from fastweights.cores import CORES, count_parameters
-from fastweights.cores.options import of_core
-from fastweights.experiments.language_model.options import PRESETS, LanguageOptions, preset
+from fastweights.cores import CORES, count_parameters, of_core
+from fastweights.experiments.language_model import (
+    LANGUAGE_PRESETS,
+    LanguageOptions,
+    language_preset,
+)
 from fastweights.experiments.language_model.setting import within
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.devices import PRECISIONS, choose_precision
-from fastweights.host.errors import one_line_errors
+from fastweights.host import PRECISIONS, choose_precision, one_line_errors, tune_allocator
 from fastweights.launch.cli.parser import Parser, count
-from fastweights.tasks.language_model.trainer import LanguageTrainer
+from fastweights.tasks.language_model import LanguageTrainer
 
 TYPES = {"paper": 267_735, "small": 256}
 WHOLE = "whole"
@@ -67,7 +68,7 @@ SIZES = {  # of an update
 
 def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
     """Return a model's options: the preset's, changed as the command line asks."""
-    found = preset(options.preset, core)
+    found = language_preset(options.preset, core)
     asked = {name: getattr(options, name) for name in SIZES}
     trainer = replace(found.trainer, **{name: n for name, n in asked.items() if n})
     layers = of_core(core, {"layers": options.layers}) if options.layers else {}
@@ -132,7 +133,7 @@ def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument(
         "--preset",
-        choices=list(PRESETS),
+        choices=list(LANGUAGE_PRESETS),
         default="small",
         help="sizes of the models (default small)",
     )

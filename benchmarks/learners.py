@@ -31,9 +31,9 @@ from typing import Any, NamedTuple
 
 from benchmarks.arguments import last_words
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
-from fastweights.host.errors import UserError
+from fastweights.host import UserError
 from fastweights.records import read_logs
-from fastweights.training.presets import preset
+from fastweights.training import preset
 
 ROOT = Path(__file__).parents[1]
 WARM_UP = 2  # updates before the rate is measured

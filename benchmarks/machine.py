@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from fastweights.host.devices import processors
-from fastweights.host.provenance import git_revision
+from fastweights.host import git_revision, processors
 from fastweights.kernels.machinery import cpu_build
 
 

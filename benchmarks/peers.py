@@ -31,8 +31,7 @@ from benchmarks.json_file import write_json
 from benchmarks.machine import describe, in_words
 from benchmarks.timing import median_ratio, play_rounds
 from benchmarks.training import measure_whole
-from fastweights.host.devices import processors
-from fastweights.host.errors import UserError, one_line_errors
+from fastweights.host import UserError, one_line_errors, processors
 from fastweights.launch.cli.parser import Parser
 
 FOLDER = ROOT / "benchmarks" / "peers" / "sample_factory"

@@ -35,12 +35,11 @@ from torch import Tensor
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from fastweights.agents import Learner, Network, Rollout
-from fastweights.host.errors import UserError, one_line_errors, user_input
-from fastweights.host.stages import Stages
+from fastweights.host import Stages, UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import Parser
-from fastweights.records.checkpoints import fitting
-from fastweights.training.assembly import build, plan_for
-from fastweights.training.saved_agent import SavedAgent, open_agent, unpack
+from fastweights.records import fitting
+from fastweights.training import SavedAgent, assemble, open_agent, plan_for
+from fastweights.training.saved_agent import unpack
 from fastweights.training.schedules.experience import batches
 
 PARTS = ("stem", "core", "heads")
@@ -112,7 +111,7 @@ def measured(agent: SavedAgent, updates: int, learning_rate: float | None) -> li
         )
     with user_input():
         options, plan = plan_for(options)
-        environments, network = build(options, plan, agent.step)
+        environments, network = assemble(options, plan, agent.step)
     learner = Learner(network, options.learner, seed=options.seed)
     with fitting(agent.path):
         unpack(agent.payload, learner)

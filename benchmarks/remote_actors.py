@@ -26,16 +26,12 @@ import torch
 from benchmarks.arguments import last_words
 from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from fastweights.agents import Actor, Network
-from fastweights.host.devices import choose_precision
-from fastweights.host.errors import UserError, user_input
-from fastweights.host.stages import Stages
+from fastweights.host import Stages, UserError, choose_precision, user_input
 from fastweights.records import read_logs
-from fastweights.training.options import RunOptions
-from fastweights.training.presets import preset
+from fastweights.training import Plan, RunOptions, preset
 from fastweights.training.ray.guard import users
 from fastweights.training.ray.wire import pack, rollout_form, unpack
 from fastweights.training.schedules.experience import Experience, Source
-from fastweights.training.schedules.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 WARM_UP = 5  # updates before the rate is measured

@@ -30,10 +30,10 @@ from benchmarks.scaling_model import ASSUMPTIONS, Layout, Parts, estimate
 from benchmarks.scaling_output import draw, table, to_json
 from fastweights.agents import Network, NetworkConfig
 from fastweights.cores import CORES, count_parameters
-from fastweights.host.errors import UserError, one_line_errors, user_input
-from fastweights.kernels.recurrence import State
+from fastweights.host import UserError, one_line_errors, user_input
+from fastweights.kernels import State
 from fastweights.launch.cli.parser import Parser
-from fastweights.training.options import RunOptions
+from fastweights.training import RunOptions
 
 FRAME, ACTIONS = (4, 84, 84), 6  # of Qbert
 LAYOUTS = (

@@ -9,13 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.scaling_model import ASSUMPTIONS, Estimate, Layout, Parts, estimate, sweep
-from fastweights.evaluation.learning_curves import (
-    draw_line,
-    line_styles,
-    new_figure,
-    save,
-    with_legend,
-)
+from fastweights.evaluation import draw_line, line_styles, new_figure, save_figure, with_legend
 
 TITLE = "Estimate, not a measurement: agent steps/s"
 
@@ -63,7 +57,7 @@ def draw(parts: Parts, layouts: list[Layout], path: Path) -> None:
     axes.set(xscale="log", yscale="log", title=TITLE)
     axes.set(xlabel="environments", ylabel="agent steps/s (× 4 emulator frames)")
     axes.grid(alpha=0.3)
-    save(with_legend(figure), path)
+    save_figure(with_legend(figure), path)
 
 
 def to_json(parts: Parts, rows: list[tuple[Layout, Estimate]]) -> dict[str, Any]:

@@ -40,14 +40,13 @@ from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_op
 from fastweights import kernels
 from fastweights.cores import CORES, Core, count_parameters
 from fastweights.cores.fast_weight_core import FastWeightCore
-from fastweights.experiments.sequence_presets import PRESETS, preset
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.errors import one_line_errors
-from fastweights.kernels.recurrence import State
+from fastweights.experiments import sequence_preset
+from fastweights.experiments.sequence_presets import SEQUENCE_PRESETS
+from fastweights.host import one_line_errors, tune_allocator
+from fastweights.kernels import State
 from fastweights.launch.cli.parser import Parser
-from fastweights.tasks import TASKS
-from fastweights.tasks.sequences import Batch, Sequences, draw
-from fastweights.tasks.train import Trainer
+from fastweights.tasks import TASKS, Sequences, Trainer, draw_splits
+from fastweights.tasks.sequences import Batch
 
 # Thousands of words a second in training language models (Irie et al. 2021, section 4.1).
 PUBLISHED = {
@@ -83,7 +82,7 @@ def contenders(
     """Return an update of every model with every backend, and the models' sizes."""
     runs, models = {}, []
     for core in options.cores:
-        chosen = preset(options.preset, core, TASKS[options.task]())
+        chosen = sequence_preset(options.preset, core, TASKS[options.task]())
         chosen = chosen.reaching(int(sequences.lengths.max()))
         backends = ["auto"]
         if options.reference and core not in WITHOUT_A_LOOP:
@@ -227,7 +226,7 @@ def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument(
         "--preset",
-        choices=list(PRESETS),
+        choices=list(SEQUENCE_PRESETS),
         default="small",
         help="sizes of the models (default small)",
     )
@@ -263,9 +262,9 @@ def main(words: Sequence[str] | None = None) -> None:
     options = parser().parse_args(words)
     machine = use_options(options)
     tune_allocator()  # training runs do so, too
-    chosen = preset(options.preset, options.cores[0], TASKS[options.task]())
+    chosen = sequence_preset(options.preset, options.cores[0], TASKS[options.task]())
     batch_size = chosen.trainer.batch_size
-    sequences = draw(chosen.task, {"train": batch_size}, seed=1)["train"]
+    sequences = draw_splits(chosen.task, {"train": batch_size}, seed=1)["train"]
     tokens = batch_size * int(sequences.lengths.max())
     runs, models = contenders(options, sequences)
     samples = take_turns(runs, options.rounds, options.seconds, options.device)

@@ -40,13 +40,11 @@ from benchmarks.json_file import write_json
 from benchmarks.machine import describe, in_words
 from benchmarks.timing import logged_rate, median_ratio
 from fastweights.agents import Network
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.devices import processors
-from fastweights.host.errors import UserError, one_line_errors
-from fastweights.host.waiting import CHOICES
+from fastweights.host import UserError, one_line_errors, processors, write_bytes
+from fastweights.host.waiting import WAITING_VARIABLES
 from fastweights.launch.cli.parser import Parser
 from fastweights.records import read_logs
-from fastweights.training.presets import preset
+from fastweights.training import preset
 
 PRESETS = {"quick": "quick", "default": "paper"}
 UNITS = {"loop": "passes/s", **dict.fromkeys(PRESETS, "agent steps/s")}
@@ -72,7 +70,7 @@ def measure(case: Case, game: str, seconds: float) -> float:
     """Return the rate of one work over about `seconds`, or over one update if that is longer."""
     work, busy, policy = case
     threads = 1 if policy == "one-thread" else 0
-    variables = {name: value for name, value in os.environ.items() if name not in CHOICES}
+    variables = {name: value for name, value in os.environ.items() if name not in WAITING_VARIABLES}
     variables |= POLICIES[policy]
     with competitors(busy):
         if work == "loop":

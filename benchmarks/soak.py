@@ -38,7 +38,7 @@ from benchmarks.arguments import check_above_zero, check_game
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from benchmarks.soak_run import ENVIRONMENTS, FAULTS, SoakRun
-from fastweights.host.errors import UserError, one_line_errors
+from fastweights.host import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
 from fastweights.records import read_logs
 

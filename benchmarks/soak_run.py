@@ -14,9 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from fastweights.records import read_logs, read_meta
-from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import CheckpointError
+from fastweights.records import CheckpointError, CheckpointFolder, read_logs, read_meta
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = 8

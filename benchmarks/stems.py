@@ -30,11 +30,12 @@ from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from fastweights import envs
 from fastweights.agents import ImageStem, build_stem
-from fastweights.evaluation.play import GamePlan, environments_of
+from fastweights.evaluation import GamePlan
+from fastweights.evaluation.play import environments_of_plan
 from fastweights.evaluation.player import Player
-from fastweights.host.errors import UserError, one_line_errors
+from fastweights.host import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
-from fastweights.training.saved_agent import open_agent
+from fastweights.training import open_agent
 
 STEMS = ("resnet", "shallow", "shallow_norm")
 DRAWS = 5  # untrained copies of each stem
@@ -113,7 +114,7 @@ def trained(path: Path, game: str) -> tuple[str, Told]:
         raise UserError(
             f"{path} is no agent of {game} that sees pictures; leave it out, or set --env"
         )
-    games = environments_of(agent.options, GamePlan(), GAMES, 1)
+    games = environments_of_plan(agent.options, GamePlan(), GAMES, 1)
     player = Player(agent.network, games, action_mode="sampled", seed=1)
     with listening(agent.network.stem) as heard:
         for _ in range(EARLIER + STEPS):

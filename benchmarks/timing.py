@@ -14,8 +14,7 @@ import torch
 from benchmarks.arguments import check_above_zero
 from benchmarks.json_file import check_folder
 from benchmarks.machine import describe
-from fastweights.host.devices import compute_exactly
-from fastweights.host.errors import UserError
+from fastweights.host import UserError, compute_exactly
 
 Run = Callable[[], object]
 Name = TypeVar("Name")

@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[0] = str(ROOT)  # otherwise `training` would be this file
 if __name__ == "__main__":
-    from fastweights.host.waiting import sleep_while_waiting
+    from fastweights.host import sleep_while_waiting
 
     sleep_while_waiting()  # the parts wait as whole runs do
 
@@ -43,13 +43,10 @@ from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from fastweights.agents import Actor, Learner, Network
 from fastweights.cores import CORES
 from fastweights.envs import Environments
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.errors import UserError, one_line_errors
+from fastweights.host import UserError, one_line_errors, tune_allocator
 from fastweights.launch.cli.parser import Parser
 from fastweights.records import read_logs
-from fastweights.training.assembly import plan_for
-from fastweights.training.options import RunOptions
-from fastweights.training.presets import preset
+from fastweights.training import RunOptions, plan_for, preset
 from fastweights.training.schedules.plan import Schedule
 
 PARTS = ("environments", "inference", "update")

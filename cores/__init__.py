@@ -4,32 +4,6 @@ A new core is one file here and one line in `registry.py` (and an operation in `
 recurrence is new). `options` has the cores' options as flags of commands.
 """
 
-from fastweights.cores.building import (
-    CORES,
-    LARGEST,
-    build_core,
-    core_config,
-    core_kind,
-    growth,
-)
-from fastweights.cores.core import Core, detach, unroll_by_steps, unroll_truncated
-from fastweights.cores.facts import count_parameters, network_facts
-from fastweights.cores.kind import CoreKind
-from fastweights.cores.transformer import sinusoids
+import lazy_loader
 
-__all__ = [
-    "CORES",
-    "LARGEST",
-    "Core",
-    "CoreKind",
-    "build_core",
-    "core_config",
-    "core_kind",
-    "count_parameters",
-    "detach",
-    "growth",
-    "network_facts",
-    "sinusoids",
-    "unroll_by_steps",
-    "unroll_truncated",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
-from fastweights.kernels.attention import Window, attention
-from fastweights.kernels.attention.reference import step, weights
+from fastweights.kernels.attention import Window, attention, step, weights
 
 
 class Attention(FastWeightCore):

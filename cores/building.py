@@ -9,8 +9,7 @@ from fastweights.cores import registry
 from fastweights.cores.core import Core
 from fastweights.cores.kind import CoreKind
 from fastweights.cores.unbounded import remedy, say_once, unbounded_maps
-from fastweights.host.names import did_you_mean, unknown
-from fastweights.host.typed_fields import typed
+from fastweights.host import did_you_mean, typed_values, unknown_name
 
 CORES: dict[str, CoreKind] = {
     name: kind for name, kind in vars(registry).items() if isinstance(kind, CoreKind)
@@ -34,7 +33,7 @@ LARGEST = {
 def core_kind(name: str) -> CoreKind:
     """Return the kind of a core; raise a `ValueError` that lists the known for an unknown name."""
     if name not in CORES:
-        raise ValueError(unknown("core", name, CORES))
+        raise ValueError(unknown_name("core", name, CORES))
     return CORES[name]
 
 
@@ -74,7 +73,7 @@ def core_config(name: str, **changes: Any) -> Any:
             have = ", ".join(kind.options()) or "none"
             hint = did_you_mean(option, kind.options())
             raise ValueError(f"core {name!r} has no option {option!r}; it has: {have}{hint}")
-    changes = typed(type(kind.config), changes, "core option ")
+    changes = typed_values(type(kind.config), changes, "core option ")
     for option, value in changes.items():
         if type(value) is float and not math.isfinite(value):
             raise ValueError(f"core option {option!r} must be a finite number, not {value}")

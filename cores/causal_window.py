@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.chunks import keep
+from fastweights.kernels import keep_where
 
 
 def windows(
@@ -29,8 +29,8 @@ def windows(
     taps = []
     for begin in range(size + 1):
         same = episode[begin : begin + length] == episode[size:]
-        taps.append(keep(same.unsqueeze(-1), rows[begin : begin + length]))
-    last = keep((episode[length:] == episode[-1:]).unsqueeze(-1), rows[length:])
+        taps.append(keep_where(same.unsqueeze(-1), rows[begin : begin + length]))
+    last = keep_where((episode[length:] == episode[-1:]).unsqueeze(-1), rows[length:])
     return torch.cat(taps, -1), last.movedim(0, 1)
 
 

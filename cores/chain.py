@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
-from fastweights.kernels.recurrence import State
+from fastweights.kernels import State
 
 
 class Chain(Core):

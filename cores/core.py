@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from fastweights.cores.inputs import check_inputs
-from fastweights.kernels.recurrence import State, forget, map_state
+from fastweights.kernels import State, forget, map_state
 
 
 class Core(nn.Module, abc.ABC):

@@ -8,9 +8,8 @@ from torch import Tensor
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
-from fastweights.kernels.delta_delta_rule import DeltaDeltaState, delta_delta_rule
-from fastweights.kernels.delta_delta_rule.reference import program, step
-from fastweights.kernels.fast_weights import read
+from fastweights.kernels import read_memory
+from fastweights.kernels.delta_delta_rule import DeltaDeltaState, delta_delta_rule, program, step
 
 
 class DeltaDelta(FastWeightCore):
@@ -42,7 +41,7 @@ class DeltaDelta(FastWeightCore):
         """Return the outer rule's query, key, value and strength, then the inner rule's."""
         outer = self.program(x)
         _, after = self.step(x, state)
-        answer = read(after.outer_fast_weights, outer[0])
+        answer = read_memory(after.outer_fast_weights, outer[0])
         return *outer, *program(answer, **self.constants())
 
     def constants(self) -> dict[str, Any]:

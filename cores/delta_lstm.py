@@ -8,8 +8,7 @@ from torch import Tensor
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import FastRecurrentConfig, chosen
-from fastweights.kernels.delta_lstm import DeltaLSTMState, delta_lstm
-from fastweights.kernels.delta_lstm.reference import step
+from fastweights.kernels.delta_lstm import DeltaLSTMState, delta_lstm, step
 
 GATES = 3  # main, forget, output
 

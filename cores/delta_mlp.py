@@ -6,9 +6,7 @@ from torch import Tensor
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import VersionedConfig, chosen
-from fastweights.kernels.delta_mlp import DeltaMLPState, delta_mlp
-from fastweights.kernels.delta_mlp.layered import side_by_side
-from fastweights.kernels.delta_mlp.reference import queries, step
+from fastweights.kernels.delta_mlp import DeltaMLPState, delta_mlp, queries, side_by_side, step
 
 PAIRS = {"A": 2, "B": 1}  # pairs of fast layers, up and down: 4 layers or 2
 HIDDEN = 4  # hidden units per unit of a head

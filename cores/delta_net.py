@@ -3,8 +3,7 @@
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
-from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
-from fastweights.kernels.delta_rule.reference import step
+from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule, step
 
 
 class DeltaNet(FastWeightCore):

@@ -14,8 +14,9 @@ from fastweights.kernels.delta_product import (
     DeltaRuleState,
     delta_product,
     gated_delta_product,
+    gated_step,
+    step,
 )
-from fastweights.kernels.delta_product.reference import gated_step, step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,7 @@ from torch import Tensor
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import FastRecurrentConfig, chosen
-from fastweights.kernels.delta_rnn import DeltaRNNState, delta_rnn
-from fastweights.kernels.delta_rnn.reference import step
+from fastweights.kernels.delta_rnn import DeltaRNNState, delta_rnn, step
 
 
 class DeltaRNN(FastWeightCore):

@@ -13,8 +13,9 @@ from fastweights.kernels.elementwise_lstm import (
     ElementwiseState,
     ElementwiseWeights,
     elementwise_lstm,
+    gates,
+    step,
 )
-from fastweights.kernels.elementwise_lstm.reference import gates, step
 
 
 @dataclass(frozen=True, kw_only=True)

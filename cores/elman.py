@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
 from fastweights.cores.kind import alone
-from fastweights.kernels.elman import ElmanState, ElmanWeights, elman
-from fastweights.kernels.elman.reference import step
+from fastweights.kernels.elman import ElmanState, ElmanWeights, elman, step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from fastweights.cores.core import Core
-from fastweights.kernels.feature_maps import feature_map
-from fastweights.kernels.recurrence import State
+from fastweights.kernels import State, feature_map
 from fastweights.kernels.split_map import Part, split_map
 
 SCALAR = Part(())

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
-from fastweights.kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule
-from fastweights.kernels.gated_delta_rule.reference import step
+from fastweights.kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule, step
 
 
 class GatedDeltaNet(FastWeightCore):

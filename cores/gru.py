@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
 from fastweights.cores.kind import alone
-from fastweights.kernels.gru import GRUState, GRUWeights, gru
-from fastweights.kernels.gru.reference import gates, step
+from fastweights.kernels.gru import GRUState, GRUWeights, gates, gru, step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from fastweights.kernels.linear_attention import (
     NormalisedState,
     linear_attention,
     normalised_linear_attention,
+    step,
 )
-from fastweights.kernels.linear_attention.normaliser import step as normalised_step
-from fastweights.kernels.linear_attention.reference import step
+from fastweights.kernels.linear_attention import normalised_step as normalised_step
 
 
 class Recurrence(NamedTuple):

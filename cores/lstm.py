@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
 from fastweights.cores.kind import alone
-from fastweights.kernels.lstm import LSTMState, lstm
-from fastweights.kernels.lstm.reference import gates
-from fastweights.kernels.lstm.reference import step as lstm_step
+from fastweights.kernels.lstm import LSTMState, gates, lstm
+from fastweights.kernels.lstm import step as lstm_step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,9 @@ from fastweights.kernels.elementwise_lstm import (
     ElementwiseState,
     ElementwiseWeights,
     elementwise_lstm,
+    gates,
+    step,
 )
-from fastweights.kernels.elementwise_lstm.reference import gates, step
 
 POOLING = ("fo", "ifo")
 

@@ -13,9 +13,10 @@ from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.recurrent_delta_rule import (
     RecurrentDeltaRuleState,
     RecurrentWeights,
+    program,
     recurrent_delta_rule,
+    step,
 )
-from fastweights.kernels.recurrent_delta_rule.reference import program, step
 
 
 class RecurrentDeltaNet(FastWeightCore):

@@ -7,12 +7,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from fastweights import kernels
 from fastweights.cores.fast_weight_core import FastWeightCore
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig, chosen
-from fastweights.kernels import feature_maps
-from fastweights.kernels.self_referential import SelfReferentialState, self_referential
-from fastweights.kernels.self_referential.reference import program, step
+from fastweights.kernels.self_referential import (
+    SelfReferentialState,
+    program,
+    self_referential,
+    step,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,7 @@ class SelfReferential(FastWeightCore):
         start: str = "agents",
     ):
         super().__init__(width, heads, feature_map, max_write_strength)
-        self.input_map = feature_maps.feature_map(input_map)
+        self.input_map = kernels.feature_map(input_map)
         size = self.head_size
         weights = torch.randn(heads, size, 3 * size + 4).mul_(size**-0.5)
         if chosen("start", start, ("agents", "languages")) == "languages":

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from fastweights.cores.chain import inspected, through
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
-from fastweights.host.names import unknown
-from fastweights.kernels.recurrence import State
+from fastweights.host import unknown_name
+from fastweights.kernels import State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +220,7 @@ class Stack(Core):
 def chosen(option: str, value: str, known: Sequence[str]) -> str:
     """Return `value`; raise a `ValueError` that lists the known values if it is not one of them."""
     if value not in known:
-        raise ValueError(unknown(option, value, known))
+        raise ValueError(unknown_name(option, value, known))
     return value
 
 

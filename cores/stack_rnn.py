@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
 from fastweights.cores.kind import alone
-from fastweights.kernels.recurrence import loop_over_time
+from fastweights.kernels import loop_over_time
 
 ACTIONS = 3  # push, no-op, pop
 

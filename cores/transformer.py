@@ -13,8 +13,7 @@ from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs
 from fastweights.cores.kind import alone
 from fastweights.cores.stack import BlocksConfig, Stack, chosen, embed
-from fastweights.kernels.attention import Window
-from fastweights.kernels.attention.fused import positions
+from fastweights.kernels.attention import Window, attention_positions
 
 LONGEST_WAVE = 10_000  # steps, divided by 2 pi
 
@@ -72,7 +71,7 @@ class Transformer(Core):
     ) -> tuple[Float[Tensor, "T B E"], TransformerState]:
         """Add the positions, then attend to the windows of all steps; see `Core.unroll`."""
         check_inputs(self, x, state, is_first)
-        x = self._placed(x, positions(is_first, state.count))
+        x = self._placed(x, attention_positions(is_first, state.count))
         y, windows = self.stack.unroll_unchecked(x, _layers(state), is_first)
         return y, _together(windows)
 

@@ -14,7 +14,7 @@ import logging
 from functools import cache
 from typing import Any
 
-from fastweights.host.flags import flag
+from fastweights.host import flag
 
 log = logging.getLogger("fastweights")
 

@@ -21,7 +21,7 @@ from fastweights.envs.interface import (
     check_finite,
 )
 from fastweights.envs.observations import frame_format
-from fastweights.host.names import did_you_mean
+from fastweights.host import did_you_mean
 
 
 class GymnasiumEnvironments:

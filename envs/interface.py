@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from fastweights.host.errors import UserError
+from fastweights.host import UserError
 
 
 class BrokenEnvironment(UserError):

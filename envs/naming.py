@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import gymnasium
 
-from fastweights.host.names import nearest
+from fastweights.host import nearest_name
 
 # Our small games: name and registered Gymnasium id.
 OWN_GAMES = {"Catch": "fastweights/Catch-v0", "TMaze": "fastweights/TMaze-v0"}
@@ -139,7 +139,7 @@ def _unknown(name: str) -> str:
         return f"{name} comes with the package {package}, {first} --env {package}:{name}"
     known = (*names(), *_registered())
     spellings = (name, name.removeprefix("ALE/"), _SUFFIXES.sub("", name))
-    near = filter(None, (nearest(spelling, known) for spelling in spellings))
+    near = filter(None, (nearest_name(spelling, known) for spelling in spellings))
     meant = ", ".join(dict.fromkeys(near))
     give = f"did you mean {meant}? Give" if meant else "give"
     return (

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from fastweights.host.names import did_you_mean
+from fastweights.host import did_you_mean
 
 HALF_AN_HOUR = 108_000  # emulator frames at 60 Hz (Machado et al. 2018)
 

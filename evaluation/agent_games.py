@@ -13,8 +13,8 @@ from fastweights.evaluation.play import GamePlan, keep, play, progress_bar
 from fastweights.evaluation.player import ActionMode
 from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.score_summary import remarks
-from fastweights.host.errors import UserError
-from fastweights.training.saved_agent import SavedAgent
+from fastweights.host import UserError
+from fastweights.training import SavedAgent
 
 
 class ClipPlan(NamedTuple):

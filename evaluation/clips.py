@@ -10,10 +10,10 @@ import torch
 from fastweights.envs import Environments
 from fastweights.evaluation.games import film
 from fastweights.evaluation.pictures import write_clip
-from fastweights.evaluation.play import GamePlan, environments_of
+from fastweights.evaluation.play import GamePlan, environments_of_plan
 from fastweights.evaluation.player import ActionMode
-from fastweights.host.errors import UserError
-from fastweights.training.saved_agent import SavedAgent
+from fastweights.host import UserError
+from fastweights.training import SavedAgent
 
 ClipFormat = Literal["mp4", "gif"]
 
@@ -32,7 +32,7 @@ def make_clip(
     Returns None, after a line on stderr, if the environment draws no pictures.
     """
     try:
-        environments = visible(agent, plan)
+        environments = visible_environments(agent, plan)
     except ValueError as error:
         print(f"note: no clip: {error}", file=sys.stderr)
         return None
@@ -50,13 +50,13 @@ def make_clip(
     return written
 
 
-def visible(agent: SavedAgent, plan: GamePlan) -> Environments:
+def visible_environments(agent: SavedAgent, plan: GamePlan) -> Environments:
     """Return the plan's first game after a trial drawing; some games need pygame.
 
     Raises `UserError` if the game draws no pictures, and `ValueError` as `environments_of` does.
     """
     try:
-        environments = environments_of(agent.options, plan, 1, plan.seed, render=True)
+        environments = environments_of_plan(agent.options, plan, 1, plan.seed, render=True)
         environments.reset()
         environments.render()
     except gymnasium.error.Error as error:

@@ -18,10 +18,14 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.errors import UserError, describe_os_error
-from fastweights.host.json_files import read_object, write_json
-from fastweights.host.typed_fields import typed
+from fastweights.host import (
+    UserError,
+    describe_os_error,
+    read_object,
+    typed_values,
+    write_bytes,
+    write_json,
+)
 
 FORMAT = "fastweights-evaluation"
 VERSION = 1
@@ -133,7 +137,7 @@ class Evaluation:
                 raise ValueError("it has another format or version")
             episodes = tuple(_episode(raw) for raw in content["episodes"])
             plain = {name: content[name] for name in content if name != "episodes"}
-            evaluation = cls(**typed(cls, plain), episodes=episodes)
+            evaluation = cls(**typed_values(cls, plain), episodes=episodes)
             evaluation.check()
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
@@ -247,7 +251,7 @@ def _std_of_means(repeats: list[list[float]]) -> float:
 
 
 def _episode(raw: Mapping[str, Any]) -> PlayedGame:
-    return PlayedGame(**typed(PlayedGame, raw, "episode."))
+    return PlayedGame(**typed_values(PlayedGame, raw, "episode."))
 
 
 def _adds_up(episode: PlayedGame) -> bool:

@@ -22,9 +22,8 @@ from fastweights.envs import (
     resolve,
 )
 from fastweights.evaluation.player import ActionMode, Player
-from fastweights.host.names import unknown
-from fastweights.training.environments import Rules, trained_rules
-from fastweights.training.options import RunOptions
+from fastweights.host import unknown_name
+from fastweights.training import Rules, RunOptions, trained_rules
 
 # Atari's score counters have six decimal digits or fewer. If a step loses half of the counter's
 # range, the counter has overflowed. This happens in Battlezone and Up'n Down; in games with
@@ -136,7 +135,7 @@ def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None
         ValueError: an unknown protocol, or one for other environments.
     """
     if protocol not in (known := (*PROTOCOLS, "trained")):
-        raise ValueError(unknown("protocol", protocol, known))
+        raise ValueError(unknown_name("protocol", protocol, known))
     trained = trained_rules(options)
     learned = trained.resolved(options.env)
     if learned is None:

@@ -15,8 +15,7 @@ import numpy as np
 
 from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
 from fastweights.evaluation.training_returns import FULL_GAME, Unit, recent_means, shortfall
-from fastweights.host.atomic_files import replacing
-from fastweights.host.errors import one_line
+from fastweights.host import one_line, replacing
 
 Styles = Mapping[str, dict[str, Any]]  # line styles, by label
 
@@ -92,7 +91,9 @@ def draw_line(axes: Any, points: Sequence[np.ndarray], style: dict[str, Any], la
     """Draw a line with its name in the legend; about eight points have markers."""
     x, y = points
     every = max(1, len(x) // 8)
-    axes.plot(x, y, label=literal(label), markevery=every, markersize=5, linewidth=1.6, **style)
+    axes.plot(
+        x, y, label=literal_text(label), markevery=every, markersize=5, linewidth=1.6, **style
+    )
 
 
 def learning_curve(
@@ -121,7 +122,7 @@ def learning_curve(
         OSError: `path` cannot be written.
     """
     figure = draw_learning_curve(logs, unit, num_envs, title, frames_per_step, references or {})
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_learning_curve(
@@ -179,7 +180,7 @@ def with_legend(figure: Any) -> Any:
     return figure
 
 
-def save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
     """Write a PNG. Raises `OSError`."""
     with replacing(Path(path)) as partial:
         figure.savefig(partial, format="png")
@@ -232,7 +233,7 @@ def _scaling(factor: float) -> Callable[[Any], Any]:
     return lambda values: values * factor
 
 
-def literal(text: str) -> str:
+def literal_text(text: str) -> str:
     """Return text that Matplotlib draws literally: no formulas, no hidden legend entries."""
     lines = (one_line(line).replace("$", r"\$") for line in text.split("\n"))
     return re.sub("^(?=_|$)", " ", "\n".join(lines))

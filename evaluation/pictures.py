@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastweights.host.atomic_files import replacing
+from fastweights.host import replacing
 
 _SHORTEST_GIF_FRAME = 20  # milliseconds; browsers slow shorter frames down to 100
 

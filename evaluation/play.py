@@ -23,12 +23,8 @@ from fastweights.evaluation.games import (
     score_modulus,
 )
 from fastweights.evaluation.player import ActionMode
-from fastweights.host.flags import check_at_least
-from fastweights.host.progress import Display
-from fastweights.host.provenance import git_revision
-from fastweights.training.environments import make_environments, trained_rules
-from fastweights.training.options import RunOptions
-from fastweights.training.seeds import TEST_SEEDS
+from fastweights.host import ProgressDisplay, check_at_least, git_revision
+from fastweights.training import TEST_SEEDS, RunOptions, make_environments, trained_rules
 
 _MOST_AT_ONCE = 256  # environments in parallel
 _HALF_AN_HOUR = 30 * 60 * 60 // 4  # agent steps of Atari
@@ -63,7 +59,7 @@ class GamePlan:
         return self.episodes * self.repeats
 
 
-def check(plan: GamePlan) -> None:
+def check_plan(plan: GamePlan) -> None:
     """Raise a one-line `ValueError` for a value that is not allowed."""
     check_at_least(plan, 1, "episodes", "repeats")
     check_at_least(plan, 0, "num_envs", "max_frames")
@@ -73,7 +69,7 @@ def check(plan: GamePlan) -> None:
 
 def check_plays(network: Network, trained: RunOptions, plan: GamePlan) -> None:
     """Raise a one-line `ValueError` if the network cannot play the games of `plan`."""
-    environments = environments_of(trained, plan, 1, plan.seed)
+    environments = environments_of_plan(trained, plan, 1, plan.seed)
     check_actions(network, environments)
     environments.close()
 
@@ -99,7 +95,7 @@ def play(
     played: list[Played] = []
     for first in range(0, plan.games, at_once):
         number, seed = min(at_once, plan.games - first), plan.seed + first
-        with closing(environments_of(trained, plan, number, seed)) as environments:
+        with closing(environments_of_plan(trained, plan, number, seed)) as environments:
             played += play_games(
                 network,
                 environments,
@@ -113,7 +109,7 @@ def play(
     return _evaluation(environments, trained, step, plan, action_mode, played)
 
 
-def environments_of(
+def environments_of_plan(
     trained: RunOptions, plan: GamePlan, num_envs: int, seed: int, render: bool = False
 ) -> Environments:
     """Return `num_envs` environments for `plan` and an agent trained with `trained`."""
@@ -171,7 +167,7 @@ def progress_bar(
             when = f"are cut after {limit:,} frames ({option})" if limit else None
             display.say(f"note: {beyond}; {when or f'{option} would cut them'}")
 
-    showing = Display(
+    showing = ProgressDisplay(
         games, stream=stream or sys.stderr, clock=clock, unit="games", window=math.inf
     )
     with showing as display:

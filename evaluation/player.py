@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fastweights.agents import Decision, Network, NetworkOutput
 from fastweights.envs import Environments, TimeStep
-from fastweights.kernels.recurrence import State, map_state
+from fastweights.kernels import State, map_state
 
 ActionMode = Literal["argmax", "sampled"]
 BLOCK = 16  # rows of a network call

@@ -16,10 +16,9 @@ from fastweights.evaluation.pictures import still
 from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.training_returns import measured_unit, shortfall
 from fastweights.evaluation.training_tests import ACTION_MODE, games_of, play_and_keep, shown
-from fastweights.host.devices import choose_device
+from fastweights.host import choose_device
 from fastweights.records import read_logs
-from fastweights.training.options import RunOptions
-from fastweights.training.saved_agent import open_agent
+from fastweights.training import RunOptions, open_agent
 
 _CLIP_SECONDS = 60.0
 
@@ -44,7 +43,7 @@ def before_training(
         play_and_keep(network, options, 0, run, device, report)
 
 
-def showcase(run: Path, options: RunOptions, frames_per_step: int) -> None:
+def show_trained(run: Path, options: RunOptions, frames_per_step: int) -> None:
     """Play, film and draw the trained agent; print the table and the pictures' paths.
 
     `frames_per_step`: emulator frames an agent step.

@@ -46,7 +46,7 @@ def measured_unit(logs: Logs, num_envs: int) -> Unit | None:
     """
     if len(recent_means(logs, FULL_GAME, num_envs)) >= _FEWEST_POINTS:
         return FULL_GAME
-    has_lives = ended(logs, LIFE) > ended(logs, FULL_GAME)
+    has_lives = count_ended(logs, LIFE) > count_ended(logs, FULL_GAME)
     if has_lives and len(recent_means(logs, LIFE, num_envs)) >= _FEWEST_POINTS:
         return LIFE
     return None
@@ -65,7 +65,7 @@ def recent_means(logs: Logs, unit: Unit, num_envs: int) -> list[tuple[int, float
     ]
 
 
-def ended(logs: Logs, unit: Unit) -> int:
+def count_ended(logs: Logs, unit: Unit) -> int:
     """Return the number of `unit` ended since the run began."""
     return next((n for n in reversed(logs.get(unit.count, [])) if isinstance(n, int)), 0)
 
@@ -80,11 +80,11 @@ def shortfall(logs: Logs, num_envs: int, drawn: Unit | None = None) -> Shortfall
 
     `drawn`: the picture's unit, if other runs in it decide (default: `measured_unit`).
     """
-    games, unit = ended(logs, FULL_GAME), measured_unit(logs, num_envs)
+    games, unit = count_ended(logs, FULL_GAME), measured_unit(logs, num_envs)
     if games >= _UNBIASED * fewest(num_envs):
         return None
     steps = next(iter(reversed(logs.get("step", []))), 0)
-    lives = ended(logs, LIFE)
+    lives = count_ended(logs, LIFE)
     also = f" and {_counted(lives, LIFE)}" if lives > games else ""
     happened = f"{_counted(games, FULL_GAME)}{also} ended in {steps:,} agent steps"
     if unit is FULL_GAME:

@@ -18,8 +18,8 @@ from fastweights.evaluation.games import longest_test
 from fastweights.evaluation.play import GamePlan, Report, keep, play, progress_bar
 from fastweights.evaluation.player import ActionMode
 from fastweights.evaluation.score_summary import cut_games
-from fastweights.host.errors import UserError
-from fastweights.training.options import RunOptions
+from fastweights.host import UserError
+from fastweights.training import RunOptions
 
 # Sampled actions: with argmax, an agent after a few minutes repeats one action and gets stuck.
 ACTION_MODE: ActionMode = "sampled"

@@ -1,1 +1,5 @@
 """Runs of agents and sequence tasks, and grids of them with their tables and pictures."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

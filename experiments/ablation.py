@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fastweights.training.options import RunOptions
-from fastweights.training.presets import preset
+from fastweights.training import RunOptions, preset
 
 TOTAL_STEPS = 500_000  # agent steps of each arm
 

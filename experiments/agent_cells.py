@@ -5,16 +5,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from fastweights.evaluation.reports.curves import cpu_minutes, numbers
-from fastweights.evaluation.reports.runs import Run as LoggedRun
-from fastweights.evaluation.reports.runs import open_run
-from fastweights.evaluation.training_returns import FULL_GAME, ended
+from fastweights.evaluation import FULL_GAME, count_ended
+from fastweights.evaluation.reports import Run as LoggedRun
+from fastweights.evaluation.reports import column_numbers, cpu_minutes, open_run
 from fastweights.experiments.grid import Run, as_flags, read_result
-from fastweights.host.commands import process
+from fastweights.host import command_argv
 from fastweights.records import read_meta
-from fastweights.training.checks import check
-from fastweights.training.options import RunOptions, changes
-from fastweights.training.presets import preset
+from fastweights.training import RunOptions, changed_flags, check_options, preset
 
 _LAST = ("savedir", "xpid")
 
@@ -31,7 +28,7 @@ class AgentRun(Run):
     preset: str = "paper"  # the command's preset, to which the options are changes
 
     def __post_init__(self) -> None:
-        check(self.options)
+        check_options(self.options)
         if not self.options.xpid:
             raise ValueError("a run of a grid needs an xpid")
 
@@ -49,18 +46,18 @@ class AgentRun(Run):
         given.pop("num_threads", None)
         given |= {name: given.pop(name) for name in _LAST if name in given}
         core = ["--preset", self.preset, "--core", self.options.core]
-        return [*process("atari"), "--num-threads", "1", *core, *as_flags(given)]
+        return [*command_argv("atari"), "--num-threads", "1", *core, *as_flags(given)]
 
     def go_on(self) -> list[str]:
         if not self.trained:
             resumed = ["--num-threads", "1", "--resume", str(self.path)]
-            return [*process("atari"), *resumed, *self._module]
+            return [*command_argv("atari"), *resumed, *self._module]
         games = ["--episodes", str(self.options.evaluate_episodes), "--repeats", "1"]
         games += ["--protocol", "trained", "--action-mode", "sampled"]
-        return [*process("evaluate"), str(self.path), *games, *self._module]
+        return [*command_argv("evaluate"), str(self.path), *games, *self._module]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
-        return changes(RunOptions.from_dict(stored), self.options)
+        return changed_flags(RunOptions.from_dict(stored), self.options)
 
     def result(self) -> dict[str, Any]:
         """Return the measurements of training and test games, and the run's origin."""
@@ -95,10 +92,10 @@ def _tested(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 def _trained(run: LoggedRun) -> dict[str, Any]:
     """Return figures of the log's last row; None without a finished game or CPU times."""
-    minutes, recent = float(cpu_minutes(run)[-1]), float(numbers(run, FULL_GAME.recent)[-1])
+    minutes, recent = float(cpu_minutes(run)[-1]), float(column_numbers(run, FULL_GAME.recent)[-1])
     return {
         "agent_steps": run.agent_steps,
-        "games": ended(run.logs, FULL_GAME),
+        "games": count_ended(run.logs, FULL_GAME),
         "recent_full_game_return": recent if isfinite(recent) else None,
         "cpu_seconds": round(60 * minutes, 1) if isfinite(minutes) else None,
     }

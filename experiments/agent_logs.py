@@ -13,13 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from fastweights.evaluation.learning_curves import Curve
-from fastweights.evaluation.reports.curves import agent_steps, cpu_minutes, numbers, returns
-from fastweights.evaluation.reports.runs import Run, open_run
-from fastweights.evaluation.training_returns import FULL_GAME
+from fastweights.evaluation import FULL_GAME, Curve
+from fastweights.evaluation.reports import (
+    Run,
+    agent_steps,
+    column_numbers,
+    cpu_minutes,
+    open_run,
+    return_curve,
+)
 from fastweights.experiments.pictures import Panel, draw_curves
 from fastweights.experiments.rows import Row
-from fastweights.host.atomic_files import write_bytes
+from fastweights.host import write_bytes
 
 RETURN = "return, mean of the last 100 training games"
 # Columns of logs.csv to copy, besides agent steps and CPU time.
@@ -32,7 +37,7 @@ _MOST_ROWS = 200  # copied rows of a run
 
 def curves_of(row: Row, x: Callable[[Run], np.ndarray]) -> list[Curve]:
     """Return a learning curve of each finished seed, over agent steps or CPU minutes."""
-    return [returns(open_run(run.path), FULL_GAME, x) for run in row.runs.values()]
+    return [return_curve(open_run(run.path), FULL_GAME, x) for run in row.runs.values()]
 
 
 def draw_learning(rows: Sequence[Row], panel: str, path: Path, title: str) -> None:
@@ -72,7 +77,7 @@ def write_logs(rows: Sequence[Row], path: Path) -> None:
 
 def _copied(run: Run) -> Iterator[list[Any]]:
     steps = agent_steps(run)
-    columns = [steps, 60 * cpu_minutes(run), *(numbers(run, name) for name in _COPIED)]
+    columns = [steps, 60 * cpu_minutes(run), *(column_numbers(run, name) for name in _COPIED)]
     kept = np.unique(np.linspace(0, len(steps) - 1, _MOST_ROWS).round().astype(int))
     for index in kept:
         yield [f"{column[index]:.7g}" if isfinite(column[index]) else "" for column in columns]

@@ -10,28 +10,39 @@ from typing import Any
 from fastweights.agents import Network
 from fastweights.cores import count_parameters
 from fastweights.envs import BrokenEnvironment
-from fastweights.evaluation.showcase import before_training, showcase
-from fastweights.evaluation.training_tests import PeriodicTest
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.commands import typed
-from fastweights.host.errors import user_input
-from fastweights.host.profiling import profiled
-from fastweights.host.progress import Display
-from fastweights.host.stages import Stages
-from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.records.checkpoints import fitting
-from fastweights.training.assembly import build, plan_for, try_out
-from fastweights.training.hashes import record_nothing, recorder
-from fastweights.training.keeping import Kept, NotKept
-from fastweights.training.loop import Diverged, NothingLearned, Training, train
-from fastweights.training.options import RunOptions
-from fastweights.training.replicas import Replicas
-from fastweights.training.saved_agent import SavedAgent
-from fastweights.training.schedules.plan import Plan
-from fastweights.training.unused_options import unused
+from fastweights.evaluation import PeriodicTest, before_training, show_trained
+from fastweights.host import (
+    Interrupted,
+    ProgressDisplay,
+    Stages,
+    StopRequests,
+    profiled,
+    tune_allocator,
+    typed_command,
+    user_input,
+)
+from fastweights.records import fitting
+from fastweights.training import (
+    Diverged,
+    Kept,
+    NothingLearned,
+    NotKept,
+    Plan,
+    Replicas,
+    RunOptions,
+    SavedAgent,
+    Training,
+    assemble,
+    hash_recorder,
+    ignored_flags,
+    plan_for,
+    record_nothing,
+    train,
+    try_out,
+)
 
 
-def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
+def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
     """Train from scratch, or resume from `saved`; return the command's exit code.
 
     If torchrun started several processes, this is one of their learners.
@@ -42,7 +53,7 @@ def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
     with user_input():
         options, plan = plan_for(options, replicas)
     before = saved.options if saved else RunOptions()
-    for flag in unused(options, before, plan.schedule) if replicas.is_first else ():
+    for flag in ignored_flags(options, before, plan.schedule) if replicas.is_first else ():
         print(f"note: {flag} has no meaning in the {plan.schedule} schedule", file=sys.stderr)
     with replicas.joined(plan.learner):
         return _run(options, saved, plan)
@@ -51,7 +62,7 @@ def run(options: RunOptions, saved: SavedAgent | None = None) -> int:
 def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     replicas, step = plan.replicas, saved.step if saved else 0
     with user_input():
-        environments, network = build(options, plan, step)
+        environments, network = assemble(options, plan, step)
     if not saved:
         try_out(options)
     frames_per_step = environments[0].frames_per_step
@@ -60,10 +71,10 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     source = plan.source(network, environments, step, stages)  # resets: what breaks leaves no run
     records = Kept(options, saved, network) if replicas.is_first else NotKept()
     can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
-    record = recorder(records.path, plan.learner) if can_replay else record_nothing
+    record = hash_recorder(records.path, plan.learner) if can_replay else record_nothing
     training = Training(options, network, source, records.metrics, stages, replicas, stop, record)
     _restore(training, records.last_save(), saved, replicas)
-    display = Display(options.learner.total_steps, training.steps)
+    display = ProgressDisplay(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test
     with stop:
         try:
@@ -124,7 +135,7 @@ def _play_before(
 
 def _close(options: RunOptions, path: Path, frames_per_step: int) -> None:
     if options.evaluate_episodes and not options.disable_checkpoint:
-        showcase(path, options, frames_per_step)
+        show_trained(path, options, frames_per_step)
     else:
         _say_how_to_evaluate(options, path)
 
@@ -147,7 +158,7 @@ def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:
     if options.disable_checkpoint:
         print(f"stopped at {steps:,} agent steps; nothing was saved (--disable-checkpoint)")
         return
-    command = f"{typed('atari')} --resume {path}{_module(options)}"
+    command = f"{typed_command('atari')} --resume {path}{_module(options)}"
     print(f"saved at {steps:,} agent steps; to go on:\n  {command}")
     _say_how_to_evaluate(options, path)
 
@@ -156,7 +167,7 @@ def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
     if options.disable_checkpoint:
         print(f"nothing was saved to evaluate (--disable-checkpoint); the log: {path / 'logs.csv'}")
         return
-    print(f"to evaluate:\n  {typed('evaluate')} {path}{_module(options)}")
+    print(f"to evaluate:\n  {typed_command('evaluate')} {path}{_module(options)}")
 
 
 def _module(options: RunOptions) -> str:

@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from fastweights.experiments.jobs import STOPPED, Job, SideBySide, names, report
-from fastweights.host.devices import processors
-from fastweights.host.errors import UserError, describe_os_error
-from fastweights.host.flags import flag
-from fastweights.host.folder_lock import FolderLock
-from fastweights.host.json_files import read_object
-from fastweights.host.stopping import Interrupted
+from fastweights.host import (
+    FolderLock,
+    Interrupted,
+    UserError,
+    describe_os_error,
+    flag,
+    processors,
+    read_object,
+)
 from fastweights.records import read_meta
 
 

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fastweights.host.errors import EXIT_CODE, one_line
-from fastweights.host.stopping import Interrupted
+from fastweights.host import EXIT_CODE, Interrupted, one_line
 
 STOPPED = "stopped; its runs are saved, and the same command goes on with them"
 _POLL = 0.1  # seconds

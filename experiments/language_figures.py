@@ -15,19 +15,16 @@ from typing import Any
 import numpy as np
 
 from fastweights.cores import CORES
-from fastweights.evaluation.learning_curves import Curve
+from fastweights.evaluation import Curve
 from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_figures import labelled
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_table import TableOptions, check_table
+from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
 from fastweights.experiments.table import Table, each_seed, label, mean_and_std
-from fastweights.host.errors import UserError, expanded
-from fastweights.host.json_files import write_json
-from fastweights.host.names import unknown
-from fastweights.tasks import LANGUAGES, Language
-from fastweights.tasks.train import TrainerConfig
+from fastweights.host import UserError, expanded, unknown_name, write_json
+from fastweights.tasks import LANGUAGES, Language, TrainerConfig
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
 STRINGS = 500  # strings of each length
@@ -60,12 +57,12 @@ def options(language: Language, model: str, preset: str) -> SequenceOptions:
     return SequenceOptions(task=language, trainer=trainer, **given, **measured)
 
 
-def make_figure(number: int, preset: str, asked: TableOptions) -> int:
+def make_language_figure(number: int, preset: str, asked: SequenceTableOptions) -> int:
     """Run what is missing, write figure_8.md, .csv, .json and .png, and return the exit code."""
     if number != 8:
         raise UserError(f"--figure {number} is unknown; known: 8")
     if preset not in SIZES:
-        raise UserError(unknown("preset", preset, SIZES))
+        raise UserError(unknown_name("preset", preset, SIZES))
     check_table(asked)
     shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
     folder = expanded(asked.runs).resolve() / f"figure8-{preset}{shortened}"

@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from fastweights.evaluation.learning_curves import (
+from fastweights.evaluation import (
+    BLUE,
+    ORANGE,
     line_styles,
-    literal,
+    literal_text,
     new_figure,
-    save,
+    save_figure,
     with_legend,
 )
-from fastweights.evaluation.palette import BLUE, ORANGE
 from fastweights.experiments.language_trace import Trace, trace, write_csv
 from fastweights.experiments.sequence_run import trained
-from fastweights.host.errors import user_input
+from fastweights.host import user_input
 
 _MOST_LINES = 7  # strengths and gates; more are rows of a heat map
 _SHOWN_SYMBOLS = 80  # more do not fit below an axis
@@ -48,7 +49,7 @@ def show_trace(path: Path, command: str, text: str) -> int:
 
 def draw_trace(found: Trace, title: str, path: Path) -> None:
     """Write the figure of `trace_figure` into the PNG `path`."""
-    save(trace_figure(found, title), path)
+    save_figure(trace_figure(found, title), path)
 
 
 def trace_figure(found: Trace, title: str) -> Any:
@@ -57,7 +58,7 @@ def trace_figure(found: Trace, title: str) -> Any:
 
     count = 3 if found.strengths else 2
     figure, places = new_figure(1.8 * count + 1), np.arange(1, len(found.symbols) + 1)
-    figure.suptitle(literal(title), fontsize="medium")
+    figure.suptitle(literal_text(title), fontsize="medium")
     panels = figure.subplots(count, sharex=True)
     panels[0].step(places, found.levels, where="mid", color=ORANGE)
     panels[0].set_ylabel("state of the\nlanguage's machine")
@@ -67,7 +68,7 @@ def trace_figure(found: Trace, title: str) -> Any:
         look = {"color": "black", "label": "a wrong answer", "transform": where, "clip_on": False}
         panels[0].plot(wrong, [0] * len(wrong), "x", **look)
     panels[1].plot(places, found.values, ".-", color=BLUE)
-    panels[1].set_ylabel(literal(f"memory:\n{found.component}"))
+    panels[1].set_ylabel(literal_text(f"memory:\n{found.component}"))
     share = f"{100 * found.explained:.0f} % of its variance lies between the machine's states"
     panels[1].set_title(share, fontsize="small")
     if len(found.strengths) > _MOST_LINES:
@@ -88,7 +89,9 @@ def _draw_strengths(
     """Draw a line each, which the legend names."""
     styles = line_styles(list(strengths))
     for name, values in strengths.items():
-        axes.plot(places, values, label=literal(name), linewidth=1, markersize=3, **styles[name])
+        axes.plot(
+            places, values, label=literal_text(name), linewidth=1, markersize=3, **styles[name]
+        )
     axes.set_ylabel("strength or gate")
 
 

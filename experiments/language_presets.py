@@ -11,11 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastweights.cores.options import preset_of_core
-from fastweights.evaluation.published_scores import read_rows
+from fastweights.cores import preset_of_core
+from fastweights.evaluation import read_rows
 from fastweights.experiments.sequence_options import PUBLISHED_MAPS, SequenceOptions
-from fastweights.tasks import Language
-from fastweights.tasks.train import TrainerConfig
+from fastweights.tasks import Language, TrainerConfig
 
 _TABLE = Path(__file__).parent / "scores" / "formal_languages_2023_configurations.csv"
 FURTHER = (500, 2_000, 10_000)  # lengths on which a solution is tested

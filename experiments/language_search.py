@@ -14,17 +14,14 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from fastweights.cores import core_kind
-from fastweights.cores.options import of_core
+from fastweights.cores import core_kind, of_core
 from fastweights.experiments.grid import Grid, cells, rebuild
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_table import TableOptions, check_table
+from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
 from fastweights.experiments.table import Table, each_seed, label, mean_and_std
-from fastweights.host.errors import UserError, expanded
-from fastweights.host.json_files import write_json
-from fastweights.host.names import unknown
+from fastweights.host import UserError, expanded, unknown_name, write_json
 
 LAYERS, WIDTHS, MULTIPLES, HEADS = (1, 2, 4), (8, 16, 32), (1, 2, 4), (1, 2, 4)
 RATES, BATCHES = (1e-3, 2e-3, 3e-3, 1e-2, 2e-2, 3e-2), (16, 32, 64)
@@ -74,10 +71,12 @@ def space(core: str) -> list[Setting]:
     ]
 
 
-def search(order: str, trials: int, base: SequenceOptions, asked: TableOptions) -> int:
+def search_settings(
+    order: str, trials: int, base: SequenceOptions, asked: SequenceTableOptions
+) -> int:
     """Run what is missing; write search.md, .csv, .json and .png; return the exit code."""
     if order not in ORDERS:
-        raise UserError(unknown("--search", order, ORDERS))
+        raise UserError(unknown_name("--search", order, ORDERS))
     if trials < 1:
         raise UserError(f"--trials must be at least 1, not {trials}")
     check_table(asked)

@@ -11,15 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastweights.cores import CORES
-from fastweights.cores.options import is_named_by_size
-from fastweights.evaluation.markdown_table import markdown_table
+from fastweights.cores import CORES, is_named_by_size
+from fastweights.evaluation import markdown_table
 from fastweights.experiments.grid import Grid, cells, rebuild
 from fastweights.experiments.language_theory import said_of, sources
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_presets import preset
-from fastweights.experiments.sequence_table import TableOptions, check_table
+from fastweights.experiments.sequence_presets import sequence_preset
+from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
 from fastweights.experiments.table import (
     Table,
     each_seed,
@@ -27,10 +26,7 @@ from fastweights.experiments.table import (
     label,
     mean_and_std,
 )
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.errors import UserError, expanded, user_input
-from fastweights.host.json_files import write_json
-from fastweights.host.names import unknown
+from fastweights.host import UserError, expanded, unknown_name, user_input, write_bytes, write_json
 from fastweights.tasks import LANGUAGES
 
 # Grazzi et al. 2025: writes that can negate the stored value.
@@ -54,7 +50,7 @@ def state(result: Mapping[str, Any]) -> str:
     return "solved" if all(bins) else "fits" if bins[0] else "fails"
 
 
-def summarise(preset_name: str, asked: TableOptions) -> int:
+def summarise_languages(preset_name: str, asked: SequenceTableOptions) -> int:
     """Run what is missing; write summary.md (a row a language), pairs.md, .csv, .json and .png.
 
     `asked.settings` are the languages, `asked.only` the memories; empty means all.
@@ -68,7 +64,7 @@ def summarise(preset_name: str, asked: TableOptions) -> int:
     def run(language: str, memory: str, seed: int) -> SequenceRun:
         core, options = memories()[memory]
         with user_input():
-            chosen = preset(preset_name, core, LANGUAGES[language]())
+            chosen = sequence_preset(preset_name, core, LANGUAGES[language]())
         chosen = replace(chosen, **options, seed=seed, savedir=folder)
         if asked.epochs_at_most:
             fewer = min(asked.epochs_at_most, chosen.trainer.epochs)
@@ -84,7 +80,7 @@ def summarise(preset_name: str, asked: TableOptions) -> int:
 def _chosen(flag: str, asked: Sequence[str], known: Mapping[str, Any]) -> list[str]:
     for name in asked:
         if name not in known:
-            raise UserError(unknown(flag, name, known))
+            raise UserError(unknown_name(flag, name, known))
     return [name for name in known if name in (asked or known)]
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fastweights.evaluation.published_scores import read_rows
+from fastweights.evaluation import read_rows
 
 _TABLE = Path(__file__).parent / "scores" / "languages_theory.csv"
 VERDICTS = ("can", "cannot")

@@ -20,10 +20,8 @@ import torch
 from torch import Tensor
 
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.host.atomic_files import write_bytes
-from fastweights.tasks import Language, Sample
-from fastweights.tasks.sequence_model import SequenceModel
-from fastweights.tasks.sequences import Sequences
+from fastweights.host import write_bytes
+from fastweights.tasks import Language, Sample, SequenceModel, Sequences
 
 STRINGS = 64  # strings on which the component is selected
 LONGEST_TRACE = 2_000  # symbols

@@ -17,21 +17,32 @@ from torch import nn
 
 from fastweights.cores import growth, network_facts
 from fastweights.experiments.learning_options import LearningOptions
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.commands import typed
-from fastweights.host.errors import UserError
-from fastweights.host.json_files import write_json
-from fastweights.host.profiling import profiled
-from fastweights.host.progress import Display
-from fastweights.host.provenance import git_revision
-from fastweights.host.stages import Stages
-from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.records import RunFolder, Scalars, claim_xpid, read_logs
-from fastweights.records.checkpoint_folder import CheckpointFolder, Found, holds_checkpoints
-from fastweights.records.checkpoints import CheckpointError, save_or_warn
-from fastweights.training.replicas import Replicas
+from fastweights.host import (
+    Interrupted,
+    ProgressDisplay,
+    Stages,
+    StopRequests,
+    UserError,
+    git_revision,
+    profiled,
+    typed_command,
+    write_bytes,
+    write_json,
+)
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    FoundCheckpoint,
+    RunFolder,
+    Scalars,
+    claim_xpid,
+    holds_checkpoints,
+    read_logs,
+    save_or_warn,
+)
+from fastweights.training import Replicas
 
-RESULT = "result.json"
+RESULT_FILE = "result.json"
 
 
 class Files:
@@ -71,7 +82,7 @@ class Files:
         folder = RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
         return cls(folder, beside)
 
-    def newest(self, device: torch.device | str = "cpu") -> Found | None:
+    def newest(self, device: torch.device | str = "cpu") -> FoundCheckpoint | None:
         """Return the newest checkpoint; None if the run has none yet.
 
         Prints a warning for each newer checkpoint that is damaged.
@@ -121,7 +132,7 @@ class Files:
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result, record the end of the run, and release the folder."""
-        write_json(self.path / RESULT, result)
+        write_json(self.path / RESULT_FILE, result)
         self.folder.finish()
 
     def close(self) -> None:
@@ -156,7 +167,7 @@ class Learning:
     pack: Callable[[], dict[str, Any]]  # a checkpoint's payload; all learners must call it
     # May add measurements to an update's row. Returns a score if the weights are to be saved with
     # it: they are the best if no earlier score is as high.
-    measure: Callable[[dict[str, Any], Display], float | None]
+    measure: Callable[[dict[str, Any], ProgressDisplay], float | None]
     files: Files | None  # None: another learner is the first, which writes files
     replicas: Replicas = field(default_factory=Replicas)
 
@@ -182,7 +193,7 @@ class Learning:
                 self.files.folder.finish(successful=False)
                 print(
                     f"saved at update {self.trainer.updates:,}; to go on:\n"
-                    f"  {typed(self.command)} --resume {self.files.path}"
+                    f"  {typed_command(self.command)} --resume {self.files.path}"
                 )
             return 128 + interrupted.signal_number
         finally:
@@ -193,7 +204,7 @@ class Learning:
     def _train(self, payload: Callable[[], dict[str, Any]]) -> None:
         stop, last_save, held_out = StopRequests(), time.monotonic(), {}
         patience = self.options.checkpoint_minutes * 60
-        display = Display(self.total, self.trainer.updates, unit="updates")
+        display = ProgressDisplay(self.total, self.trainer.updates, unit="updates")
         shown: AbstractContextManager[object] = display if self.files else nullcontext()
         rows = self._rows()
         with stop, shown, closing(rows):

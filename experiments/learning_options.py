@@ -5,9 +5,8 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fastweights.cores import core_kind
-from fastweights.cores.options import CoreSizes
-from fastweights.host.flags import contradictions
+from fastweights.cores import CoreSizes, core_kind
+from fastweights.host import contradictions
 from fastweights.kernels import check_backend
 
 
@@ -87,12 +86,12 @@ def check_seeds(seeds: Sequence[int]) -> None:
         check_seed("--seeds", seed)
 
 
-def differences(saved: LearningOptions, asked: LearningOptions) -> list[str]:
+def differing_learning_options(saved: LearningOptions, asked: LearningOptions) -> list[str]:
     """Return changes by `asked` that a resumed run may not make: `--core lstm (was rdn)`."""
     return contradictions(saved.flat(), asked.flat(), saved.changeable_on_resume)
 
 
-def changes(before: LearningOptions, after: LearningOptions) -> dict[str, Any]:
+def changed_learning_options(before: LearningOptions, after: LearningOptions) -> dict[str, Any]:
     """Return the options of `after`, as plain values, that differ from `before`."""
     old, new = before.flat(), after.flat()
     return {name: new[name] for name in new if name not in old or old[name] != new[name]}

@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastweights.evaluation.learning_curves import (
+from fastweights.evaluation import (
+    BLUE,
+    COLOURS,
+    ORANGE,
     Curve,
     draw_seeds,
     line_styles,
-    literal,
+    literal_text,
     new_figure,
-    save,
+    save_figure,
     with_legend,
 )
-from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
 from fastweights.experiments.rows import Row
 
 _PERCENT = (-3.0, 103.0)  # the axis of shares, whatever they are
@@ -34,7 +36,7 @@ _SPLITS = {
 
 def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str = "") -> None:
     """Write the figure of `rows_figure` into the PNG `path`."""
-    save(rows_figure(rows, unit, title, panel), path)
+    save_figure(rows_figure(rows, unit, title, panel), path)
 
 
 def rows_figure(rows: Sequence[Row], unit: str, title: str, panel: str = "") -> Any:
@@ -68,10 +70,10 @@ def rows_figure(rows: Sequence[Row], unit: str, title: str, panel: str = "") -> 
     grid = figure.subplots(len(panels), sharex=shared_axis, squeeze=False, height_ratios=ratios)
     every = grid[:, 0]
     heading = filter(None, (textwrap.fill(title, _TITLE), shared))
-    figure.suptitle("\n".join(map(literal, heading)), fontsize="medium")
+    figure.suptitle("\n".join(map(literal_text, heading)), fontsize="medium")
     for axes, (name, places) in zip(every, panels.items(), strict=True):
         if name:
-            axes.set_title(literal(name), fontsize="medium")
+            axes.set_title(literal_text(name), fontsize="medium")
         _draw_points(axes, [shown[place] for place in places])
         axes.set_yticks(range(len(places)), [names[place] for place in places], fontsize="small")
         axes.set_ylim(len(places) - 0.5, -0.5)  # the first above; rows that failed too
@@ -87,7 +89,7 @@ def _words(title: str, words: str) -> Any:
     """Return a figure of words, where there is nothing to draw: axes would be invented."""
     figure = new_figure(1)
     figure.text(
-        0.5, 0.5, "\n".join(filter(None, (literal(title), words))), ha="center", va="center"
+        0.5, 0.5, "\n".join(filter(None, (literal_text(title), words))), ha="center", va="center"
     )
     return figure
 
@@ -159,7 +161,7 @@ class Panel(NamedTuple):
 
 def draw_curves(panels: Sequence[Sequence[Panel]], path: Path, title: str) -> None:
     """Write the figure of `curves_figure` into the PNG `path`."""
-    save(curves_figure(panels, title), path)
+    save_figure(curves_figure(panels, title), path)
 
 
 def curves_figure(panels: Sequence[Sequence[Panel]], title: str) -> Any:
@@ -171,13 +173,13 @@ def curves_figure(panels: Sequence[Sequence[Panel]], title: str) -> Any:
     across = len(panels[0])
     ratios = [1 if any(map(_has_curve, row)) else _WORDS for row in panels]
     figure = new_figure(0.6 + 4 * sum(ratios), 8 if across == 1 else 6 * across)
-    figure.suptitle(literal(textwrap.fill(title, 45 * across + 25)))
+    figure.suptitle(literal_text(textwrap.fill(title, 45 * across + 25)))
     every = figure.subplots(len(panels), across, squeeze=False, height_ratios=ratios)
     names = dict.fromkeys(name for row in panels for panel in row for name in panel.curves)
     styles, bands = line_styles(list(names)), len(names) <= len(COLOURS)
     for axes, panel in zip(every.flat, itertools.chain.from_iterable(panels), strict=True):
         if panel.title:
-            axes.set_title(literal(textwrap.fill(panel.title, _PANEL)))
+            axes.set_title(literal_text(textwrap.fill(panel.title, _PANEL)))
         if not _has_curve(panel):
             axes.set_axis_off()
             axes.text(0.5, 0.5, NOTHING, ha="center", transform=axes.transAxes)
@@ -210,7 +212,7 @@ def _format_x(axes: Any, lengths: bool) -> None:
 
 def draw_lengths(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write the figure of `lengths_figure` into the PNG `path`."""
-    save(lengths_figure(rows), path)
+    save_figure(lengths_figure(rows), path)
 
 
 def lengths_figure(rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fastweights.evaluation.published_scores import read_rows
+from fastweights.evaluation import read_rows
 
 SCORES = Path(__file__).parent / "scores"
 _FILES = ("algorithmic_2021.csv", "formal_languages_2023.csv")

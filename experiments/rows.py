@@ -10,8 +10,7 @@ from functools import cached_property
 from statistics import fmean, pstdev
 from typing import Any
 
-from fastweights.evaluation.published_scores import PublishedScore
-from fastweights.evaluation.statistics import estimate, mean
+from fastweights.evaluation import PublishedScore, estimate, mean
 from fastweights.experiments.grid import Cell, Run
 
 # A figure from labels and a run's result; None if the run has not measured it.

@@ -9,13 +9,13 @@ from typing import Any
 
 from fastweights.cores import core_kind
 from fastweights.experiments.grid import Run, as_flags, read_result
-from fastweights.experiments.learning import RESULT
-from fastweights.experiments.learning_options import differences
-from fastweights.experiments.sequence_data import sequences
+from fastweights.experiments.learning import RESULT_FILE
+from fastweights.experiments.learning_options import differing_learning_options
+from fastweights.experiments.sequence_data import sequences_of
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.host.commands import process
+from fastweights.host import command_argv
 from fastweights.records import read_meta
-from fastweights.tasks.train import Result
+from fastweights.tasks import Result
 
 _FOLDERS = ("savedir", "data", "cache")
 
@@ -28,32 +28,32 @@ class SequenceRun(Run):
 
     @property
     def finished(self) -> bool:
-        return (self.path / RESULT).exists()
+        return (self.path / RESULT_FILE).exists()
 
     def start(self) -> list[str]:
         return [
-            *process(self.options.task.trained_by()),
+            *command_argv(self.options.task.trained_by()),
             *flags(replace(self.options, num_threads=1)),
         ]
 
     def go_on(self) -> list[str]:
         where = {"resume": self.path, "num_threads": 1, "device": self.options.device}
         data = {"data": self.options.data} if self.options.data else {}
-        return [*process(self.options.task.trained_by()), *as_flags(where | data)]
+        return [*command_argv(self.options.task.trained_by()), *as_flags(where | data)]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
-        return differences(SequenceOptions.from_dict(stored), self._with_window())
+        return differing_learning_options(SequenceOptions.from_dict(stored), self._with_window())
 
     def result(self) -> dict[str, Any]:
         """Return the result with the run's origin; see `recorded`."""
         splits = self.options.task.splits[1:]
-        return recorded(self.path, read_result(self.path / RESULT, partial(_measured, splits)))
+        return recorded(self.path, read_result(self.path / RESULT_FILE, partial(_measured, splits)))
 
     def _with_window(self) -> SequenceOptions:
         """Return the options as a run stores them, with attention over the longest sequence."""
         if not core_kind(self.options.core).attends:
             return self.options
-        drawn = sequences(self.options).values()
+        drawn = sequences_of(self.options).values()
         return self.options.reaching(max(int(split.lengths.max()) for split in drawn))
 
 

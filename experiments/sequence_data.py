@@ -11,16 +11,14 @@ from torch import Tensor
 
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.token_files import read_splits
-from fastweights.host.errors import UserError, describe_os_error, expanded
-from fastweights.host.folder_lock import wait_for
-from fastweights.records.checkpoints import CheckpointError, load, save
-from fastweights.tasks import UNASKED, Task
-from fastweights.tasks.sequences import Sequences, draw
+from fastweights.host import UserError, describe_os_error, expanded, wait_for_lock
+from fastweights.records import CheckpointError, load_checkpoint, save_checkpoint
+from fastweights.tasks import UNASKED, Sequences, Task, draw_splits
 
 FILE = "sequences.pt"
 
 
-def sequences(options: SequenceOptions) -> dict[str, Sequences]:
+def sequences_of(options: SequenceOptions) -> dict[str, Sequences]:
     """Return the splits that `options` ask for, from their folder, or drawn and stored there.
 
     If two commands ask at the same time, one draws and the other waits.
@@ -36,7 +34,7 @@ def sequences(options: SequenceOptions) -> dict[str, Sequences]:
     if not path.exists():  # an existing file is complete, and may belong to another user
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = wait_for(folder)
+            lock = wait_for_lock(folder)
         except OSError as error:
             flag = "--data" if options.data else "--savedir"
             raise UserError(
@@ -52,7 +50,7 @@ def sequences(options: SequenceOptions) -> dict[str, Sequences]:
 
 def statistics_table(options: SequenceOptions) -> Table:
     """Return what the sequences to learn from are like, beside the paper's."""
-    learned = sequences(options)["train"]
+    learned = sequences_of(options)["train"]
     table = Table("", title=f"{options.task}, {len(learned.lengths):,} sequences to learn from")
     for column in ("here", "paper"):
         table.add_column(column, justify="right")
@@ -80,18 +78,18 @@ def _make(options: SequenceOptions, path: Path) -> None:
     with Progress(transient=True) as progress:
         bar = progress.add_task(f"drawing {total:,} sequences", total=total)
         try:
-            splits = draw(
+            splits = draw_splits(
                 options.task, options.sizes, options.data_seed, lambda: progress.advance(bar)
             )
         except ValueError as error:
             raise UserError(str(error)) from error
     contents = {name: split._asdict() for name, split in splits.items()}
-    save({"task": options.task.name, "settings": settings(options), **contents}, path)
+    save_checkpoint({"task": options.task.name, "settings": settings(options), **contents}, path)
 
 
 def _read(path: Path, options: SequenceOptions) -> dict[str, Sequences]:
     try:
-        contents = load(path)
+        contents = load_checkpoint(path)
         found = {"task": contents["task"], "settings": contents["settings"]}
         described = _described(found)
         splits = {split: Sequences(**contents[split]) for split in options.task.splits}

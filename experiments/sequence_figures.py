@@ -8,14 +8,14 @@ from fastweights.cores import CORES, core_kind
 from fastweights.experiments.published import AlgorithmicScore, algorithmic
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_options import SequenceOptions, with_sizes
-from fastweights.experiments.sequence_presets import preset
-from fastweights.host.errors import UserError
+from fastweights.experiments.sequence_presets import sequence_preset
+from fastweights.host import UserError
 from fastweights.tasks import TASKS, Task
 
 # Divisors of these tables' sizes for the small preset: for LSTMs, and for all others.
 SMALLER_LSTM = {6: {"width": 2}, 7: {"width": 8}}
 SMALLER = {6: {"layers": 2, "width": 4, "heads": 4, "feedforward": 4}}
-OF_CELLS = ("device", "kernels", "data", "legacy_conditional_assign")
+SEQUENCE_CELL_OPTIONS = ("device", "kernels", "data", "legacy_conditional_assign")
 
 
 class Figure(NamedTuple):
@@ -113,9 +113,9 @@ def _figure(
     asked = task(**settings, **{name: changes[name] for name in of_task})
     changes = {name: changes[name] for name in changes if name not in of_task}
     if score.core not in CORES:  # a row with the paper's figure only
-        options = replace(preset(preset_name, "lstm", asked), core=score.core, **changes)
+        options = replace(sequence_preset(preset_name, "lstm", asked), core=score.core, **changes)
         return Figure(score, options, {}, {})
-    options = replace(preset(preset_name, score.core, asked), **changes)
+    options = replace(sequence_preset(preset_name, score.core, asked), **changes)
     sizes, usual = _sizes(score, preset_name), _sizes_of(options)
     own = {name: size for name, size in sizes.items() if size != usual[name]}
     options = with_sizes(options, own)

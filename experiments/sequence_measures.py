@@ -11,12 +11,17 @@ from typing import Any
 
 from fastweights.cores import core_kind
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.host.atomic_files import write_bytes
-from fastweights.tasks import UNASKED, Sample
-from fastweights.tasks.baselines import baselines
-from fastweights.tasks.sequence_model import SequenceModel
-from fastweights.tasks.sequences import Sequences
-from fastweights.tasks.train import JUDGED_AT_ONCE, Judged, judge
+from fastweights.host import write_bytes
+from fastweights.tasks import (
+    JUDGED_AT_ONCE,
+    UNASKED,
+    Judged,
+    Sample,
+    SequenceModel,
+    Sequences,
+    baseline_accuracies,
+    judge,
+)
 
 LENGTHS = "lengths.csv"
 _COLUMNS = ("split", "length", "sequences", "sequence_accuracy", "answer_accuracy")
@@ -41,7 +46,9 @@ def measure(
         "solved": judged["valid"].result().sequence_accuracy == 1,
         "lengths": [row for row in lengths if row],
         "by_length": [row for split in tested for row in _rows(split, splits, judged[split])],
-        "baselines": {split: baselines(task, splits["train"], splits[split]) for split in tested},
+        "baselines": {
+            split: baseline_accuracies(task, splits["train"], splits[split]) for split in tested
+        },
     }
 
 

@@ -7,15 +7,10 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from fastweights.cores import core_kind
-from fastweights.cores.options import of_core
+from fastweights.cores import core_kind, of_core
 from fastweights.experiments.learning_options import LearningOptions, check_seed
-from fastweights.host.flags import check_at_least
-from fastweights.host.typed_fields import typed_whole
-from fastweights.tasks import TASKS, Task
-from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
-from fastweights.tasks.sequences import split_sizes
-from fastweights.tasks.train import TrainerConfig
+from fastweights.host import check_at_least, typed_whole
+from fastweights.tasks import TASKS, ModelConfig, SequenceModel, Task, TrainerConfig, split_sizes
 
 Question = TypeVar("Question", bound=Task)
 LSTM_EMBEDDING = 128  # Irie et al. 2021, appendix B.2

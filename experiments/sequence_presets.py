@@ -5,12 +5,11 @@ Presets are functions from a core and a task to the options of its training.
 
 from collections.abc import Callable
 
-from fastweights.cores.options import preset_of_core
+from fastweights.cores import preset_of_core
 from fastweights.experiments import language_presets
 from fastweights.experiments.sequence_options import PUBLISHED_MAPS, Question, SequenceOptions
-from fastweights.host.names import unknown
-from fastweights.tasks import Task
-from fastweights.tasks.train import TrainerConfig
+from fastweights.host import unknown_name
+from fastweights.tasks import Task, TrainerConfig
 
 
 def paper(core: str, task: Question) -> SequenceOptions[Question]:
@@ -34,18 +33,18 @@ def small(core: str, task: Question) -> SequenceOptions[Question]:
     return SequenceOptions(task=task.small(), core=core, trainer=trainer, **sequences, **own)
 
 
-PRESETS = {"paper": paper, "small": small}
+SEQUENCE_PRESETS = {"paper": paper, "small": small}
 OF_COMMANDS = {"formal_language": language_presets.PRESETS}  # commands with separate presets
 
 
 def presets_of(task: Task | type[Task]) -> dict[str, Callable[[str, Task], SequenceOptions]]:
     """Return the presets of a task's command, by name."""
-    return OF_COMMANDS.get(task.trained_by(), PRESETS)
+    return OF_COMMANDS.get(task.trained_by(), SEQUENCE_PRESETS)
 
 
-def preset(name: str, core: str, task: Question) -> SequenceOptions[Question]:
+def sequence_preset(name: str, core: str, task: Question) -> SequenceOptions[Question]:
     """Return a preset's options; raise a `ValueError` that lists the known for an unknown name."""
     known = presets_of(task)
     if name not in known:
-        raise ValueError(unknown("preset", name, known))
+        raise ValueError(unknown_name("preset", name, known))
     return known[name](core, task)

@@ -11,27 +11,36 @@ from torch import Tensor
 
 from fastweights.cores import count_parameters
 from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
-from fastweights.experiments.learning_options import differences
-from fastweights.experiments.sequence_data import sequences
+from fastweights.experiments.learning_options import differing_learning_options
+from fastweights.experiments.sequence_data import sequences_of
 from fastweights.experiments.sequence_measures import measure, write_lengths
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.commands import typed
-from fastweights.host.devices import choose_device, use_threads
-from fastweights.host.errors import UserError, expanded, user_input
-from fastweights.host.progress import Display
-from fastweights.host.stages import Stages
+from fastweights.host import (
+    ProgressDisplay,
+    Stages,
+    UserError,
+    choose_device,
+    expanded,
+    tune_allocator,
+    typed_command,
+    use_threads,
+    user_input,
+)
 from fastweights.kernels import SHORTEST_CHUNKED_UNROLL, use_backend
-from fastweights.records import check_xpid, read_meta
-from fastweights.records.checkpoint_folder import CheckpointFolder, Found
-from fastweights.records.checkpoints import CheckpointError, fitting, load
-from fastweights.tasks import TASKS, Task
-from fastweights.tasks.sequence_model import SequenceModel
-from fastweights.tasks.train import Trainer
-from fastweights.training.memory_needs import check_fits
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    FoundCheckpoint,
+    check_xpid,
+    fitting,
+    load_checkpoint,
+    read_meta,
+)
+from fastweights.tasks import TASKS, SequenceModel, Task, Trainer
+from fastweights.training import check_memory
 
 
-def saved_options(path: Path, command: str) -> SequenceOptions:
+def saved_sequence_options(path: Path, command: str) -> SequenceOptions:
     """Return the options of the run at `path`, without its folders.
 
     Raises:
@@ -43,7 +52,7 @@ def saved_options(path: Path, command: str) -> SequenceOptions:
     script = TASKS[kind].trained_by() if kind in TASKS else kind or "atari"
     if script != command:
         whose = f"a run of {kind}" if kind else "an agent's run"
-        raise UserError(f"{path} is {whose}: go on with {typed(script)} --resume {path}")
+        raise UserError(f"{path} is {whose}: go on with {typed_command(script)} --resume {path}")
     try:
         # The command line sets the folders; by default they are beside the run.
         return replace(SequenceOptions.from_dict(plain), savedir=path.resolve().parent, data=None)
@@ -60,8 +69,8 @@ def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
     Raises:
         UserError: there are none; one line.
     """
-    options = saved_options(path, command)
-    best = load(CheckpointFolder(path, milestones=()).best_path, torch.device("cpu"))
+    options = saved_sequence_options(path, command)
+    best = load_checkpoint(CheckpointFolder(path, milestones=()).best_path, torch.device("cpu"))
     _check_own(best, options, path)
     model = options.build()
     with fitting(path):
@@ -69,7 +78,7 @@ def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
     return model.eval(), options
 
 
-def run(options: SequenceOptions, resume: Path | None = None) -> int:
+def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> int:
     """Train from scratch, or resume the run at `resume`; return the command's exit code."""
     tune_allocator()
     with user_input():
@@ -81,7 +90,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
         if options.kernels != "auto":
             use_backend(options.kernels)
         _try(options, device)  # raise errors before sequences are drawn
-    splits = sequences(options)
+    splits = sequences_of(options)
     options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
     torch.manual_seed(options.seed)
     model = options.build().to(device)
@@ -119,7 +128,7 @@ def run(options: SequenceOptions, resume: Path | None = None) -> int:
 def _try(options: SequenceOptions, device: torch.device) -> None:
     """Run a few words through the model; raise a one-line `ValueError` if it cannot compute."""
     with torch.device("meta"):
-        check_fits(options.build(), device)
+        check_memory(options.build(), device)
     model = options.build().to(device).eval()
     words = torch.zeros(SHORTEST_CHUNKED_UNROLL, 1, dtype=torch.long, device=device)
     with torch.no_grad():
@@ -127,7 +136,7 @@ def _try(options: SequenceOptions, device: torch.device) -> None:
 
 
 def _score_to_keep(
-    trainer: Trainer, checkpoints: CheckpointFolder, row: dict[str, Any], display: Display
+    trainer: Trainer, checkpoints: CheckpointFolder, row: dict[str, Any], display: ProgressDisplay
 ) -> float | None:
     """Return the score of a measurement that gets a checkpoint.
 
@@ -167,7 +176,7 @@ def _restore(
     _mend_best(trainer, found, files.checkpoints)
 
 
-def _mend_best(trainer: Trainer, found: Found, checkpoints: CheckpointFolder) -> None:
+def _mend_best(trainer: Trainer, found: FoundCheckpoint, checkpoints: CheckpointFolder) -> None:
     """Repair the best checkpoint after damage, or after `kill -9` between it and its link."""
     if trainer.best_score < 0 or trainer.best_score <= checkpoints.best_score:
         return
@@ -190,14 +199,14 @@ def _check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) ->
             other = plain.get("task_name") or "an agent"
             raise CheckpointError(f"{path} is a checkpoint of {other}, not of {options.task.name}")
         saved = SequenceOptions.from_dict(plain).reaching(options.core_window)
-    check_same_run(path, differences(saved, options))
+    check_same_run(path, differing_learning_options(saved, options))
 
 
 def _measure(
     trainer: Trainer, options: SequenceOptions, splits: dict, checkpoints: CheckpointFolder
 ) -> dict[str, Any]:
     """Return the scores of the best weights on the held-out split and the test splits."""
-    best = load(checkpoints.best_path, next(trainer.model.parameters()).device)
+    best = load_checkpoint(checkpoints.best_path, next(trainer.model.parameters()).device)
     _check_own(best, options, checkpoints.best_path)
     with fitting(checkpoints.best_path):
         trainer.model.load_state_dict(_kept_weights(best))

@@ -8,9 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fastweights.cores import CORES, core_kind
-from fastweights.cores.options import is_named_by_size
-from fastweights.evaluation.published_scores import PublishedScore
+from fastweights.cores import CORES, core_kind, is_named_by_size
+from fastweights.evaluation import PublishedScore
 from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.learning_options import check_seeds
 from fastweights.experiments.rows import Row, rows_of
@@ -18,14 +17,12 @@ from fastweights.experiments.sequence_cells import SequenceRun, without_folders
 from fastweights.experiments.sequence_data import default_folder
 from fastweights.experiments.sequence_figures import Figure, figures, labelled
 from fastweights.experiments.table import Table, check_only, each_seed, label, mean_and_std
-from fastweights.host.devices import choose_device
-from fastweights.host.errors import UserError, expanded, user_input
-from fastweights.host.names import did_you_mean
+from fastweights.host import UserError, choose_device, did_you_mean, expanded, user_input
 from fastweights.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions:
+class SequenceTableOptions:
     """Options of a table: its cells, and its folders."""
 
     seeds: tuple[int, ...] = (1, 2, 3)
@@ -47,11 +44,11 @@ class TableOptions:
     preset)."""
 
 
-def make_table(
+def make_sequence_table(
     command: str,
     number: int,
     preset_name: str,
-    asked: TableOptions,
+    asked: SequenceTableOptions,
     changes: Mapping[str, Any] | None = None,
 ) -> int:
     """Run what is missing and write the table; return the command's exit code.
@@ -103,7 +100,7 @@ def paper_table(rows: Sequence[Row], title: str = "") -> Table:
     return Table(columns=columns, title=title, note=_note(rows), **shown)
 
 
-def _cells(figure: Figure, asked: TableOptions) -> list[Cell]:
+def _cells(figure: Figure, asked: SequenceTableOptions) -> list[Cell]:
     score, is_run = figure.published, _is_run(figure, asked)
     labels = {
         "setting": setting_label(score.setting, figure.options.task),
@@ -202,7 +199,7 @@ def _note(rows: Sequence[Row]) -> str:
     return note + (", those that failed left out." if any(row.failed for row in rows) else ".")
 
 
-def _further(asked: TableOptions) -> tuple[str, ...]:
+def _further(asked: SequenceTableOptions) -> tuple[str, ...]:
     """Return the added cores' names; `all` leaves out cores that are others in another size."""
     if asked.further == ("all",):
         return tuple(name for name in CORES if not is_named_by_size(name))
@@ -212,7 +209,7 @@ def _further(asked: TableOptions) -> tuple[str, ...]:
     return asked.further
 
 
-def check_table(asked: TableOptions) -> None:
+def check_table(asked: SequenceTableOptions) -> None:
     """Raise a one-line `UserError` for options that no table can have."""
     with user_input():
         check_seeds(asked.seeds)
@@ -220,7 +217,7 @@ def check_table(asked: TableOptions) -> None:
         raise UserError(f"--epochs-at-most must be at least 1, not {asked.epochs_at_most}")
 
 
-def _wanted(everything: list[Figure], asked: TableOptions) -> list[Figure]:
+def _wanted(everything: list[Figure], asked: SequenceTableOptions) -> list[Figure]:
     known: Set[str] = {one.published.choice for one in everything}
     if unknown := sorted(set(asked.settings) - known):
         known_ones = ", ".join(sorted(known))
@@ -240,7 +237,7 @@ def _wanted(everything: list[Figure], asked: TableOptions) -> list[Figure]:
     return wanted
 
 
-def _is_run(figure: Figure, asked: TableOptions) -> bool:
+def _is_run(figure: Figure, asked: SequenceTableOptions) -> bool:
     """Return whether the table runs the figure's seeds, or has found all of them."""
     if figure.options.core not in CORES:
         return False

@@ -58,7 +58,7 @@ def table(suite: Suite) -> Table:
     return Table(columns=columns, title=suite.question, note=note, **shown)
 
 
-def write(suite: Suite, grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
+def write_suite_table(suite: Suite, grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
     """Write the files of `write_grid`, logs.csv and learning_curves.png."""
     rows = write_grid(grid, table(suite), training_return, out, failures, COSTS)
     write_logs(rows, out / "logs.csv")

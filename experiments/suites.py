@@ -10,9 +10,8 @@ from fastweights.cores import CORES
 from fastweights.envs import resolve
 from fastweights.experiments.ablation import ARMS
 from fastweights.experiments.agent_cells import AgentRun
-from fastweights.host.names import unknown
-from fastweights.training.options import RunOptions
-from fastweights.training.presets import preset
+from fastweights.host import unknown_name
+from fastweights.training import RunOptions, preset
 
 
 class Start(NamedTuple):
@@ -54,7 +53,7 @@ class Suite:
         for name, value in labels.items():
             known = self.axes[name].known
             if known is not None and value not in known:
-                raise ValueError(unknown(name, value, known))
+                raise ValueError(unknown_name(name, value, known))
         begin, options = self.start(**labels)
         learner = options.learner
         if total_steps is not None:

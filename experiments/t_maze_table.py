@@ -7,19 +7,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fastweights.evaluation.reports.curves import agent_steps
+from fastweights.evaluation.reports import agent_steps
 from fastweights.experiments.agent_cells import AgentRun
 from fastweights.experiments.agent_logs import RETURN, curves_of
 from fastweights.experiments.grid import Grid
 from fastweights.experiments.pictures import Panel, draw_curves
 from fastweights.experiments.rows import Row
 from fastweights.experiments.table import Table, label, write_grid
-from fastweights.training.presets import preset
+from fastweights.training import preset
 
 TITLE = "T-maze, corridor of 10"
 
 
-def run_of(core: str, seed: int, runs: Path, total_steps: int | None = None) -> AgentRun:
+def t_maze_run(core: str, seed: int, runs: Path, total_steps: int | None = None) -> AgentRun:
     """Return one run of the table, in `runs`; raise a one-line `ValueError` for bad numbers."""
     options = replace(preset("maze", core), seed=seed, savedir=runs, xpid=f"{core}-{seed}")
     if total_steps is not None:
@@ -39,7 +39,9 @@ def table(seeds: Sequence[int]) -> Table:
     return Table(columns=columns, axis="test games won, percent (chance is 50)", title=TITLE)
 
 
-def write(grid: Grid, seeds: Sequence[int], out: Path, failures: Mapping[str, str]) -> None:
+def write_t_maze_table(
+    grid: Grid, seeds: Sequence[int], out: Path, failures: Mapping[str, str]
+) -> None:
     """Write the files of `write_grid`, and learning_curves.png."""
     rows = write_grid(grid, table(seeds), won_share, out, failures)
     curves = {row.labels["core"]: curves_of(row, agent_steps) for row in rows}

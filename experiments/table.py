@@ -10,13 +10,10 @@ from statistics import fmean, pstdev
 
 from rich.console import Console
 
-from fastweights.evaluation.markdown_table import markdown_table
+from fastweights.evaluation import markdown_table
 from fastweights.experiments.grid import Grid, rebuild
 from fastweights.experiments.rows import Row, Value, rows_of
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.errors import UserError
-from fastweights.host.json_files import write_json
-from fastweights.host.names import did_you_mean
+from fastweights.host import UserError, did_you_mean, write_bytes, write_json
 
 Column = Callable[[Row], str]
 

@@ -9,11 +9,8 @@ Bin1, where 50 is the largest size in training. `selection_50` selects the best 
 import re
 from pathlib import Path
 
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.errors import UserError, describe_os_error
-from fastweights.host.names import did_you_mean
-from fastweights.tasks import UNASKED, Sample, Task
-from fastweights.tasks.sequences import Sequences
+from fastweights.host import UserError, describe_os_error, did_you_mean, write_bytes
+from fastweights.tasks import UNASKED, Sample, Sequences, Task
 
 NOT_ASKED = "_"
 _STEMS = {"bin0": "valid", "bin1": "test", "valid": "selection"}  # for tasks with bins

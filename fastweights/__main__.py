@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.resources import files
 
-from fastweights.host.names import unknown
+from fastweights.host import unknown_name
 from fastweights.host.waiting import sleep_while_waiting
 
 HELP = """usage: fastweights COMMAND [OPTIONS]
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name = arguments[0].replace("-", "_")
     if name not in known:
-        print(f"error: {unknown('command', arguments[0], known)}", file=sys.stderr)
+        print(f"error: {unknown_name('command', arguments[0], known)}", file=sys.stderr)
         return 2
     sleep_while_waiting()  # torch is not loaded yet
     return import_module(f"fastweights.launch.{name}").main(arguments[1:])

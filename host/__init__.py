@@ -1,1 +1,5 @@
 """The process, the machine, the terminal and files. Imports no other room."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

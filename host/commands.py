@@ -15,7 +15,7 @@ import fastweights
 _SCRIPTS = Path(fastweights.__file__).resolve().parents[1] / "launch"
 
 
-def typed(command: str) -> str:
+def typed_command(command: str) -> str:
     """Return what the user types to run `command` (`evaluate`, `t_maze`, ...)."""
     started = Path(sys.argv[0])
     if started.suffix == ".py" and started.parent.resolve() == _SCRIPTS:
@@ -27,7 +27,7 @@ def typed(command: str) -> str:
     return f"python launch/{command}.py" if _SCRIPTS.is_dir() else f"fastweights {command}"
 
 
-def process(command: str) -> list[str]:
+def command_argv(command: str) -> list[str]:
     """Return the words that start `command` as a process, with the same code as here."""
     script = _SCRIPTS / f"{command}.py"
     if script.is_file():

@@ -51,7 +51,7 @@ class FolderLock:
         self._lock.release()
 
 
-def wait_for(folder: Path) -> FolderLock:
+def wait_for_lock(folder: Path) -> FolderLock:
     """Return a lock on `folder`, after waiting until it is free."""
     while True:
         try:

@@ -18,13 +18,13 @@ from typing import Any
 import tyro
 
 SHORT = ("-h", "--help")
-FULL = "--help-all"
+HELP_ALL = "--help-all"
 _WIDEST = 100  # columns
 _INDENT = 24  # columns before an option's description
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class HelpLayout:
     """The options that `--help` describes, and the headings under which it names the others.
 
     Options are named without their dashes; `core_*` is every option that begins so. Options that no
@@ -79,12 +79,12 @@ class _Option:
         return f"[{self.default}]" if self.value and self.default else ""
 
 
-def asked_for(arguments: Sequence[str]) -> str | None:
+def help_asked_for(arguments: Sequence[str]) -> str | None:
     """Return `--help-all` or `--help`, if either is among the arguments."""
-    return next((word for word in (FULL, *SHORT) if word in arguments), None)
+    return next((word for word in (HELP_ALL, *SHORT) if word in arguments), None)
 
 
-def screen(kind: type, layout: Layout, full: bool, **of_tyro: Any) -> str:
+def help_text(kind: type, layout: HelpLayout, full: bool, **of_tyro: Any) -> str:
     """Return the text for options of the dataclass `kind`; `of_tyro` as for `tyro.cli`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -105,11 +105,11 @@ def screen(kind: type, layout: Layout, full: bool, **of_tyro: Any) -> str:
     seen = {option.names for option in wanted}
     rest = {title: [o for o in group if o.names not in seen] for title, group in grouped.items()}
     named = [f"{title}:\n{_names(group, width)}" for title, group in rest.items() if group]
-    parts.append("\n".join((f"More options; {FULL} describes them:", *named)))
+    parts.append("\n".join((f"More options; {HELP_ALL} describes them:", *named)))
     return "\n\n".join(parts)
 
 
-def _option(action: argparse.Action, layout: Layout) -> _Option:
+def _option(action: argparse.Action, layout: HelpLayout) -> _Option:
     before, tag, default = " ".join((action.help or "").split()).rpartition("(default: ")
     text, default = (before, default[:-1]) if tag else (default, "")
     text = text.removesuffix("(required)").strip()
@@ -131,7 +131,7 @@ def _named(name: str, options: Sequence[_Option]) -> list[_Option]:
     return [o for o in options if o.name == name or (prefix != name and o.name.startswith(prefix))]
 
 
-def _grouped(options: Sequence[_Option], layout: Layout) -> dict[str, list[_Option]]:
+def _grouped(options: Sequence[_Option], layout: HelpLayout) -> dict[str, list[_Option]]:
     found = {
         title: [option for name in names for option in _named(name, options)]
         for title, names in layout.groups.items()

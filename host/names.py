@@ -6,7 +6,7 @@ from collections.abc import Iterable
 _CUTOFF = 0.7  # of difflib's ratio: `quik` is near `quick`, `gpu` is not near `cpu`
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """Return `unknown core 'rnd'; known: lstm, rdn; did you mean rdn?`"""
     known = list(known)
     return f"unknown {kind} {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}"
@@ -14,11 +14,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean rdn?`, or nothing if no known name is near."""
-    near = nearest(name, known)
+    near = nearest_name(name, known)
     return f"; did you mean {near}?" if near else ""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` probably means; None if none is near enough.
 
     Allows for a wrong, missing or swapped letter or two, other capitals and hyphens.

@@ -51,7 +51,7 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-class Display:
+class ProgressDisplay:
     """Progress from `step` to `total_steps`, both in `unit`s; a context manager.
 
     Call `update` after every tick. `say` prints a line above the bar, as a plain `print` does

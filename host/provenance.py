@@ -32,13 +32,13 @@ _PACKAGES = ("torch", "numpy", "gymnasium", "ale-py")
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-def environment() -> dict[str, str]:
+def environment_variables() -> dict[str, str]:
     """Return the environment variables that change how a run computes."""
     names = (*_ENVIRONMENT, *(f"SLURM_{name}" for name in _SLURM))
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def slurm() -> dict[str, str] | None:
+def slurm_job() -> dict[str, str] | None:
     """Return the Slurm job in TorchBeast's form (`job_id`, ...); None outside of a job."""
     if "SLURM_JOB_ID" not in os.environ:
         return None

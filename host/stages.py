@@ -98,7 +98,7 @@ class Stages:
         return Total(seconds + time.perf_counter() - self._entered, calls + 1)
 
 
-class Columns:
+class StageColumns:
     """The log's `seconds_<stage>`: each stage's time since the last row, over all threads."""
 
     def __init__(self, threads: Sequence[Stages]) -> None:

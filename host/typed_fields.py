@@ -11,7 +11,7 @@ _REFUSED = object()
 Whole = TypeVar("Whole")
 
 
-def typed(kind: type, plain: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+def typed_values(kind: type, plain: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Return the values of `plain`, converted to the types of the fields of `kind`.
 
     Plain values (None, bool, int, float, str, list, dict) become paths and tuples if the field's
@@ -37,10 +37,10 @@ def typed_whole(kind: type[Whole], plain: Mapping[str, Any], parts: Mapping[str,
     Raises:
         ValueError: a value of another type, or a missing or unknown part; one line.
     """
-    own = typed(kind, {name: value for name, value in plain.items() if name not in parts})
+    own = typed_values(kind, {name: value for name, value in plain.items() if name not in parts})
     try:
         nested = {
-            name: part(**typed(part, plain[name], f"{name}."))
+            name: part(**typed_values(part, plain[name], f"{name}."))
             for name, part in parts.items()
             if name in plain
         }

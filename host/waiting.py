@@ -9,7 +9,11 @@ an idle machine.
 
 import os
 
-CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # user's settings, any of them
+WAITING_VARIABLES = (
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "KMP_BLOCKTIME",
+)  # user's settings, any of them
 # LLVM's OpenMP, which torch brings on macOS, sleeps at once with these settings; GCC's spins 1,000
 # times. On an idle machine, whole runs are then at least as fast as with 300,000. Beside another
 # program they are nearly as fast as with threads that sleep at once (docs/results/shared_machine).
@@ -21,5 +25,5 @@ def sleep_while_waiting() -> None:
 
     Changes nothing if the user has set one of `CHOICES`. Call it before torch is imported.
     """
-    if not any(name in os.environ for name in CHOICES):
+    if not any(name in os.environ for name in WAITING_VARIABLES):
         os.environ.update(SETTINGS)

@@ -1,5 +1,8 @@
 """Recurrences, one folder each: reference in PyTorch, C++ and CUDA."""
 
+from fastweights.kernels.chunks import keep_where
+from fastweights.kernels.fast_weights import read_memory
+from fastweights.kernels.feature_maps import feature_map
 from fastweights.kernels.machinery.cpu_build import BuildError, compiler, compiler_version
 from fastweights.kernels.machinery.dispatch import (
     BACKENDS,
@@ -10,16 +13,33 @@ from fastweights.kernels.machinery.dispatch import (
     use_backend,
 )
 from fastweights.kernels.machinery.signature import without_waiting
+from fastweights.kernels.recurrence import (
+    State,
+    forget,
+    loop_over_time,
+    map_state,
+    refilled,
+    tensors_of,
+)
 
 __all__ = [
     "BACKENDS",
     "SHORTEST_CHUNKED_UNROLL",
     "BuildError",
+    "State",
     "backend",
     "check_backend",
     "compiler",
     "compiler_version",
+    "feature_map",
+    "forget",
+    "keep_where",
+    "loop_over_time",
+    "map_state",
+    "read_memory",
+    "refilled",
     "requested_backend",
+    "tensors_of",
     "use_backend",
     "without_waiting",
 ]

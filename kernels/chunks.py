@@ -51,7 +51,7 @@ def chunks(is_first: Bool[Tensor, "T B"]) -> Iterator[Chunk]:
         previous = own[:, -1:]
 
 
-def keep(mask: Tensor, values: Tensor) -> Tensor:
+def keep_where(mask: Tensor, values: Tensor) -> Tensor:
     """Return the values where the mask is true and zero elsewhere; gradients likewise."""
     return torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
 
@@ -62,7 +62,7 @@ def read_live(
     weights: Float[Tensor, "B H K V"],
 ) -> Float[Tensor, "B H C V"]:
     """Return W^T q for the rows that see W and zero for the others; gradients likewise."""
-    return keep(live, keep(live, queries) @ weights)
+    return keep_where(live, keep_where(live, queries) @ weights)
 
 
 class Fading(NamedTuple):
@@ -86,7 +86,7 @@ def fading(log_decay: Float[Tensor, "B H C"]) -> Fading:
     """Return the decays; sums between rows are added pair by pair, so that nothing cancels."""
     rows = log_decay.shape[-1]
     later = torch.ones(rows, rows, dtype=torch.bool, device=log_decay.device).tril(-1)
-    between = keep(later, log_decay.unsqueeze(-1).expand(*log_decay.shape, rows)).cumsum(-2)
+    between = keep_where(later, log_decay.unsqueeze(-1).expand(*log_decay.shape, rows)).cumsum(-2)
     return Fading(log_decay.cumsum(-1).exp().unsqueeze(-1), between.exp())
 
 
@@ -112,7 +112,7 @@ def without_spoilt(
 ) -> tuple[Float[Tensor, "T B H *rest"], Bool[Tensor, "T B H"]]:
     """Return the input with zeros for entries that are not finite, and the rows that held one."""
     finite = rows.detach().isfinite()
-    return keep(finite, rows), ~finite.flatten(3).all(-1) if rows.ndim > 3 else ~finite
+    return keep_where(finite, rows), ~finite.flatten(3).all(-1) if rows.ndim > 3 else ~finite
 
 
 def loop_over_chunks(

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 
-def read(weights: Tensor, query: Tensor) -> Tensor:
+def read_memory(weights: Tensor, query: Tensor) -> Tensor:
     """Return W^T q: weights [B, H, K, V], query [B, H, K] -> [B, H, V]."""
     return (query.unsqueeze(-2) @ weights).squeeze(-2)
 
@@ -18,4 +18,4 @@ def delta_write(weights: Tensor, key: Tensor, value: Tensor, strength: Tensor) -
 
     Moves the value stored at `key` toward `value` (Widrow & Hoff 1960; Schlag et al. 2021, eq. 24).
     """
-    return add_outer(weights, key, strength.unsqueeze(-1) * (value - read(weights, key)))
+    return add_outer(weights, key, strength.unsqueeze(-1) * (value - read_memory(weights, key)))

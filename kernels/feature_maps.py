@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fastweights.host.names import unknown
+from fastweights.host import unknown_name
 
 
 def softmax(x: Tensor) -> Tensor:
@@ -69,12 +69,12 @@ STRENGTH_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
 def feature_map(name: str) -> Callable[[Tensor], Tensor]:
     """Return the map called `name`; raise a `ValueError` that lists the known names."""
     if name not in FEATURE_MAPS:
-        raise ValueError(unknown("feature map", name, FEATURE_MAPS))
+        raise ValueError(unknown_name("feature map", name, FEATURE_MAPS))
     return FEATURE_MAPS[name]
 
 
 def strength_map(name: str) -> Callable[[Tensor], Tensor]:
     """Return the map of write strengths called `name`; errors as in `feature_map`."""
     if name not in STRENGTH_MAPS:
-        raise ValueError(unknown("strength map", name, STRENGTH_MAPS))
+        raise ValueError(unknown_name("strength map", name, STRENGTH_MAPS))
     return STRENGTH_MAPS[name]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host.waiting import sleep_while_waiting
+    from fastweights.host import sleep_while_waiting
 
     sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
@@ -17,9 +17,9 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
 from rich.console import Console
 
 from fastweights import envs
-from fastweights.evaluation.printed_tables import core_table
-from fastweights.experiments.agent_run import run
-from fastweights.host.errors import one_line_errors, user_input
+from fastweights.evaluation import core_table
+from fastweights.experiments import run_agent
+from fastweights.host import one_line_errors, user_input
 from fastweights.launch.cli.atari_options import CommandLine, parse, peek
 from fastweights.launch.cli.resuming import check_same, check_unfinished, has_finished, saved_run
 from fastweights.launch.cli.torchbeast_flags import translate
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show_lists(command)
     for flag in ignored:
         print(f"note: {flag} has no meaning in this schedule and is ignored", file=sys.stderr)
-    return run(command.run, saved)
+    return run_agent(command.run, saved)
 
 
 def _show_lists(command: CommandLine) -> int:

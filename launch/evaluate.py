@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host.waiting import sleep_while_waiting
+    from fastweights.host import sleep_while_waiting
 
     sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
@@ -20,19 +20,29 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
 import tyro
 from rich.console import Console
 
-from fastweights.evaluation.agent_games import ClipPlan, play_agent
-from fastweights.evaluation.clips import ClipFormat
-from fastweights.evaluation.evaluation_file import Evaluation
-from fastweights.evaluation.play import GamePlan, check, check_plays
-from fastweights.evaluation.player import ActionMode
-from fastweights.evaluation.printed_tables import comparison_tables
-from fastweights.host.commands import typed
-from fastweights.host.devices import choose_device, compute_exactly, use_threads
-from fastweights.host.errors import one_line_errors, user_input
+from fastweights.evaluation import (
+    ActionMode,
+    ClipFormat,
+    ClipPlan,
+    Evaluation,
+    GamePlan,
+    check_plan,
+    check_plays,
+    comparison_tables,
+    play_agent,
+)
+from fastweights.host import (
+    choose_device,
+    compute_exactly,
+    one_line_errors,
+    typed_command,
+    use_threads,
+    user_input,
+)
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.export import export_safetensors
 from fastweights.records import runs_near
-from fastweights.training.saved_agent import check_game, open_agent
+from fastweights.training import check_game, open_agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +82,7 @@ class EvaluateOptions(GamePlan):
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    options = typed_options(EvaluateOptions, arguments, prog=typed("evaluate"))
+    options = typed_options(EvaluateOptions, arguments, prog=typed_command("evaluate"))
     with user_input():
         _check(options)
         use_threads(options.num_threads)
@@ -100,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(options: EvaluateOptions) -> None:
-    check(options)
+    check_plan(options)
     if not options.runs:
         raise ValueError(f"name at least one run folder or checkpoint; {runs_near(Path())}")
     if options.export and options.export.exists() and not options.export.is_dir():

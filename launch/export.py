@@ -11,21 +11,25 @@ from typing import Annotated, Any, Literal
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host.waiting import sleep_while_waiting
+    from fastweights.host import sleep_while_waiting
 
     sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
 import tyro
 
-from fastweights.evaluation.evaluation_file import evaluations_in
-from fastweights.evaluation.model_card import model_card
-from fastweights.host.commands import typed
-from fastweights.host.errors import expanded, one_line_errors, user_input
+from fastweights.evaluation import evaluations_in, model_card
+from fastweights.host import expanded, one_line_errors, typed_command, user_input
 from fastweights.launch.cli.parser import typed_options
-from fastweights.records.exports import AGENT
-from fastweights.training.onnx_export import Exported, check_packages, write_onnx
-from fastweights.training.saved_agent import SavedAgent, check_game, open_agent
+from fastweights.records import AGENT_EXPORT
+from fastweights.training import (
+    Exported,
+    SavedAgent,
+    check_game,
+    check_packages,
+    open_agent,
+    write_onnx,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +54,7 @@ class ExportOptions:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    options = typed_options(ExportOptions, arguments, prog=typed("export"))
+    options = typed_options(ExportOptions, arguments, prog=typed_command("export"))
     with user_input():
         out = _check(options)
         agent = open_agent(options.run, "cpu", options.env)
@@ -70,8 +74,8 @@ def export_safetensors(agent: SavedAgent, folder: Path) -> None:
     """Write weights, configuration and a model card into `folder`, and say how to evaluate it."""
     kept = evaluations_in(agent.run).values()
     card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
-    AGENT.write(agent.payload, folder, card)
-    print(f"exported: {folder}\nto evaluate:\n  {typed('evaluate')} {folder}")
+    AGENT_EXPORT.write(agent.payload, folder, card)
+    print(f"exported: {folder}\nto evaluate:\n  {typed_command('evaluate')} {folder}")
 
 
 def _check(options: ExportOptions) -> Path:

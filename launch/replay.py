@@ -13,7 +13,7 @@ from typing import Annotated
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host.waiting import sleep_while_waiting
+    from fastweights.host import sleep_while_waiting
 
     sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
@@ -22,15 +22,27 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from fastweights.host.commands import typed
-from fastweights.host.errors import expanded, one_line_errors, user_input
-from fastweights.host.progress import Display
-from fastweights.host.stages import Stages
+from fastweights.host import (
+    ProgressDisplay,
+    Stages,
+    expanded,
+    one_line_errors,
+    typed_command,
+    user_input,
+)
 from fastweights.launch.cli.parser import typed_options
-from fastweights.training.assembly import build, plan_for
-from fastweights.training.hashes import Hashed, conditions
-from fastweights.training.replaying import first_updates, read_hashes_of, replayed, verdict
-from fastweights.training.saved_agent import check_game, check_module
+from fastweights.training import (
+    Hashed,
+    assemble,
+    check_game,
+    check_module,
+    first_updates,
+    hash_conditions,
+    plan_for,
+    read_hashes_of,
+    replay_updates,
+    replay_verdict,
+)
 
 DIFFERENT = 1  # exit code
 
@@ -54,7 +66,7 @@ class ReplayOptions:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    asked = typed_options(ReplayOptions, arguments, prog=typed("replay"))
+    asked = typed_options(ReplayOptions, arguments, prog=typed_command("replay"))
     with user_input():
         run = expanded(asked.run)
         recorded, options = read_hashes_of(run)
@@ -62,14 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_game(options, asked.env, run)
         expected = first_updates(recorded, asked.updates)
         options, plan = plan_for(options)
-        environments, network = build(options, plan)
+        environments, network = assemble(options, plan)
     stages = Stages("learner")
     source = plan.source(network, environments, 0, stages)
-    now = conditions(plan.learner)
+    now = hash_conditions(plan.learner)
     found = []
     with (
-        Display(len(expected), unit="updates") as display,
-        closing(replayed(options, network, source, stages)) as updates,
+        ProgressDisplay(len(expected), unit="updates") as display,
+        closing(replay_updates(options, network, source, stages)) as updates,
     ):
         for one in islice(updates, len(expected)):
             found.append(one)
@@ -77,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Console().print(_table(expected, found))
     was = recorded.conditions
     changes = [f"{n} {now[n]} (was {was[n]})" for n in now if n in was and was[n] != now[n]]
-    print(verdict(expected, found, changes))
+    print(replay_verdict(expected, found, changes))
     return 0 if found == expected else DIFFERENT
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host.waiting import sleep_while_waiting
+    from fastweights.host import sleep_while_waiting
 
     sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
@@ -21,11 +21,8 @@ import tyro
 from rich.console import Console
 
 from fastweights.cores import core_kind
-from fastweights.evaluation.reports.document import write
-from fastweights.evaluation.reports.runs import grouped, open_runs
-from fastweights.evaluation.reports.sections import build
-from fastweights.host.commands import typed
-from fastweights.host.errors import expanded, one_line, one_line_errors, user_input
+from fastweights.evaluation.reports import grouped_runs, open_runs, report_sections, write_report
+from fastweights.host import expanded, one_line, one_line_errors, typed_command, user_input
 from fastweights.launch.cli.parser import typed_options
 
 
@@ -50,7 +47,7 @@ class ReportOptions:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    options = typed_options(ReportOptions, arguments, prog=typed("report"))
+    options = typed_options(ReportOptions, arguments, prog=typed_command("report"))
     with user_input():
         pairs = [_pair(text) for text in options.compare]
         if not options.runs:
@@ -59,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in (warning for run in runs for warning in run.warnings):
         print(one_line(f"warning: {warning}"), file=sys.stderr)
     folder = _folder([run.path for run in runs], options.out)
-    blocks = build(grouped(runs), pairs, folder)
-    for path in write(options.title, blocks, folder):
+    blocks = report_sections(grouped_runs(runs), pairs, folder)
+    for path in write_report(options.title, blocks, folder):
         Console().print(one_line(f"report: {path}"), markup=False, soft_wrap=True)
     return 0
 

@@ -11,17 +11,13 @@ from pathlib import Path
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host.waiting import sleep_while_waiting
+    from fastweights.host import sleep_while_waiting
 
     sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
-from fastweights.experiments.grid import Grid, cells, rebuild
-from fastweights.experiments.suite_table import write
-from fastweights.experiments.suites import SUITES
-from fastweights.host.commands import typed
-from fastweights.host.errors import UserError, one_line_errors, user_input
-from fastweights.host.names import unknown
+from fastweights.experiments import SUITES, Grid, cells, rebuild, write_suite_table
+from fastweights.host import UserError, one_line_errors, typed_command, unknown_name, user_input
 from fastweights.launch.cli.grid_options import add_axis, add_grid_options, axes_of, folders
 from fastweights.launch.cli.parser import Parser
 
@@ -46,14 +42,14 @@ logs.csv (200 rows of each run's log)."""
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command."""
-    command, width = typed("suite"), max(map(len, SUITES))
+    command, width = typed_command("suite"), max(map(len, SUITES))
     purpose = (__doc__ or "").partition("\n")[0]
     suites = "\n".join(f"    {name:{width}}  {one.question}" for name, one in SUITES.items())
     parser = Parser(HELP.format(purpose=purpose, command=command, suites=suites), prog=command)
     named = parser.add_subparsers(dest="suite", metavar="NAME", required=True)
     for name, suite in SUITES.items():
         note = f"{suite.note}\n\n" if suite.note else ""
-        text = OF_ONE.format(question=suite.question, note=note, atari=typed("atari"))
+        text = OF_ONE.format(question=suite.question, note=note, atari=typed_command("atari"))
         of_one = named.add_parser(name, description=text)
         for axis, (default, _) in suite.axes.items():
             add_axis(of_one, axis, default)
@@ -66,14 +62,14 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     words = sys.argv[1:] if words is None else words
     if words and not words[0].startswith("-") and words[0] not in SUITES:
-        raise UserError(unknown("suite", words[0], SUITES))
+        raise UserError(unknown_name("suite", words[0], SUITES))
     options = parser().parse_args(words)
     suite = SUITES[options.suite]
     axes, (runs, out) = axes_of(options, list(suite.axes)), folders(options)
     with user_input():
         found = cells(partial(suite.run, runs, options.total_steps), **axes)
         grid = Grid(options.suite, found, runs)
-    return rebuild(grid, partial(write, suite, grid, out), out, options.jobs)
+    return rebuild(grid, partial(write_suite_table, suite, grid, out), out, options.jobs)
 
 
 if __name__ == "__main__":

@@ -11,17 +11,14 @@ from pathlib import Path
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host.waiting import sleep_while_waiting
+    from fastweights.host import sleep_while_waiting
 
     sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
 
-from fastweights.cores import CORES
-from fastweights.cores.options import is_named_by_size
-from fastweights.experiments.grid import Grid, cells, rebuild
-from fastweights.experiments.t_maze_table import run_of, write
-from fastweights.host.commands import typed
-from fastweights.host.errors import one_line_errors, user_input
+from fastweights.cores import CORES, is_named_by_size
+from fastweights.experiments import Grid, cells, rebuild, t_maze_run, write_t_maze_table
+from fastweights.host import one_line_errors, typed_command, user_input
 from fastweights.launch.cli.grid_options import add_axis, add_grid_options, axes_of, folders
 from fastweights.launch.cli.parser import Parser
 
@@ -39,7 +36,7 @@ of test games won) and learning_curves.png."""
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command."""
-    commands = {name: typed(name) for name in ("t_maze", "atari")}
+    commands = {name: typed_command(name) for name in ("t_maze", "atari")}
     purpose = (__doc__ or "").partition("\n")[0]
     parser = Parser(HELP.format(purpose=purpose, **commands), prog=commands["t_maze"])
     add_axis(parser, "core", [name for name in CORES if not is_named_by_size(name)])
@@ -53,9 +50,9 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words)
     axes, (runs, out) = axes_of(options, ["core"]), folders(options)
     with user_input():
-        make = partial(run_of, runs=runs, total_steps=options.total_steps)
+        make = partial(t_maze_run, runs=runs, total_steps=options.total_steps)
         grid = Grid("T-maze", cells(make, **axes), runs)
-    return rebuild(grid, partial(write, grid, options.seed, out), out, options.jobs)
+    return rebuild(grid, partial(write_t_maze_table, grid, options.seed, out), out, options.jobs)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Annotated
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host.waiting import sleep_while_waiting
+    from fastweights.host import sleep_while_waiting
 
     sys.path.pop(0)  # the folders beside the package are not packages
     sleep_while_waiting()  # torch is not loaded yet
@@ -20,18 +20,27 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
 import tyro
 from rich.console import Console
 
-from fastweights.evaluation.clips import clip_path, steps_a_second, visible
-from fastweights.evaluation.films.film import episode, film, show, title
-from fastweights.evaluation.games import check_actions
-from fastweights.evaluation.pictures import write_clip
-from fastweights.evaluation.play import GamePlan
-from fastweights.evaluation.player import ActionMode
-from fastweights.host.commands import typed
-from fastweights.host.devices import choose_device, compute_exactly, use_threads
-from fastweights.host.errors import expanded, one_line_errors, user_input
+from fastweights.evaluation import (
+    ActionMode,
+    GamePlan,
+    check_actions,
+    clip_path,
+    steps_a_second,
+    visible_environments,
+    write_clip,
+)
+from fastweights.evaluation.films import episode, film_title, filmed, show_pictures
+from fastweights.host import (
+    choose_device,
+    compute_exactly,
+    expanded,
+    one_line_errors,
+    typed_command,
+    use_threads,
+    user_input,
+)
 from fastweights.launch.cli.parser import typed_options
-from fastweights.training.saved_agent import check_game, open_agent
-from fastweights.training.seeds import TEST_SEEDS
+from fastweights.training import TEST_SEEDS, check_game, open_agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +82,7 @@ class WatchOptions:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    options = typed_options(WatchOptions, arguments, prog=typed("watch"))
+    options = typed_options(WatchOptions, arguments, prog=typed_command("watch"))
     with user_input():
         use_threads(options.num_threads)
         compute_exactly()
@@ -81,15 +90,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         device = choose_device(options.device)
         agent = open_agent(options.run, device, options.env)
         check_game(agent.options, options.env, agent.path)
-        environments = visible(agent, options.game)
+        environments = visible_environments(agent, options.game)
         check_actions(agent.network, environments)
     for warning in agent.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     fps = steps_a_second(environments)
     played = episode(agent, environments, options.action_mode, options.seed, device)
-    pictures = film(agent, environments, played, _limit(options, fps))
+    pictures = filmed(agent, environments, played, _limit(options, fps))
     if options.live:
-        show(pictures, title(agent), fps)
+        show_pictures(pictures, film_title(agent), fps)
     else:
         out = expanded(options.out) if options.out else None
         path = out or clip_path(agent, options.game, options.action_mode, "_memory.mp4")

@@ -1,25 +1,5 @@
 """What a run leaves on disk: its folder, log, checkpoints and TensorBoard scalars."""
 
-from fastweights.records.log_table import read_logs
-from fastweights.records.metrics import Metrics
-from fastweights.records.run_folder import (
-    RunFolder,
-    RunFolderError,
-    check_xpid,
-    claim_xpid,
-    read_meta,
-    runs_near,
-)
-from fastweights.records.tensorboard import Scalars
+import lazy_loader
 
-__all__ = [
-    "Metrics",
-    "RunFolder",
-    "RunFolderError",
-    "Scalars",
-    "check_xpid",
-    "claim_xpid",
-    "read_logs",
-    "read_meta",
-    "runs_near",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

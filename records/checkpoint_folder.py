@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastweights.host.atomic_files import link_or_copy, remove_partials
-from fastweights.records.checkpoints import CheckpointError, cannot_write, load, write
+from fastweights.host import link_or_copy, remove_partials
+from fastweights.records.checkpoints import CheckpointError, cannot_write, load_checkpoint, write
 
 MILESTONES = (50_000_000, 200_000_000)  # agent steps of the published figures
 
 
-class Found(NamedTuple):
+class FoundCheckpoint(NamedTuple):
     """A checkpoint to resume from."""
 
     path: Path
@@ -98,7 +98,7 @@ class CheckpointFolder:
             raise cannot_write(self.newest_path, error, self._what_is_kept()) from error
         return path
 
-    def latest(self, map_location: str | torch.device = "cpu") -> Found:
+    def latest(self, map_location: str | torch.device = "cpu") -> FoundCheckpoint:
         """Return the newest checkpoint that loads, with a warning for each newer one that does not.
 
         Raises:
@@ -107,14 +107,14 @@ class CheckpointFolder:
         failures: list[CheckpointError] = []
         for path in self._newest_first():
             try:
-                payload = _with_step(load(path, map_location), path)
+                payload = _with_step(load_checkpoint(path, map_location), path)
             except CheckpointError as error:
                 if _is_kept_from_us(error):
                     raise
                 failures.append(error)
                 continue
             notes = tuple(f"{failure}; going on from {path}" for failure in failures)
-            return Found(path, payload, notes)
+            return FoundCheckpoint(path, payload, notes)
         if failures:
             raise failures[0]
         raise CheckpointError(f"no checkpoint in {self.folder}: check the path, or train it first")
@@ -150,7 +150,7 @@ class CheckpointFolder:
 
     def _read_best_score(self) -> float:
         try:
-            score = load(self.best_path).get("score")
+            score = load_checkpoint(self.best_path).get("score")
         except CheckpointError:
             return -math.inf  # none yet, or damaged: the next scored checkpoint replaces it
         return float(score) if isinstance(score, int | float) else -math.inf

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.errors import UserError, describe_os_error
+from fastweights.host import UserError, describe_os_error, write_bytes
 
 FORMAT = "fastweights-checkpoint"
 VERSION = 1
@@ -43,7 +42,7 @@ class CheckpointError(UserError):
     """A checkpoint that cannot be written, read or trusted."""
 
 
-def save(payload: dict[str, Any], path: Path) -> None:
+def save_checkpoint(payload: dict[str, Any], path: Path) -> None:
     """Write `payload`, with `format` and `version` added, so that `path` is always complete.
 
     Raises:
@@ -68,14 +67,14 @@ def write(payload: dict[str, Any], path: Path) -> None:
         write_bytes(path, content)
 
 
-def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:
+def load_checkpoint(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:
     """Return the checkpoint at `path`, its tensors on `map_location`. Runs no code from the file.
 
     Raises:
         CheckpointError: missing, unreadable, truncated, damaged or foreign, or of another version;
             one line with the reason.
     """
-    payload = read(path, map_location)
+    payload = read_plain(path, map_location)
     if payload.get("format") != FORMAT:
         raise CheckpointError(_foreign(path, "it was written by another program"))
     if payload.get("version") != VERSION:
@@ -86,7 +85,7 @@ def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]
     return payload
 
 
-def read(path: Path, map_location: str | torch.device = "cpu") -> dict[Any, Any]:
+def read_plain(path: Path, map_location: str | torch.device = "cpu") -> dict[Any, Any]:
     """Return the dict of plain values in a file of `torch.save`, also of other programs.
 
     Plain values are tensors, numbers (also NumPy's, as in TorchBeast's files), strings, lists and

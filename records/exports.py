@@ -13,9 +13,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from fastweights.host.atomic_files import replacing, write_bytes
-from fastweights.host.errors import describe_os_error
-from fastweights.host.json_files import read_object, write_json
+from fastweights.host import describe_os_error, read_object, replacing, write_bytes, write_json
 from fastweights.records.checkpoints import CheckpointError
 
 VERSION = 1
@@ -44,7 +42,9 @@ class Export(NamedTuple):
         config |= {name: payload[name] for name in self.kept}
         write_json(folder / "config.json", config, indent=2)
         write_bytes(folder / "README.md", card.encode())
-        with replacing(weights_of(folder)) as partial:  # last: with it, the folder is an export
+        with replacing(
+            exported_weights(folder)
+        ) as partial:  # last: with it, the folder is an export
             save_file(plain, partial, metadata={"format": "pt"})
 
     def read(self, folder: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Export(NamedTuple):
             if (config["format"], config["version"]) != (self.format, VERSION):
                 raise ValueError("it has another format or version")
             kept = {name: config[name] for name in self.kept}
-            path = weights_of(folder)
+            path = exported_weights(folder)
             return kept | {"model_state_dict": load_file(path, str(device))}
         except OSError as error:
             raise CheckpointError(
@@ -74,13 +74,15 @@ class Export(NamedTuple):
 
 def is_export(folder: Path) -> bool:
     """Return whether `folder` holds an exported model."""
-    return weights_of(folder).exists()
+    return exported_weights(folder).exists()
 
 
-def weights_of(folder: Path) -> Path:
+def exported_weights(folder: Path) -> Path:
     """Return the file with an exported model's weights."""
     return folder / "model.safetensors"
 
 
-AGENT = Export("agent", "fastweights-agent", ("flags", "network", "step", "git"))
-LANGUAGE_MODEL = Export("language model", "fastweights-language-model", ("flags", "step", "git"))
+AGENT_EXPORT = Export("agent", "fastweights-agent", ("flags", "network", "step", "git"))
+LANGUAGE_MODEL_EXPORT = Export(
+    "language model", "fastweights-language-model", ("flags", "step", "git")
+)

@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.errors import UserError
+from fastweights.host import UserError, write_bytes
 
 # TorchBeast's columns, in its order.
 COLUMNS = (

@@ -18,13 +18,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fastweights.host import provenance
-from fastweights.host.atomic_files import PARTIAL, remove_partials, write_bytes
-from fastweights.host.containment import check_all_contained, check_contained
-from fastweights.host.errors import UserError, describe_os_error, expanded
-from fastweights.host.folder_lock import FolderLock
-from fastweights.host.json_files import read_object
-from fastweights.host.names import nearest
+from fastweights.host import (
+    PARTIAL,
+    FolderLock,
+    UserError,
+    check_all_contained,
+    check_contained,
+    command_line,
+    describe_os_error,
+    environment_variables,
+    expanded,
+    git_revision,
+    machine,
+    nearest_name,
+    read_object,
+    remove_partials,
+    slurm_job,
+    versions,
+    write_bytes,
+)
 from fastweights.records.log_table import LogTable
 
 _FREE = "free the disk or choose a --savedir"
@@ -99,7 +111,7 @@ def runs_near(path: Path, savedir: Path = Path("runs")) -> str:
     """
     folders = list(dict.fromkeys((path.parent, savedir)))
     found = [meta.parent for folder in folders for meta in _metas(folder)]
-    if near := nearest(path.name, [run.name for run in found]):
+    if near := nearest_name(path.name, [run.name for run in found]):
         return f"did you mean {next(run for run in found if run.name == near)}?"
     if found:
         newest = max(found, key=lambda run: (run / "meta.json").stat().st_mtime)
@@ -172,9 +184,9 @@ class RunFolder:
         """
         path = expanded(path).resolve()
         meta = read_meta(path)
-        again = {"date": _now(), "command": provenance.command_line()}
+        again = {"date": _now(), "command": command_line()}
         before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []
-        resumed = [*before, {**again, "git": provenance.git_revision()}]
+        resumed = [*before, {**again, "git": git_revision()}]
         meta.update(date_end=None, successful=False, resumed=resumed)
         try:
             lock = _lock(path)
@@ -253,12 +265,12 @@ def _new_meta(xpid: str, config: dict[str, Any], network: dict[str, Any] | None)
         "date_start": _now(),
         "date_end": None,
         "successful": False,
-        "env": provenance.environment(),
-        "git": provenance.git_revision(),
-        "slurm": provenance.slurm(),
-        "versions": provenance.versions(),
-        "machine": provenance.machine(),
-        "command": provenance.command_line(),
+        "env": environment_variables(),
+        "git": git_revision(),
+        "slurm": slurm_job(),
+        "versions": versions(),
+        "machine": machine(),
+        "command": command_line(),
     }
 
 

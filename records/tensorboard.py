@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fastweights.host.stages import STAGES
+from fastweights.host import STAGES
 
 # Grouped names in TensorBoard; a number of any other column appears as `other/<column>`.
 TAGS = {

@@ -3,21 +3,37 @@
 A new task is one file and one line here; a new formal language, a line in `formal_languages`.
 """
 
+from fastweights.tasks.baselines import baseline_accuracies
 from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.formal_languages import LANGUAGES, Language
 from fastweights.tasks.list_ops import ListOps
+from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
+from fastweights.tasks.sequences import Sequences, draw_splits, split_sizes
 from fastweights.tasks.task import UNASKED, Sample, Statistic, Task
+from fastweights.tasks.train import JUDGED_AT_ONCE, Judged, Result, Trainer, TrainerConfig, judge
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in (CodeExecution, ListOps)} | LANGUAGES
 
 __all__ = [
+    "JUDGED_AT_ONCE",
     "LANGUAGES",
     "TASKS",
     "UNASKED",
     "CodeExecution",
+    "Judged",
     "Language",
     "ListOps",
+    "ModelConfig",
+    "Result",
     "Sample",
+    "SequenceModel",
+    "Sequences",
     "Statistic",
     "Task",
+    "Trainer",
+    "TrainerConfig",
+    "baseline_accuracies",
+    "draw_splits",
+    "judge",
+    "split_sizes",
 ]

@@ -9,7 +9,9 @@ from fastweights.tasks.task import UNASKED, Sample, Task
 Guess = Callable[[Sample], Sequence[int]]  # returns an answer at every position, as numbers
 
 
-def baselines(task: Task, learned: Sequences, tested: Sequences) -> dict[str, dict[str, float]]:
+def baseline_accuracies(
+    task: Task, learned: Sequences, tested: Sequences
+) -> dict[str, dict[str, float]]:
     """Return the accuracies of each baseline on `tested`, by its name.
 
     Two baselines give the commonest answer of `learned`: always, or after each word. The others are

@@ -64,7 +64,7 @@ class Sequences(NamedTuple):
         )
 
 
-def draw(
+def draw_splits(
     task: Task,
     sizes: Mapping[str, int],
     seed: int,

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from fastweights.host.flags import check_at_least
+from fastweights.host import check_at_least
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import (
     POOL,

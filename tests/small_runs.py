@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
-from fastweights.host.progress import Display
+from fastweights.host.progress import ProgressDisplay
 from fastweights.host.stages import STAGES
 from fastweights.launch import atari
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 
 CATCH = ("--env", "Catch", "--core", "feedforward")
@@ -21,7 +21,7 @@ CLOCKS = ("_time", "agent_steps_per_second", "cpu_seconds")
 WALL_CLOCK = (*CLOCKS, *(f"seconds_{stage}" for stage in STAGES))
 
 
-class StoppingDisplay(Display):
+class StoppingDisplay(ProgressDisplay):
     """A display that interrupts the run while it shows the first update."""
 
     def update(self, step, row):
@@ -42,7 +42,7 @@ def logged(run_folder: Path) -> dict[str, list]:
 
 
 def weights(run_folder: Path) -> dict[str, torch.Tensor]:
-    return load(run_folder / "model.tar")["model_state_dict"]
+    return load_checkpoint(run_folder / "model.tar")["model_state_dict"]
 
 
 def assert_same_run(one: Path, two: Path) -> None:

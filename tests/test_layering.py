@@ -1,6 +1,7 @@
 """Imports between rooms point down only, and all code has one import name."""
 
 import ast
+import importlib
 import sys
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
@@ -27,13 +28,6 @@ ALLOWED = {
 NAME = "fastweights"
 # Folders that only their room imports; the room exports what others need from them.
 INSIDE = ("kernels.machinery", "kernels.include", "kernels.cuda", "training.ray")
-# Rooms that others import only through `__init__` and the modules named here.
-FRONTS: dict[str, set[str]] = {
-    "records": {"checkpoint_folder", "checkpoints", "exports"},  # load torch
-    "envs": set(),
-    "cores": {"options"},  # loads the library of command lines
-    "agents": set(),
-}
 FILES = [path for room in ALLOWED for path in sorted((ROOT / room).rglob("*.py"))]
 OTHERS = [path for room in ("tests", "benchmarks") for path in sorted((ROOT / room).rglob("*.py"))]
 
@@ -91,22 +85,32 @@ def test_environments_know_no_torch(path: Path):
 
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_no_room_is_entered_around_its_front(path: Path):
-    """Other rooms import no name with a leading underscore and nothing in a folder of `INSIDE`.
-
-    From the rooms in `FRONTS` they import only the fronts' exports.
-    """
+    """Other rooms import names without underscore from folders: their `__init__` is the front."""
     room = path.relative_to(ROOT).parts[0]
-    reached = {m.removeprefix(f"{NAME}.") for m in own_imports(path)}
-    inner = {m for m in reached for inside in INSIDE if f"{m}.".startswith(f"{inside}.")}
-    inner |= {m for m in reached if _is_behind_a_front(*m.split("."))}
-    assert not {m for m in inner if m.split(".")[0] != room}
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == NAME:
-            assert not [alias.name for alias in node.names if alias.name.startswith("_")]
+        if isinstance(node, ast.ImportFrom) and node.module.startswith(f"{NAME}."):
+            front = node.module.removeprefix(f"{NAME}.")
+            if front.split(".")[0] != room:
+                assert (ROOT / front.replace(".", "/")).is_dir(), f"{front} is a file of its room"
+                assert not f"{front}.".startswith(tuple(f"{inside}." for inside in INSIDE))
+                for alias in node.names:
+                    assert not alias.name.startswith("_")
+                    assert f"{node.module}.{alias.name}" not in MODULES, f"{alias.name} is a file"
 
 
-def _is_behind_a_front(room: str, module: str = "", *inner: str) -> bool:
-    return room in FRONTS and module not in {"", *FRONTS[room]}
+STUBS = [path for room in ALLOWED for path in sorted((ROOT / room).rglob("*.pyi"))]
+
+
+@pytest.mark.parametrize("stub", STUBS, ids=name)
+def test_a_front_exports_what_its_stub_lists(stub: Path):
+    """Each name is there, and is no file's name, which would hide it once the file is loaded."""
+    front = ".".join((NAME, *stub.parent.relative_to(ROOT).parts))
+    exported = importlib.import_module(front).__all__
+    listed = [alias.name for node in ast.parse(stub.read_text()).body for alias in node.names]
+    assert sorted(exported) == sorted(listed) and len(set(listed)) == len(listed)
+    for one in exported:
+        assert f"{front}.{one}" not in MODULES
+        getattr(importlib.import_module(front), one)
 
 
 def test_no_circles_within_a_room():

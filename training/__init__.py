@@ -1,1 +1,5 @@
 """One agent's training run: options, loop, replicas, resuming, export."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

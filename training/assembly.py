@@ -7,10 +7,10 @@ import torch
 
 from fastweights.agents import Network
 from fastweights.envs import Environments, resolve
-from fastweights.host.devices import compute_exactly, use_threads
+from fastweights.host import compute_exactly, use_threads
 from fastweights.kernels import use_backend
 from fastweights.training.environments import make_environments
-from fastweights.training.memory_needs import check_fits
+from fastweights.training.memory_needs import check_memory
 from fastweights.training.options import RunOptions
 from fastweights.training.replicas import Replicas
 from fastweights.training.schedules.plan import Plan
@@ -47,7 +47,7 @@ def try_out(options: RunOptions) -> None:
         environments.step(np.zeros(1, np.int64))
 
 
-def build(options: RunOptions, plan: Plan, step: int = 0) -> tuple[list[Environments], Network]:
+def assemble(options: RunOptions, plan: Plan, step: int = 0) -> tuple[list[Environments], Network]:
     """Return the environments of a run at `step` agent steps, and its network with initial weights.
 
     Seeds torch.
@@ -58,6 +58,6 @@ def build(options: RunOptions, plan: Plan, step: int = 0) -> tuple[list[Environm
     environments = plan.environments(step)
     config = options.network(environments[0].frame_shape, environments[0].num_actions)
     with torch.device("meta"):
-        check_fits(Network(config), plan.learner)
+        check_memory(Network(config), plan.learner)
     torch.manual_seed(options.seed)
     return environments, Network(config).to(plan.learner)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from fastweights.agents import unread
 from fastweights.cores import core_kind
-from fastweights.host.flags import flag
+from fastweights.host import flag
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
@@ -27,7 +27,7 @@ _LEAST = {
 }
 
 
-def check(options: RunOptions) -> None:
+def check_options(options: RunOptions) -> None:
     """Raise a one-line `ValueError` for values that are not allowed, alone or together."""
     core_kind(options.core)
     check_backend(options.kernels)

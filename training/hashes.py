@@ -17,9 +17,14 @@ import torch
 from torch import Tensor
 
 from fastweights.agents import Learner, Rollout
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.errors import UserError, describe_os_error
-from fastweights.host.provenance import git_revision, machine, versions
+from fastweights.host import (
+    UserError,
+    describe_os_error,
+    git_revision,
+    machine,
+    versions,
+    write_bytes,
+)
 from fastweights.kernels import BuildError, compiler, compiler_version, requested_backend
 
 FILE = "hashes.csv"
@@ -60,7 +65,7 @@ def digest(tensors: dict[str, Any]) -> str:
     return total.hexdigest()
 
 
-def conditions(device: torch.device) -> dict[str, str]:
+def hash_conditions(device: torch.device) -> dict[str, str]:
     """Return the other conditions that determine the bits, in this process."""
     git, name = git_revision(), str(device)
     if device.type == "cuda":
@@ -76,12 +81,12 @@ def conditions(device: torch.device) -> dict[str, str]:
     }
 
 
-def recorder(folder: Path, device: torch.device) -> Record:
+def hash_recorder(folder: Path, device: torch.device) -> Record:
     """Return a function that records the first updates of the new run in `folder`.
 
     `device`: the learner's. The function raises `UserError`, one line, if the disk is full.
     """
-    around, rows = conditions(device), []
+    around, rows = hash_conditions(device), []
 
     def record(rollout: Rollout, learner: Learner) -> None:
         if learner.updates > UPDATES:

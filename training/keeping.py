@@ -5,10 +5,16 @@ from typing import Any
 
 from fastweights.agents import Network
 from fastweights.cores import network_facts
-from fastweights.host.errors import expanded
-from fastweights.records import Metrics, RunFolder, RunFolderError, claim_xpid, read_meta
-from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import CheckpointError
+from fastweights.host import expanded
+from fastweights.records import (
+    CheckpointError,
+    CheckpointFolder,
+    Metrics,
+    RunFolder,
+    RunFolderError,
+    claim_xpid,
+    read_meta,
+)
 from fastweights.training.loop import Training
 from fastweights.training.options import RunOptions, differences
 from fastweights.training.saved_agent import SavedAgent

@@ -14,12 +14,15 @@ from torch.nn.utils import get_total_norm
 from fastweights.agents import Learner, Network
 from fastweights.cores import growth
 from fastweights.envs import BrokenEnvironment
-from fastweights.host.errors import UserError
-from fastweights.host.progress import Display
-from fastweights.host.stages import Columns, Stages
-from fastweights.host.stopping import Interrupted, StopRequests
-from fastweights.records import Metrics
-from fastweights.records.checkpoints import save_or_warn
+from fastweights.host import (
+    Interrupted,
+    ProgressDisplay,
+    StageColumns,
+    Stages,
+    StopRequests,
+    UserError,
+)
+from fastweights.records import Metrics, save_or_warn
 from fastweights.training.hashes import Record, record_nothing
 from fastweights.training.layer_checks import checked_layers
 from fastweights.training.options import RunOptions
@@ -103,7 +106,7 @@ class Training:
         Closing this generator stops the source.
         """
         self.source.publish(self.learner.updates)
-        seconds, start = Columns(self.source.threads), time.monotonic()
+        seconds, start = StageColumns(self.source.threads), time.monotonic()
         busy = process_time()
         with self.source, checked_layers(self.learner.network, self.stages.check):
             share = len(self.replicas.share(self.options.batch_size, "--batch-size"))
@@ -305,7 +308,7 @@ def _checksum(tensor: Tensor) -> int:
 def train(
     training: Training,
     rows: Iterator[dict[str, Any]],
-    display: Display,
+    display: ProgressDisplay,
     save: Callable[[], None],
     test: Callable[[int, Callable[[], None]], None] = lambda step, check: None,
 ) -> None:

@@ -13,7 +13,7 @@ _FLOAT32 = 4  # bytes
 _COPIES = 3  # copies of each parameter: itself, its gradient, the optimiser's average
 
 
-def check_fits(network: nn.Module, device: torch.device) -> None:
+def check_memory(network: nn.Module, device: torch.device) -> None:
     """Raise a one-line `ValueError` if training `network` needs more memory than `device` has.
 
     `network`: on the meta device, so that nothing has been allocated yet.

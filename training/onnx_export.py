@@ -21,10 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.agents import Network
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.errors import one_line
-from fastweights.kernels import backend
-from fastweights.kernels.recurrence import State, refilled, tensors_of
+from fastweights.host import one_line, write_bytes
+from fastweights.kernels import State, backend, refilled, tensors_of
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 ROW = ("frame", "reward", "is_first", "last_action")

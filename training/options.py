@@ -7,11 +7,9 @@ from typing import Any, Literal
 import tyro
 
 from fastweights.agents import LearnerConfig, NetworkConfig
-from fastweights.cores.options import CoreSizes
+from fastweights.cores import CoreSizes
 from fastweights.envs import shows_last_action
-from fastweights.host.flags import contradictions
-from fastweights.host.typed_fields import typed
-from fastweights.host.whole_numbers import whole_number
+from fastweights.host import contradictions, typed_values, whole_number
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
 
@@ -162,7 +160,7 @@ class RunOptions(CoreSizes):
         Raises:
             ValueError: an unknown name, a value of another type, or no game or core; one line.
         """
-        learner, own = typed(LearnerConfig, flat), typed(cls, flat)
+        learner, own = typed_values(LearnerConfig, flat), typed_values(cls, flat)
         learner_names = {f.name for f in fields(LearnerConfig)}
         own_names = {f.name for f in fields(cls)} - {"learner"}
         if unknown := sorted(map(str, set(flat) - learner_names - own_names)):
@@ -221,7 +219,7 @@ def differences(saved: RunOptions, asked: RunOptions) -> list[str]:
     return [n for n in old if n not in CHANGEABLE_ON_RESUME and old[n] != new[n]]
 
 
-def changes(saved: RunOptions, asked: RunOptions) -> list[str]:
+def changed_flags(saved: RunOptions, asked: RunOptions) -> list[str]:
     """Return `differences` as flags: "--core rdn (was lstm)"."""
     return contradictions(_decided(saved), _decided(asked), CHANGEABLE_ON_RESUME)
 

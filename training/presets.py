@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from fastweights.agents import LearnerConfig
-from fastweights.cores import CORES
-from fastweights.cores.options import of_core, preset_of_core
-from fastweights.host.names import unknown
+from fastweights.cores import CORES, of_core, preset_of_core
+from fastweights.host import unknown_name
 from fastweights.training.options import RunOptions
 
 
@@ -131,5 +130,5 @@ PRESETS = {
 def preset(name: str, core: str) -> RunOptions:
     """Return a preset's options; raise a `ValueError` that lists the known for an unknown name."""
     if name not in PRESETS:
-        raise ValueError(unknown("preset", name, PRESETS))
+        raise ValueError(unknown_name("preset", name, PRESETS))
     return PRESETS[name](core)

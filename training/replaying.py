@@ -6,11 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastweights.agents import Network
-from fastweights.host.devices import choose_device
-from fastweights.host.errors import UserError
-from fastweights.host.stages import Stages
+from fastweights.host import Stages, UserError, choose_device
 from fastweights.records import Metrics, read_meta
-from fastweights.training.checks import check
+from fastweights.training.checks import check_options
 from fastweights.training.hashes import Hashed, Hashes, hashed, read_hashes
 from fastweights.training.loop import Training
 from fastweights.training.options import RunOptions
@@ -30,7 +28,7 @@ def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
         options = RunOptions.from_dict(plain)
     except (TypeError, ValueError) as error:
         raise UserError(f"{run} is not a run of this version of the program: {error}") from error
-    check(options)
+    check_options(options)
     if options.schedule == "asynchronous":
         raise UserError(f"{run} is asynchronous: its rollouts' order is never the same twice")
     hashes = read_hashes(run)
@@ -51,7 +49,7 @@ def first_updates(recorded: Hashes, count: int | None) -> list[Hashed]:
     return list(recorded.updates[:count])
 
 
-def replayed(
+def replay_updates(
     options: RunOptions, network: Network, source: Source, stages: Stages
 ) -> Iterator[Hashed]:
     """Yield the hashes of the run's updates from the first on; leaves no file behind."""
@@ -69,7 +67,9 @@ def replayed(
             yield found.pop()
 
 
-def verdict(expected: Sequence[Hashed], found: Sequence[Hashed], changes: Sequence[str]) -> str:
+def replay_verdict(
+    expected: Sequence[Hashed], found: Sequence[Hashed], changes: Sequence[str]
+) -> str:
     """Return a line: whether the updates are identical, and where they begin to differ.
 
     `changes`: differences in the conditions, such as the processor.

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fastweights.host.errors import UserError, one_line
+from fastweights.host import UserError, one_line
 from fastweights.training.meeting import meet
 
 _PATIENCE = timedelta(minutes=30)  # wait for a learner that is stopped, or plays test games

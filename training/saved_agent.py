@@ -9,13 +9,19 @@ import torch
 
 from fastweights.agents import Learner, Network
 from fastweights.envs import resolve
-from fastweights.host.containment import check_contained
-from fastweights.host.errors import expanded
-from fastweights.host.provenance import git_revision
-from fastweights.records import runs_near
-from fastweights.records.checkpoint_folder import CheckpointFolder, Found
-from fastweights.records.checkpoints import CheckpointError, fitting, load, read
-from fastweights.records.exports import AGENT, is_export, weights_of
+from fastweights.host import check_contained, expanded, git_revision
+from fastweights.records import (
+    AGENT_EXPORT,
+    CheckpointError,
+    CheckpointFolder,
+    FoundCheckpoint,
+    exported_weights,
+    fitting,
+    is_export,
+    load_checkpoint,
+    read_plain,
+    runs_near,
+)
 from fastweights.training.options import RunOptions
 from fastweights.training.torchbeast_model import is_torchbeast, translated
 
@@ -166,21 +172,21 @@ def _run_of(path: Path) -> Path:
     return folder.parent if folder.name == "checkpoints" else folder
 
 
-def _find(path: Path, device: torch.device | str, env: str | None) -> Found:
+def _find(path: Path, device: torch.device | str, env: str | None) -> FoundCheckpoint:
     if not path.exists():
         raise CheckpointError(f"no checkpoint at {path}: {runs_near(path)}")
     check_contained(_run_of(path))
     if is_export(path):
-        return Found(weights_of(path), AGENT.read(path, device), ())
+        return FoundCheckpoint(exported_weights(path), AGENT_EXPORT.read(path, device), ())
     if path.is_dir():
         foreign = path / "model.tar"
         if (path / "checkpoints").exists() or not foreign.exists():
             return CheckpointFolder(path).latest(device)
         path = foreign  # TorchBeast's folder; ours hold more files
-    payload = read(path, device)
+    payload = read_plain(path, device)
     if not is_torchbeast(payload):
-        return Found(path, load(path, device), ())
+        return FoundCheckpoint(path, load_checkpoint(path, device), ())
     try:
-        return Found(path, translated(payload, env), ())
+        return FoundCheckpoint(path, translated(payload, env), ())
     except ValueError as error:
         raise CheckpointError(f"{path} cannot be imported from TorchBeast: {error}") from error

@@ -1,6 +1,6 @@
 """Options that only some schedules or engines use, and messages about their use with others."""
 
-from fastweights.host.flags import flag
+from fastweights.host import flag
 from fastweights.training.options import RunOptions
 from fastweights.training.schedules.plan import Schedule
 
@@ -36,7 +36,7 @@ def check_engine(asked: RunOptions, before: RunOptions) -> None:
             )
 
 
-def unused(asked: RunOptions, before: RunOptions, schedule: Schedule) -> list[str]:
+def ignored_flags(asked: RunOptions, before: RunOptions, schedule: Schedule) -> list[str]:
     """Return the flags of given options that a run in this schedule does not use."""
     return [flag(name) for name in _given(asked, before) if schedule not in USED_BY[name]]
 

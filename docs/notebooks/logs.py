@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from fastweights.launch import atari
-from fastweights.records.log_table import read_logs
+from fastweights.records import read_logs
 
 options = "--preset maze --env Catch --core delta_net --total-steps 200000 --evaluate-episodes 0"
 with contextlib.redirect_stdout(io.StringIO()):

@@ -28,7 +28,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from fastweights.launch import atari
-from fastweights.records.log_table import read_logs
+from fastweights.records import read_logs
 
 
 # %% [markdown]

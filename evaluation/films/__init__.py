@@ -1,1 +1,5 @@
 """Films of an agent at work: the game, what it sees and decides, and its memory."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

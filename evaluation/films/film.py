@@ -13,7 +13,7 @@ from fastweights.evaluation.films.moments import Moment, moments
 from fastweights.evaluation.films.screen import Screen
 from fastweights.evaluation.films.window import Window
 from fastweights.evaluation.player import ActionMode, Player
-from fastweights.training.saved_agent import SavedAgent
+from fastweights.training import SavedAgent
 
 
 def episode(
@@ -28,14 +28,14 @@ def episode(
     return moments(player)
 
 
-def film(
+def filmed(
     agent: SavedAgent, environments: Environments, played: Iterator[Moment], limit: int | None
 ) -> Iterator[np.ndarray]:
     """Yield drawn moments, at most `limit`, with progress on stderr."""
     if limit is not None:
         played = islice(played, limit)
     first = next(played)
-    screen = Screen(first, title(agent), environments.action_meanings)
+    screen = Screen(first, film_title(agent), environments.action_meanings)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
         task = progress.add_task("filming", total=limit, rate="")
@@ -45,7 +45,7 @@ def film(
             progress.update(task, advance=1, rate=f"{moment.step + 1:,} at {speed:.0f}/s")
 
 
-def show(pictures: Iterator[np.ndarray], title: str, fps: float) -> None:
+def show_pictures(pictures: Iterator[np.ndarray], title: str, fps: float) -> None:
     """Show pictures in a window until it is closed."""
     with Window(title, fps) as window:
         for picture in pictures:
@@ -54,7 +54,7 @@ def show(pictures: Iterator[np.ndarray], title: str, fps: float) -> None:
                 return
 
 
-def title(agent: SavedAgent) -> str:
+def film_title(agent: SavedAgent) -> str:
     """Return the heading of a film."""
     options = agent.options
     return f"{options.core} on {options.env}, seed {options.seed}, {agent.step:,} agent steps"

@@ -5,7 +5,7 @@ from typing import Self
 
 import numpy as np
 
-from fastweights.host.errors import UserError
+from fastweights.host import UserError
 
 _NO_WINDOW = (
     "--live: no window can be opened here (no display, or no GUI toolkit such as tkinter): "

@@ -14,7 +14,7 @@ _MOST_POINTS = 50  # most points of a smoothed curve
 
 def agent_steps(run: Run) -> np.ndarray:
     """Return the agent steps of every row of the logs."""
-    return numbers(run, "step")
+    return column_numbers(run, "step")
 
 
 def emulator_frames(run: Run) -> np.ndarray:
@@ -28,7 +28,7 @@ def hours(run: Run) -> np.ndarray:
     A pause is more than a minute and more than ten times the usual time between two rows: a run
     that was stopped and resumed, or test episodes in between.
     """
-    seconds = np.diff(numbers(run, "_time"))
+    seconds = np.diff(column_numbers(run, "_time"))
     if not len(seconds):
         return np.zeros(1)
     if np.isnan(seconds).all():
@@ -44,7 +44,7 @@ def cpu_minutes(run: Run) -> np.ndarray:
 
     Steps that a resumed run learned twice count once.
     """
-    return np.cumsum(numbers(run, "cpu_seconds")) / 60
+    return np.cumsum(column_numbers(run, "cpu_seconds")) / 60
 
 
 AXES: dict[str, Callable[[Run], np.ndarray]] = {
@@ -56,7 +56,7 @@ AXES: dict[str, Callable[[Run], np.ndarray]] = {
 
 def curve(run: Run, column: str, x: Callable[[Run], np.ndarray]) -> Curve:
     """Return the rows in which `column` and `x` have numbers."""
-    return _points(x(run), numbers(run, column))
+    return _points(x(run), column_numbers(run, column))
 
 
 def smoothed(points: Curve) -> Curve:
@@ -67,10 +67,10 @@ def smoothed(points: Curve) -> Curve:
     return Curve(*(np.array([axis[part].mean() for part in parts]) for axis in points))
 
 
-def returns(run: Run, unit: Unit, x: Callable[[Run], np.ndarray]) -> Curve:
+def return_curve(run: Run, unit: Unit, x: Callable[[Run], np.ndarray]) -> Curve:
     """Return means of the last 100 of `unit`, from the row where enough have ended."""
-    enough = numbers(run, unit.count) >= fewest(run.num_envs)
-    return _points(x(run), np.where(enough, numbers(run, unit.recent), np.nan))
+    enough = column_numbers(run, unit.count) >= fewest(run.num_envs)
+    return _points(x(run), np.where(enough, column_numbers(run, unit.recent), np.nan))
 
 
 def _points(x: np.ndarray, y: np.ndarray) -> Curve:
@@ -78,7 +78,7 @@ def _points(x: np.ndarray, y: np.ndarray) -> Curve:
     return Curve(x[there], y[there])
 
 
-def numbers(run: Run, column: str) -> np.ndarray:
+def column_numbers(run: Run, column: str) -> np.ndarray:
     """Return a column of the logs as float64; NaN where empty, missing or out of range."""
     values = run.logs.get(column) or [None] * len(run.logs["step"])
     return np.array([_number(value) for value in values], float)

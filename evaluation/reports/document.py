@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from fastweights.evaluation.markdown_table import markdown_table
+from fastweights.evaluation.markdown import markdown_table
 from fastweights.evaluation.reports.svg import for_page
-from fastweights.host.atomic_files import write_bytes
-from fastweights.host.errors import one_line
+from fastweights.host import one_line, write_bytes
 
 FIGURES = "report_figures"  # the folder beside the Markdown
 _SHORT = 12  # rows that a table of two columns may have below each other
@@ -96,7 +95,7 @@ class Links:
 Block = Heading | Text | Table | Figure | Links
 
 
-def write(title: str, blocks: Sequence[Block], folder: Path) -> list[Path]:
+def write_report(title: str, blocks: Sequence[Block], folder: Path) -> list[Path]:
     """Write report.html, report.md and its figures; return the two pages.
 
     Figures of an earlier report in `folder` that this one does not draw are removed.

@@ -20,15 +20,22 @@ from fastweights.evaluation.learning_curves import (
     draw_line,
     draw_seeds,
     line_styles,
-    literal,
+    literal_text,
     with_legend,
 )
 from fastweights.evaluation.palette import BLUE, COLOURS, ORANGE
-from fastweights.evaluation.reports.curves import AXES, agent_steps, curve, hours, returns, smoothed
+from fastweights.evaluation.reports.curves import (
+    AXES,
+    agent_steps,
+    curve,
+    hours,
+    return_curve,
+    smoothed,
+)
 from fastweights.evaluation.reports.runs import Group, Run
 from fastweights.evaluation.statistics import Estimate
 from fastweights.evaluation.training_returns import Unit
-from fastweights.host.errors import one_line
+from fastweights.host import one_line
 
 _WIDTH = 10.0  # inches, 992 pixels on the page
 _BAR, _ALL_BARS = 0.36, 10.4  # inches; together at most 1,200 pixels
@@ -39,7 +46,7 @@ _LINEAR = 100  # percent, beyond which the axis is logarithmic
 def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figure | None:
     """Draw one game: mean over seeds, seeds as thin lines and a band; None without points."""
     curves = {
-        name: {g.label: [returns(run, unit, x) for run in g.runs] for g in groups}
+        name: {g.label: [return_curve(run, unit, x) for run in g.runs] for g in groups}
         for name, x in AXES.items()
         if name != "emulator frames" or any(_has_frames(group) for group in groups)
     }
@@ -157,7 +164,7 @@ def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
     axes.set_xlabel(f"relative improvement of {one} over {other}")
     axes.grid(alpha=0.3, axis="x")
     size = min(10.0, 55 * height)
-    axes.set_yticks(y, [literal(_wrapped(game, 30)) for game in games], fontsize=size)
+    axes.set_yticks(y, [literal_text(_wrapped(game, 30)) for game in games], fontsize=size)
     axes.set_ylim(-0.6, len(games) - 0.4)
     right = axes.twinx()
     right.set_ylim(axes.get_ylim())

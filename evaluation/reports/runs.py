@@ -9,11 +9,9 @@ from typing import Any
 from fastweights.cores import CORES
 from fastweights.envs import Name, protocol_named, resolve, shows_last_action
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
-from fastweights.host import commands
-from fastweights.host.errors import UserError, expanded
-from fastweights.host.typed_fields import typed
+from fastweights.host import UserError, expanded, typed_command, typed_values
 from fastweights.records import read_logs, read_meta
-from fastweights.training.options import CHANGEABLE_ON_RESUME, RunOptions
+from fastweights.training import CHANGEABLE_ON_RESUME, RunOptions
 
 _IDENTIFY = ("env", "protocol", "core", "seed")
 _NOT_COMPUTED = ("seed", *(name for name in CHANGEABLE_ON_RESUME if name != "precision"))
@@ -113,19 +111,19 @@ def open_run(path: Path) -> Run:
     meta = read_meta(path)
     options = meta.get("args")
     try:
-        options = typed(RunOptions, {} if options is None else options)
+        options = typed_values(RunOptions, {} if options is None else options)
     except ValueError as error:
         raise UserError(f"{path / 'meta.json'} is damaged: {error}") from error
     missing = [name for name in _IDENTIFY if name not in options]
     if missing and (task := (meta.get("args") or {}).get("task_name")):
         raise UserError(
             f"{path} is a run of a sequence task: its result.json has the figures, and "
-            f"{commands.typed(task)} --table sets them beside the paper's"
+            f"{typed_command(task)} --table sets them beside the paper's"
         )
     if missing:
         raise UserError(
             f"{path} is a run of another program (no {missing[0]!r} among its options): "
-            f"name run folders of {commands.typed('atari')}"
+            f"name run folders of {typed_command('atari')}"
         )
     logs = _with_steps(read_logs(path))
     if not logs.get("step"):
@@ -160,7 +158,7 @@ def _name(path: Path, among: Sequence[Path]) -> str:
     return str(path)
 
 
-def grouped(runs: Sequence[Run]) -> list[Group]:
+def grouped_runs(runs: Sequence[Run]) -> list[Group]:
     """Group runs by game and options, over seeds; cores are in the order of `CORES`."""
     members: dict[str, list[Run]] = {}
     for run in runs:

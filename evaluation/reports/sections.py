@@ -17,7 +17,7 @@ from fastweights.evaluation.reports.cells import (
     revision,
 )
 from fastweights.evaluation.reports.comparisons import comparisons
-from fastweights.evaluation.reports.curves import agent_steps, hours, numbers, returns
+from fastweights.evaluation.reports.curves import agent_steps, column_numbers, hours, return_curve
 from fastweights.evaluation.reports.document import Block, Figure, Heading, Links, Table, Text
 from fastweights.evaluation.reports.runs import Group, Run, differing, shown
 from fastweights.evaluation.reports.scores import (
@@ -37,11 +37,11 @@ from fastweights.evaluation.training_returns import (
     FULL_GAME,
     LIFE,
     Unit,
-    ended,
+    count_ended,
     measured_unit,
     shortfall,
 )
-from fastweights.host.commands import typed
+from fastweights.host import typed_command
 
 _SMOOTHED = "Curves are smoothed: of a long run, a point is the mean of a fiftieth."
 _POLICY = (
@@ -55,7 +55,9 @@ _THROUGHPUT = (
 )
 
 
-def build(groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Path) -> list[Block]:
+def report_sections(
+    groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Path
+) -> list[Block]:
     """Return the whole report; `pairs` of cores to compare (none: the paper's with runs).
 
     Links are relative to `folder`.
@@ -94,7 +96,7 @@ def overview(runs: Sequence[Run]) -> list[Block]:
             str(run.seed),
             f"{run.agent_steps:,}",
             _last_return(run),
-            f"{ended(run.logs, FULL_GAME):,}",
+            f"{count_ended(run.logs, FULL_GAME):,}",
             "finished" if run.meta.get("successful") else "not finished",
             revision(run),
         ]
@@ -153,7 +155,7 @@ def score_tables(found: Sequence[Score]) -> list[Block]:
     """Return the tables of test scores."""
     blocks: list[Block] = [Heading("Test scores")]
     if not found:
-        return [*blocks, Text(f"No test episodes yet: {typed('evaluate')} RUN plays them.")]
+        return [*blocks, Text(f"No test episodes yet: {typed_command('evaluate')} RUN plays them.")]
     for env in dict.fromkeys(score.env for score in found):
         for rule, same in rules([score for score in found if score.env == env]).items():
             blocks += _score_tables(env, rule, same)
@@ -336,7 +338,7 @@ def _last(run: Run, column: str) -> float | None:
 
 def _end(group: Group, unit: Unit) -> str:
     """Return the last training means: over seeds, and from the lowest to the highest."""
-    drawn = (returns(run, unit, agent_steps).y for run in group.runs)
+    drawn = (return_curve(run, unit, agent_steps).y for run in group.runs)
     ends = [values[-1] for values in drawn if len(values)]
     if not ends:
         return "not measured"
@@ -345,5 +347,5 @@ def _end(group: Group, unit: Unit) -> str:
 
 
 def _finite(run: Run, column: str) -> np.ndarray:
-    values = numbers(run, column)
+    values = column_numbers(run, column)
     return values[np.isfinite(values)]

@@ -5,14 +5,14 @@ from typing import Any
 
 from fastweights.experiments.grid import Run, as_flags, read_result
 from fastweights.experiments.language_model.options import (
-    COMMAND,
+    LANGUAGE_COMMAND,
     LanguageOptions,
 )
-from fastweights.experiments.learning import RESULT
-from fastweights.experiments.learning_options import differences
+from fastweights.experiments.learning import RESULT_FILE
+from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.experiments.sequence_cells import recorded
-from fastweights.host.commands import process
-from fastweights.tasks.language_model.evaluation import Measure
+from fastweights.host import command_argv
+from fastweights.tasks.language_model import Measure
 
 
 @dataclass(frozen=True)
@@ -23,24 +23,27 @@ class LanguageRun(Run):
 
     @property
     def finished(self) -> bool:
-        return (self.path / RESULT).exists()
+        return (self.path / RESULT_FILE).exists()
 
     def start(self) -> list[str]:
         plain = replace(self.options, num_threads=1).flat()
         del plain["task_name"]
-        return [*process(COMMAND), *as_flags(plain)]
+        return [*command_argv(LANGUAGE_COMMAND), *as_flags(plain)]
 
     def go_on(self) -> list[str]:
         own = {name: getattr(self.options, name) for name in ("data", "cache", "device")}
         where = {name: value for name, value in own.items() if value is not None}
-        return [*process(COMMAND), *as_flags({"resume": self.path, "num_threads": 1} | where)]
+        return [
+            *command_argv(LANGUAGE_COMMAND),
+            *as_flags({"resume": self.path, "num_threads": 1} | where),
+        ]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
-        return differences(LanguageOptions.from_dict(stored), self.options)
+        return differing_learning_options(LanguageOptions.from_dict(stored), self.options)
 
     def result(self) -> dict[str, Any]:
         """Return the result with the run's origin; see `recorded`."""
-        return recorded(self.path, read_result(self.path / RESULT, _measured))
+        return recorded(self.path, read_result(self.path / RESULT_FILE, _measured))
 
 
 def _measured(result: dict[str, Any]) -> dict[str, Any]:

@@ -9,18 +9,15 @@ import numpy as np
 
 from fastweights.experiments.language_model.saved import SavedModel
 from fastweights.experiments.language_model.text import check_fits, text_of
-from fastweights.host.errors import UserError, user_input
-from fastweights.host.flags import check_at_least
-from fastweights.host.json_files import write_json
-from fastweights.host.progress import Display
-from fastweights.tasks.language_model.corpus import Corpus
-from fastweights.tasks.language_model.evaluation import (
+from fastweights.host import ProgressDisplay, UserError, check_at_least, user_input, write_json
+from fastweights.tasks.language_model import (
+    Corpus,
     Measure,
-    buckets,
-    by_position,
-    carried,
-    measure,
-    sliding,
+    carried_loss,
+    length_buckets,
+    losses_by_position,
+    mean_loss,
+    sliding_loss,
 )
 
 FOLDER = "evaluations"
@@ -28,7 +25,7 @@ Tick = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class LanguageEvaluation:
     """Options of an evaluation."""
 
     protocol: Literal["auto", "sliding", "full-context", "both"] = "auto"
@@ -82,7 +79,7 @@ class Evaluation:
         return (automatic if self.protocol == "auto" else self.protocol,)
 
 
-def evaluate_model(saved: SavedModel, asked: Evaluation) -> int:
+def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
     """Measure, print, and store the results in `evaluations` beside the weights.
 
     Returns the exit code.
@@ -102,7 +99,7 @@ def evaluate_model(saved: SavedModel, asked: Evaluation) -> int:
     for protocol in asked.protocols(options.trainer.full_context):
         for split in asked.splits:
             how, total = _total(saved, text, split, protocol, window, asked)
-            found = measure(total, text.splits[split])
+            found = mean_loss(total, text.splits[split])
             print(said(split, how, text.vocabulary.kind, found))
             content = {"split": split, "protocol": how, **found._asdict()}
             _keep(saved, text, f"{split}_{how}", content)
@@ -117,27 +114,34 @@ def said(split: str, how: str, unit: str, found: Measure) -> str:
 
 
 def _total(
-    saved: SavedModel, text: Corpus, split: str, protocol: str, window: int, asked: Evaluation
+    saved: SavedModel,
+    text: Corpus,
+    split: str,
+    protocol: str,
+    window: int,
+    asked: LanguageEvaluation,
 ) -> tuple[str, float]:
     """Return the evaluation's name, and the sum of losses."""
     ids = text.splits[split].ids
     with _progress(len(ids) - 1) as tick:
         if protocol == "sliding":
             how = f"windows of {window}, stride {asked.stride}"
-            return how, sliding(saved.model, ids, window, asked.stride, asked.at_once, tick)
+            return how, sliding_loss(saved.model, ids, window, asked.stride, asked.at_once, tick)
         columns = "one column" if asked.columns == 1 else f"{asked.columns} columns"
-        return f"full context, {columns}", carried(saved.model, ids, window, asked.columns, tick)
+        return f"full context, {columns}", carried_loss(
+            saved.model, ids, window, asked.columns, tick
+        )
 
 
-def _by_position(saved: SavedModel, text: Corpus, span: int, asked: Evaluation) -> None:
+def _by_position(saved: SavedModel, text: Corpus, span: int, asked: LanguageEvaluation) -> None:
     from fastweights.experiments.language_model.pictures import draw_by_position
 
     curves = {}
     for split in asked.splits:
         ids = text.splits[split].ids
         with _progress(len(ids) - 1) as tick:
-            losses = by_position(saved.model, ids, asked.context, span, asked.at_once, tick)
-        curves[split] = list(buckets(losses))
+            losses = losses_by_position(saved.model, ids, asked.context, span, asked.at_once, tick)
+        curves[split] = list(length_buckets(losses))
         for first, last, loss in curves[split]:
             print(f"{split}, tokens {first} to {last}: perplexity {np.exp(loss):.2f}")
     name = f"by_position_{asked.context}"
@@ -164,7 +168,7 @@ class _progress:  # noqa: N801 (a context, used as a function)
     """A display of the number of predictions made, of `total`."""
 
     def __init__(self, total: int) -> None:
-        self._display, self._done = Display(total, unit="tokens measured"), 0
+        self._display, self._done = ProgressDisplay(total, unit="tokens measured"), 0
 
     def __enter__(self) -> Tick:
         self._display.__enter__()

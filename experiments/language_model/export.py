@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fastweights.evaluation.markdown_table import markdown_table
+from fastweights.evaluation import markdown_table
 from fastweights.experiments.language_model.text import VOCABULARY
-from fastweights.host.atomic_files import write_bytes
-from fastweights.records.exports import LANGUAGE_MODEL
-from fastweights.tasks.language_model.vocabulary import Vocabulary, to_json
+from fastweights.host import write_bytes
+from fastweights.records import LANGUAGE_MODEL_EXPORT
+from fastweights.tasks.language_model import Vocabulary, vocabulary_to_json
 
 
 def write_export(
@@ -23,9 +23,9 @@ def write_export(
         OSError: the files cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / VOCABULARY, to_json(vocabulary))
+    write_bytes(folder / VOCABULARY, vocabulary_to_json(vocabulary))
     payload = {**payload, "flags": _without_folders(payload["flags"])}
-    LANGUAGE_MODEL.write(payload, folder, model_card(payload, vocabulary, results))
+    LANGUAGE_MODEL_EXPORT.write(payload, folder, model_card(payload, vocabulary, results))
 
 
 def _without_folders(flags: Mapping[str, Any]) -> dict[str, Any]:

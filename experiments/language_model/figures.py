@@ -5,17 +5,16 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from fastweights.cores import CORES
-from fastweights.cores.options import is_named_by_size
-from fastweights.evaluation.published_scores import read_rows
+from fastweights.cores import CORES, is_named_by_size
+from fastweights.evaluation import read_rows
 from fastweights.experiments.language_model.options import (
     DELTA_MLP_LAYERS,
     LanguageOptions,
-    preset,
+    language_preset,
     with_core,
 )
 from fastweights.experiments.published import SCORES
-from fastweights.host.names import unknown
+from fastweights.host import unknown_name
 
 EVERYTHING = "all"  # instead of a table: every memory of the project
 SPANS, FULL = "spans", "full context"
@@ -35,7 +34,7 @@ class Figure(NamedTuple):
 
     def options(self, preset_name: str, changes: Mapping[str, Any]) -> LanguageOptions:
         """Return its runs' options, without seed and folder."""
-        options = preset(preset_name, self.core)
+        options = language_preset(preset_name, self.core)
         if self.version:
             options = with_core(options, {"version": self.version})
         if self.core == "delta_mlp" and preset_name == "paper":
@@ -69,5 +68,5 @@ def figures(table: str) -> list[Figure]:
         every = [Figure(name, name, SPANS) for name in CORES if not is_named_by_size(name)]
         return every + [Figure(name, name, FULL) for name in CARRIED]
     if table not in tables:
-        raise ValueError(unknown("--table", table, [*tables, EVERYTHING]))
+        raise ValueError(unknown_name("--table", table, [*tables, EVERYTHING]))
     return tables[table]

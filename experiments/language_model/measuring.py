@@ -9,10 +9,16 @@ import torch
 
 from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.setting import Setting
-from fastweights.host.progress import Display
-from fastweights.tasks.language_model.evaluation import Measure, carried, measure, sliding
-from fastweights.tasks.language_model.generation import Sampling, generate
-from fastweights.tasks.language_model.model import LanguageModel
+from fastweights.host import ProgressDisplay
+from fastweights.tasks.language_model import (
+    LanguageModel,
+    Measure,
+    Sampling,
+    carried_loss,
+    generate,
+    mean_loss,
+    sliding_loss,
+)
 
 HELD_OUT_COLUMNS = 32  # in measurements during training, not in results
 SPLITS = ("valid", "test")
@@ -26,10 +32,10 @@ def measured(
     span = options.trainer.span
     with setting.precision():
         if options.trainer.full_context:
-            total = carried(model, part.ids, span, 1, tick)
+            total = carried_loss(model, part.ids, span, 1, tick)
         else:
-            total = sliding(model, part.ids, span, options.stride, options.at_once, tick)
-    return measure(total, part)
+            total = sliding_loss(model, part.ids, span, options.stride, options.at_once, tick)
+    return mean_loss(total, part)
 
 
 def evaluation_name(options: LanguageOptions) -> str:
@@ -45,10 +51,10 @@ def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
     with setting.precision():
         if setting.options.trainer.full_context:
             columns = min(HELD_OUT_COLUMNS, len(part.ids) - 1)
-            total = carried(model, part.ids, span, columns)
+            total = carried_loss(model, part.ids, span, columns)
         else:
-            total = sliding(model, part.ids, span, span, setting.options.at_once)
-    found = measure(total, part)
+            total = sliding_loss(model, part.ids, span, span, setting.options.at_once)
+    found = mean_loss(total, part)
     names = ("loss", "perplexity", "bits_per_byte")
     return {f"valid_{name}": getattr(found, name) for name in names}
 
@@ -56,7 +62,7 @@ def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
 def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
     """Return `measured` of validation and test split, with a display of progress."""
     sizes = {split: len(setting.text.splits[split].ids) - 1 for split in SPLITS}
-    with Display(sum(sizes.values()), unit="tokens measured") as display:
+    with ProgressDisplay(sum(sizes.values()), unit="tokens measured") as display:
         done = 0
 
         def tick(count: int) -> None:

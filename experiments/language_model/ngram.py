@@ -4,9 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastweights.tasks.language_model.corpus import Corpus
-from fastweights.tasks.language_model.evaluation import measure
-from fastweights.tasks.language_model.kneser_ney import KneserNey
+from fastweights.tasks.language_model import Corpus, KneserNey, mean_loss
 
 ORDERS = (5,)
 FEWEST = 20_000_000  # most training tokens: a longer text takes gigabytes
@@ -36,7 +34,9 @@ def smoothed_ngrams(text: Corpus, orders: tuple[int, ...] = ORDERS) -> list[NGra
     for order in orders:
         model = KneserNey(learned, text.vocabulary.size, order)
         valid, test = (
-            measure(float(model.losses(np.asarray(text.splits[name].ids)).sum()), text.splits[name])
+            mean_loss(
+                float(model.losses(np.asarray(text.splits[name].ids)).sum()), text.splits[name]
+            )
             for name in ("valid", "test")
         )
         bits = valid.bits_per_byte, test.bits_per_byte

@@ -6,25 +6,22 @@ from typing import Any
 
 import tyro
 
-from fastweights.cores import core_kind
-from fastweights.cores.options import of_core, preset_of_core
-from fastweights.experiments.learning_options import LearningOptions, differences
+from fastweights.cores import core_kind, of_core, preset_of_core
+from fastweights.experiments.learning_options import LearningOptions, differing_learning_options
 from fastweights.experiments.sequence_options import PUBLISHED_MAPS
-from fastweights.host.devices import PRECISIONS
-from fastweights.host.flags import check_at_least, check_kept
-from fastweights.host.names import unknown
-from fastweights.host.typed_fields import typed_whole
-from fastweights.tasks.language_model import python_docs
-from fastweights.tasks.language_model.corpus import CutOptions
-from fastweights.tasks.language_model.model import (
+from fastweights.host import PRECISIONS, check_at_least, check_kept, typed_whole, unknown_name
+from fastweights.tasks.language_model import (
     POSITIONS,
     PUBLISHED_CUTOFFS,
+    PYTHON_DOCS,
+    PYTHON_DOCS_HELD_OUT,
+    CutOptions,
     LanguageModel,
     LanguageModelConfig,
+    LanguageTrainerConfig,
 )
-from fastweights.tasks.language_model.trainer import LanguageTrainerConfig
 
-COMMAND = "wikitext103"
+LANGUAGE_COMMAND = "wikitext103"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +37,7 @@ class LanguageOptions(LearningOptions):
     """The text: a folder, file or archive (docs/language_models.md lists the forms), or python-docs
     for the documentation inside Python's own library."""
     cut: tyro.conf.OmitArgPrefixes[CutOptions] = field(default_factory=CutOptions)
-    held_out: float = python_docs.HELD_OUT
+    held_out: float = PYTHON_DOCS_HELD_OUT
     """Share of a text without splits that is held out for validation, and again for the test."""
     positions: str = "auto"
     """Positions added to words' vectors: sinusoidal (counted from the span's start), none, or auto
@@ -79,7 +76,7 @@ class LanguageOptions(LearningOptions):
         *LearningOptions.changeable_on_resume,
         *("data", "cache", "sample_length", "at_once", "micro_columns"),
     )
-    task_name = COMMAND
+    task_name = LANGUAGE_COMMAND
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
@@ -88,7 +85,7 @@ class LanguageOptions(LearningOptions):
         self.cut.check()
         for name, known in (("positions", ("auto", *POSITIONS)), ("precision", PRECISIONS)):
             if getattr(self, name) not in known:
-                raise ValueError(unknown(f"--{name}", getattr(self, name), known))
+                raise ValueError(unknown_name(f"--{name}", getattr(self, name), known))
         check_at_least(self, 1, "evaluate_every", "at_once")
         check_at_least(self, 0, "sample_length")
         if not 0 <= self.initial_std < 1:
@@ -124,7 +121,7 @@ class LanguageOptions(LearningOptions):
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "LanguageOptions":
         """Return the options that `to_dict` described; raise a one-line `ValueError` for others."""
-        if not isinstance(plain, dict) or plain.get("task_name") != COMMAND:
+        if not isinstance(plain, dict) or plain.get("task_name") != LANGUAGE_COMMAND:
             raise ValueError("these are not the options of a language model")
         return typed_whole(cls, plain, _PARTS)
 
@@ -132,9 +129,9 @@ class LanguageOptions(LearningOptions):
 _PARTS = {"cut": CutOptions, "trainer": LanguageTrainerConfig}
 
 
-def resumed(saved: LanguageOptions, asked: LanguageOptions) -> LanguageOptions:
+def resumed_language_options(saved: LanguageOptions, asked: LanguageOptions) -> LanguageOptions:
     """Return the options of a resumed run; raise a one-line `ValueError` for a contradiction."""
-    check_kept(differences(saved, asked))
+    check_kept(differing_learning_options(saved, asked))
     return replace(asked, savedir=saved.savedir)
 
 
@@ -173,7 +170,7 @@ def small(core: str) -> LanguageOptions:
     )
     return LanguageOptions(
         core=core,
-        data=python_docs.NAME,
+        data=PYTHON_DOCS,
         cut=CutOptions(vocabulary="bytes"),
         dropout=0.0,
         # The published initial weights cost a third of a bit a byte at the 200th update.
@@ -190,14 +187,14 @@ def small(core: str) -> LanguageOptions:
     )
 
 
-PRESETS = {"paper": paper, "small": small}
+LANGUAGE_PRESETS = {"paper": paper, "small": small}
 
 
-def preset(name: str, core: str) -> LanguageOptions:
+def language_preset(name: str, core: str) -> LanguageOptions:
     """Return a preset's options; raise a `ValueError` that lists the known for an unknown name."""
-    if name not in PRESETS:
-        raise ValueError(unknown("preset", name, PRESETS))
-    return PRESETS[name](core)
+    if name not in LANGUAGE_PRESETS:
+        raise ValueError(unknown_name("preset", name, LANGUAGE_PRESETS))
+    return LANGUAGE_PRESETS[name](core)
 
 
 def with_core(options: LanguageOptions, wanted: dict[str, Any]) -> LanguageOptions:

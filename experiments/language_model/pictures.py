@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fastweights.evaluation.learning_curves import (
+from fastweights.evaluation import (
     draw_line,
     line_styles,
-    literal,
+    literal_text,
     new_figure,
-    save,
+    save_figure,
     with_legend,
 )
 
@@ -24,7 +24,7 @@ def draw_by_position(
     curves: Mapping[str, Sequence[Bucket]], span: int, title: str, path: Path
 ) -> None:
     """Write the figure of `position_figure` into the PNG `path`."""
-    save(position_figure(curves, span, title), path)
+    save_figure(position_figure(curves, span, title), path)
 
 
 def position_figure(curves: Mapping[str, Sequence[Bucket]], span: int, title: str) -> Any:
@@ -36,7 +36,7 @@ def position_figure(curves: Mapping[str, Sequence[Bucket]], span: int, title: st
 
     figure = new_figure(4.5)
     axes = figure.add_subplot()
-    axes.set_title(literal(textwrap.fill(title, 80)))
+    axes.set_title(literal_text(textwrap.fill(title, 80)))
     axes.set(xlabel="tokens read from a fresh state", ylabel="perplexity of the next token")
     styles = line_styles(list(curves))
     for name, buckets in curves.items():

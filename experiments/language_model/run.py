@@ -10,7 +10,7 @@ from torch import nn
 from fastweights.cores import count_parameters
 from fastweights.experiments.language_model.measuring import both_splits, quickly, said, sample
 from fastweights.experiments.language_model.options import (
-    COMMAND,
+    LANGUAGE_COMMAND,
     LanguageOptions,
 )
 from fastweights.experiments.language_model.setting import Setting, setting_of
@@ -22,24 +22,17 @@ from fastweights.experiments.language_model.text import (
     text_of,
 )
 from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
-from fastweights.experiments.learning_options import differences
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.errors import UserError, user_input
-from fastweights.host.progress import Display
-from fastweights.host.stages import Stages
-from fastweights.records import check_xpid
-from fastweights.records.checkpoint_folder import holds_checkpoints
-from fastweights.records.checkpoints import fitting, load
-from fastweights.tasks.language_model.trainer import Columns, LanguageTrainer, Together
-from fastweights.tasks.language_model.vocabulary import to_json
-from fastweights.training import memory_needs
-from fastweights.training.replicas import Replicas
+from fastweights.experiments.learning_options import differing_learning_options
+from fastweights.host import ProgressDisplay, Stages, UserError, tune_allocator, user_input
+from fastweights.records import check_xpid, fitting, holds_checkpoints, load_checkpoint
+from fastweights.tasks.language_model import Columns, LanguageTrainer, Together, vocabulary_to_json
+from fastweights.training import Replicas, check_memory
 
 SAMPLES = "samples.txt"
 SHOWN_SAMPLE = 100  # characters shown on the terminal
 
 
-def run(options: LanguageOptions, resume: Path | None = None) -> int:
+def run_language_model(options: LanguageOptions, resume: Path | None = None) -> int:
     """Train from scratch, or resume the run at `resume`; return the command's exit code."""
     tune_allocator()
     replicas = Replicas.from_environment()
@@ -55,7 +48,7 @@ def run(options: LanguageOptions, resume: Path | None = None) -> int:
         Columns(ids, options.trainer.columns, share)  # raises if the text is too short
         with torch.device("meta"):
             model = options.build(text.vocabulary.size)
-        memory_needs.check_fits(model, setting.device)
+        check_memory(model, setting.device)
     with replicas.joined(setting.device):
         if replicas.is_first:
             print("\n".join(described(text)), flush=True)
@@ -71,7 +64,7 @@ def run(options: LanguageOptions, resume: Path | None = None) -> int:
             trainer=trainer,
             options=options,
             total=options.trainer.updates,
-            command=COMMAND,
+            command=LANGUAGE_COMMAND,
             opening=_opening(setting, model),
             stages=stages,
             pack=partial(_packed, setting, trainer),
@@ -88,7 +81,7 @@ def _open(setting: Setting, trainer: LanguageTrainer, resume: Path | None) -> Fi
     """Make or open the run folder in the first learner."""
     if not setting.replicas.is_first:
         return None
-    beside = {VOCABULARY: to_json(setting.text.vocabulary)}
+    beside = {VOCABULARY: vocabulary_to_json(setting.text.vocabulary)}
     files = Files.open(setting.options, trainer.model, resume, beside)
     # A run that was killed before its first checkpoint may have no vocabulary yet.
     begun = holds_checkpoints(files.path) or (files.path / VOCABULARY).exists()
@@ -122,7 +115,7 @@ def _newest(setting: Setting, files: Files) -> dict[str, Any]:
         return {}
     with fitting(found.path):
         saved, text = LanguageOptions.from_dict(found.payload["flags"]), found.payload["text"]
-    check_same_run(found.path, differences(saved, setting.options))
+    check_same_run(found.path, differing_learning_options(saved, setting.options))
     if text != setting.text.digest:
         raise UserError(
             f"--data {setting.text.place} is not the text that {files.path} was trained on: name "
@@ -147,7 +140,7 @@ def _measure(
     files: Files | None,
     stages: Stages,
     row: dict[str, Any],
-    display: Display,
+    display: ProgressDisplay,
 ) -> float | None:
     """Add a measurement of the validation split to the row, where one is due; return its score."""
     if not files or (trainer.updates % setting.options.evaluate_every and not trainer.finished):
@@ -162,7 +155,7 @@ def _measure(
 
 def _finish(setting: Setting, trainer: LanguageTrainer, files: Files) -> None:
     """Measure the best weights on both held-out splits, and write the result."""
-    best = load(files.checkpoints.best_path, setting.device)
+    best = load_checkpoint(files.checkpoints.best_path, setting.device)
     with fitting(files.checkpoints.best_path):
         trainer.model.load_state_dict(best["model_state_dict"])
     text, config = setting.text, trainer.config

@@ -8,16 +8,19 @@ import torch
 
 from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.text import read_vocabulary
-from fastweights.experiments.learning import RESULT
-from fastweights.host.commands import typed
-from fastweights.host.errors import UserError, expanded
-from fastweights.host.json_files import read_object
-from fastweights.records import read_meta, runs_near
-from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import CheckpointError, fitting, load
-from fastweights.records.exports import LANGUAGE_MODEL, is_export
-from fastweights.tasks.language_model.model import LanguageModel
-from fastweights.tasks.language_model.vocabulary import Vocabulary
+from fastweights.experiments.learning import RESULT_FILE
+from fastweights.host import UserError, expanded, read_object, typed_command
+from fastweights.records import (
+    LANGUAGE_MODEL_EXPORT,
+    CheckpointError,
+    CheckpointFolder,
+    fitting,
+    is_export,
+    load_checkpoint,
+    read_meta,
+    runs_near,
+)
+from fastweights.tasks.language_model import LanguageModel, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ class SavedModel:
     def results(self) -> dict[str, Any]:
         """Return what the run measured at its end; nothing where there is no such file."""
         try:
-            return read_object(self.folder / RESULT)
+            return read_object(self.folder / RESULT_FILE)
         except (OSError, ValueError):
             return {}
 
@@ -51,12 +54,12 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
         raise UserError(f"{path}: there is no such run; {runs_near(path)}")
     folder = path if path.is_dir() else _run_of(path)
     if path.is_dir() and is_export(path):
-        payload = LANGUAGE_MODEL.read(path)
+        payload = LANGUAGE_MODEL_EXPORT.read(path)
     elif path.is_dir():
-        saved_options(path)  # first: it names the task if this is another task's run
+        saved_language_options(path)  # first: it names the task if this is another task's run
         payload = _best(path)
     else:
-        payload = load(path)
+        payload = load_checkpoint(path)
     vocabulary = read_vocabulary(folder)
     with fitting(path):
         options = LanguageOptions.from_dict(payload["flags"])
@@ -79,7 +82,7 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
     )
 
 
-def saved_options(path: Path) -> LanguageOptions:
+def saved_language_options(path: Path) -> LanguageOptions:
     """Return the options of the run at `path`, without the folders, which the command line sets.
 
     Raises:
@@ -91,7 +94,11 @@ def saved_options(path: Path) -> LanguageOptions:
         return replace(LanguageOptions.from_dict(plain), savedir=path.resolve().parent)
     except ValueError as error:
         other = plain.get("task_name")
-        whose = f"a run of {other}: use {typed(other)}" if isinstance(other, str) else "another run"
+        whose = (
+            f"a run of {other}: use {typed_command(other)}"
+            if isinstance(other, str)
+            else "another run"
+        )
         raise UserError(f"{path} is {whose} ({error})") from error
 
 
@@ -104,5 +111,5 @@ def _run_of(checkpoint: Path) -> Path:
 def _best(run: Path) -> dict[str, Any]:
     checkpoints = CheckpointFolder(run, milestones=())
     if checkpoints.best_path.exists():
-        return load(checkpoints.best_path)
+        return load_checkpoint(checkpoints.best_path)
     return checkpoints.latest().payload

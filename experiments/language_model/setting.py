@@ -8,15 +8,10 @@ from functools import partial
 import torch
 
 from fastweights.experiments.language_model.options import LanguageOptions
-from fastweights.host.devices import (
-    choose_device,
-    choose_precision,
-    compute_exactly,
-    use_threads,
-)
+from fastweights.host import choose_device, choose_precision, compute_exactly, use_threads
 from fastweights.kernels import use_backend
-from fastweights.tasks.language_model.corpus import Corpus
-from fastweights.training.replicas import Replicas
+from fastweights.tasks.language_model import Corpus
+from fastweights.training import Replicas
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fastweights.evaluation.published_scores import PublishedScore
+from fastweights.evaluation import PublishedScore
 from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.language_model.cells import LanguageRun
 from fastweights.experiments.language_model.context import context_effects
@@ -18,11 +18,10 @@ from fastweights.experiments.language_model.text import text_of
 from fastweights.experiments.learning_options import check_seeds
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.table import Table, check_only, each_seed, interval, label, spread
-from fastweights.host.errors import expanded, user_input
-from fastweights.host.json_files import write_json
-from fastweights.tasks.language_model.corpus import Corpus
+from fastweights.host import expanded, user_input, write_json
+from fastweights.tasks.language_model import Corpus
 
-OF_CELLS = ("data", "cache", "device", "kernels", "precision")
+LANGUAGE_CELL_OPTIONS = ("data", "cache", "device", "kernels", "precision")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,7 @@ class LanguageTableOptions:
     preset)."""
 
 
-def make_table(
+def make_language_table(
     table: str, preset_name: str, asked: LanguageTableOptions, changes: Mapping[str, Any]
 ) -> int:
     """Run what is missing and write the table; return the command's exit code.

@@ -5,13 +5,19 @@ from pathlib import Path
 from rich.progress import Progress
 
 from fastweights.experiments.language_model.options import LanguageOptions
-from fastweights.host.errors import UserError, expanded
-from fastweights.host.json_files import read_object
-from fastweights.tasks.language_model import python_docs
-from fastweights.tasks.language_model.corpus import Corpus, corpus
-from fastweights.tasks.language_model.published import comparison
-from fastweights.tasks.language_model.source import SPLITS, Source, find_source
-from fastweights.tasks.language_model.vocabulary import Vocabulary, from_plain
+from fastweights.host import UserError, expanded, read_object
+from fastweights.tasks.language_model import (
+    PYTHON_DOCS,
+    SPLITS,
+    Corpus,
+    Source,
+    Vocabulary,
+    counts_comparison,
+    find_source,
+    open_corpus,
+    python_docs_source,
+    vocabulary_from_plain,
+)
 
 VOCABULARY = "vocabulary.json"  # file of a run and of an export
 GETTING_IT = (
@@ -31,7 +37,7 @@ def text_of(options: LanguageOptions) -> Corpus:
         def tick(what: str, lines: int) -> None:
             progress.update(bar, description=f"{what}: {lines:,} lines")
 
-        return corpus(source, options.cut, folder, tick)
+        return open_corpus(source, options.cut, folder, tick)
 
 
 def described(text: Corpus) -> list[str]:
@@ -42,7 +48,7 @@ def described(text: Corpus) -> list[str]:
         sizes = ", ".join(f"{split} {len(text.splits[split].ids):,}" for split in SPLITS)
         unit = text.vocabulary.kind
         return [*lines, f"{unit}: {sizes}; {text.vocabulary.size:,} types; no published counts"]
-    compared, same = comparison(name, text.counts)
+    compared, same = counts_comparison(name, text.counts)
     if not same:
         compared.append(
             f"warning: the counts are not those of {name} as published, so perplexities do not "
@@ -55,7 +61,7 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     """Return the vocabulary of a run or an export; raise a one-line `UserError`."""
     path = folder / VOCABULARY
     try:
-        return from_plain(read_object(path))
+        return vocabulary_from_plain(read_object(path))
     except FileNotFoundError as error:
         raise UserError(f"{folder} has no {VOCABULARY}: it is not a language model") from error
     except (OSError, ValueError) as error:
@@ -79,6 +85,6 @@ def _source(options: LanguageOptions) -> Source:
             f"docs/language_models.md lists the forms), or --preset small, which needs none; "
             f"{GETTING_IT}"
         )
-    if options.data == python_docs.NAME:
-        return python_docs.python_docs(options.held_out)
+    if options.data == PYTHON_DOCS:
+        return python_docs_source(options.held_out)
     return find_source(Path(options.data), options.held_out)

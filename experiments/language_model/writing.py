@@ -7,8 +7,7 @@ from itertools import islice
 import torch
 
 from fastweights.experiments.language_model.saved import SavedModel
-from fastweights.tasks.language_model.generation import Sampling, generate
-from fastweights.tasks.language_model.vocabulary import Vocabulary
+from fastweights.tasks.language_model import Sampling, Vocabulary, generate
 
 
 def prompt_tokens(vocabulary: Vocabulary, text: str) -> list[int]:
@@ -28,7 +27,7 @@ def prompt_tokens(vocabulary: Vocabulary, text: str) -> list[int]:
     return tokens
 
 
-def written(
+def written_text(
     saved: SavedModel,
     prompt: list[int],
     sampling: Sampling,

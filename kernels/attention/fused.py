@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fastweights.kernels.attention import reference
 from fastweights.kernels.attention.reference import Window, in_use
-from fastweights.kernels.chunks import keep, without_spoilt
+from fastweights.kernels.chunks import keep_where, without_spoilt
 from fastweights.kernels.machinery.signature import may_wait
 
 
@@ -33,7 +33,7 @@ def unroll(
     size = state.keys.shape[2]
     q, k, v = (x.to(state.keys.dtype).movedim(0, 2) for x in (q, k, v))
     keys, values = torch.cat([state.keys, k], 2), torch.cat([state.values, v], 2)
-    before = positions(is_first, state.count)
+    before = attention_positions(is_first, state.count)
     reach = before.detach().nan_to_num().round().long().clamp(max=size - 1).t()
     if _is_plain(is_first, state):
         y = _attend(q, k, v, None, reach)
@@ -41,11 +41,13 @@ def unroll(
         y = _attend(q, keys, values, _visible(reach, size), reach)
     after = before[-1:].t() + 1
     used = in_use(size, after)[:, None, :, None]
-    window = (keep(used, slots[:, :, -size:]) for slots in (keys, values))
+    window = (keep_where(used, slots[:, :, -size:]) for slots in (keys, values))
     return y.movedim(2, 0), Window(*window, after)
 
 
-def positions(is_first: Bool[Tensor, "T B"], count: Float[Tensor, "B 1"]) -> Float[Tensor, "T B"]:
+def attention_positions(
+    is_first: Bool[Tensor, "T B"], count: Float[Tensor, "B 1"]
+) -> Float[Tensor, "T B"]:
     """Return the number of steps since each row's episode began; `count` steps precede row 0."""
     rows = torch.arange(len(is_first), device=count.device)[:, None]
     began = torch.where(is_first, rows, -1).cummax(0).values

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.fast_weights import read
+from fastweights.kernels.fast_weights import read_memory
 from fastweights.kernels.recurrence import loop_over_time
 
 
@@ -44,7 +44,7 @@ def step(
 ) -> tuple[Float[Tensor, "B H V"], Window]:
     """Compute one step: the new key and value replace the oldest, then read."""
     window = Window(_shift(state.keys, k), _shift(state.values, v), state.count + 1)
-    return read(window.values, weights(q, window)), window
+    return read_memory(window.values, weights(q, window)), window
 
 
 def _shift(slots: Float[Tensor, "B H M K"], row: Float[Tensor, "B H K"]) -> Tensor:

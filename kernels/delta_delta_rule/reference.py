@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.kernels import feature_maps
-from fastweights.kernels.fast_weights import delta_write, read
+from fastweights.kernels.fast_weights import delta_write, read_memory
 
 
 class DeltaDeltaState(NamedTuple):
@@ -43,6 +43,6 @@ def step(
 ) -> tuple[Float[Tensor, "B H D"], DeltaDeltaState]:
     """Compute one step: write and read the outer matrix, then the inner one."""
     outer = delta_write(state.outer_fast_weights, k, v, beta)
-    inner_q, *written = program(read(outer, q), feature_map, strength_map)
+    inner_q, *written = program(read_memory(outer, q), feature_map, strength_map)
     inner = delta_write(state.fast_weights, *written)
-    return read(inner, inner_q), DeltaDeltaState(outer, inner)
+    return read_memory(inner, inner_q), DeltaDeltaState(outer, inner)

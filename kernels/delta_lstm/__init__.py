@@ -1,5 +1,5 @@
 from fastweights.kernels.delta_lstm import reference
-from fastweights.kernels.delta_lstm.reference import DeltaLSTMState
+from fastweights.kernels.delta_lstm.reference import DeltaLSTMState, step
 from fastweights.kernels.machinery.operation import build_operation
 
 delta_lstm = build_operation(
@@ -16,4 +16,4 @@ delta_lstm = build_operation(
     options={"version": ("A", "B", "C", "D")},
 )
 
-__all__ = ["DeltaLSTMState", "delta_lstm"]
+__all__ = ["DeltaLSTMState", "delta_lstm", "step"]

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.fast_weights import delta_write, read
+from fastweights.kernels.fast_weights import delta_write, read_memory
 from fastweights.kernels.recurrence import loop_over_time
 
 Version = Literal["A", "B", "C", "D"]
@@ -52,8 +52,8 @@ def step(
     weights = delta_write(state.fast_weights, k, v, beta)
     recurrent = delta_write(state.recurrent_fast_weights, recurrent_k, recurrent_v, recurrent_beta)
     recurrent_query = state.output if version == "A" else state.output.softmax(-1)
-    z = read(weights, q)
-    main, forget, output = (z + read(recurrent, recurrent_query.unsqueeze(-2))).unbind(-2)
+    z = read_memory(weights, q)
+    main, forget, output = (z + read_memory(recurrent, recurrent_query.unsqueeze(-2))).unbind(-2)
     u = main if version == "D" else main.sigmoid()
     f, o = forget.sigmoid(), output.sigmoid()
     cell = f * state.cell + (1 - f) * u

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fastweights.kernels.fast_weights import delta_write, read
+from fastweights.kernels.fast_weights import delta_write, read_memory
 
 
 class DeltaMLPState(NamedTuple):
@@ -58,7 +58,7 @@ def _through(q: Tensor, state: DeltaMLPState) -> tuple[Tensor, Queries]:
     heads = q.shape[1]
     for up, down in zip(*(part.split(heads, 1) for part in state), strict=True):
         up_queries.append(q)
-        down_queries.append(read(up, q).softmax(-1))
-        y = read(down, down_queries[-1])
+        down_queries.append(read_memory(up, q).softmax(-1))
+        y = read_memory(down, down_queries[-1])
         q = y.softmax(-1)
     return y, Queries(torch.cat(up_queries, 1), torch.cat(down_queries, 1))

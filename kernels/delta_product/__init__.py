@@ -1,5 +1,6 @@
 from fastweights.kernels.delta_product.interleaved import gated_unroll as gated_delta_product
 from fastweights.kernels.delta_product.interleaved import unroll as delta_product
+from fastweights.kernels.delta_product.reference import gated_step, step
 from fastweights.kernels.delta_rule import DeltaRuleState
 
-__all__ = ["DeltaRuleState", "delta_product", "gated_delta_product"]
+__all__ = ["DeltaRuleState", "delta_product", "gated_delta_product", "gated_step", "step"]

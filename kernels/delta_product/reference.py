@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fastweights.kernels.delta_rule.reference import DeltaRuleState
-from fastweights.kernels.fast_weights import delta_write, read
+from fastweights.kernels.fast_weights import delta_write, read_memory
 
 
 def step(
@@ -28,7 +28,7 @@ def step(
     weights = state.fast_weights
     for s in range(k.shape[2]):
         weights = delta_write(weights, k[:, :, s], v[:, :, s], beta[:, :, s])
-    return read(weights, q), DeltaRuleState(weights)
+    return read_memory(weights, q), DeltaRuleState(weights)
 
 
 def gated_step(

@@ -1,5 +1,5 @@
 from fastweights.kernels.delta_rnn import reference
-from fastweights.kernels.delta_rnn.reference import DeltaRNNState
+from fastweights.kernels.delta_rnn.reference import DeltaRNNState, step
 from fastweights.kernels.machinery.operation import build_operation
 
 delta_rnn = build_operation(
@@ -15,4 +15,4 @@ delta_rnn = build_operation(
     options={"version": ("A", "B")},
 )
 
-__all__ = ["DeltaRNNState", "delta_rnn"]
+__all__ = ["DeltaRNNState", "delta_rnn", "step"]

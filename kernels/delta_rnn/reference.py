@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.fast_weights import delta_write, read
+from fastweights.kernels.fast_weights import delta_write, read_memory
 from fastweights.kernels.recurrence import loop_over_time
 
 Version = Literal["A", "B"]
@@ -44,9 +44,9 @@ def step(
     weights = delta_write(state.fast_weights, k, v, beta)
     recurrent = delta_write(state.recurrent_fast_weights, recurrent_k, recurrent_v, recurrent_beta)
     if version == "B":
-        y = read(weights, q) + read(recurrent, state.output.softmax(-1))
+        y = read_memory(weights, q) + read_memory(recurrent, state.output.softmax(-1))
     else:
-        y = (read(weights, q) + read(recurrent, state.output)).softmax(-1)
+        y = (read_memory(weights, q) + read_memory(recurrent, state.output)).softmax(-1)
     return y, DeltaRNNState(weights, recurrent, y)
 
 

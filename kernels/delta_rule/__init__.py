@@ -1,5 +1,5 @@
 from fastweights.kernels.delta_rule import chunked, reference
-from fastweights.kernels.delta_rule.reference import DeltaRuleState
+from fastweights.kernels.delta_rule.reference import DeltaRuleState, step
 from fastweights.kernels.machinery.operation import build_operation
 
 delta_rule = build_operation(
@@ -10,4 +10,4 @@ delta_rule = build_operation(
     chunked=chunked.unroll,
 )
 
-__all__ = ["DeltaRuleState", "delta_rule"]
+__all__ = ["DeltaRuleState", "delta_rule", "step"]

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.chunks import Chunk, keep, loop_over_chunks, read_live
+from fastweights.kernels.chunks import Chunk, keep_where, loop_over_chunks, read_live
 from fastweights.kernels.delta_rule.reference import DeltaRuleState
 
 
@@ -25,16 +25,16 @@ def step(
     # Solve rows before and after a reset separately, so that a NaN does not cross the reset.
     old = solve(system, wanted, chunk.live, chunk.before)
     new = solve(system, wanted, ~chunk.live, chunk.before)
-    scores = keep(chunk.visible, q @ k.mT)
+    scores = keep_where(chunk.visible, q @ k.mT)
     y = read_live(chunk.live, q, weights) + torch.where(chunk.live, scores @ old, scores @ new)
-    update = keep(chunk.last, torch.where(chunk.live, old, new))
-    return y, keep(chunk.carries, weights) + k.mT @ update
+    update = keep_where(chunk.last, torch.where(chunk.live, old, new))
+    return y, keep_where(chunk.carries, weights) + k.mT @ update
 
 
 def solve(system: Tensor, wanted: Tensor, rows: Tensor, before: Tensor) -> Tensor:
     """Return the updates of some rows; zero in the others."""
-    below_diagonal, sides = keep(before & rows, system), keep(rows, wanted)
-    return keep(
+    below_diagonal, sides = keep_where(before & rows, system), keep_where(rows, wanted)
+    return keep_where(
         rows, torch.linalg.solve_triangular(below_diagonal, sides, upper=False, unitriangular=True)
     )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.fast_weights import delta_write, read
+from fastweights.kernels.fast_weights import delta_write, read_memory
 from fastweights.kernels.recurrence import loop_over_time
 
 
@@ -27,7 +27,7 @@ def step(
 ) -> tuple[Float[Tensor, "B H V"], DeltaRuleState]:
     """Compute one step: write with strength `beta`, then read."""
     weights = delta_write(state.fast_weights, k, v, beta)
-    return read(weights, q), DeltaRuleState(weights)
+    return read_memory(weights, q), DeltaRuleState(weights)
 
 
 def unroll(

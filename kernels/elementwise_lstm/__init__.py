@@ -1,5 +1,10 @@
 from fastweights.kernels.elementwise_lstm import reference
-from fastweights.kernels.elementwise_lstm.reference import ElementwiseState, ElementwiseWeights
+from fastweights.kernels.elementwise_lstm.reference import (
+    ElementwiseState,
+    ElementwiseWeights,
+    gates,
+    step,
+)
 from fastweights.kernels.machinery.operation import build_operation
 
 elementwise_lstm = build_operation(
@@ -14,4 +19,4 @@ elementwise_lstm = build_operation(
     head_axes=(),
 )
 
-__all__ = ["ElementwiseState", "ElementwiseWeights", "elementwise_lstm"]
+__all__ = ["ElementwiseState", "ElementwiseWeights", "elementwise_lstm", "gates", "step"]

@@ -1,4 +1,4 @@
 from fastweights.kernels.elman.fused import unroll as elman
-from fastweights.kernels.elman.reference import ElmanState, ElmanWeights
+from fastweights.kernels.elman.reference import ElmanState, ElmanWeights, step
 
-__all__ = ["ElmanState", "ElmanWeights", "elman"]
+__all__ = ["ElmanState", "ElmanWeights", "elman", "step"]

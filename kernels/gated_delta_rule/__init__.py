@@ -1,5 +1,6 @@
 from fastweights.kernels.delta_rule.reference import DeltaRuleState
 from fastweights.kernels.gated_delta_rule import chunked, reference
+from fastweights.kernels.gated_delta_rule.reference import step
 from fastweights.kernels.machinery.operation import build_operation
 
 gated_delta_rule = build_operation(
@@ -10,4 +11,4 @@ gated_delta_rule = build_operation(
     chunked=chunked.unroll,
 )
 
-__all__ = ["DeltaRuleState", "gated_delta_rule"]
+__all__ = ["DeltaRuleState", "gated_delta_rule", "step"]

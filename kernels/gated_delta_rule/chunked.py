@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.chunks import Chunk, fading, keep, loop_over_chunks, read_live
+from fastweights.kernels.chunks import Chunk, fading, keep_where, loop_over_chunks, read_live
 from fastweights.kernels.delta_rule.chunked import solve
 from fastweights.kernels.delta_rule.reference import DeltaRuleState
 
@@ -33,11 +33,11 @@ def step(
     system = beta * (k @ k.mT) * left.between
     old = solve(system, wanted, chunk.live, chunk.before)
     new = solve(system, wanted, ~chunk.live, chunk.before)
-    scores = keep(chunk.visible, q @ k.mT * left.between)
+    scores = keep_where(chunk.visible, q @ k.mT * left.between)
     y = torch.where(chunk.live, scores @ old, scores @ new)
     y = y + left.since_start * read_live(chunk.live, q, weights)
-    update = keep(chunk.last, torch.where(chunk.live, old, new))
-    carried = left.through * keep(chunk.carries, weights)
+    update = keep_where(chunk.last, torch.where(chunk.live, old, new))
+    carried = left.through * keep_where(chunk.carries, weights)
     return y, carried + (left.to_end * k).mT @ update
 
 

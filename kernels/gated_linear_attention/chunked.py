@@ -11,7 +11,7 @@ Source: Yang et al. 2024 (Gated linear attention), section 4; masks and decays: 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.chunks import Chunk, fading, keep, loop_over_chunks, read_live
+from fastweights.kernels.chunks import Chunk, fading, keep_where, loop_over_chunks, read_live
 from fastweights.kernels.linear_attention.reference import LinearAttentionState
 
 
@@ -20,10 +20,10 @@ def step(
 ) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
     """Compute one chunk: its outputs, and the weights after it."""
     left = fading(log_decay)
-    scores = keep(chunk.visible, q @ k.mT * left.between)
+    scores = keep_where(chunk.visible, q @ k.mT * left.between)
     y = left.since_start * read_live(chunk.live, q, weights) + scores @ v
-    carried = left.through * keep(chunk.carries, weights)
-    return y, carried + keep(chunk.last, left.to_end * k).mT @ v
+    carried = left.through * keep_where(chunk.carries, weights)
+    return y, carried + keep_where(chunk.last, left.to_end * k).mT @ v
 
 
 def unroll(

@@ -6,7 +6,7 @@ Source: Hua et al. 2022 (chunked linear attention); masks: kernels/chunks.py.
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.chunks import Chunk, keep, loop_over_chunks, read_live
+from fastweights.kernels.chunks import Chunk, keep_where, loop_over_chunks, read_live
 from fastweights.kernels.linear_attention.reference import LinearAttentionState
 
 
@@ -14,9 +14,9 @@ def step(
     chunk: Chunk, q: Tensor, k: Tensor, v: Tensor, weights: Tensor
 ) -> tuple[Float[Tensor, "B H C V"], Float[Tensor, "B H K V"]]:
     """Compute one chunk: its outputs, and the weights after it."""
-    scores = keep(chunk.visible, q @ k.mT)
+    scores = keep_where(chunk.visible, q @ k.mT)
     y = read_live(chunk.live, q, weights) + scores @ v
-    return y, keep(chunk.carries, weights) + keep(chunk.last, k).mT @ v
+    return y, keep_where(chunk.carries, weights) + keep_where(chunk.last, k).mT @ v
 
 
 def unroll(

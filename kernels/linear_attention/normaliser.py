@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.fast_weights import add_outer, read
+from fastweights.kernels.fast_weights import add_outer, read_memory
 from fastweights.kernels.linear_attention.operation import linear_attention
 from fastweights.kernels.linear_attention.reference import LinearAttentionState
 
@@ -25,7 +25,7 @@ class NormalisedState(NamedTuple):
     key_sum: Float[Tensor, "B H K"]
 
 
-def step(
+def normalised_step(
     q: Float[Tensor, "B H K"],
     k: Float[Tensor, "B H K"],
     v: Float[Tensor, "B H V"],
@@ -34,7 +34,7 @@ def step(
     """Compute one step: write W and z, then read both."""
     weights, key_sum = add_outer(state.fast_weights, k, v), state.key_sum + k
     total = (key_sum * q).sum(-1, keepdim=True)
-    return read(weights, q) / (total + EPSILON), NormalisedState(weights, key_sum)
+    return read_memory(weights, q) / (total + EPSILON), NormalisedState(weights, key_sum)
 
 
 def normalised_linear_attention(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.fast_weights import add_outer, read
+from fastweights.kernels.fast_weights import add_outer, read_memory
 from fastweights.kernels.recurrence import loop_over_time
 
 
@@ -26,7 +26,7 @@ def step(
 ) -> tuple[Float[Tensor, "B H V"], LinearAttentionState]:
     """Compute one step: write, then read."""
     weights = add_outer(state.fast_weights, k, v)
-    return read(weights, q), LinearAttentionState(weights)
+    return read_memory(weights, q), LinearAttentionState(weights)
 
 
 def unroll(

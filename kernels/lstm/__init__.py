@@ -1,5 +1,5 @@
 from fastweights.kernels.lstm import fused, reference
-from fastweights.kernels.lstm.reference import LSTMState
+from fastweights.kernels.lstm.reference import LSTMState, gates, step
 from fastweights.kernels.machinery.operation import build_operation
 
 lstm = build_operation(
@@ -15,4 +15,4 @@ lstm = build_operation(
     on_cuda=fused.unroll,
 )
 
-__all__ = ["LSTMState", "lstm"]
+__all__ = ["LSTMState", "gates", "lstm", "step"]

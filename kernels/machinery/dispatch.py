@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from fastweights.host.names import unknown
+from fastweights.host import unknown_name
 from fastweights.kernels.machinery.library import Prepared, wants_gradient
 from fastweights.kernels.machinery.request import Request
 from fastweights.kernels.machinery.signature import (
@@ -47,7 +47,7 @@ _forced: ContextVar[str | None] = ContextVar("forced_backend", default=None)
 def check_backend(name: str) -> str:
     """Return `name`; raise a `ValueError` that lists the known backends if it is unknown."""
     if name not in BACKENDS:
-        raise ValueError(unknown("kernel backend", name, BACKENDS))
+        raise ValueError(unknown_name("kernel backend", name, BACKENDS))
     return name
 
 

@@ -1,4 +1,4 @@
 from fastweights.kernels.mlstm.gated import unroll as mlstm
-from fastweights.kernels.mlstm.reference import MLSTMState
+from fastweights.kernels.mlstm.reference import MLSTMState, step
 
-__all__ = ["MLSTMState", "mlstm"]
+__all__ = ["MLSTMState", "mlstm", "step"]

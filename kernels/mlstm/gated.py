@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.chunks import keep
+from fastweights.kernels.chunks import keep_where
 from fastweights.kernels.gated_linear_attention import LinearAttentionState, gated_linear_attention
 from fastweights.kernels.mlstm.reference import MLSTMState, divided
 
@@ -53,7 +53,7 @@ def log_scales(
     least, fresh = log_input.clamp(min=0), is_first.unsqueeze(-1)
     given = torch.cat([initial.unsqueeze(0), torch.zeros_like(least)])[:-1]
     starts = torch.cat([torch.ones_like(fresh[:1]), fresh[1:]])
-    from_start = torch.maximum(log_forget + keep(~fresh, given), least)
+    from_start = torch.maximum(log_forget + keep_where(~fresh, given), least)
     scale, fading = torch.where(starts, from_start, least), log_forget
     episodes, back = is_first.cumsum(0).unsqueeze(-1), 1
     while back < len(scale):
@@ -64,4 +64,4 @@ def log_scales(
         fading = torch.cat([fading[:back], torch.where(same, further, fading[back:])])
         back *= 2
     before = torch.cat([initial.unsqueeze(0), scale])[:-1]
-    return keep(~fresh, before), scale
+    return keep_where(~fresh, before), scale

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.fast_weights import add_outer, read
+from fastweights.kernels.fast_weights import add_outer, read_memory
 from fastweights.kernels.recurrence import loop_over_time
 
 
@@ -54,7 +54,7 @@ def step(
     kept, added = (faded - log_scale).exp(), (log_input - log_scale).exp().unsqueeze(-1)
     weights = add_outer(kept[..., None, None] * state.fast_weights, k, added * v)
     key_sum = kept.unsqueeze(-1) * state.key_sum + added * k
-    y = output_gate * divided(read(weights, q), (key_sum * q).sum(-1), log_scale)
+    y = output_gate * divided(read_memory(weights, q), (key_sum * q).sum(-1), log_scale)
     return y, MLSTMState(weights, key_sum, log_scale)
 
 

@@ -4,6 +4,8 @@ from fastweights.kernels.recurrent_delta_rule import reference
 from fastweights.kernels.recurrent_delta_rule.reference import (
     RecurrentDeltaRuleState,
     RecurrentWeights,
+    program,
+    step,
 )
 
 recurrent_delta_rule = build_operation(
@@ -20,4 +22,4 @@ recurrent_delta_rule = build_operation(
     options={"feature_map": tuple(FEATURE_MAPS), "strength_map": tuple(STRENGTH_MAPS)},
 )
 
-__all__ = ["RecurrentDeltaRuleState", "RecurrentWeights", "recurrent_delta_rule"]
+__all__ = ["RecurrentDeltaRuleState", "RecurrentWeights", "program", "recurrent_delta_rule", "step"]

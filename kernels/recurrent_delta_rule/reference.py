@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fastweights.kernels import feature_maps
-from fastweights.kernels.fast_weights import delta_write, read
+from fastweights.kernels.fast_weights import delta_write, read_memory
 from fastweights.kernels.recurrence import loop_over_time
 
 
@@ -53,7 +53,7 @@ def step(
         q, k, v, beta, state, recurrent, feature_map, strength_map
     )
     weights = delta_write(state.fast_weights, key, value, strength)
-    y = read(weights, query)
+    y = read_memory(weights, query)
     return y, RecurrentDeltaRuleState(weights, y)
 
 

@@ -1,7 +1,7 @@
 from fastweights.kernels.feature_maps import FEATURE_MAPS, STRENGTH_MAPS
 from fastweights.kernels.machinery.operation import build_operation
 from fastweights.kernels.self_referential import reference
-from fastweights.kernels.self_referential.reference import SelfReferentialState
+from fastweights.kernels.self_referential.reference import SelfReferentialState, program, step
 
 self_referential = build_operation(
     "self_referential",
@@ -17,4 +17,4 @@ self_referential = build_operation(
     options={"feature_map": tuple(FEATURE_MAPS), "strength_map": tuple(STRENGTH_MAPS)},
 )
 
-__all__ = ["SelfReferentialState", "self_referential"]
+__all__ = ["SelfReferentialState", "program", "self_referential", "step"]

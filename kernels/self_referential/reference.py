@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fastweights.kernels import feature_maps
-from fastweights.kernels.fast_weights import add_outer, read
+from fastweights.kernels.fast_weights import add_outer, read_memory
 from fastweights.kernels.recurrence import loop_over_time
 
 
@@ -39,7 +39,9 @@ def step(
     """Compute one step: read, then write."""
     y, query, key, strengths = program(x, state, initial_weights, feature_map, strength_map)
     # One product for W^T q - W^T k: only the difference of query and key matters.
-    change = _per_column(strengths, _blocks(x)) * read(initial_weights + state.shift, query - key)
+    change = _per_column(strengths, _blocks(x)) * read_memory(
+        initial_weights + state.shift, query - key
+    )
     return y, SelfReferentialState(add_outer(state.shift, key, change))
 
 
@@ -52,7 +54,7 @@ def program(
 ) -> tuple[Tensor, ...]:
     """Return what the matrix computes from x: y_t, phi(q_t), phi(k_t) and strengths sigma(b_t)."""
     phi, sigma = feature_maps.feature_map(feature_map), feature_maps.strength_map(strength_map)
-    y, query, key, strengths = read(initial_weights + state.shift, x).split(_blocks(x), -1)
+    y, query, key, strengths = read_memory(initial_weights + state.shift, x).split(_blocks(x), -1)
     return y, phi(query), phi(key), sigma(strengths)
 
 

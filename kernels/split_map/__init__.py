@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fastweights.host.names import unknown
+from fastweights.host import unknown_name
 from fastweights.kernels.feature_maps import FEATURE_MAPS, STRENGTH_MAPS
 from fastweights.kernels.machinery import cpu_build, direct_call
 from fastweights.kernels.machinery.direct_call import ANY_SIZE
@@ -46,7 +46,7 @@ class Part:
 
     def __post_init__(self) -> None:
         if self.map not in MAPS:
-            raise ValueError(unknown("map", self.map, MAPS))
+            raise ValueError(unknown_name("map", self.map, MAPS))
 
     @property
     def length(self) -> int:

@@ -9,18 +9,12 @@ from typing import Annotated
 import tyro
 
 from fastweights.agents import STEMS, LearnerConfig, without_unread
-from fastweights.cores import CORES
-from fastweights.cores.options import core_defaults
+from fastweights.cores import CORES, core_defaults
 from fastweights.envs import PROTOCOLS, resolve
-from fastweights.host.commands import typed
-from fastweights.host.devices import PRECISIONS
-from fastweights.host.help_screen import Layout
+from fastweights.host import PRECISIONS, HelpLayout, typed_command
 from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import early_options, typed_options
-from fastweights.training.checks import check
-from fastweights.training.options import RunOptions
-from fastweights.training.presets import preset
-from fastweights.training.unused_options import check_engine
+from fastweights.training import RunOptions, check_engine, check_options, preset
 
 # What `--help` describes; the chosen core's own options follow.
 FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
@@ -78,14 +72,14 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
         _with_values(arguments),
         _layout(defaults.core),
         default=CommandLine(run=defaults),
-        prog=typed("atari"),
+        prog=typed_command("atari"),
         description=_description(),
     )
     run = _as_torchbeast(command.run, defaults)
     learner = without_unread(run.learner, defaults.learner)
     command = replace(command, run=replace(run, learner=learner))
     check_engine(command.run, defaults)
-    check(command.run)
+    check_options(command.run)
     return command
 
 
@@ -145,13 +139,13 @@ def peek(arguments: Sequence[str]) -> argparse.Namespace:
     )
 
 
-def _layout(core: str) -> Layout:
+def _layout(core: str) -> HelpLayout:
     own = core_defaults(core) if core in CORES else {}
-    return Layout(described=(*FIRST, *own), groups=GROUPS, values=VALUES, defaults=own)
+    return HelpLayout(described=(*FIRST, *own), groups=GROUPS, values=VALUES, defaults=own)
 
 
 def _description() -> str:
-    command = typed("atari")
+    command = typed_command("atari")
     return f"""Train an agent with fast-weight memory.
 
     {command} --core rdn --env Qbert

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastweights.host.errors import UserError
+from fastweights.host import UserError
 from fastweights.launch.cli.parser import count
 
 

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastweights.experiments.language_figures import make_figure
-from fastweights.experiments.language_search import search
-from fastweights.experiments.language_summary import summarise
-from fastweights.experiments.sequence_options import Question
-from fastweights.host.errors import UserError, expanded
+from fastweights.experiments import (
+    Question,
+    make_language_figure,
+    search_settings,
+    summarise_languages,
+)
+from fastweights.host import UserError, expanded
 from fastweights.launch.cli.sequence_command import SequenceCommand
 
 
@@ -45,14 +47,14 @@ class LanguageCommand(SequenceCommand[Question]):
         if bool(self.trained) != (self.trace is not None):
             raise UserError("--trace STRING and --trained RUN go together")
         if self.figure is not None:
-            return make_figure(self.figure, self.preset, self.of_table)
+            return make_language_figure(self.figure, self.preset, self.of_table)
         if self.summary:
-            return summarise(self.preset, self.of_table)
+            return summarise_languages(self.preset, self.of_table)
         if self.search is not None:
-            return search(self.search, self.trials, self.run, self.of_table)
+            return search_settings(self.search, self.trials, self.run, self.of_table)
         if self.trace is not None:
             # Matplotlib takes a second to import.
-            from fastweights.experiments.language_pictures import show_trace
+            from fastweights.experiments import show_trace
 
             return show_trace(expanded(self.trained), self.run.task.trained_by(), self.trace)
         return None

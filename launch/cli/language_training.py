@@ -8,33 +8,24 @@ from typing import Annotated
 
 import tyro
 
-from fastweights.cores import CORES
-from fastweights.cores.options import core_defaults
-from fastweights.experiments.language_model.options import (
-    COMMAND,
-    PRESETS,
+from fastweights.cores import CORES, core_defaults
+from fastweights.experiments import RESULT_FILE
+from fastweights.experiments.language_model import (
+    LANGUAGE_CELL_OPTIONS,
+    LANGUAGE_COMMAND,
+    LANGUAGE_PRESETS,
     LanguageOptions,
-    preset,
-    resumed,
-)
-from fastweights.experiments.language_model.run import run
-from fastweights.experiments.language_model.saved import saved_options
-from fastweights.experiments.language_model.table import (
-    OF_CELLS,
     LanguageTableOptions,
-    make_table,
+    language_preset,
+    make_language_table,
+    resumed_language_options,
+    run_language_model,
+    saved_language_options,
 )
-from fastweights.experiments.learning import RESULT
-from fastweights.host.commands import typed
-from fastweights.host.errors import UserError, expanded, user_input
-from fastweights.host.flags import flag
-from fastweights.host.help_screen import Layout
+from fastweights.host import HelpLayout, UserError, expanded, flag, typed_command, user_input
 from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import check_unchanged, early_options, typed_options
-from fastweights.tasks.language_model import python_docs
-from fastweights.tasks.language_model.corpus import CutOptions
-from fastweights.tasks.language_model.trainer import LanguageTrainerConfig
-from fastweights.tasks.language_model.vocabulary import KINDS
+from fastweights.tasks.language_model import KINDS, PYTHON_DOCS, CutOptions, LanguageTrainerConfig
 
 # What `--help` describes; the chosen core's options follow.
 FIRST = (
@@ -90,9 +81,9 @@ def train(arguments: Sequence[str]) -> int:
         if known.resume and known.preset:
             raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
         name = known.preset or "paper"
-        saved = saved_options(known.resume) if known.resume else None
-        command = typed(COMMAND)
-        defaults = saved or preset(name, known.core or "rdn")
+        saved = saved_language_options(known.resume) if known.resume else None
+        command = typed_command(LANGUAGE_COMMAND)
+        defaults = saved or language_preset(name, known.core or "rdn")
         asked = typed_options(
             LanguageCommand,
             arguments,
@@ -104,29 +95,31 @@ def train(arguments: Sequence[str]) -> int:
         asked.run.check()
         options = replace(asked.run, data=_resolved(asked.run.data))
         if asked.table is not None:
-            default = preset(name, "rdn")
+            default = language_preset(name, "rdn")
             if refused := _refused(asked, known, default):
+                takes = ", ".join(f"--{name}" for name in LANGUAGE_CELL_OPTIONS)
                 raise ValueError(
                     f"{', '.join(refused)} cannot go with --table, whose runs have the preset's "
-                    f"options; they take {', '.join(f'--{n}' for n in OF_CELLS)}, and --only, "
-                    "--seeds and --runs say which and where"
+                    f"options; they take {takes}; --only, --seeds and --runs say which and where"
                 )
     if asked.table is not None:
-        changes = {name: getattr(options, name) for name in OF_CELLS}
-        return make_table(asked.table, name, asked.of_table, changes)
+        changes = {name: getattr(options, name) for name in LANGUAGE_CELL_OPTIONS}
+        return make_language_table(asked.table, name, asked.of_table, changes)
     check_unchanged(asked.of_table, "--table")
     if saved:
         with user_input():
-            options = resumed(replace(saved, data=_resolved(saved.data)), options)
-        if (expanded(asked.resume) / RESULT).exists():
-            raise UserError(f"{asked.resume} has finished: its result is in {RESULT}; start anew")
-    return run(options, asked.resume)
+            options = resumed_language_options(replace(saved, data=_resolved(saved.data)), options)
+        if (expanded(asked.resume) / RESULT_FILE).exists():
+            raise UserError(
+                f"{asked.resume} has finished: its result is in {RESULT_FILE}; start anew"
+            )
+    return run_language_model(options, asked.resume)
 
 
-def _layout(core: str) -> Layout:
+def _layout(core: str) -> HelpLayout:
     own = core_defaults(core) if core in CORES else {}
-    values = {"core": CORES, "preset": PRESETS, "kernels": BACKENDS, "vocabulary": KINDS}
-    return Layout(described=(*FIRST, *own), groups=GROUPS, values=values, defaults=own)
+    values = {"core": CORES, "preset": LANGUAGE_PRESETS, "kernels": BACKENDS, "vocabulary": KINDS}
+    return HelpLayout(described=(*FIRST, *own), groups=GROUPS, values=values, defaults=own)
 
 
 def _peek(arguments: Sequence[str]) -> argparse.Namespace:
@@ -136,7 +129,7 @@ def _peek(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _resolved(data: str | None) -> str | None:
     """Make paths absolute: a run may be resumed from another folder."""
-    if data is None or data == python_docs.NAME:
+    if data is None or data == PYTHON_DOCS:
         return data
     return str(expanded(data).resolve())
 
@@ -148,5 +141,7 @@ def _refused(
     if known.core or known.resume:
         return ["--core"] if known.core else ["--resume"]
     given, usual = asked.run.flat(), default.flat()
-    names = [name for name in given if given[name] != usual[name] and name not in OF_CELLS]
+    names = [
+        name for name in given if given[name] != usual[name] and name not in LANGUAGE_CELL_OPTIONS
+    ]
     return [flag(name) for name in names]

@@ -8,16 +8,27 @@ from typing import Annotated
 import torch
 import tyro
 
-from fastweights.experiments.language_model.evaluate import Evaluation, evaluate_model
-from fastweights.experiments.language_model.export import write_export
-from fastweights.experiments.language_model.options import COMMAND
-from fastweights.experiments.language_model.saved import SavedModel, open_model
-from fastweights.experiments.language_model.writing import prompt_tokens, written
-from fastweights.host.commands import typed
-from fastweights.host.devices import choose_device, compute_exactly, use_threads
-from fastweights.host.errors import UserError, expanded, user_input
+from fastweights.experiments.language_model import (
+    LANGUAGE_COMMAND,
+    LanguageEvaluation,
+    SavedModel,
+    evaluate_model,
+    open_model,
+    prompt_tokens,
+    write_export,
+    written_text,
+)
+from fastweights.host import (
+    UserError,
+    choose_device,
+    compute_exactly,
+    expanded,
+    typed_command,
+    use_threads,
+    user_input,
+)
 from fastweights.launch.cli.parser import typed_options
-from fastweights.tasks.language_model.generation import Sampling
+from fastweights.tasks.language_model import Sampling
 
 RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
@@ -33,7 +44,7 @@ class Where:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(Evaluation, Where):
+class EvaluateOptions(LanguageEvaluation, Where):
     """Measure a language model on held-out text: sliding windows, full context, by position.
 
     Writes RUN/evaluations/*.json and, with --by-position, a picture.
@@ -69,7 +80,7 @@ class ExportOptions:
 
 def evaluate(arguments: Sequence[str]) -> int:
     """Run `wikitext103 evaluate RUN`."""
-    prog = f"{typed(COMMAND)} evaluate"
+    prog = f"{typed_command(LANGUAGE_COMMAND)} evaluate"
     options = typed_options(EvaluateOptions, arguments, prog=prog)
     with user_input():
         options.check()
@@ -79,7 +90,9 @@ def evaluate(arguments: Sequence[str]) -> int:
 
 def write(arguments: Sequence[str]) -> int:
     """Run `wikitext103 generate RUN --prompt TEXT`: print text as it is generated."""
-    options = typed_options(WriteOptions, arguments, prog=f"{typed(COMMAND)} generate")
+    options = typed_options(
+        WriteOptions, arguments, prog=f"{typed_command(LANGUAGE_COMMAND)} generate"
+    )
     with user_input():
         options.check()
         if options.length < 0:
@@ -87,7 +100,7 @@ def write(arguments: Sequence[str]) -> int:
         saved = _open(options.run, options)
         prompt = prompt_tokens(saved.vocabulary, options.prompt)
     how = {"length": options.length, "seed": options.seed, "with_prompt": bool(options.prompt)}
-    for piece in written(saved, prompt, options, **how):
+    for piece in written_text(saved, prompt, options, **how):
         print(piece, end="", flush=True)
     print()
     return 0
@@ -95,13 +108,15 @@ def write(arguments: Sequence[str]) -> int:
 
 def export(arguments: Sequence[str]) -> int:
     """Run `wikitext103 export RUN FOLDER`."""
-    options = typed_options(ExportOptions, arguments, prog=f"{typed(COMMAND)} export")
+    options = typed_options(
+        ExportOptions, arguments, prog=f"{typed_command(LANGUAGE_COMMAND)} export"
+    )
     folder = expanded(options.folder)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: name a folder")
     saved = open_model(options.run, torch.device("cpu"))
     write_export(saved.payload, saved.vocabulary, folder, saved.results())
-    command = typed(COMMAND)
+    command = typed_command(LANGUAGE_COMMAND)
     print(f"exported: {folder}\nto let it write:\n  {command} generate {folder} --prompt ...")
     return 0
 

@@ -13,11 +13,17 @@ from typing import Any, NoReturn, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from fastweights.host.errors import UserError
-from fastweights.host.flags import flag, flags
-from fastweights.host.help_screen import FULL, Layout, asked_for, screen
-from fastweights.host.names import did_you_mean
-from fastweights.host.whole_numbers import whole_number
+from fastweights.host import (
+    HELP_ALL,
+    HelpLayout,
+    UserError,
+    did_you_mean,
+    flag,
+    flags,
+    help_asked_for,
+    help_text,
+    whole_number,
+)
 
 Options = TypeVar("Options")
 
@@ -28,7 +34,9 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, description: str | None, prog: str | None = None) -> None:
         layout = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=prog, description=description, formatter_class=layout)
-        self.add_argument(FULL, action="help", help=argparse.SUPPRESS)  # as other commands have it
+        self.add_argument(
+            HELP_ALL, action="help", help=argparse.SUPPRESS
+        )  # as other commands have it
 
     def error(self, message: str) -> NoReturn:
         """Raise a one-line `UserError` with the nearest known flag."""
@@ -40,7 +48,7 @@ class Parser(argparse.ArgumentParser):
 def typed_options(
     kind: type[Options],
     arguments: Sequence[str] | None,
-    layout: Layout | None = None,
+    layout: HelpLayout | None = None,
     **of_tyro: Any,
 ) -> Options:
     """Parse flags into options that are a dataclass.
@@ -52,8 +60,12 @@ def typed_options(
         of_tyro: what else `tyro.cli` takes.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if asked := asked_for(words):
-        _print(screen(kind, layout or Layout(), asked == FULL, registry=_REGISTRY, **of_tyro))
+    if asked := help_asked_for(words):
+        _print(
+            help_text(
+                kind, layout or HelpLayout(), asked == HELP_ALL, registry=_REGISTRY, **of_tyro
+            )
+        )
         raise SystemExit(0)
     with _one_line():
         return tyro.cli(kind, args=words, registry=_REGISTRY, **of_tyro)

@@ -4,13 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from fastweights.host.commands import typed
-from fastweights.host.errors import expanded
-from fastweights.host.flags import check_kept
-from fastweights.records import runs_near
-from fastweights.records.checkpoint_folder import holds_checkpoints
-from fastweights.training.options import RunOptions, changes
-from fastweights.training.saved_agent import SavedAgent, open_agent
+from fastweights.host import check_kept, expanded, typed_command
+from fastweights.records import holds_checkpoints, runs_near
+from fastweights.training import RunOptions, SavedAgent, changed_flags, open_agent
 
 
 def saved_run(known: argparse.Namespace) -> SavedAgent | None:
@@ -54,7 +50,7 @@ def has_finished(saved: SavedAgent) -> bool:
 
 def check_same(saved: SavedAgent, asked: RunOptions) -> None:
     """Raise `ValueError`, one line, if `asked` contradicts the run."""
-    check_kept(changes(saved.options, asked))
+    check_kept(changed_flags(saved.options, asked))
 
 
 def check_unfinished(saved: SavedAgent) -> None:
@@ -62,5 +58,5 @@ def check_unfinished(saved: SavedAgent) -> None:
     if has_finished(saved):
         raise ValueError(
             f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "
-            f"{typed('evaluate')} {saved.run}"
+            f"{typed_command('evaluate')} {saved.run}"
         )

@@ -11,22 +11,32 @@ from typing import Annotated, Any, Generic
 import tyro
 from rich.console import Console
 
-from fastweights.experiments.learning import RESULT
-from fastweights.experiments.learning_options import changes, differences
-from fastweights.experiments.sequence_data import sequences, statistics_table
-from fastweights.experiments.sequence_figures import OF_CELLS
-from fastweights.experiments.sequence_options import (
+from fastweights.experiments import (
+    RESULT_FILE,
+    SEQUENCE_CELL_OPTIONS,
     Question,
     SequenceOptions,
+    SequenceTableOptions,
+    changed_learning_options,
+    differing_learning_options,
+    make_sequence_table,
+    run_sequence_task,
+    saved_sequence_options,
+    sequence_preset,
+    sequences_of,
+    statistics_table,
+    write_splits,
 )
-from fastweights.experiments.sequence_presets import preset
-from fastweights.experiments.sequence_run import run, saved_options
-from fastweights.experiments.sequence_table import TableOptions, make_table
-from fastweights.experiments.token_files import write_splits
-from fastweights.host.commands import typed
-from fastweights.host.errors import UserError, expanded, one_line_errors, user_input
-from fastweights.host.flags import check_kept, flags
-from fastweights.host.names import unknown
+from fastweights.host import (
+    UserError,
+    check_kept,
+    expanded,
+    flags,
+    one_line_errors,
+    typed_command,
+    unknown_name,
+    user_input,
+)
 from fastweights.launch.cli.parser import check_unchanged, early_options, typed_options
 from fastweights.launch.cli.sequence_help import HELP, layout
 from fastweights.tasks import Task
@@ -50,7 +60,7 @@ class SequenceCommand(Generic[Question]):
     table: int | None = None
     """A table of the paper to rebuild: every model and seed that is not there yet, then the table.
     """
-    of_table: tyro.conf.OmitArgPrefixes[TableOptions]
+    of_table: tyro.conf.OmitArgPrefixes[SequenceTableOptions]
     run: Annotated[SequenceOptions[Question], tyro.conf.arg(name="")]
 
     def instead(self) -> int | None:
@@ -81,13 +91,13 @@ class Family:
     def task(self, name: str | None) -> type[Task]:
         """Return the task of this name, or the first; raise `ValueError` for an unknown name."""
         if name is not None and name not in self.tasks:
-            raise ValueError(unknown("task", name, self.tasks))
+            raise ValueError(unknown_name("task", name, self.tasks))
         return self.tasks[name] if name else self._first
 
     def help(self) -> str:
         """Return the text of `--help`."""
         said = {name: getattr(self, name) for name in ("description", "example", "small", "table")}
-        return HELP.format(**said, command=typed(self.command))
+        return HELP.format(**said, command=typed_command(self.command))
 
 
 def command(task: type[Task], description: str, example: str) -> Callable[..., int]:
@@ -111,10 +121,10 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         known = _peek(arguments, family)
         if known.resume and known.preset:
             raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
-        saved = saved_options(known.resume, family.command) if known.resume else None
+        saved = saved_sequence_options(known.resume, family.command) if known.resume else None
         task = type(saved.task) if saved and not known.task else family.task(known.task)
         name = known.preset or "paper"
-        defaults = saved or preset(name, known.core or "delta_net", task())
+        defaults = saved or sequence_preset(name, known.core or "delta_net", task())
         if type(defaults.task) is not task:
             raise ValueError(f"--task {task.name} contradicts --resume: a run keeps its task")
         named = {"task": task.name} if len(family.tasks) > 1 else {}
@@ -123,8 +133,8 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
             kind,
             arguments,
             layout(task, defaults.core, family.tasks),
-            default=kind(run=defaults, of_table=TableOptions(), **named),
-            prog=typed(family.command),
+            default=kind(run=defaults, of_table=SequenceTableOptions(), **named),
+            prog=typed_command(family.command),
             description=family.help(),
         )
         if asked.run.files:  # a resumed run may start from another folder
@@ -132,8 +142,8 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
             asked = replace(asked, run=replace(asked.run, files=absolute))
         asked.run.check()
     if asked.table is not None:
-        of_cells = _of_cells(asked, known, preset(name, "delta_net", task()))
-        return make_table(family.command, asked.table, name, asked.of_table, of_cells)
+        of_cells = _of_cells(asked, known, sequence_preset(name, "delta_net", task()))
+        return make_sequence_table(family.command, asked.table, name, asked.of_table, of_cells)
     if (code := asked.instead()) is not None:
         return code
     check_unchanged(asked.of_table, "--table")
@@ -141,13 +151,13 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         Console().print(statistics_table(asked.run))
         return 0
     if asked.export:
-        splits = sequences(asked.run)
+        splits = sequences_of(asked.run)
         for path in write_splits(expanded(asked.export), asked.run.task, splits):
             print(path)
         return 0
     if saved:
         _check_same(asked.resume, saved, asked.run)
-    return run(asked.run, asked.resume)
+    return run_sequence_task(asked.run, asked.resume)
 
 
 def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:
@@ -161,14 +171,16 @@ def _of_cells(
     asked: SequenceCommand, known: argparse.Namespace, default: SequenceOptions
 ) -> dict[str, Any]:
     """Return what a table's cells take from the command line; refuse other options."""
-    given = changes(default, replace(asked.run, core=default.core) if known.core else asked.run)
+    given = changed_learning_options(
+        default, replace(asked.run, core=default.core) if known.core else asked.run
+    )
     others = {"core": known.core, "task": known.task, "resume": known.resume}
     others |= {"statistics": asked.statistics, "export": asked.export}
     refused = [name for name, value in others.items() if value]
     if not refused:
-        refused = [name for name in given if name not in OF_CELLS]
+        refused = [name for name in given if name not in SEQUENCE_CELL_OPTIONS]
     if refused:
-        taken = flags([name for name in OF_CELLS if name in default.flat()])
+        taken = flags([name for name in SEQUENCE_CELL_OPTIONS if name in default.flat()])
         raise UserError(
             f"{flags(refused)} cannot go with --table, whose runs have the preset's options; "
             f"they take {taken}, and --only, --settings, --seeds and --runs say which and where"
@@ -181,6 +193,8 @@ def _of_cells(
 def _check_same(path: Path, saved: SequenceOptions, asked: SequenceOptions) -> None:
     path = expanded(path)
     with user_input():
-        check_kept(differences(saved, asked))
-    if (path / RESULT).exists():
-        raise UserError(f"{path} has finished: its result is in {path / RESULT}; start a new run")
+        check_kept(differing_learning_options(saved, asked))
+    if (path / RESULT_FILE).exists():
+        raise UserError(
+            f"{path} has finished: its result is in {path / RESULT_FILE}; start a new run"
+        )

@@ -3,14 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import fields
 
-from fastweights.cores import CORES
-from fastweights.cores.options import core_defaults
-from fastweights.experiments.sequence_presets import presets_of
-from fastweights.experiments.sequence_table import TableOptions
-from fastweights.host.help_screen import Layout
+from fastweights.cores import CORES, core_defaults
+from fastweights.experiments import SequenceTableOptions, presets_of
+from fastweights.host import HelpLayout
 from fastweights.kernels import BACKENDS
-from fastweights.tasks import Task
-from fastweights.tasks.train import TrainerConfig
+from fastweights.tasks import Task, TrainerConfig
 
 # What `--help` describes, after the task's own options; the chosen core's options follow.
 FIRST = ("core", "preset", "epochs", "seed", "resume", "table", "statistics", "trace")
@@ -23,7 +20,7 @@ GROUPS = {
     ),
     "Tables (experiments/)": (
         *("table", "figure", "summary", "search", "trials"),
-        *(field.name for field in fields(TableOptions)),
+        *(field.name for field in fields(SequenceTableOptions)),
     ),
     "Run folder (records/)": (
         *("resume", "trained", "trace", "xpid", "savedir"),
@@ -43,11 +40,11 @@ For example:
 Options start from a preset and are changed one by one; docs/tasks.md has more."""
 
 
-def layout(task: type[Task], core: str, tasks: Mapping[str, type[Task]]) -> Layout:
+def layout(task: type[Task], core: str, tasks: Mapping[str, type[Task]]) -> HelpLayout:
     """Return the help screen of a command that trains on `tasks`; `task` is chosen."""
     own = core_defaults(core) if core in CORES else {}
     of_task = [field.name for field in fields(task)]
     groups = {f"Task {task.name} (tasks/)": ["task", *of_task]} | GROUPS
     values = {"core": CORES, "preset": presets_of(task), "kernels": BACKENDS, "task": tasks}
     described = ("task", *of_task, *FIRST, *own)
-    return Layout(described=described, groups=groups, values=values, defaults=own)
+    return HelpLayout(described=described, groups=groups, values=values, defaults=own)

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from fastweights.host.commands import typed
-from fastweights.host.errors import UserError
+from fastweights.host import UserError, typed_command
 
 # Flags whose value carries over under another name (those with the same name need no entry).
 RENAMED = {
@@ -42,8 +41,8 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             value = next(waiting, None)
             if name == "mode" and value != "train":
                 raise UserError(
-                    f"--mode {value}: this command trains; {typed('evaluate')} RUN plays "
-                    f"test games, {typed('watch')} RUN shows one"
+                    f"--mode {value}: this command trains; {typed_command('evaluate')} RUN plays "
+                    f"test games, {typed_command('watch')} RUN shows one"
                 )
             ignored.append(f"--{name}")
         else:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, ClassVar
 
-from fastweights.host.names import did_you_mean
+from fastweights.host import did_you_mean
 from fastweights.tasks.task import UNASKED, Sample, Statistic, Task, share_of_commonest, spread
 
 ASK = "?"

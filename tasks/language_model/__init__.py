@@ -1,1 +1,5 @@
 """Language models: texts of any form, vocabularies, models, their training and evaluation."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

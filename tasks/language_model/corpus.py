@@ -21,11 +21,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastweights.host.atomic_files import remove_partials, replacing, write_bytes
-from fastweights.host.errors import UserError, describe_os_error
-from fastweights.host.folder_lock import wait_for
-from fastweights.host.json_files import read_object, write_json
-from fastweights.host.names import unknown
+from fastweights.host import (
+    UserError,
+    describe_os_error,
+    read_object,
+    remove_partials,
+    replacing,
+    unknown_name,
+    wait_for_lock,
+    write_bytes,
+    write_json,
+)
 from fastweights.tasks.language_model.published import Counts, recognised
 from fastweights.tasks.language_model.source import SPLITS, Source
 from fastweights.tasks.language_model.vocabulary import (
@@ -34,8 +40,8 @@ from fastweights.tasks.language_model.vocabulary import (
     Bytes,
     Vocabulary,
     Words,
-    from_plain,
-    to_json,
+    vocabulary_from_plain,
+    vocabulary_to_json,
 )
 
 VERSION = 1
@@ -60,7 +66,7 @@ class CutOptions:
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
         if self.vocabulary not in KINDS:
-            raise ValueError(unknown("--vocabulary", self.vocabulary, KINDS))
+            raise ValueError(unknown_name("--vocabulary", self.vocabulary, KINDS))
         try:
             codecs.lookup(self.encoding)
         except (LookupError, ValueError) as error:
@@ -105,7 +111,7 @@ class Corpus:
         return recognised(self.place, self.form, self.counts)
 
 
-def corpus(
+def open_corpus(
     source: Source, options: CutOptions, folder: Path, tick: Tick = lambda *_: None
 ) -> Corpus:
     """Return the text as numbers, from the cache below `folder`, or made and cached now.
@@ -121,7 +127,7 @@ def corpus(
     if found is None:
         try:
             kept.mkdir(parents=True, exist_ok=True)
-            lock = wait_for(kept)
+            lock = wait_for_lock(kept)
             try:
                 found = _read(kept)  # another process may have made it in the meantime
                 if found is None:
@@ -157,7 +163,7 @@ def _make(source: Source, options: CutOptions, kept: Path, tick: Tick) -> None:
             meta[split] = _write_split(lines, vocabulary, partial, split, tick)
         if meta[split]["tokens"] < 2:
             raise UserError(f"--data {source.place} has too little text in its split {split}")
-    text = to_json(vocabulary)
+    text = vocabulary_to_json(vocabulary)
     write_bytes(kept / "vocabulary.json", text)
     meta["vocabulary"] = hashlib.blake2b(text).hexdigest()
     write_json(kept / "meta.json", meta)
@@ -227,7 +233,7 @@ def _read(kept: Path) -> tuple[Vocabulary, dict[str, Split]] | None:
         text = (kept / "vocabulary.json").read_bytes()
         if hashlib.blake2b(text).hexdigest() != meta["vocabulary"]:
             return None
-        vocabulary = from_plain(json.loads(text))
+        vocabulary = vocabulary_from_plain(json.loads(text))
         splits = {split: _read_split(kept / f"{split}.int32", meta[split]) for split in SPLITS}
     except (FileNotFoundError, LookupError, TypeError, ValueError):
         return None

@@ -36,7 +36,7 @@ class Measure(NamedTuple):
         )
 
 
-def measure(total: float, split: Split) -> Measure:
+def mean_loss(total: float, split: Split) -> Measure:
     """Return the mean loss in all units, from the sum over the N - 1 predictions of a split."""
     tokens = len(split.ids)
     loss = total / (tokens - 1)
@@ -54,7 +54,7 @@ def _exp(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf
 
 
-def sliding(
+def sliding_loss(
     model: LanguageModel,
     ids: np.ndarray,
     window: int,
@@ -93,7 +93,7 @@ def sliding(
     return total
 
 
-def carried(
+def carried_loss(
     model: LanguageModel,
     ids: np.ndarray,
     span: int,
@@ -123,7 +123,7 @@ def carried(
     return total
 
 
-def by_position(
+def losses_by_position(
     model: LanguageModel,
     ids: np.ndarray,
     length: int,
@@ -153,7 +153,7 @@ def by_position(
     return sums / pieces
 
 
-def buckets(losses: Float64[np.ndarray, " length"]) -> Iterator[tuple[int, int, float]]:
+def length_buckets(losses: Float64[np.ndarray, " length"]) -> Iterator[tuple[int, int, float]]:
     """Yield mean losses of positions 1, 2, 3-4, 5-8, ...: first and last position, loss."""
     first = 0
     while first < len(losses):

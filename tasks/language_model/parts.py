@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fastweights.host.errors import UserError, describe_os_error
+from fastweights.host import UserError, describe_os_error
 
 CHUNK = 2**20  # bytes
 NEED_PYARROW = "pip install 'pyarrow>=17,<24', or export the text to plain files"

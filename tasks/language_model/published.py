@@ -34,7 +34,7 @@ def recognised(place: str, form: str, found: Counts) -> str | None:
     return None
 
 
-def comparison(name: str, found: Counts) -> tuple[list[str], bool]:
+def counts_comparison(name: str, found: Counts) -> tuple[list[str], bool]:
     """Return a line for each count, found and expected, and whether all are as published."""
     expected, lines = PUBLISHED[name], []
     for what, ours, theirs in zip(Counts._fields, found, expected, strict=True):

@@ -15,13 +15,15 @@ from pydoc_data.topics import topics
 from fastweights.tasks.language_model.parts import of_bytes
 from fastweights.tasks.language_model.source import Source, cut
 
-NAME = "python-docs"  # given instead of a path
-HELD_OUT = 0.05
+PYTHON_DOCS = "python-docs"  # given instead of a path
+PYTHON_DOCS_HELD_OUT = 0.05
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 _SHORTEST = 200  # fewest characters of a document
 
 
-def python_docs(held_out: float = HELD_OUT, library: Path | None = None) -> Source:
+def python_docs_source(
+    held_out: float = PYTHON_DOCS_HELD_OUT, library: Path | None = None
+) -> Source:
     """Return the text, its documents ordered by digests of their names; takes seconds.
 
     `library`: the folder whose docstrings are taken; None for the standard library.
@@ -30,7 +32,9 @@ def python_docs(held_out: float = HELD_OUT, library: Path | None = None) -> Sour
     documents |= dict(_docstrings(library or Path(sysconfig.get_paths()["stdlib"])))
     named = sorted(documents, key=lambda name: hashlib.blake2b(name.encode()).digest())
     text = "\n".join(f"{documents[name].strip()}\n" for name in named)
-    return cut(NAME, "Python's documentation", [of_bytes(NAME, text.encode())], held_out)
+    return cut(
+        PYTHON_DOCS, "Python's documentation", [of_bytes(PYTHON_DOCS, text.encode())], held_out
+    )
 
 
 def _docstrings(library: Path) -> Iterator[tuple[str, str]]:

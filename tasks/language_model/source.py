@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastweights.host.errors import UserError, expanded
+from fastweights.host import UserError, expanded
 from fastweights.tasks.language_model.parts import Part, Rows, Stream, members, of_file, readable
 
 SPLITS = ("train", "valid", "test")

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fastweights.host.flags import check_at_least
-from fastweights.kernels.recurrence import refilled, tensors_of
+from fastweights.host import check_at_least
+from fastweights.kernels import refilled, tensors_of
 from fastweights.tasks.language_model.model import LanguageModel, ModelState, detached
 
 LARGEST_BATCH = 2**20  # columns

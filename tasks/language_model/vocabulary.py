@@ -160,13 +160,13 @@ class _ByteReader(Reader):
         return self._decoder.decode(bytes([token]))
 
 
-def to_json(vocabulary: Vocabulary) -> bytes:
+def vocabulary_to_json(vocabulary: Vocabulary) -> bytes:
     """Return the content of a vocabulary's file; lone surrogates of a text's own bytes are kept."""
     text = json.dumps(vocabulary.plain(), ensure_ascii=False)
     return text.encode("utf-8", "surrogatepass")
 
 
-def from_plain(plain: dict[str, Any]) -> Vocabulary:
+def vocabulary_from_plain(plain: dict[str, Any]) -> Vocabulary:
     """Return the vocabulary that `Vocabulary.plain` described; raise a one-line `ValueError`."""
     if plain.get("kind") == Bytes.kind:
         return Bytes()

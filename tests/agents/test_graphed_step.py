@@ -17,7 +17,7 @@ from fastweights.agents.network import Network, NetworkConfig
 from fastweights.cores import CORES
 from fastweights.host.stages import Stages
 from fastweights.kernels.cuda.launch import unavailable
-from fastweights.training.assembly import build
+from fastweights.training.assembly import assemble
 from fastweights.training.presets import preset
 from fastweights.training.schedules.plan import Plan
 
@@ -123,7 +123,7 @@ def test_every_schedule_has_it_where_it_was_asked_for(schedule, asked, by_hand):
     options = replace(preset("maze", "rdn"), **sizes, schedule=schedule, core_width=16)
     plan = Plan(options)
     plan.options = replace(plan.options, cuda_graphs=asked)  # `Plan` refuses it without a GPU
-    environments, net = build(plan.options, plan)
+    environments, net = assemble(plan.options, plan)
     source = plan.source(net, environments, 0, Stages("learner"))
     source.publish(0)
     with source:

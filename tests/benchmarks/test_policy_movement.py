@@ -28,8 +28,8 @@ def test_weights_that_do_not_learn_do_not_move_the_policy(tmp_path, monkeypatch)
             weight.requires_grad_(policy_movement.part_of(name) == "heads")
         return environments, network
 
-    build = policy_movement.build
-    monkeypatch.setattr(policy_movement, "build", frozen)
+    build = policy_movement.assemble
+    monkeypatch.setattr(policy_movement, "assemble", frozen)
     for one in policy_movement.measured(open_agent(tmp_path / "run"), 2, 1e-3):
         assert one.whole == one.heads > 0 and one.stem == one.core == 0
 

@@ -9,9 +9,9 @@ import torch
 from benchmarks.sequences import LEFT_OUT, TorchsOwn, contenders, main, parser, rows
 from fastweights.cores import CORES, build_core
 from fastweights.cores.fast_weight_core import FastWeightCore
-from fastweights.experiments.sequence_presets import PRESETS, small
+from fastweights.experiments.sequence_presets import SEQUENCE_PRESETS, small
 from fastweights.tasks.code_execution import CodeExecution
-from fastweights.tasks.sequences import draw
+from fastweights.tasks.sequences import draw_splits
 
 PATIENT = ("--seconds", "1e6")  # long enough to build kernels first
 
@@ -22,7 +22,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         options = small(core, replace(task, statements=16))
         return replace(options, core_width=8, core_feedforward=8, core_layers=1)
 
-    monkeypatch.setitem(PRESETS, "small", tiny)
+    monkeypatch.setitem(SEQUENCE_PRESETS, "small", tiny)
     # It would change the whole process.
     monkeypatch.setattr("benchmarks.sequences.tune_allocator", lambda: None)
 
@@ -67,8 +67,8 @@ def test_without_its_recurrence_a_memory_still_makes_all_inputs_of_it(core, monk
             each.retain_grad()
         return tuple(inputs)
 
-    chosen, inputs = PRESETS["small"](core, CodeExecution()), []
-    sequences = draw(chosen.task, {"train": 2}, seed=1)["train"]
+    chosen, inputs = SEQUENCE_PRESETS["small"](core, CodeExecution()), []
+    sequences = draw_splits(chosen.task, {"train": 2}, seed=1)["train"]
     runs, _ = contenders(parser().parse_args(["--cores", core]), sequences)
     monkeypatch.setattr(FastWeightCore, "unroll", refuse)
     (memory,) = (

@@ -18,7 +18,7 @@ def test_a_policy_replaces_the_caller_s_own(monkeypatch):
     for policy in ("torch", "one-thread"):
         measure(("loop", 0, policy), "Qbert", 1.0)
     (all_cores, _, as_torch), (one, _, alone) = seen
-    chosen = {name: as_torch[name] for name in shared_machine.CHOICES if name in as_torch}
+    chosen = {name: as_torch[name] for name in shared_machine.WAITING_VARIABLES if name in as_torch}
     assert chosen == {"GOMP_SPINCOUNT": "300000"}
     assert all_cores == shared_machine.processors() and one == 1
     assert alone["OMP_WAIT_POLICY"] == "PASSIVE" and "KMP_BLOCKTIME" not in alone

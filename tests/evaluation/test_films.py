@@ -18,7 +18,7 @@ from forks import Program
 from fastweights import envs
 from fastweights.agents.network import Network, NetworkConfig
 from fastweights.cores import CORES
-from fastweights.evaluation.clips import visible
+from fastweights.evaluation.clips import visible_environments
 from fastweights.evaluation.films import film, memory, timelines
 from fastweights.evaluation.films.drawing import LINES, _text, diverging, enlarge, sequential
 from fastweights.evaluation.films.memory import Change
@@ -222,7 +222,11 @@ def test_the_game_shown_is_the_one_that_evaluate_counts(trained):
     game = evaluated.episodes[1]
     options = watch.WatchOptions(run=trained, action_mode="sampled", seed=41)
     played = film.episode(
-        agent, visible(agent, options.game), "sampled", options.seed, torch.device("cpu")
+        agent,
+        visible_environments(agent, options.game),
+        "sampled",
+        options.seed,
+        torch.device("cpu"),
     )
     shown = list(islice(played, game.agent_steps))
     assert sum(moment.reward for moment in shown) == game.episode_return != 0

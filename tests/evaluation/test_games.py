@@ -14,7 +14,7 @@ from fastweights import envs
 from fastweights.agents.network import Network, NetworkConfig, NetworkOutput
 from fastweights.envs.interface import TimeStep
 from fastweights.envs.naming import resolve
-from fastweights.evaluation.clips import visible
+from fastweights.evaluation.clips import visible_environments
 from fastweights.evaluation.games import (
     check_actions,
     film,
@@ -23,7 +23,7 @@ from fastweights.evaluation.games import (
     rules_for_testing,
     score_modulus,
 )
-from fastweights.evaluation.play import GamePlan, check_plays, environments_of, play
+from fastweights.evaluation.play import GamePlan, check_plays, environments_of_plan, play
 from fastweights.evaluation.player import BLOCK, Player
 from fastweights.evaluation.training_tests import games_of
 from fastweights.launch import atari, watch
@@ -52,7 +52,7 @@ def qbert(tmp_path_factory) -> SavedAgent:
     where = ["--total-steps", "256", "--precision", "float32", "--savedir", str(folder)]
     assert atari.main([*game, *core, *batch, *where, "--xpid", "qbert"]) == 0
     agent = open_agent(folder / "qbert")
-    environments = environments_of(agent.options, GamePlan(), 2, 5)
+    environments = environments_of_plan(agent.options, GamePlan(), 2, 5)
     player = Player(agent.network, environments, action_mode="sampled", seed=5)
     logits = torch.cat([player.step().policy_logits for _ in range(30)])
     policy, spread = agent.network.policy, logits.std(0)
@@ -126,10 +126,10 @@ def test_emulators_get_the_threads_of_the_command_not_of_the_checkpoint(qbert, m
         lambda **flags: heard.append(flags["num_threads"]) or interface(**flags),
     )
     assert qbert.options.num_threads == 1
-    environments_of(qbert.options, GamePlan(num_threads=3), 2, 0).close()
-    visible(qbert, watch.WatchOptions(run=qbert.run, num_threads=3).game).close()
+    environments_of_plan(qbert.options, GamePlan(num_threads=3), 2, 0).close()
+    visible_environments(qbert, watch.WatchOptions(run=qbert.run, num_threads=3).game).close()
     plan = games_of(replace(qbert.options, evaluate_episodes=2, num_threads=3))
-    environments_of(qbert.options, plan, 2, 0).close()
+    environments_of_plan(qbert.options, plan, 2, 0).close()
     assert set(heard) == {3}
 
 
@@ -140,7 +140,7 @@ def test_eighteen_actions_under_machado():
     )
     network = Network(options.network((1, 84, 84), 18))
     plan = GamePlan(episodes=2, repeats=2, seed=7, protocol="machado", max_frames=80)
-    environments = environments_of(options, plan, 2, plan.seed)
+    environments = environments_of_plan(options, plan, 2, plan.seed)
     check_plays(network, options, plan)
     player = Player(network, environments, action_mode="sampled", seed=plan.seed)
     actions = torch.cat([player.step().action for _ in range(60)])

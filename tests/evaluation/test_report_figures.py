@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastweights.evaluation.learning_curves import Curve, band, line_styles
-from fastweights.evaluation.reports.curves import hours, numbers
+from fastweights.evaluation.reports.curves import column_numbers, hours
 from fastweights.evaluation.reports.figures import (
     improvements,
     learner,
@@ -33,7 +33,7 @@ def group_of(*runs: Run) -> Group:
 
 def test_what_is_no_number_is_a_gap():
     run = run_with(step=[1, 2, 3, 4], loss=[0.5, None, "x", 10**400])
-    np.testing.assert_array_equal(numbers(run, "loss"), [0.5, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(column_numbers(run, "loss"), [0.5, np.nan, np.nan, np.nan])
 
 
 def test_hours_leave_out_pauses():

@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from fastweights.evaluation.reports.runs import grouped, open_runs
+from fastweights.evaluation.reports.runs import grouped_runs, open_runs
 from fastweights.launch import report
 from tests.evaluation.report_pages import RUNS, four_options, reported, short_run, words_of
 from tests.launch.test_bad_input import error_of
@@ -27,7 +27,7 @@ def test_how_fast_a_run_was_made_is_no_difference_but_its_precision_is(runs, tmp
     rounded = changed(
         one, tmp_path / "rounded", f'"precision": "{have}"', f'"precision": "{other}"'
     )
-    found = grouped(open_runs([one, slower, rounded]))
+    found = grouped_runs(open_runs([one, slower, rounded]))
     assert {group.label: len(group.runs) for group in found} == {
         f"rdn, precision {have}": 2,
         f"rdn, precision {other}": 1,
@@ -39,7 +39,7 @@ def test_an_option_that_came_later_had_its_default_before(runs, tmp_path):
     older = changed(one, tmp_path / "older", '"feed_last_action": false,', "")
     on = '"feed_last_action": false', '"feed_last_action": true'
     other = changed(one, tmp_path / "other", *on)
-    found = grouped(open_runs([one, older, other]))
+    found = grouped_runs(open_runs([one, older, other]))
     assert {group.label: len(group.runs) for group in found} == {
         "rdn, feed_last_action False": 2,
         "rdn, feed_last_action True": 1,
@@ -57,7 +57,7 @@ def test_a_run_of_a_sequence_task_is_named_as_one(runs, tmp_path, capsys):
 def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):
     for name in ("wide-1", "wide-2"):
         changed(runs / "rdn-1", tmp_path / name, '"core_width": 16', '"core_width": 32')
-    found = grouped(
+    found = grouped_runs(
         open_runs([runs / n for n in RUNS] + [tmp_path / "wide-1", tmp_path / "wide-2"])
     )
     assert {group.label: len(group.runs) for group in found} == {
@@ -73,7 +73,7 @@ def test_an_environment_s_options_are_named_as_they_are_typed(runs, tmp_path):
         meta = json.loads((tmp_path / name / "meta.json").read_text())
         meta["args"]["env_options"] = changes
         (tmp_path / name / "meta.json").write_text(json.dumps(meta))
-    found = grouped(open_runs([tmp_path / "none", tmp_path / "two"]))
+    found = grouped_runs(open_runs([tmp_path / "none", tmp_path / "two"]))
     assert [group.label for group in found] == [
         "rdn, env_options none",
         "rdn, env_options sticky=0.25 frame_skip=2",
@@ -94,10 +94,10 @@ def test_runs_of_one_name_are_told_apart_by_where_they_are(tmp_path):
 def test_labels_name_what_differs_within_an_environment_and_stay_short(tmp_path):
     runs = [short_run(tmp_path, "pong", core_heads=2, core_width=16)]
     runs += [short_run(tmp_path, "qbert", env="Qbert", core_heads=4)]
-    assert [group.label for group in grouped(open_runs(runs))] == ["rdn", "rdn"]
+    assert [group.label for group in grouped_runs(open_runs(runs))] == ["rdn", "rdn"]
     runs += [short_run(tmp_path, "wide", core_heads=2, core_width=32)]
     runs += [short_run(tmp_path, "usual", core_heads=2)]
-    labels = {group.runs[0].name: group.label for group in grouped(open_runs(runs))}
+    labels = {group.runs[0].name: group.label for group in grouped_runs(open_runs(runs))}
     assert labels == {
         "pong": "rdn, core_width 16",
         "wide": "rdn, core_width 32",
@@ -105,14 +105,14 @@ def test_labels_name_what_differs_within_an_environment_and_stay_short(tmp_path)
         "qbert": "rdn",
     }
     many = [short_run(tmp_path, f"many-{n}", **four_options(n)) for n in (1, 2)]
-    found = grouped(open_runs(many))
+    found = grouped_runs(open_runs(many))
     assert [group.label for group in found] == ["rdn (many-1)", "rdn (many-2)"]
 
 
 def test_scores_of_two_settings_are_not_one_statistic_over_games(tmp_path):
     runs = [short_run(tmp_path, "pong", core_heads=2)]
     runs += [short_run(tmp_path, "qbert", env="Qbert", core_heads=4)]
-    assert {group.settings for group in grouped(open_runs(runs))} == {
+    assert {group.settings for group in grouped_runs(open_runs(runs))} == {
         "rdn, core_heads 2",
         "rdn, core_heads 4",
     }

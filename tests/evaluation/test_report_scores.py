@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from fastweights.evaluation.reports.runs import grouped, open_runs
+from fastweights.evaluation.reports.runs import grouped_runs, open_runs
 from fastweights.evaluation.reports.scores import (
     over_games,
     paper_scores,
@@ -34,7 +34,7 @@ def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
     many.save(run / "evaluations" / "step_000000000256_aaa.json")
     (run / "evaluations" / many.file_name()).unlink()
     found = {
-        one.protocol: one.spread("full_game").mean for one in scores(grouped(open_runs([run])))
+        one.protocol: one.spread("full_game").mean for one in scores(grouped_runs(open_runs([run])))
     }
     assert found == {
         "full-game": 2.0,
@@ -55,7 +55,7 @@ def test_groups_trained_under_two_protocols_are_told_apart(tmp_path):
         for played in [evaluation("rdn", [score], env=name)]
     ]
     again = short_run(tmp_path, "again", evaluation("rdn", [4.0]), seed=2)
-    found = scores(grouped(open_runs([*runs, again])))
+    found = scores(grouped_runs(open_runs([*runs, again])))
     kinds = [
         f"rdn, protocol {protocol}, full-game, argmax" for protocol in ("full-game", "machado")
     ]

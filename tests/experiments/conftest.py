@@ -11,11 +11,11 @@ from fastweights.experiments import pictures
 def drawn(monkeypatch) -> dict[str, Any]:
     """The figures that a command writes as PNG, by the file's name; they are written, too."""
     figures: dict[str, Any] = {}
-    write = pictures.save
+    write = pictures.save_figure
 
     def noted(figure, path):
         figures[path.name] = figure
         write(figure, path)
 
-    monkeypatch.setattr(pictures, "save", noted)
+    monkeypatch.setattr(pictures, "save_figure", noted)
     return figures

@@ -10,10 +10,10 @@ import torch
 from fastweights.cores import CORES
 from fastweights.experiments.language_presets import configuration, paper, small
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_presets import preset
+from fastweights.experiments.sequence_presets import sequence_preset
 from fastweights.experiments.sequence_run import trained
 from fastweights.launch import formal_language
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 from fastweights.tasks import LANGUAGES
 from tests.launch.test_bad_input import error_of
@@ -56,7 +56,7 @@ def test_a_run_ends_when_all_is_right_and_says_what_each_length_is_like(solved):
 
 
 def test_the_average_that_was_right_is_what_is_kept(solved):
-    best = load(solved / "checkpoints" / "best.pt")
+    best = load_checkpoint(solved / "checkpoints" / "best.pt")
     average = best["trainer"]["average"]
     model, _ = trained(solved, "formal_language")
     for name, weights in model.state_dict().items():
@@ -179,7 +179,7 @@ def test_every_core_reads_every_language(core):
 def test_a_core_without_a_configuration_has_one_of_the_search_space():
     assert configuration("parity", "gated_delta_net") == configuration("s3", "gated_delta_net")
     assert configuration("parity", "lstm").width == 32
-    assert preset("small", "rdn", LANGUAGES["parity"]()).core_width == 4
+    assert sequence_preset("small", "rdn", LANGUAGES["parity"]()).core_width == 4
 
 
 def test_without_positions_a_transformer_says_the_same_at_every_position_of_a_power_of_a():

@@ -38,7 +38,7 @@ def tiny(core, task):
 @pytest.fixture
 def declared(tmp_path, monkeypatch):
     """Run the page's code with its grid reduced to two tiny runs; return the names it defines."""
-    monkeypatch.setitem(sequence_presets.PRESETS, "small", tiny)
+    monkeypatch.setitem(sequence_presets.SEQUENCE_PRESETS, "small", tiny)
     monkeypatch.chdir(tmp_path)
     names = {}
     small = EXAMPLE.replace('depth=(3, 5), core=("lstm", "rdn")', 'depth=(2,), core=("lstm",)')

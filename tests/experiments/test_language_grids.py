@@ -8,12 +8,17 @@ import pytest
 
 from fastweights.cores import CORES, build_core
 from fastweights.experiments import language_figures, language_search, language_summary
-from fastweights.experiments.language_figures import LENGTHS, MODELS, languages, make_figure
+from fastweights.experiments.language_figures import (
+    LENGTHS,
+    MODELS,
+    languages,
+    make_language_figure,
+)
 from fastweights.experiments.language_search import space
 from fastweights.experiments.language_theory import VERDICTS, said_of, sources, theory
 from fastweights.experiments.sequence_figures import figures
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_table import TableOptions, make_table
+from fastweights.experiments.sequence_table import SequenceTableOptions, make_sequence_table
 from fastweights.host.errors import UserError
 from fastweights.launch import formal_language
 from fastweights.tasks import LANGUAGES
@@ -68,7 +73,7 @@ def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
     monkeypatch.setitem(language_figures.SIZES, "small", (1, sizes))
     monkeypatch.setattr(language_figures, "STRINGS", 60)
     monkeypatch.setattr(language_figures, "languages", lambda: languages()[:1])
-    assert make_figure(8, "small", TableOptions(seeds=(1,), runs=tmp_path)) == 0
+    assert make_language_figure(8, "small", SequenceTableOptions(seeds=(1,), runs=tmp_path)) == 0
     out = tmp_path / "figure8-small"
     with (out / "figure_8.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -105,10 +110,10 @@ def test_the_figures_models_are_the_papers():
 
 
 def test_a_table_says_what_baselines_score_and_what_solving_took(tmp_path, capsys):
-    asked = TableOptions(
+    asked = SequenceTableOptions(
         seeds=(1,), only=("lstm",), settings=("aa",), epochs_at_most=1, runs=tmp_path
     )
-    assert make_table("formal_language", 1, "small", asked) == 0
+    assert make_sequence_table("formal_language", 1, "small", asked) == 0
     text = capsys.readouterr().out
     head = "| paper | best baseline | seeds solved | updates, seconds to solve |"
     assert head in text
@@ -119,10 +124,10 @@ def test_a_table_says_what_baselines_score_and_what_solving_took(tmp_path, capsy
 
 
 def test_a_summary_has_a_row_a_language_and_a_column_a_memory(tmp_path, capsys):
-    asked = TableOptions(
+    asked = SequenceTableOptions(
         seeds=(1,), only=("lstm",), settings=("aa",), epochs_at_most=1, runs=tmp_path
     )
-    assert language_summary.summarise("small", asked) == 0
+    assert language_summary.summarise_languages("small", asked) == 0
     out = tmp_path / "summary-small-1-epochs"
     (head, _, line, _, source) = (out / "summary.md").read_text().splitlines()[2:]
     assert head == "| class | language | `lstm` | theory |"
@@ -136,7 +141,7 @@ def test_a_summary_has_a_row_a_language_and_a_column_a_memory(tmp_path, capsys):
         (replace(asked, settings=("a",)), "--settings"),
     ):
         with pytest.raises(UserError, match=f"unknown {said}"):
-            language_summary.summarise("small", flag)
+            language_summary.summarise_languages("small", flag)
 
 
 def test_theory_is_about_languages_and_memories_that_there_are():

@@ -8,12 +8,12 @@ import torch
 
 from fastweights.cores import CORES
 from fastweights.experiments.language_model.options import (
-    PRESETS,
+    LANGUAGE_PRESETS,
     LanguageOptions,
-    preset,
+    language_preset,
     with_core,
 )
-from fastweights.experiments.learning_options import differences
+from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.tasks.language_model.trainer import LanguageTrainerConfig
 
 TYPES = 267_735  # of WikiText-103
@@ -39,49 +39,51 @@ def parameters(options: LanguageOptions) -> int:
 
 @pytest.mark.parametrize("core", PUBLISHED)
 def test_the_published_sizes(core):
-    assert parameters(preset("paper", core)) == PUBLISHED[core]
+    assert parameters(language_preset("paper", core)) == PUBLISHED[core]
 
 
 def test_sizes_by_hand():
     assert PUBLISHED["transformer"] == TRANSFORMER
     of_slow_nets = {"delta_net": 8, "delta_rnn": (2 * 16 + 2) * 8, "delta_delta": (2 * 16 + 2) * 8}
     for core, more in of_slow_nets.items():
-        assert parameters(preset("paper", core)) == TRANSFORMER + 16 * 128 * more
+        assert parameters(language_preset("paper", core)) == TRANSFORMER + 16 * 128 * more
     per_head = 3 * 16 * 16 + 16
-    assert parameters(preset("paper", "rdn")) == PUBLISHED["delta_net"] + 16 * 8 * per_head
+    assert parameters(language_preset("paper", "rdn")) == PUBLISHED["delta_net"] + 16 * 8 * per_head
 
 
 @pytest.mark.parametrize(("version", "layers"), [("A", 8), ("B", 11)])
 def test_both_delta_mlps_have_the_papers_depth(version, layers):
     """The paper's 44.3 M include unused parameters (docs/tasks.md); ours have 40 to 43 M."""
-    options = with_core(preset("paper", "delta_mlp"), {"version": version, "layers": layers})
+    options = with_core(
+        language_preset("paper", "delta_mlp"), {"version": version, "layers": layers}
+    )
     assert 39e6 < parameters(options) < 44.3e6
     assert dict(options.core_options())["layers"] == layers
 
 
 @pytest.mark.parametrize("version", ["A", "B", "C", "D"])
 def test_versions_have_one_size(version):
-    options = with_core(preset("paper", "delta_lstm"), {"version": version})
+    options = with_core(language_preset("paper", "delta_lstm"), {"version": version})
     assert parameters(options) == PUBLISHED["delta_lstm"]
 
 
 def test_the_published_quirk_is_an_option_of_the_same_size():
-    options = preset("paper", "rdn")
+    options = language_preset("paper", "rdn")
     assert options.core_norm is None  # correct residuals
     assert parameters(with_core(options, {"norm": "legacy_pre"})) == PUBLISHED["rdn"]
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", LANGUAGE_PRESETS)
 @pytest.mark.parametrize("core", CORES)
 def test_every_core_has_every_preset(name, core):
-    options = preset(name, core)
+    options = language_preset(name, core)
     options.check()
     assert LanguageOptions.from_dict(json.loads(json.dumps(options.to_dict()))) == options
     assert parameters(options) > 0
 
 
 def test_positions_are_left_out_in_full_context():
-    options = preset("paper", "rdn")
+    options = language_preset("paper", "rdn")
     assert options.model().positions == "sinusoidal"
     whole = replace(options, trainer=replace(options.trainer, full_context=True))
     assert whole.model().positions == "none"
@@ -89,7 +91,7 @@ def test_positions_are_left_out_in_full_context():
 
 
 def test_the_paper_preset_is_the_papers():
-    options = preset("paper", "delta_rnn")
+    options = language_preset("paper", "delta_rnn")
     assert options.trainer == LanguageTrainerConfig(
         updates=500_000, learning_rate=2.5e-4, warm_up=2_000, clip=0.25, columns=96, span=256
     )
@@ -100,13 +102,13 @@ def test_the_paper_preset_is_the_papers():
 
 
 def test_differences_name_flags():
-    saved = preset("small", "rdn")
+    saved = language_preset("small", "rdn")
     asked = replace(saved, device="cuda", trainer=replace(saved.trainer, span=64))
-    assert differences(saved, asked) == ["--span 64 (was 128)"]
+    assert differing_learning_options(saved, asked) == ["--span 64 (was 128)"]
 
 
 def test_odd_options_are_one_line():
-    options = preset("small", "rdn")
+    options = language_preset("small", "rdn")
     for wrong, said in (
         ({"stride": 129}, r"--stride must lie in \[1, 128\]"),
         ({"held_out": 0.5}, "--held-out must lie in"),
@@ -120,6 +122,6 @@ def test_odd_options_are_one_line():
         with pytest.raises(ValueError, match=said):
             replace(options, **wrong).check()
     with pytest.raises(ValueError, match=r"unknown preset 'smal'.*did you mean small"):
-        preset("smal", "rdn")
+        language_preset("smal", "rdn")
     with pytest.raises(ValueError, match="not the options of a language model"):
         LanguageOptions.from_dict({"task_name": "list_ops"})

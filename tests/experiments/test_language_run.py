@@ -16,12 +16,12 @@ from small_texts import TEXT, plain
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fastweights.experiments.language_model.figures import FULL, figures, published
-from fastweights.experiments.language_model.options import LanguageOptions, preset
+from fastweights.experiments.language_model.options import LanguageOptions, language_preset
 from fastweights.experiments.language_model.run import SAMPLES
 from fastweights.experiments.language_model.saved import open_model
-from fastweights.experiments.learning import RESULT
+from fastweights.experiments.learning import RESULT_FILE
 from fastweights.launch import wikitext103
-from fastweights.records.checkpoints import load, save
+from fastweights.records.checkpoints import load_checkpoint, save_checkpoint
 from fastweights.records.log_table import read_logs
 from fastweights.records.run_folder import read_meta
 from fastweights.tasks.language_model.trainer import LanguageTrainer
@@ -68,9 +68,9 @@ def test_a_run_learns_and_measures(text, tmp_path, capsys):
     logs = read_logs(run)
     assert logs["step"] == [1, 2, 3, 4, 5, 6]
     assert [score is not None for score in logs["valid_loss"]] == [False, False, True] * 2
-    best = load(run / "checkpoints" / "best.pt")
+    best = load_checkpoint(run / "checkpoints" / "best.pt")
     assert best["score"] == pytest.approx(-min(filter(None, logs["valid_loss"])))
-    result = json.loads((run / RESULT).read_text())
+    result = json.loads((run / RESULT_FILE).read_text())
     assert result["test"]["predictions"] == counts["test"] - 1
     assert result["evaluation"] == "windows of 8, stride 3"
     assert result["text"]["counts"]["valid"] == counts["valid"]
@@ -93,13 +93,13 @@ def test_a_run_learns_and_measures(text, tmp_path, capsys):
 )
 def test_a_stopped_run_goes_on_to_the_same_end(options, text, tmp_path, monkeypatch):
     assert train(text, tmp_path, "whole", *options) == 0
-    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.ProgressDisplay", StoppingDisplay)
     assert train(text, tmp_path, "cut", *options) == 130
     resume = ["--resume", str(tmp_path / "cut"), "--num-threads", "1"]
     assert wikitext103.main(resume) == 130
     monkeypatch.undo()
     assert wikitext103.main(resume) == 0
-    whole, cut = (load(tmp_path / name / "model.tar") for name in ("whole", "cut"))
+    whole, cut = (load_checkpoint(tmp_path / name / "model.tar") for name in ("whole", "cut"))
     assert whole["step"] == cut["step"] == 6
     for name, tensor in whole["model_state_dict"].items():
         assert torch.equal(tensor, cut["model_state_dict"][name]), name
@@ -108,7 +108,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(options, text, tmp_path, monkeypa
         assert torch.equal(one, other)
     losses = [read_logs(tmp_path / name)["total_loss"] for name in ("whole", "cut")]
     assert losses[0] == losses[1]
-    results = [json.loads((tmp_path / name / RESULT).read_text()) for name in ("whole", "cut")]
+    results = [json.loads((tmp_path / name / RESULT_FILE).read_text()) for name in ("whole", "cut")]
     for result in results:
         del result["seconds"], result["tokens_per_second"]
     assert results[0] == results[1]
@@ -117,7 +117,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(options, text, tmp_path, monkeypa
 def test_a_run_is_evaluated_writes_and_is_exported(text, tmp_path, capsys):
     assert train(text, tmp_path, "a", "--full-context") == 0
     run, out = tmp_path / "a", tmp_path / "exported"
-    result = json.loads((run / RESULT).read_text())
+    result = json.loads((run / RESULT_FILE).read_text())
     capsys.readouterr()
     asked = ("--protocol", "both", "--stride", "2", "--by-position", "--context", "16")
     assert wikitext103.main(["evaluate", str(run), *asked]) == 0
@@ -162,7 +162,7 @@ def test_two_learners_are_one(text, tmp_path):
     assert train(text, tmp_path, "one", "--full-context", "--dropout", "0") == 0
     words = (*TINY, "--dropout", "0", "--core", "rdn", "--core-layers", "1", "--full-context")
     two_learners(*words, "--data", text, "--savedir", tmp_path, "--xpid", "two")
-    one, two = (load(tmp_path / name / "model.tar") for name in ("one", "two"))
+    one, two = (load_checkpoint(tmp_path / name / "model.tar") for name in ("one", "two"))
     for name, tensor in one["model_state_dict"].items():
         torch.testing.assert_close(tensor, two["model_state_dict"][name], atol=2e-4, rtol=0)
     for a, b in zip(one["trainer"]["state"], two["trainer"]["state"], strict=True):
@@ -172,7 +172,7 @@ def test_two_learners_are_one(text, tmp_path):
 
 def test_two_learners_resume_from_the_newest_checkpoint_alone(text, tmp_path, monkeypatch):
     """With full context, a checkpoint is put together from all learners' states."""
-    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.ProgressDisplay", StoppingDisplay)
     assert train(text, tmp_path, "a", "--full-context", "--updates", "3") == 130
     shutil.rmtree(tmp_path / "a" / "checkpoints")
     two_learners("--resume", tmp_path / "a")
@@ -183,12 +183,12 @@ def test_a_signal_in_the_last_update_leaves_measuring_to_the_resumed_run(
     text, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+        patch.setattr("fastweights.experiments.learning.ProgressDisplay", StoppingDisplay)
         assert train(text, tmp_path, "a", "--updates", "1") == 130
-    assert load(tmp_path / "a" / "checkpoints" / "best.pt")["step"] == 1
-    assert not (tmp_path / "a" / RESULT).exists()
+    assert load_checkpoint(tmp_path / "a" / "checkpoints" / "best.pt")["step"] == 1
+    assert not (tmp_path / "a" / RESULT_FILE).exists()
     assert wikitext103.main(["--resume", str(tmp_path / "a")]) == 0
-    assert json.loads((tmp_path / "a" / RESULT).read_text())["updates"] == 1
+    assert json.loads((tmp_path / "a" / RESULT_FILE).read_text())["updates"] == 1
 
 
 KILLED = """
@@ -277,7 +277,7 @@ def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path, monkeypatch, caps
     words = (*TINY, "--core", "lt", "--data", text, "--savedir", tmp_path, "--xpid", "a")
     said = error_of(words, capsys)
     assert "the loss became nan at update 5: lower --learning-rate" in said
-    assert load(tmp_path / "a" / "model.tar")["step"] == 3
+    assert load_checkpoint(tmp_path / "a" / "model.tar")["step"] == 3
 
 
 def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
@@ -324,7 +324,7 @@ def test_a_vocabulary_that_does_not_fit_is_one_line(text, tmp_path, capsys):
 
 
 def test_a_resumed_run_needs_the_same_text(text, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.ProgressDisplay", StoppingDisplay)
     assert train(text, tmp_path, "a") == 130
     other = plain(tmp_path / "other", "{}.txt", LINES | {"train": LINES["train"] + "more\n"})
     words = ("--resume", tmp_path / "a", "--data", other)
@@ -332,13 +332,13 @@ def test_a_resumed_run_needs_the_same_text(text, tmp_path, monkeypatch, capsys):
 
 
 def test_options_of_another_run_are_refused(text, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.ProgressDisplay", StoppingDisplay)
     assert train(text, tmp_path, "a") == 130
     newest = tmp_path / "a" / "model.tar"
-    payload = load(newest)
-    payload["flags"] = preset("small", "lt").to_dict()
+    payload = load_checkpoint(newest)
+    payload["flags"] = language_preset("small", "lt").to_dict()
     for path in (*(tmp_path / "a" / "checkpoints").iterdir(), newest):
-        save({k: v for k, v in payload.items() if k not in ("format", "version")}, path)
+        save_checkpoint({k: v for k, v in payload.items() if k not in ("format", "version")}, path)
     assert "is a checkpoint of another run" in error_of(("--resume", tmp_path / "a"), capsys)
 
 
@@ -347,6 +347,6 @@ def test_an_export_is_read_without_the_text(text, tmp_path):
     assert wikitext103.main(["export", str(tmp_path / "a"), str(tmp_path / "out")]) == 0
     exported = open_model(tmp_path / "out", torch.device("cpu"))
     assert isinstance(exported.options, LanguageOptions)
-    weights = load(tmp_path / "a" / "checkpoints" / "best.pt")["model_state_dict"]
+    weights = load_checkpoint(tmp_path / "a" / "checkpoints" / "best.pt")["model_state_dict"]
     for name, tensor in exported.model.state_dict().items():
         assert torch.equal(tensor, weights[name])

@@ -6,10 +6,10 @@ import pytest
 import tyro
 
 from fastweights.cores import CORES
-from fastweights.experiments.learning_options import differences
+from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.experiments.sequence_cells import flags
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_presets import paper, preset, presets_of, small
+from fastweights.experiments.sequence_presets import paper, presets_of, sequence_preset, small
 from fastweights.experiments.sequence_table import setting_label
 from fastweights.tasks import TASKS, CodeExecution, ListOps
 
@@ -21,7 +21,7 @@ EVERY = [
 
 @pytest.mark.parametrize(("name", "core", "task"), EVERY)
 def test_every_preset_builds_every_core_and_survives_a_file(name, core, task):
-    options = preset(name, core, task())
+    options = sequence_preset(name, core, task())
     assert options.build().output.out_features == len(task().answers)
     assert SequenceOptions.from_dict(options.to_dict()) == options
 
@@ -81,9 +81,9 @@ def test_a_file_s_options_are_of_their_kinds(change, says):
 def test_differences_leave_out_where_a_run_computes():
     options = paper("rdn", ListOps())
     changed = SequenceOptions.from_dict(options.to_dict() | {"num_threads": 1, "seed": 4})
-    assert differences(options, changed) == ["--seed 4 (was 1)"]
+    assert differing_learning_options(options, changed) == ["--seed 4 (was 1)"]
     faster = replace(options, trainer=replace(options.trainer, learning_rate=0.5))
-    assert differences(options, faster) == ["--learning-rate 0.5 (was 0.0003)"]
+    assert differing_learning_options(options, faster) == ["--learning-rate 0.5 (was 0.0003)"]
 
 
 @pytest.mark.parametrize("core", ["lstm", "rdn", "lt"])

@@ -11,14 +11,14 @@ import pytest
 import torch
 from small_runs import StoppingDisplay
 
-from fastweights.experiments.learning import RESULT
-from fastweights.experiments.sequence_data import FILE, sequences
+from fastweights.experiments.learning import RESULT_FILE
+from fastweights.experiments.sequence_data import FILE, sequences_of
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_presets import small
 from fastweights.host.profiling import TRACED, WARM_UP
 from fastweights.launch import code_execution, list_ops
 from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import load, save
+from fastweights.records.checkpoints import load_checkpoint, save_checkpoint
 from fastweights.records.log_table import read_logs
 from fastweights.records.run_folder import read_meta
 from fastweights.tasks import ListOps
@@ -39,13 +39,13 @@ def train(folder: Path, xpid: str, *options: object, main=list_ops.main) -> int:
 def test_a_run_keeps_its_best_epoch_and_reports_the_test_split(tmp_path, capsys):
     assert train(tmp_path, "a") == 0
     run = tmp_path / "a"
-    result = json.loads((run / RESULT).read_text())
+    result = json.loads((run / RESULT_FILE).read_text())
     assert set(result["test"]) == {"loss", "sequence_accuracy", "answer_accuracy"}
     logs = read_logs(run)
     assert logs["step"] == list(range(1, 16))
     scores = [score for score in logs["score"] if score is not None]
     assert len(scores) == 3
-    assert load(run / "checkpoints" / "best.pt")["score"] == max(scores)
+    assert load_checkpoint(run / "checkpoints" / "best.pt")["score"] == max(scores)
     assert result["best_epoch"] == scores.index(max(scores)) + 1
     # In ListOps both accuracies are equal.
     assert result["valid"]["sequence_accuracy"] == max(scores)
@@ -54,7 +54,7 @@ def test_a_run_keeps_its_best_epoch_and_reports_the_test_split(tmp_path, capsys)
     assert meta["successful"]
     assert meta["network"]["parameters"] == result["parameters"]
     assert meta["network"]["core_options"]["width"] == 16
-    assert load(run / "model.tar")["git"] == meta["git"]
+    assert load_checkpoint(run / "model.tar")["git"] == meta["git"]
 
 
 def test_profile_says_where_the_time_goes(tmp_path, capsys):
@@ -76,7 +76,7 @@ def test_code_execution_with_a_fast_weight_core(tmp_path):
     options = (*TINY, "--core", "rdn", "--statements", "4", "--core-layers", "1")
     where = ("--savedir", str(tmp_path), "--xpid", "a")
     assert code_execution.main([*options, *where]) == 0
-    assert json.loads((tmp_path / "a" / RESULT).read_text())["epochs"] == 3
+    assert json.loads((tmp_path / "a" / RESULT_FILE).read_text())["epochs"] == 3
 
 
 def test_a_transformer_attends_to_whole_sequences_unless_told_otherwise(tmp_path):
@@ -84,13 +84,13 @@ def test_a_transformer_attends_to_whole_sequences_unless_told_otherwise(tmp_path
     assert train(tmp_path, "a", *options) == 0
     assert train(tmp_path, "b", *options, "--core-window", "4") == 0
     asked = [read_meta(tmp_path / name)["args"] for name in "ab"]
-    drawn = sequences(SequenceOptions.from_dict(asked[0])).values()
+    drawn = sequences_of(SequenceOptions.from_dict(asked[0])).values()
     assert asked[0]["core_window"] == max(int(split.lengths.max()) for split in drawn) > 7
     assert asked[1]["core_window"] == 4
 
 
 def test_a_resumed_run_makes_no_other_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.ProgressDisplay", StoppingDisplay)
     assert list_ops.main([*LISTS, "--savedir", str(tmp_path)]) == 130
     before = sorted(tmp_path.iterdir())
     assert list_ops.main(["--resume", str(tmp_path / "latest")]) == 130
@@ -99,17 +99,17 @@ def test_a_resumed_run_makes_no_other_folder(tmp_path, monkeypatch):
 
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, monkeypatch):
     assert train(tmp_path, "whole") == 0
-    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.ProgressDisplay", StoppingDisplay)
     assert train(tmp_path, "cut") == 130
     assert list_ops.main(["--resume", str(tmp_path / "cut")]) == 130
     monkeypatch.undo()
     assert list_ops.main(["--resume", str(tmp_path / "cut"), "--num-threads", "1"]) == 0
-    whole, cut = (load(tmp_path / name / "model.tar") for name in ("whole", "cut"))
+    whole, cut = (load_checkpoint(tmp_path / name / "model.tar") for name in ("whole", "cut"))
     assert whole["step"] == cut["step"] == 15
     for name, tensor in whole["model_state_dict"].items():
         assert torch.equal(tensor, cut["model_state_dict"][name]), name
     assert read_logs(tmp_path / "cut")["total_loss"] == read_logs(tmp_path / "whole")["total_loss"]
-    results = [json.loads((tmp_path / name / RESULT).read_text()) for name in ("whole", "cut")]
+    results = [json.loads((tmp_path / name / RESULT_FILE).read_text()) for name in ("whole", "cut")]
     assert all(0 < result.pop("seconds") < 100 for result in results)
     assert results[0] == results[1]
 
@@ -138,7 +138,7 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path, monkeypatch, capsys):
     where = ("--savedir", tmp_path, "--xpid", "a")
     said = error_of(list_ops.main, [*LISTS, *where], capsys)
     assert "the loss became nan at update 8: lower --learning-rate" in said
-    kept = load(tmp_path / "a" / "model.tar")
+    kept = load_checkpoint(tmp_path / "a" / "model.tar")
     assert kept["step"] == 5
     assert all(tensor.isfinite().all() for tensor in kept["model_state_dict"].values())
 
@@ -257,26 +257,26 @@ def finished(tmp_path_factory):
 def test_the_best_epoch_survives_a_kill_before_it_was_linked(best, finished, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
-    (run / RESULT).unlink()
+    (run / RESULT_FILE).unlink()
     (run / "checkpoints" / "best.pt").unlink()
     newest = run / "checkpoints" / "step_000000000015.pt"
-    payload = load(newest)
+    payload = load_checkpoint(newest)
     payload["trainer"]["counters"]["best_score"] = payload["score"] if best == "newest" else 2.0
-    save(payload, newest)
+    save_checkpoint(payload, newest)
     (run / "model.tar").unlink()
     assert list_ops.main(["--resume", str(run)]) == 0
     said = capsys.readouterr().err
     assert ("not the best epoch's any more" in said) == (best == "lost")
-    assert json.loads((run / RESULT).read_text())["best_epoch"] == 3
+    assert json.loads((run / RESULT_FILE).read_text())["best_epoch"] == 3
 
 
 def test_a_run_goes_on_from_the_newest_checkpoint_alone(finished, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
-    (run / RESULT).unlink()
+    (run / RESULT_FILE).unlink()
     shutil.rmtree(run / "checkpoints")
     assert list_ops.main(["--resume", str(run)]) == 0
-    assert json.loads((run / RESULT).read_text())["best_epoch"] == 3
+    assert json.loads((run / RESULT_FILE).read_text())["best_epoch"] == 3
 
 
 def test_sequences_of_somebody_else_can_be_read(finished, tmp_path, monkeypatch):
@@ -293,7 +293,7 @@ def test_sequences_of_somebody_else_can_be_read(finished, tmp_path, monkeypatch)
 def test_a_damaged_newest_checkpoint_is_passed_over_and_said(finished, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
-    (run / RESULT).unlink()
+    (run / RESULT_FILE).unlink()
     (run / "model.tar").unlink()
     (run / "checkpoints" / "step_000000000015.pt").write_bytes(b"PK damaged")
     assert list_ops.main(["--resume", str(run)]) == 0
@@ -331,10 +331,10 @@ def test_a_table_is_no_resumed_run(finished, capsys):
 def test_a_checkpoint_of_another_model(finished, change, says, tmp_path, capsys):
     run = tmp_path / "runs" / "a"
     shutil.copytree(finished, run)
-    (run / RESULT).unlink()
+    (run / RESULT_FILE).unlink()
     for path in (run / "checkpoints").glob("*.pt"):
-        payload = load(path)
-        save(payload | {"flags": payload["flags"] | change}, path)
+        payload = load_checkpoint(path)
+        save_checkpoint(payload | {"flags": payload["flags"] | change}, path)
     assert says in error_of(list_ops.main, ["--resume", run, "--num-threads", "1"], capsys)
 
 
@@ -366,8 +366,8 @@ def test_damaged_data(tmp_path, capsys):
 )
 def test_data_cut_short(finished, damage, tmp_path, capsys):
     (drawn,) = (finished.parent / "data").glob(f"*/{FILE}")
-    contents = load(drawn)
-    save(contents | {"train": damage(contents["train"])}, tmp_path / FILE)
+    contents = load_checkpoint(drawn)
+    save_checkpoint(contents | {"train": damage(contents["train"])}, tmp_path / FILE)
     line = error_of(list_ops.main, [*LISTS, "--savedir", tmp_path, "--data", tmp_path], capsys)
     assert "delete it" in line
 
@@ -379,7 +379,7 @@ def options_for(folder: Path) -> SequenceOptions:
 
 def draw_into(folder: Path, start, results) -> None:
     start.wait()
-    drawn = sequences(options_for(folder))
+    drawn = sequences_of(options_for(folder))
     results.put((drawn["test"].tokens.sum().item(), (folder / FILE).stat().st_ino))
 
 

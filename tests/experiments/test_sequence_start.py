@@ -9,7 +9,7 @@ from test_sequence_run import LISTS, train
 
 from fastweights.host.stopping import Interrupted
 from fastweights.launch import list_ops
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 
 
@@ -46,6 +46,6 @@ def test_a_run_that_was_stopped_before_its_first_update_goes_on(finished, tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr("fastweights.experiments.learning.Learning._train", stop)
         assert train(tmp_path, "a") == 130
-    assert load(tmp_path / "a" / "model.tar")["step"] == 0
+    assert load_checkpoint(tmp_path / "a" / "model.tar")["step"] == 0
     assert list_ops.main(["--resume", str(tmp_path / "a"), "--num-threads", "1"]) == 0
     assert read_logs(tmp_path / "a")["total_loss"] == read_logs(finished)["total_loss"]

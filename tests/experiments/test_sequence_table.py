@@ -18,8 +18,12 @@ from fastweights.experiments.rows import Row
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_figures import figures
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_presets import PRESETS, small
-from fastweights.experiments.sequence_table import TableOptions, make_table, paper_table
+from fastweights.experiments.sequence_presets import SEQUENCE_PRESETS, small
+from fastweights.experiments.sequence_table import (
+    SequenceTableOptions,
+    make_sequence_table,
+    paper_table,
+)
 from fastweights.host.errors import UserError
 from fastweights.host.folder_lock import FolderLock
 from fastweights.launch import code_execution, list_ops
@@ -100,7 +104,7 @@ def test_figures_of_one_training_share_it_across_tables(preset_name):
 def test_what_a_tables_cells_take_from_the_command_line(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "fastweights.launch.cli.sequence_command.make_table",
+        "fastweights.launch.cli.sequence_command.make_sequence_table",
         lambda *given: asked.append(given) or 0,
     )
     given = ["--table", "2", "--preset", "small", "--device", "cpu", "--kernels", "reference"]
@@ -184,12 +188,12 @@ def tiny(core, task):
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
     """Return options of a table with one cell, whose runs take a second."""
-    monkeypatch.setitem(PRESETS, "tiny", tiny)
+    monkeypatch.setitem(SEQUENCE_PRESETS, "tiny", tiny)
     only = {"only": ("lstm",), "settings": ("depth=10",), "jobs": 1}
-    return TableOptions(seeds=(1,), runs=tmp_path / "runs", **only)
+    return SequenceTableOptions(seeds=(1,), runs=tmp_path / "runs", **only)
 
 
-def stored(asked: TableOptions, core: str = "lstm", **changes) -> Path:
+def stored(asked: SequenceTableOptions, core: str = "lstm", **changes) -> Path:
     """Store a finished run of the table's first setting, as if made by someone else."""
     folder = asked.runs / "tiny" / f"list_ops-depth10-{core}-seed1"
     folder.mkdir(parents=True)
@@ -207,7 +211,7 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(
     monkeypatch.chdir(tmp_path)  # relative folders start at the current folder
     asked = replace(asked, runs=asked.runs.relative_to(tmp_path))
     both = replace(asked, settings=(), out=Path())
-    assert make_table("list_ops", 2, "tiny", both) == 0
+    assert make_sequence_table("list_ops", 2, "tiny", both) == 0
     said = capsys.readouterr().out
     assert "2 runs, 1 of them to do: list_ops-depth15-lstm-seed1\n" in said
     assert "finished list_ops-depth15-lstm-seed1; running: none; left: none\n" in said
@@ -228,7 +232,7 @@ def test_a_table_runs_what_is_missing_and_writes_both_figures(
     folder = tmp_path / "runs/tiny"
     assert (folder / "list_ops-depth15-lstm-seed1/result.json").exists()
     assert not list(folder.glob("*.out"))
-    assert make_table("list_ops", 2, "tiny", asked) == 0
+    assert make_sequence_table("list_ops", 2, "tiny", asked) == 0
     printed = capsys.readouterr().out
     assert "1 runs, 0 of them to do" in printed and "depth=15" not in printed
 
@@ -237,14 +241,14 @@ def test_rows_that_are_not_asked_for_are_filled_from_what_is_there(asked, capsys
     stored(asked)
     stored(asked, core="delta_net")
     stored(asked, core="rdn", core_width=9)  # not a run of this table
-    assert make_table("list_ops", 2, "tiny", asked) == 0
+    assert make_sequence_table("list_ops", 2, "tiny", asked) == 0
     rows = json.loads((asked.runs / "tiny" / "list_ops_table_2.json").read_text())
     assert {row["core"]: row["percent"] for row in rows if row["percent"]} == {
         "lstm": [62.5],
         "delta_net": [62.5],
     }
     two_seeds = replace(asked, seeds=(1, 2))  # only one of which exists
-    assert make_table("list_ops", 2, "tiny", two_seeds) == 0
+    assert make_sequence_table("list_ops", 2, "tiny", two_seeds) == 0
     assert "3 runs, 1 of them to do" not in (said := capsys.readouterr().out)
     assert "2 runs, 1 of them to do: list_ops-depth10-lstm-seed2\n" in said
 
@@ -262,11 +266,11 @@ def test_rows_that_are_not_asked_for_are_filled_from_what_is_there(asked, capsys
 def test_a_run_of_other_options_is_not_the_tables(asked, changes, says):
     folder = stored(asked, **changes)
     with pytest.raises(UserError, match=re.escape(says)) as error:
-        make_table("list_ops", 2, "tiny", asked)
+        make_sequence_table("list_ops", 2, "tiny", asked)
     assert str(folder) in str(error.value)
     (folder / "result.json").unlink()  # a run that could be resumed is not used either
     with pytest.raises(UserError, match=re.escape(says)):
-        make_table("list_ops", 2, "tiny", asked)
+        make_sequence_table("list_ops", 2, "tiny", asked)
 
 
 def test_a_run_from_elsewhere_and_of_an_earlier_version_is_the_tables(asked):
@@ -275,33 +279,33 @@ def test_a_run_from_elsewhere_and_of_an_earlier_version_is_the_tables(asked):
     for later in ("core_forget_bias", "core_norm", "kernels"):
         del meta["args"][later]
     (folder / "meta.json").write_text(json.dumps(meta))
-    assert make_table("list_ops", 2, "tiny", asked) == 0
+    assert make_sequence_table("list_ops", 2, "tiny", asked) == 0
 
 
 def test_a_transformer_s_window_is_the_longest_sequence(asked):
     asked = replace(asked, only=("transformer",))
     folder = stored(asked, core="transformer", core_window=3)
     with pytest.raises(UserError, match=r"--core-window (\d+) \(was 3\)") as error:
-        make_table("list_ops", 2, "tiny", asked)
+        make_sequence_table("list_ops", 2, "tiny", asked)
     longest = int(re.search(r"--core-window (\d+)", str(error.value))[1])
     meta = json.loads((folder / "meta.json").read_text())
     meta["args"]["core_window"] = longest
     (folder / "meta.json").write_text(json.dumps(meta))
-    assert make_table("list_ops", 2, "tiny", asked) == 0
+    assert make_sequence_table("list_ops", 2, "tiny", asked) == 0
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"test": 3}', '{"test": {}}'])
 def test_a_damaged_result_is_one_line(asked, content):
     (stored(asked) / "result.json").write_text(content)
     with pytest.raises(UserError, match=r"result.json is damaged .*: delete it"):
-        make_table("list_ops", 2, "tiny", asked)
+        make_sequence_table("list_ops", 2, "tiny", asked)
 
 
 @pytest.mark.faults
 def test_a_failed_run_is_a_gap_and_the_others_go_on(asked, capsys):
     blocked = asked.runs / "tiny" / "list_ops-depth10-lstm-seed1" / "checkpoints"
     blocked.mkdir(parents=True)
-    assert make_table("list_ops", 2, "tiny", replace(asked, seeds=(1, 2))) == 2
+    assert make_sequence_table("list_ops", 2, "tiny", replace(asked, seeds=(1, 2))) == 2
     printed = capsys.readouterr()
     assert re.search(r"\| \d+\.\d \| failed, \d+\.\d \|", printed.out)
     (line,) = printed.err.splitlines()
@@ -315,17 +319,17 @@ def test_a_failed_run_is_a_gap_and_the_others_go_on(asked, capsys):
 @pytest.mark.parametrize("flag", ["runs", "out"])
 def test_an_impossible_folder_is_an_error_before_training(asked, flag):
     with pytest.raises(UserError, match=f"--{flag} cannot be made: {__file__}"):
-        make_table("list_ops", 2, "tiny", replace(asked, **{flag: Path(__file__)}))
+        make_sequence_table("list_ops", 2, "tiny", replace(asked, **{flag: Path(__file__)}))
 
 
 def test_one_table_at_a_time_fills_a_folder(asked):
     (asked.runs / "tiny").mkdir(parents=True)
     lock = FolderLock(asked.runs / "tiny")
     with pytest.raises(UserError, match=f"another table \\(process {os.getpid()} on"):
-        make_table("list_ops", 2, "tiny", asked)
+        make_sequence_table("list_ops", 2, "tiny", asked)
     lock.release()
     stored(asked)
-    assert make_table("list_ops", 2, "tiny", asked) == 0
+    assert make_sequence_table("list_ops", 2, "tiny", asked) == 0
 
 
 def test_a_run_that_has_finished_meanwhile_is_not_started(asked, monkeypatch, capsys):
@@ -337,7 +341,7 @@ def test_a_run_that_has_finished_meanwhile_is_not_started(asked, monkeypatch, ca
         property(lambda run: look(run) and next(first, True)),
     )
     monkeypatch.setattr(SequenceRun, "check", lambda run: None)
-    assert make_table("list_ops", 2, "tiny", asked) == 0
+    assert make_sequence_table("list_ops", 2, "tiny", asked) == 0
     said = capsys.readouterr().out
     assert "1 of them to do" in said and "started" not in said
 

@@ -9,7 +9,7 @@ import pytest
 from fastweights.experiments import t_maze_table
 from fastweights.experiments.pictures import NOTHING
 from fastweights.experiments.rows import Row
-from fastweights.host.commands import process
+from fastweights.host.commands import command_argv
 from fastweights.host.errors import UserError
 from fastweights.launch import atari, t_maze
 from tests.evaluation.drawings import words_in
@@ -27,7 +27,7 @@ def finished(runs, core, seed, *options):
 
 def begun(runs, core, seed, successful=False):
     """Make a folder of a run of the table without a checkpoint; the run cannot be resumed."""
-    run = t_maze_table.run_of(core, seed, runs, STEPS)
+    run = t_maze_table.t_maze_run(core, seed, runs, STEPS)
     run.path.mkdir(parents=True, exist_ok=True)
     meta = {"successful": successful, "args": run.options.to_dict()}
     (run.path / "meta.json").write_text(json.dumps(meta))
@@ -82,9 +82,9 @@ def test_the_stored_table_is_what_its_runs_come_to():
 
 
 def test_a_run_begins_or_goes_on(tmp_path):
-    run = t_maze_table.run_of("rdn", 3, tmp_path, STEPS)
+    run = t_maze_table.t_maze_run("rdn", 3, tmp_path, STEPS)
     start = run.command()
-    assert run.name == "rdn-3" and start[:2] == process("atari")
+    assert run.name == "rdn-3" and start[:2] == command_argv("atari")
     assert " ".join(start[2:]) == (
         "--num-threads 1 --preset maze --core rdn --seed 3 --total-steps 2112 "
         f"--savedir {tmp_path} --xpid rdn-3"
@@ -95,7 +95,7 @@ def test_a_run_begins_or_goes_on(tmp_path):
     games = tmp_path / "rdn-3" / "evaluations"
     games.mkdir()
     (games / "step_000000000000_trained_sampled_1x200_seed1000000.json").write_text("{}")
-    evaluate = (*process("evaluate"), str(tmp_path / "rdn-3"))
+    evaluate = (*command_argv("evaluate"), str(tmp_path / "rdn-3"))
     assert run.command() == [
         *(*evaluate, "--episodes", "200", "--repeats", "1"),
         *("--protocol", "trained", "--action-mode", "sampled"),

@@ -9,7 +9,7 @@ from fastweights.experiments.token_files import read_splits, write_splits
 from fastweights.host.errors import UserError
 from fastweights.launch import code_execution, formal_language
 from fastweights.tasks import LANGUAGES, CodeExecution, ListOps
-from fastweights.tasks.sequences import draw, split_sizes
+from fastweights.tasks.sequences import draw_splits, split_sizes
 
 TASKS = [LANGUAGES["parity"](), LANGUAGES["missing_duplicate"](), LANGUAGES["s3"]()]
 TASKS += [CodeExecution(statements=4), ListOps(depth=2)]
@@ -17,7 +17,7 @@ TASKS += [CodeExecution(statements=4), ListOps(depth=2)]
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_what_is_written_is_read_again(task, tmp_path):
-    splits = draw(task, split_sizes(task, 20, 10, 10), seed=1)
+    splits = draw_splits(task, split_sizes(task, 20, 10, 10), seed=1)
     written = write_splits(tmp_path, task, splits)
     assert len(written) == 2 * len(task.splits)
     again = read_splits(tmp_path, task)
@@ -91,7 +91,7 @@ def test_files_that_are_not_there(tmp_path):
 
 def test_a_run_learns_from_files(tmp_path):
     task = CodeExecution(statements=4)
-    write_splits(tmp_path / "files", task, draw(task, split_sizes(task, 20, 10, 10), seed=1))
+    write_splits(tmp_path / "files", task, draw_splits(task, split_sizes(task, 20, 10, 10), seed=1))
     given = ["--preset", "small", "--core", "lstm", "--epochs", "1", "--num-threads", "1"]
     where = ["--files", tmp_path / "files", "--savedir", tmp_path, "--xpid", "a", "--statements", 4]
     assert code_execution.main([*given, *map(str, where), "--variables", "3"]) == 0

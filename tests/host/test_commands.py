@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_presets import preset
-from fastweights.host.commands import process, typed
+from fastweights.experiments.sequence_presets import sequence_preset
+from fastweights.host.commands import command_argv, typed_command
 from fastweights.launch import (
     atari,
     code_execution,
@@ -39,18 +39,18 @@ STARTED = {
 def test_a_command_is_named_as_the_user_started_this_process(started, wanted, monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", [started])
-    assert typed("evaluate") == wanted
+    assert typed_command("evaluate") == wanted
 
 
 def test_a_command_started_in_the_folder_of_the_commands(monkeypatch):
     monkeypatch.chdir(ROOT / "launch")
     monkeypatch.setattr(sys, "argv", ["atari.py"])
-    assert typed("evaluate") == "python evaluate.py"
+    assert typed_command("evaluate") == "python evaluate.py"
 
 
 def test_another_programs_script_in_a_folder_named_launch_is_no_command(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "launch" / "mine.py")])
-    assert typed("evaluate") == "python launch/evaluate.py"
+    assert typed_command("evaluate") == "python launch/evaluate.py"
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_the_commands_of_a_list_say_what_they_do():
 
 
 def test_a_grids_run_is_a_command_that_starts(tmp_path):
-    run = SequenceRun(preset("small", "lstm", ListOps()))
-    assert run.start()[: len(process("list_ops"))] == process("list_ops")
+    run = SequenceRun(sequence_preset("small", "lstm", ListOps()))
+    assert run.start()[: len(command_argv("list_ops"))] == command_argv("list_ops")
     done = subprocess.run(
-        [*process("list_ops"), "--help"], cwd=tmp_path, capture_output=True, text=True
+        [*command_argv("list_ops"), "--help"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0 and "list_ops.py" in done.stdout, done.stderr

@@ -25,11 +25,11 @@ KNOWN = ("lstm", "delta_net", "rdn", "full-game", "noop30", "SpaceInvaders", "qu
     ],
 )
 def test_the_nearest_known_name(typo, meant):
-    assert names.nearest(typo, KNOWN) == meant
+    assert names.nearest_name(typo, KNOWN) == meant
 
 
 def test_the_message_for_an_unknown_name():
-    said = names.unknown("core", "rnd", ("lstm", "rdn"))
+    said = names.unknown_name("core", "rnd", ("lstm", "rdn"))
     assert said == "unknown core 'rnd'; known: lstm, rdn; did you mean rdn?"
-    assert names.unknown("core", "gru", iter(("lstm",))) == "unknown core 'gru'; known: lstm"
+    assert names.unknown_name("core", "gru", iter(("lstm",))) == "unknown core 'gru'; known: lstm"
     assert names.did_you_mean("machao", ("noop30", "machado")) == "; did you mean machado?"

@@ -10,7 +10,7 @@ from small_runs import GROUPS, train, wait_until
 
 from fastweights.host import profiling
 from fastweights.host.profiling import TRACED, WARM_UP
-from fastweights.host.stages import STAGES, Columns, Stages
+from fastweights.host.stages import STAGES, StageColumns, Stages
 from fastweights.records.log_table import read_logs
 
 
@@ -37,7 +37,7 @@ def test_a_running_stage_counts_its_time_so_far():
 
 def test_columns_hold_what_all_threads_did_since_the_row_before():
     threads = [Stages("one"), Stages("two")]
-    columns = Columns(threads)
+    columns = StageColumns(threads)
     for thread in threads:
         with thread("inference"):
             time.sleep(0.01)

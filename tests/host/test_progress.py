@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from fastweights.evaluation.play import progress_bar
-from fastweights.host.progress import Display
+from fastweights.host.progress import ProgressDisplay
 
 ROW = {"recent_full_game_return": 163.9, "total_loss": 0.125, "policy_lag": 0, "games": 3}
 
@@ -59,7 +59,7 @@ def plain_environment(monkeypatch):
 
 def test_without_a_terminal_there_is_a_line_every_ten_seconds_and_the_last():
     stream, clock = io.StringIO(), Clock()
-    with Display(10_000, stream=stream, clock=clock) as display:
+    with ProgressDisplay(10_000, stream=stream, clock=clock) as display:
         for second in range(1, 26):
             clock.now = float(second)
             display.update(100 * second, ROW)
@@ -77,7 +77,7 @@ def test_without_a_terminal_there_is_a_line_every_ten_seconds_and_the_last():
 
 def test_the_rate_is_the_recent_one():
     clock = Clock()
-    with Display(10**6, step=500, stream=io.StringIO(), clock=clock) as display:
+    with ProgressDisplay(10**6, step=500, stream=io.StringIO(), clock=clock) as display:
         assert display.steps_per_second is None
         for second in range(1, 200):
             clock.now = float(second)
@@ -125,7 +125,7 @@ def test_on_a_terminal_there_is_a_bar_and_prints_go_above_it(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     terminal, clock = Terminal(), Clock()
     monkeypatch.setattr(sys, "stdout", terminal.stream)
-    with Display(1000, clock=clock) as display:
+    with ProgressDisplay(1000, clock=clock) as display:
         for step in (250, 500):
             clock.now += 1
             display.update(step, ROW)
@@ -145,7 +145,7 @@ def test_on_a_terminal_there_is_a_bar_and_prints_go_above_it(monkeypatch):
 def test_narrow_terminals_cut_and_do_not_crash(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))  # otherwise rich asks this process's terminal
     terminal, clock = Terminal(), Clock()
-    with Display(1000, stream=terminal.stream, clock=clock) as display:
+    with ProgressDisplay(1000, stream=terminal.stream, clock=clock) as display:
         clock.now += 1
         display.update(500, ROW)
         display.say("a line that is longer than the terminal")
@@ -157,7 +157,7 @@ def test_narrow_terminals_cut_and_do_not_crash(monkeypatch, columns):
 @pytest.mark.parametrize("total", [0, 10])
 def test_odd_numbers_are_shown(total):
     stream = io.StringIO()
-    with Display(total, stream=stream) as display:
+    with ProgressDisplay(total, stream=stream) as display:
         display.update(50, {"total_loss": float("nan"), "recent_full_game_return": None})
     assert "50 agent steps" in stream.getvalue() and "nan" in stream.getvalue()
 
@@ -175,7 +175,7 @@ class BrokenTerminal(Broken):
 @pytest.mark.parametrize("stream", [Broken(), BrokenTerminal()])
 def test_a_broken_stream_does_not_end_the_run(stream):
     before = sys.stdout
-    with Display(10, stream=stream) as display:
+    with ProgressDisplay(10, stream=stream) as display:
         display.update(5, ROW)
         display.say("hello")
     assert sys.stdout is before
@@ -183,7 +183,7 @@ def test_a_broken_stream_does_not_end_the_run(stream):
 
 def test_a_closed_stream_does_not_end_the_run():
     stream = io.StringIO()
-    with Display(10, stream=stream) as display:
+    with ProgressDisplay(10, stream=stream) as display:
         stream.close()
         display.update(5, ROW)
         display.say("hello")
@@ -192,20 +192,20 @@ def test_a_closed_stream_does_not_end_the_run():
 def test_characters_that_a_stream_cannot_show_are_replaced():
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
-    with Display(10, stream=stream) as display:
+    with ProgressDisplay(10, stream=stream) as display:
         display.update(5, ROW)
     stream.flush()
     assert b"5 of 10 agent steps" in raw.getvalue()
 
 
 def test_errors_of_the_run_pass_through():
-    with pytest.raises(RuntimeError, match="training"), Display(10, stream=io.StringIO()):
+    with pytest.raises(RuntimeError, match="training"), ProgressDisplay(10, stream=io.StringIO()):
         raise RuntimeError("training")
 
 
 def test_a_last_update_beyond_the_total_is_reported():
     stream = io.StringIO()
-    with Display(2000, stream=stream, clock=Clock()) as display:
+    with ProgressDisplay(2000, stream=stream, clock=Clock()) as display:
         display.update(2112, {})
     (line,) = stream.getvalue().splitlines()
     assert line == "100 % · 2,112 agent steps (2,000 were asked for)"
@@ -214,6 +214,6 @@ def test_a_last_update_beyond_the_total_is_reported():
 @pytest.mark.parametrize(("lives", "shown"), [(3, False), (7, True)])
 def test_a_life_is_spoken_of_where_a_game_has_several(lives, shown):
     stream = io.StringIO()
-    with Display(2000, stream=stream, clock=Clock()) as display:
+    with ProgressDisplay(2000, stream=stream, clock=Clock()) as display:
         display.update(100, ROW | {"lives": lives, "recent_life_return": 41.0})
     assert ("per life 41" in stream.getvalue()) is shown

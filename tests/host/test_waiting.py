@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fastweights.host.waiting import CHOICES, SETTINGS
+from fastweights.host.waiting import SETTINGS, WAITING_VARIABLES
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = [
     path for path in sorted((ROOT / "launch").glob("*.py")) if "__main__" in path.read_text()
 ]
-UNTOUCHED = {name: value for name, value in os.environ.items() if name not in CHOICES}
+UNTOUCHED = {name: value for name, value in os.environ.items() if name not in WAITING_VARIABLES}
 # Prints what a script has set when it, or a module that it imports, first imports torch.
 AT_TORCH = f"""
 import os, runpy, sys
@@ -27,7 +27,8 @@ class Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name == "torch":
-            raise Found({{name: os.environ[name] for name in {CHOICES} if name in os.environ}})
+            names = [name for name in {WAITING_VARIABLES} if name in os.environ]
+            raise Found({{name: os.environ[name] for name in names}})
 
 sys.meta_path.insert(0, Finder)
 given = dict(os.environ)
@@ -60,8 +61,8 @@ def run(*command: object, **variables: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.parametrize(
     ("chosen", "wanted"),
-    [({}, SETTINGS), *(({name: "1"}, {name: "1"}) for name in CHOICES)],
-    ids=["nothing", *CHOICES],
+    [({}, SETTINGS), *(({name: "1"}, {name: "1"}) for name in WAITING_VARIABLES)],
+    ids=["nothing", *WAITING_VARIABLES],
 )
 def test_every_script_decides_before_torch_is_loaded_unless_its_user_has(chosen, wanted):
     done = run("-c", AT_TORCH, *SCRIPTS, **chosen)
@@ -88,4 +89,4 @@ def test_importing_the_library_sets_nothing():
     rooms = "agents.learner", "cores", "envs", "kernels", "tasks", "launch.atari", "host.waiting"
     modules = ", ".join(f"fastweights.{room}" for room in rooms)
     done = run("-c", f"import os, {modules}\nprint(*os.environ, sep='\\n')")
-    assert set(CHOICES).isdisjoint(done.stdout.splitlines())
+    assert set(WAITING_VARIABLES).isdisjoint(done.stdout.splitlines())

@@ -15,7 +15,7 @@ from small_runs import logged
 from fastweights.cores import CORES, core_kind
 from fastweights.evaluation.evaluation_file import evaluations_in
 from fastweights.launch import atari, evaluate
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 from fastweights.training.schedules.lockstep import Lockstep
 
@@ -75,14 +75,14 @@ def test_a_run_on_real_qbert_leaves_a_torchbeast_folder(qbert):
     assert logged(qbert)["step"] == [20 * (tick + 1) for tick in range(10)]
     assert (qbert.parent / "latest").resolve() == qbert.resolve()
     assert list((qbert / "tensorboard").glob("events.*"))
-    assert load(qbert / "model.tar")["step"] == 200
+    assert load_checkpoint(qbert / "model.tar")["step"] == 200
 
 
 def test_meta_tells_every_option_of_the_core(qbert):
     """Options with default values are included, because defaults may change later."""
     told = json.loads((qbert / "meta.json").read_text())["network"]
     assert set(told["core_options"]) == set(core_kind("rdn").options()) and told["core"] == "rdn"
-    weights = load(qbert / "model.tar")["model_state_dict"]
+    weights = load_checkpoint(qbert / "model.tar")["model_state_dict"]
     assert told["parameters"] == sum(weight.numel() for weight in weights.values())
 
 
@@ -137,7 +137,10 @@ def test_the_same_seed_gives_the_same_logs_and_weights(qbert, tmp_path):
     again = subprocess.run([*map(str, (*command, *options))], capture_output=True, timeout=300)
     assert again.returncode == 0, again.stderr
     assert logged(tmp_path / "again") == logged(qbert)
-    one, two = load(qbert / "model.tar"), load(tmp_path / "again" / "model.tar")
+    one, two = (
+        load_checkpoint(qbert / "model.tar"),
+        load_checkpoint(tmp_path / "again" / "model.tar"),
+    )
     for name, weights in one["model_state_dict"].items():
         assert torch.equal(weights, two["model_state_dict"][name]), name
 
@@ -160,9 +163,9 @@ def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path):
     often = ["--checkpoint-minutes", "0.002", "--core", "rdn"]
     killed = start(tmp_path, "killed", *MAZE, *often)
     latest = tmp_path / "killed" / "model.tar"
-    killed.wait_until(lambda: latest.exists() and load(latest)["step"] > 320)
+    killed.wait_until(lambda: latest.exists() and load_checkpoint(latest)["step"] > 320)
     assert killed.end(signal.SIGKILL) == -signal.SIGKILL
-    saved = load(latest)["step"]
+    saved = load_checkpoint(latest)["step"]
     killed_at = newest_row(tmp_path / "killed")
     assert 0 < saved <= killed_at
 
@@ -188,7 +191,7 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(number, tmp_path):
     assert f"python launch/atari.py --resume {run_folder}" in output
     assert f"python launch/evaluate.py {run_folder}" in output
     assert "Traceback" not in output
-    assert load(run_folder / "model.tar")["step"] == max(logged(run_folder)["step"])
+    assert load_checkpoint(run_folder / "model.tar")["step"] == max(logged(run_folder)["step"])
     assert json.loads((run_folder / "meta.json").read_text())["successful"] is False
 
 
@@ -217,7 +220,9 @@ def test_what_fails_after_an_update_leaves_its_row(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         train(tmp_path, "failed", *MAZE, "--total-steps", 640)
     steps = read_logs(tmp_path / "failed")["step"]
-    assert len(steps) == 3 and load(tmp_path / "failed" / "model.tar")["step"] == steps[-1]
+    assert (
+        len(steps) == 3 and load_checkpoint(tmp_path / "failed" / "model.tar")["step"] == steps[-1]
+    )
 
 
 def test_two_processes_never_write_one_run_folder(tmp_path):

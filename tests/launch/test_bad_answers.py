@@ -8,7 +8,7 @@ from small_runs import GROUPS, train
 from fastweights import envs
 from fastweights.envs.catch import Catch
 from fastweights.launch import evaluate
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 
 SCHEDULES = {"lockstep": ("--schedule", "lockstep"), "asynchronous": GROUPS}
@@ -90,7 +90,7 @@ def test_training_keeps_what_it_learned_before(schedule, what, tmp_path, capsys)
     line = error_of(lambda: train(tmp_path, "run", *options), capsys=capsys)
     assert f"the {what} of step 32 is nan" in line and "Bad-v0" in line
     reached = read_logs(tmp_path / "run")["step"][-1]
-    assert load(tmp_path / "run" / "model.tar")["step"] == reached > 0
+    assert load_checkpoint(tmp_path / "run" / "model.tar")["step"] == reached > 0
 
 
 def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, capsys):

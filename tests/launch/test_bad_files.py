@@ -19,13 +19,13 @@ import torch
 from small_runs import StoppingDisplay, train
 
 from fastweights.evaluation.reports.runs import open_run
-from fastweights.experiments.sequence_run import saved_options
+from fastweights.experiments.sequence_run import saved_sequence_options
 from fastweights.host.errors import UserError
 from fastweights.host.folder_lock import FolderLock
 from fastweights.launch import atari, evaluate, list_ops, replay, report, watch
 from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import CheckpointError, load, save
-from fastweights.records.exports import AGENT
+from fastweights.records.checkpoints import CheckpointError, load_checkpoint, save_checkpoint
+from fastweights.records.exports import AGENT_EXPORT
 from fastweights.records.run_folder import RunFolder, read_meta
 from fastweights.records.tensorboard import Scalars
 from fastweights.training.saved_agent import open_agent
@@ -39,7 +39,7 @@ GAME = f"{MODULE}:Game-v0"
 def half_trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastweights.experiments.agent_run.Display", StoppingDisplay)
+        patch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
         assert train(folder, "half", "--total-steps", 400) == 130
     return folder / "half"
 
@@ -52,9 +52,9 @@ def run(half_trained, tmp_path) -> Path:
 def change(run: Path, edit: Callable[[dict], object]) -> None:
     """Edit the run's only checkpoint and its link."""
     path = CheckpointFolder(run).latest().path
-    content = load(path)
+    content = load_checkpoint(path)
     edit(content)
-    save(content, path)
+    save_checkpoint(content, path)
     shutil.copy(path, run / "model.tar")
 
 
@@ -137,7 +137,7 @@ def test_a_compressed_archive_is_not_unpacked(run, tmp_path):
         for name in whole.namelist():
             packed.writestr(name, whole.read(name))
     with pytest.raises(CheckpointError, match="is compressed"):
-        load(tmp_path / "a.pt")
+        load_checkpoint(tmp_path / "a.pt")
 
 
 def test_a_file_cannot_ask_for_a_network_larger_than_its_weights(run):
@@ -157,7 +157,7 @@ def test_absurd_sizes_are_a_line(run, sizes):
 def test_a_checkpoint_without_a_count_of_steps_is_passed_over(run, step):
     folder = CheckpointFolder(run)
     good, bad = folder.latest(), run / "checkpoints" / "step_000000000400.pt"
-    save(good.payload | {"step": step}, bad)
+    save_checkpoint(good.payload | {"step": step}, bad)
     found = folder.latest()
     assert found.path == good.path and str(bad) in found.warnings[0]
     with pytest.raises(CheckpointError):
@@ -165,7 +165,7 @@ def test_a_checkpoint_without_a_count_of_steps_is_passed_over(run, step):
 
 
 def test_a_best_checkpoint_without_a_score_gives_way(run):
-    save({"score": "high", "step": 1}, run / "checkpoints" / "best.pt")
+    save_checkpoint({"score": "high", "step": 1}, run / "checkpoints" / "best.pt")
     CheckpointFolder(run).save(CheckpointFolder(run).latest().payload, 40, 1.0)
     assert CheckpointFolder(run).best_score == 1.0
 
@@ -224,7 +224,7 @@ def test_a_report_names_the_option_that_is_of_another_kind(run, capsys):
 
 
 def test_an_export_of_any_depth_is_damaged(run, tmp_path):
-    AGENT.write(open_agent(run).payload, tmp_path, "")
+    AGENT_EXPORT.write(open_agent(run).payload, tmp_path, "")
     (tmp_path / "config.json").write_text("[" * 100_000)
     with pytest.raises(CheckpointError, match="damaged"):
         open_agent(tmp_path)
@@ -234,13 +234,13 @@ def test_an_export_of_any_depth_is_damaged(run, tmp_path):
 
 
 def test_a_sequence_run_ignores_folders_named_in_its_meta(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.ProgressDisplay", StoppingDisplay)
     assert train_sequences(tmp_path / "runs", "a") == 130
     monkeypatch.undo()
     run, outside = tmp_path / "runs" / "a", tmp_path / "outside"
     where = {"savedir": str(outside), "data": str(outside / "data"), "xpid": "../../outside/x"}
     change_meta(run, lambda meta: meta["args"].update(where, xpid=where["xpid"]))
-    assert saved_options(run, "list_ops").savedir == run.parent
+    assert saved_sequence_options(run, "list_ops").savedir == run.parent
     assert list_ops.main(["--resume", str(run), "--num-threads", "1"]) == 0
     assert not outside.exists()
 

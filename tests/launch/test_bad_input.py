@@ -36,7 +36,7 @@ def trained(tmp_path_factory):
 def half_trained(tmp_path, monkeypatch):
     """Return a run that stopped at its first checkpoint."""
     arguments = [*CATCH, "--total-steps", "640", "--savedir", str(tmp_path), "--xpid", "half"]
-    monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
     assert atari.main(arguments) == 130
     monkeypatch.undo()
     return tmp_path / "half"

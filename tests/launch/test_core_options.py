@@ -5,8 +5,10 @@ import json
 import pytest
 from small_runs import GROUPS, StoppingDisplay, logged, train
 
-from fastweights.experiments.learning import RESULT
-from fastweights.experiments.learning_options import differences as sequence_differences
+from fastweights.experiments.learning import RESULT_FILE
+from fastweights.experiments.learning_options import (
+    differing_learning_options as sequence_differences,
+)
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.launch import atari, code_execution
 from fastweights.tasks import ListOps
@@ -42,7 +44,7 @@ def test_they_decide_what_an_agent_learns(core, tmp_path):
 def test_they_are_there_in_sequence_tasks(core, tmp_path):
     where = ("--savedir", str(tmp_path), "--xpid", "a")
     assert code_execution.main([*PROGRAMS, *ASKED[core], *where]) == 0
-    assert json.loads((tmp_path / "a" / RESULT).read_text())["epochs"] == 1
+    assert json.loads((tmp_path / "a" / RESULT_FILE).read_text())["epochs"] == 1
 
 
 def test_a_normalised_memory_acts_while_it_learns(tmp_path):
@@ -50,7 +52,7 @@ def test_a_normalised_memory_acts_while_it_learns(tmp_path):
 
 
 def test_a_normalised_run_goes_on_normalised(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
     assert train(tmp_path, "cut", *NORMALISED, *TINY, *SHORT) == 130
     monkeypatch.undo()
     cut = tmp_path / "cut"

@@ -27,13 +27,13 @@ from hypothesis import strategies as st
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import Network
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_presets import preset
+from fastweights.experiments.sequence_presets import sequence_preset
 from fastweights.host.errors import user_input
 from fastweights.launch import evaluate, replay, report, watch
 from fastweights.launch.cli.atari_options import parse, peek
 from fastweights.launch.cli.torchbeast_flags import translate
 from fastweights.tasks import ListOps
-from fastweights.training.checks import check
+from fastweights.training.checks import check_options
 from fastweights.training.options import RunOptions
 from fastweights.training.schedules.plan import Plan
 
@@ -45,7 +45,7 @@ def _agent_options(data):
 
     def build() -> None:
         options = RunOptions.from_dict(flat)
-        check(options)
+        check_options(options)
         with torch.device("meta"):
             Network(options.network(SHAPE, ACTIONS))
         assert RunOptions.from_dict(json.loads(json.dumps(options.to_dict()))) == options
@@ -55,7 +55,7 @@ def _agent_options(data):
 
 
 def _sequence_options(data):
-    whole = preset("small", "rdn", ListOps()).to_dict()
+    whole = sequence_preset("small", "rdn", ListOps()).to_dict()
     way = data.draw(st.sampled_from(paths(whole)))
     flat = changed(whole, way, data.draw(values))
 

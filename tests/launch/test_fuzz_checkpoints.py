@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 from fastweights.agents.learner import Learner
 from fastweights.agents.network import Network
 from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import fitting, load, read, save
+from fastweights.records.checkpoints import fitting, load_checkpoint, read_plain, save_checkpoint
 from fastweights.records.metrics import Metrics
 from fastweights.training.saved_agent import open_agent, unpack
 
@@ -41,7 +41,7 @@ from fastweights.training.saved_agent import open_agent, unpack
 @cache
 def checkpoint() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        save(payload(), Path(folder) / "a.pt")
+        save_checkpoint(payload(), Path(folder) / "a.pt")
         return (Path(folder) / "a.pt").read_bytes()
 
 
@@ -50,8 +50,8 @@ def open_everything(run: Path, content: bytes) -> None:
     (run / "checkpoints").mkdir(exist_ok=True)
     path = run / "checkpoints" / "step_000000000040.pt"
     path.write_bytes(content)
-    command(lambda: load(path))
-    command(lambda: read(path))
+    command(lambda: load_checkpoint(path))
+    command(lambda: read_plain(path))
     command(lambda: CheckpointFolder(run).latest())
     command(lambda: CheckpointFolder(run).best_score)
     command(lambda: restored(open_agent(run).payload))

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from fastweights.evaluation.evaluation_file import evaluations_in, write_overview
 from fastweights.evaluation.reports import sections
 from fastweights.evaluation.reports.document import to_html, to_markdown
-from fastweights.evaluation.reports.runs import grouped, open_run
-from fastweights.experiments.sequence_run import saved_options
+from fastweights.evaluation.reports.runs import grouped_runs, open_run
+from fastweights.experiments.sequence_run import saved_sequence_options
 from fastweights.launch import replay
-from fastweights.records.exports import AGENT
+from fastweights.records.exports import AGENT_EXPORT
 from fastweights.records.log_table import LogTable, read_logs
 from fastweights.records.run_folder import RunFolder, read_meta
 from fastweights.training.saved_agent import open_agent
@@ -44,7 +44,7 @@ def use_folder(run: Path) -> None:
 
     def reported() -> None:
         runs = [open_run(run)]
-        groups = grouped(runs)
+        groups = grouped_runs(runs)
         sections.overview(runs), sections.configurations(groups), sections.links(runs, run)
 
     def evaluated() -> None:
@@ -62,7 +62,7 @@ def use_folder(run: Path) -> None:
         command(action)
     command(lambda: read_meta(run))
     command(lambda: read_logs(run))
-    command(lambda: saved_options(run, "list_ops"))
+    command(lambda: saved_sequence_options(run, "list_ops"))
     command(lambda: replay.read_hashes_of(run))
     command(lambda: LogTable(run).rewind(20))
 
@@ -113,7 +113,9 @@ def _reports(data):
             which.write_text(",".join(cells), errors="replace")
 
         def reported() -> None:
-            blocks = sections.build(grouped([open_run(run)]), [("lstm", "lstm")], run)
+            blocks = sections.report_sections(
+                grouped_runs([open_run(run)]), [("lstm", "lstm")], run
+            )
             to_html("a report", blocks).encode(), to_markdown("a report", blocks).encode()
 
         command(reported)
@@ -121,7 +123,7 @@ def _reports(data):
 
 def _exports(data):
     with sandbox() as run:
-        AGENT.write(payload(), run, "")
+        AGENT_EXPORT.write(payload(), run, "")
         which = run / data.draw(st.sampled_from(["config.json", "model.safetensors"]))
         which.write_bytes(mangled(data, which.read_bytes()))
         command(lambda: open_agent(run))

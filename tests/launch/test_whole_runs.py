@@ -8,7 +8,7 @@ from small_runs import GROUPS, StoppingDisplay, train
 
 from fastweights.evaluation.evaluation_file import evaluations_in
 from fastweights.launch import atari, code_execution, evaluate
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 from fastweights.records.run_folder import read_meta
 
@@ -32,14 +32,14 @@ ON_PICTURES = [
 @pytest.mark.parametrize(("device", "schedule", "core"), ON_PICTURES)
 def test_a_run_on_pictures_is_stopped_and_goes_on(device, schedule, core, tmp_path, monkeypatch):
     options = (*PONG, "--core", core, "--device", device, *SCHEDULES[schedule], *TINY[:2])
-    monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
     assert train(tmp_path, "run", *options, "--total-steps", 80) == 130
     monkeypatch.undo()
     assert atari.main(["--resume", str(tmp_path / "run")]) == 0
     logs = read_logs(tmp_path / "run")
     assert logs["step"] == [16, 32, 48, 64, 80]
     assert all(map(math.isfinite, logs["total_loss"])) and logs["refused_updates"][-1] == 0
-    on_cpu = load(tmp_path / "run" / "model.tar", "cpu")["model_state_dict"]
+    on_cpu = load_checkpoint(tmp_path / "run" / "model.tar", "cpu")["model_state_dict"]
     assert all(weight.isfinite().all() for weight in on_cpu.values())
 
 
@@ -87,7 +87,7 @@ def test_a_sequence_task_is_stopped_and_goes_on(device, core, tmp_path, monkeypa
     what = ("--preset", "small", "--statements", 4, "--epochs", 2, *sizes, *TINY)
     where = ("--savedir", tmp_path, "--xpid", "run", "--device", device, "--num-threads", 1)
     given = [str(word) for word in ("--core", core, "--core-dropout", 0.1, *what, *where)]
-    monkeypatch.setattr("fastweights.experiments.learning.Display", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.learning.ProgressDisplay", StoppingDisplay)
     assert code_execution.main(given) == 130
     monkeypatch.undo()
     assert code_execution.main(["--resume", str(tmp_path / "run")]) == 0

@@ -9,7 +9,7 @@ import torch
 from forks import Program
 
 from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import CheckpointError, load
+from fastweights.records.checkpoints import CheckpointError, load_checkpoint
 
 
 def names(run: Path) -> list[str]:
@@ -22,9 +22,9 @@ def test_the_newest_three_the_best_and_the_milestones_stay(tmp_path):
         folder.save({"value": step}, step, score)
     steps = [f"step_{step:012d}.pt" for step in (300, 400, 500)]
     assert names(tmp_path) == ["best.pt", "milestone_000000000250.pt", *steps]
-    assert load(tmp_path / "checkpoints" / "best.pt")["step"] == 200
-    assert load(tmp_path / "checkpoints" / "milestone_000000000250.pt")["step"] == 300
-    assert load(tmp_path / "model.tar")["step"] == 500
+    assert load_checkpoint(tmp_path / "checkpoints" / "best.pt")["step"] == 200
+    assert load_checkpoint(tmp_path / "checkpoints" / "milestone_000000000250.pt")["step"] == 300
+    assert load_checkpoint(tmp_path / "model.tar")["step"] == 500
     assert folder.latest().payload["value"] == 500
     assert folder.latest().warnings == ()
 
@@ -33,16 +33,16 @@ def test_the_best_score_survives_a_resume(tmp_path):
     CheckpointFolder(tmp_path).save({}, 100, 5.0)
     resumed = CheckpointFolder(tmp_path)
     resumed.save({}, 200, 4.0)
-    assert load(resumed.best_path)["step"] == 100
+    assert load_checkpoint(resumed.best_path)["step"] == 100
     resumed.save({}, 300, 6.0)
-    assert load(resumed.best_path)["step"] == 300
+    assert load_checkpoint(resumed.best_path)["step"] == 300
     assert CheckpointFolder(tmp_path).best_score == 6.0
 
 
 def test_a_milestone_stays_the_first_at_or_after_it(tmp_path):
     for step in (200, 300):
         CheckpointFolder(tmp_path, milestones=(200,)).save({}, step)
-    assert load(tmp_path / "checkpoints" / "milestone_000000000200.pt")["step"] == 200
+    assert load_checkpoint(tmp_path / "checkpoints" / "milestone_000000000200.pt")["step"] == 200
 
 
 def test_damaged_checkpoints_are_passed_over_with_a_warning_each(tmp_path):
@@ -92,7 +92,7 @@ def test_without_hard_links_copies_do(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", refuse)
     CheckpointFolder(tmp_path, milestones=(1,)).save({}, 5, 1.0)
     for name in ("model.tar", "checkpoints/best.pt", "checkpoints/milestone_000000000001.pt"):
-        assert load(tmp_path / name)["step"] == 5
+        assert load_checkpoint(tmp_path / name)["step"] == 5
 
 
 def test_saving_the_same_step_twice_leaves_no_leftover(tmp_path):
@@ -101,7 +101,7 @@ def test_saving_the_same_step_twice_leaves_no_leftover(tmp_path):
         folder.save({}, 5, score)
     assert names(tmp_path) == ["best.pt", "step_000000000005.pt"]
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoints", "model.tar"}
-    assert load(folder.best_path)["score"] == 2.0
+    assert load_checkpoint(folder.best_path)["score"] == 2.0
 
 
 def test_leftovers_of_a_killed_process_are_ignored_and_go_with_the_next_save(tmp_path):
@@ -128,7 +128,7 @@ KILLED_AGAIN_AND_AGAIN = """
 import os, random, signal, sys, time, torch
 from pathlib import Path
 from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import load
+from fastweights.records import load_checkpoint
 run = Path(sys.argv[1])
 torch.set_num_threads(1)  # its threads do not survive a fork
 weights = torch.arange(300_000.0)
@@ -159,7 +159,7 @@ while attempt < 8 or (min(leftovers, saves) < 3 and attempt < 100):
     leftovers += len(list(run.rglob(".partial-*")))
     for path in [*run.glob("checkpoints/*.pt"), *run.glob("model.tar")]:
         if not path.name.startswith(".partial-"):
-            load(path)
+            load_checkpoint(path)
     if reported:
         found = CheckpointFolder(run).latest()
         step = found.payload["step"]

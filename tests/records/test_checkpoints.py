@@ -11,7 +11,12 @@ import pytest
 import torch
 from forks import Program
 
-from fastweights.records.checkpoints import CheckpointError, load, read, save
+from fastweights.records.checkpoints import (
+    CheckpointError,
+    load_checkpoint,
+    read_plain,
+    save_checkpoint,
+)
 
 
 def payload(value: float = 1.0) -> dict:
@@ -29,7 +34,7 @@ def names(folder: Path) -> list[str]:
 
 def refusal(path: Path) -> str:
     with pytest.raises(CheckpointError) as caught:
-        load(path)
+        load_checkpoint(path)
     line = str(caught.value)
     assert "\n" not in line and str(path) in line
     return line
@@ -37,8 +42,8 @@ def refusal(path: Path) -> str:
 
 def test_what_is_saved_loads_again_and_with_plain_torch(tmp_path):
     path = tmp_path / "new" / "a.pt"
-    save(payload(), path)
-    for loaded in (load(path), torch.load(path, weights_only=True)):
+    save_checkpoint(payload(), path)
+    for loaded in (load_checkpoint(path), torch.load(path, weights_only=True)):
         assert loaded["format"] == "fastweights-checkpoint" and loaded["version"] == 1
         assert loaded["flags"] == payload()["flags"]
         torch.testing.assert_close(loaded["model_state_dict"]["weight"], torch.ones(50, 3))
@@ -52,13 +57,13 @@ class Pair(NamedTuple):
 @pytest.mark.parametrize("value", [np.float64(1), np.int64(1), np.zeros(2), Pair(1), {1.5: 2}, len])
 def test_values_that_could_not_be_loaded_are_not_saved(tmp_path, value):
     with pytest.raises(TypeError, match=r"payload\['stats'\]\['mean'\]\[1\]"):
-        save({"stats": {"mean": [1.0, value]}}, tmp_path / "a.pt")
+        save_checkpoint({"stats": {"mean": [1.0, value]}}, tmp_path / "a.pt")
     assert names(tmp_path) == []
 
 
 def test_truncated_at_any_byte_is_refused(tmp_path):
     whole, cut = tmp_path / "whole.pt", tmp_path / "cut.pt"
-    save(payload(), whole)
+    save_checkpoint(payload(), whole)
     content = whole.read_bytes()
     for length in {0, 1, 3, 4, 5, 100, len(content) - 1, *range(0, len(content), 97)}:
         cut.write_bytes(content[:length])
@@ -67,7 +72,7 @@ def test_truncated_at_any_byte_is_refused(tmp_path):
 
 def test_a_flipped_bit_in_a_weight_is_refused(tmp_path):
     path = tmp_path / "a.pt"
-    save(payload(), path)
+    save_checkpoint(payload(), path)
     content = bytearray(path.read_bytes())
     weight = content.find(np.ones(10, np.float32).tobytes())
     content[weight + 100] ^= 1
@@ -118,39 +123,39 @@ def test_other_programs_files_are_read_as_plain_values(tmp_path):
     values = {"stats": {"returns": (np.float32(3), np.float64(0.5), np.int64(7))}, "w": None}
     torch.save(values, tmp_path / "model.tar")
     torch.save(values, tmp_path / "old.tar", _use_new_zipfile_serialization=False)
-    assert read(tmp_path / "model.tar") == read(tmp_path / "old.tar") == values
+    assert read_plain(tmp_path / "model.tar") == read_plain(tmp_path / "old.tar") == values
     trap = tmp_path / "owned"
     torch.save({"a": Hostile(trap)}, tmp_path / "o.tar", _use_new_zipfile_serialization=False)
     with pytest.raises(CheckpointError, match="not a fastweights checkpoint"):
-        read(tmp_path / "o.tar")
+        read_plain(tmp_path / "o.tar")
     assert not trap.exists()
 
 
 def test_another_version_is_named(tmp_path):
-    save(payload() | {"version": 7}, tmp_path / "a.pt")
+    save_checkpoint(payload() | {"version": 7}, tmp_path / "a.pt")
     assert "version 7" in refusal(tmp_path / "a.pt")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
     path = tmp_path / "a.pt"
-    save(payload(1.0), path)
+    save_checkpoint(payload(1.0), path)
     # The partial file is a link to a device that answers ENOSPC, as a full disk does.
     (tmp_path / f".partial-{os.getpid()}.a.pt").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match="No space left on device") as caught:
-        save(payload(2.0), path)
+        save_checkpoint(payload(2.0), path)
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
-    assert load(path)["model_state_dict"]["weight"][0, 0] == 1
+    assert load_checkpoint(path)["model_state_dict"]["weight"][0, 0] == 1
     assert names(tmp_path) == ["a.pt"]
 
 
 LIMITED = """
 import resource, sys, torch
 from pathlib import Path
-from fastweights.records.checkpoints import CheckpointError, load, read, save
+from fastweights.records import CheckpointError, save_checkpoint
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
-    save({"weights": torch.zeros(100_000)}, Path(sys.argv[1]))
+    save_checkpoint({"weights": torch.zeros(100_000)}, Path(sys.argv[1]))
 except CheckpointError as error:
     print(error)
 """
@@ -158,29 +163,29 @@ except CheckpointError as error:
 
 def test_a_write_that_stops_half_way_leaves_no_trace(tmp_path):
     path = tmp_path / "a.pt"
-    save(payload(), path)
+    save_checkpoint(payload(), path)
     done = Program(LIMITED, path).end()
     assert "File too large" in done.stdout and done.stderr == ""
-    assert load(path)["stats"] == {"step": 12}
+    assert load_checkpoint(path)["stats"] == {"step": 12}
     assert names(tmp_path) == ["a.pt"]
 
 
 def test_a_file_in_place_of_the_folder_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="cannot write"):
-        save(payload(), tmp_path / "file" / "a.pt")
+        save_checkpoint(payload(), tmp_path / "file" / "a.pt")
 
 
 def test_ctrl_c_while_writing_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.pt"
-    save(payload(1.0), path)
+    save_checkpoint(payload(1.0), path)
 
     def interrupt(_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        save(payload(2.0), path)
+        save_checkpoint(payload(2.0), path)
     monkeypatch.undo()
-    assert load(path)["model_state_dict"]["weight"][0, 0] == 1
+    assert load_checkpoint(path)["model_state_dict"]["weight"][0, 0] == 1
     assert names(tmp_path) == ["a.pt"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastweights.records.checkpoints import load, save
+from fastweights.records.checkpoints import load_checkpoint, save_checkpoint
 from fastweights.records.log_table import LogTable, read_logs
 from fastweights.records.metrics import Metrics
 
@@ -59,9 +59,9 @@ def test_a_resume_through_a_checkpoint_changes_no_row(tmp_path):
         for metrics in (one, two):
             metrics.log({"step": tick})
             play(metrics, tick)
-    save({"metrics": two.state_dict()}, tmp_path / "a.pt")
+    save_checkpoint({"metrics": two.state_dict()}, tmp_path / "a.pt")
     three = Metrics(resumed.append, window=3)
-    three.load_state_dict(load(tmp_path / "a.pt")["metrics"])
+    three.load_state_dict(load_checkpoint(tmp_path / "a.pt")["metrics"])
     for tick in range(5, 12):
         for metrics in (one, three):
             play(metrics, tick)

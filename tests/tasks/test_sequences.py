@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fastweights.tasks import UNASKED, CodeExecution, ListOps
-from fastweights.tasks.sequences import Sequences, draw, shuffled_batches, sorted_batches
+from fastweights.tasks.sequences import Sequences, draw_splits, shuffled_batches, sorted_batches
 
 SIZES = dict(zip(ListOps.splits, (30, 10, 20), strict=True))
 
@@ -25,29 +25,29 @@ def test_splits_share_no_sequence_and_come_again_with_the_seed():
     sizes = dict(
         zip(task.splits, (100, 50, 50), strict=True)
     )  # so many that splits drawn separately would share sequences
-    splits = draw(task, sizes, seed=3)
+    splits = draw_splits(task, sizes, seed=3)
     tokens = [sample.tokens for split in splits.values() for sample in split.samples()]
     assert [len(split.lengths) for split in splits.values()] == list(sizes.values())
     assert len(set(tokens)) == len(tokens)
-    again, other = draw(task, sizes, seed=3), draw(task, sizes, seed=4)
+    again, other = draw_splits(task, sizes, seed=3), draw_splits(task, sizes, seed=4)
     assert all(torch.equal(splits[name].tokens, again[name].tokens) for name in task.splits)
     assert splits["train"].samples() != other["train"].samples()
 
 
 def test_a_larger_training_split_begins_with_the_smaller():
     task = CodeExecution(statements=10)
-    small, large = (draw(task, {"train": size}, 1)["train"].samples() for size in (5, 9))
+    small, large = (draw_splits(task, {"train": size}, 1)["train"].samples() for size in (5, 9))
     assert large[:5] == small
 
 
 def test_too_few_different_sequences():
     tiny = CodeExecution(variables=1, statements=2)  # x = 0..9 ; print x
     with pytest.raises(ValueError, match="too few different sequences: 10 found, 60 wanted"):
-        draw(tiny, SIZES, seed=1)
+        draw_splits(tiny, SIZES, seed=1)
 
 
 def test_a_batch_is_the_sequences_and_unasked_filling():
-    samples = draw(ListOps(depth=2), {"train": 12}, 1)["train"].samples()
+    samples = draw_splits(ListOps(depth=2), {"train": 12}, 1)["train"].samples()
     chosen = torch.tensor([7, 2, 11])
     tokens, targets = Sequences.of(samples).batch(chosen)
     for column, number in enumerate(chosen.tolist()):

@@ -7,11 +7,11 @@ import torch
 
 from fastweights.tasks import UNASKED, CodeExecution, ListOps, Sample
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
-from fastweights.tasks.sequences import Sequences, draw
+from fastweights.tasks.sequences import Sequences, draw_splits
 from fastweights.tasks.train import Result, Trainer, TrainerConfig, evaluate, judge
 
 TASK = ListOps(depth=1)
-SPLITS = draw(TASK, {"train": 200, "valid": 40, "test": 40}, seed=1)
+SPLITS = draw_splits(TASK, {"train": 200, "valid": 40, "test": 40}, seed=1)
 
 
 def trainer(seed: int = 1, dropout: float = 0.0, **config) -> Trainer:
@@ -73,7 +73,7 @@ def test_it_learns_list_ops_of_depth_one():
 
 def test_it_learns_code_execution_with_a_fast_weight_core():
     task = CodeExecution(variables=1, statements=3)
-    splits = draw(task, {"train": 200, "valid": 50}, seed=1)
+    splits = draw_splits(task, {"train": 200, "valid": 50}, seed=1)
     options = (("width", 32), ("heads", 4), ("layers", 1), ("feedforward", 32), ("embed", "none"))
     config = ModelConfig(core="delta_net", core_options=options, embedding=32)
     model = SequenceModel(len(task.words), len(task.answers), config)

@@ -17,7 +17,7 @@ import torch._dynamo  # noqa: F401
 
 from fastweights.agents.learner import Learner
 from fastweights.experiments import agent_run
-from fastweights.host.progress import Display
+from fastweights.host.progress import ProgressDisplay
 from fastweights.launch import atari
 
 FIRST, MIDDLE, LAST = 20, 40, 120  # updates
@@ -26,7 +26,7 @@ STEPS = 256 * 5  # agent steps in an update; its frames take 307 kB
 CASES = {"lockstep": "lockstep", "asynchronous": "asynchronous", "leaking": "asynchronous"}
 
 
-class Watching(Display):
+class Watching(ProgressDisplay):
     """A display that records the process's memory."""
 
     def __init__(self, *arguments):
@@ -61,7 +61,7 @@ def leak() -> None:
 
 def main() -> None:
     gc.freeze()
-    agent_run.Display = Watching
+    agent_run.ProgressDisplay = Watching
     for case, schedule in CASES.items():
         if os.fork() == 0:
             sys.argv.append(case)

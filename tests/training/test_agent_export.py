@@ -8,11 +8,11 @@ import torch
 from rich.console import Console
 
 from fastweights.evaluation.evaluation_file import evaluations_in
-from fastweights.evaluation.model_card import model_card
+from fastweights.evaluation.model_cards import model_card
 from fastweights.evaluation.printed_tables import comparison_tables
 from fastweights.launch import atari, evaluate
 from fastweights.records.checkpoints import CheckpointError
-from fastweights.records.exports import AGENT
+from fastweights.records.exports import AGENT_EXPORT
 from fastweights.training.saved_agent import open_agent
 from tests.evaluation.test_evaluation_file import PLAIN, evaluation
 
@@ -61,7 +61,7 @@ def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
 def test_the_spread_of_one_repeat_is_its_episodes(games, score, over, trained, tmp_path):
     once = evaluation(*games, repeats=1)
     payload = open_agent(trained).payload
-    AGENT.write(payload, tmp_path, model_card(payload, [once]))
+    AGENT_EXPORT.write(payload, tmp_path, model_card(payload, [once]))
     assert f"| {score} a full game | {over} |" in (tmp_path / "README.md").read_text()
     console = Console(width=200, file=io.StringIO())
     console.print(comparison_tables({"this agent": once})[0])

@@ -20,7 +20,7 @@ from fastweights.cores import CORES
 from fastweights.cores.feedforward import Feedforward
 from fastweights.envs.catch import Catch
 from fastweights.host.stages import Stages
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 from fastweights.training.schedules import asynchronous
 from fastweights.training.schedules.asynchronous import Asynchronous, slots
@@ -48,7 +48,9 @@ def test_with_a_lead_it_is_another_run(tmp_path):
 
 
 def test_a_resumed_run_goes_on_in_either_schedule(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.experiments.agent_run.Display", small_runs.StoppingDisplay)
+    monkeypatch.setattr(
+        "fastweights.experiments.agent_run.ProgressDisplay", small_runs.StoppingDisplay
+    )
     for xpid in ("lockstep", "asynchronous"):
         assert train(tmp_path, xpid, "--total-steps", 200, "--env", "CartPole-v1") == 130
     # CartPole restarts its games in both schedules; Catch would restore them in lockstep.
@@ -265,7 +267,9 @@ def breaks(folder, *options) -> None:
 @pytest.mark.usefixtures("breaking_env")
 def test_an_environment_that_breaks_ends_the_run(at, schedule, tmp_path):
     breaks(tmp_path, "--env", "Breaking-v0", "--env-options", f"at={at}", *schedule)
-    saved = [load(path)["step"] for path in tmp_path.glob("broken/checkpoints/step_*.pt")]
+    saved = [
+        load_checkpoint(path)["step"] for path in tmp_path.glob("broken/checkpoints/step_*.pt")
+    ]
     if at == 30:
         assert max(saved) > 0
     else:  # an environment is reset and stepped once before the folder is made
@@ -280,4 +284,4 @@ def test_a_network_that_breaks_ends_the_run(rows, schedule, tmp_path, monkeypatc
     monkeypatch.setattr(BreakingCore, "rows", rows)
     monkeypatch.setattr(BreakingCore, "left", 30)
     breaks(tmp_path, *schedule)
-    assert load(tmp_path / "broken" / "model.tar")["step"] > 0
+    assert load_checkpoint(tmp_path / "broken" / "model.tar")["step"] > 0

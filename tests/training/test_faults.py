@@ -10,7 +10,7 @@ from forks import Program
 from fastweights.evaluation.reports.curves import hours
 from fastweights.evaluation.reports.runs import open_run
 from fastweights.records.checkpoint_folder import CheckpointFolder
-from fastweights.records.checkpoints import CheckpointError, load, save_or_warn
+from fastweights.records.checkpoints import CheckpointError, load_checkpoint, save_or_warn
 from fastweights.records.log_table import read_logs
 
 pytestmark = pytest.mark.accidents
@@ -123,7 +123,7 @@ def test_a_clock_that_jumps_changes_nothing_but_the_log_s_time(happened_too):
     assert min(logs["agent_steps_per_second"]) > 0 and min(logs["seconds_gradient"]) >= 0
     since = hours(open_run(path))
     assert (np.diff(since) >= 0).all() and since[-1] < 0.1
-    assert load(path / "model.tar")["step"] == logs["step"][-1]
+    assert load_checkpoint(path / "model.tar")["step"] == logs["step"][-1]
 
 
 @pytest.mark.faults
@@ -146,7 +146,10 @@ def test_a_run_that_is_stopped_for_a_minute_goes_on(tmp_path):
         assert not happened.errors(name)
         happened.assert_no_step_is_missing_or_twice(name)
         assert np.diff(read_logs(tmp_path / name)["_time"]).max() > 60
-        assert load(tmp_path / name / "model.tar")["step"] == read_logs(tmp_path / name)["step"][-1]
+        assert (
+            load_checkpoint(tmp_path / name / "model.tar")["step"]
+            == read_logs(tmp_path / name)["step"][-1]
+        )
 
 
 def test_only_a_checkpoint_that_cannot_be_written_is_forgiven(capsys):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from long_update_runs import CASES
 
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 
 pytestmark = pytest.mark.faults
@@ -65,7 +65,7 @@ def test_ctrl_c_in_an_update_of_the_whole_batch_gives_it_up_at_once(case, moment
     assert code == 130, said
     assert ended - (tmp_path / "signalled").stat().st_mtime < 5
     assert "Traceback" not in said and f"--resume {tmp_path / 'run'}" in said
-    assert load(tmp_path / "run" / "model.tar")["step"] == 0
+    assert load_checkpoint(tmp_path / "run" / "model.tar")["step"] == 0
     assert read_logs(tmp_path / "run")["step"] == []
 
 

@@ -12,7 +12,7 @@ from fastweights.host.errors import UserError
 from fastweights.launch.cli.atari_options import parse, peek
 from fastweights.launch.cli.torchbeast_flags import translate
 from fastweights.tasks import CodeExecution
-from fastweights.training.checks import check
+from fastweights.training.checks import check_options
 from fastweights.training.options import RunOptions, differences
 from fastweights.training.presets import PRESETS, preset
 from fastweights.training.schedules.plan import Plan
@@ -48,7 +48,7 @@ def test_published_cuts_the_gradient_of_fast_weight_cores_only(core, bptt):
 @pytest.mark.parametrize("core", ["rdn", "lstm"])
 def test_presets_pass_their_own_checks_and_survive_a_checkpoint(name, core):
     options = preset(name, core)
-    check(options)
+    check_options(options)
     assert RunOptions.from_dict(options.to_dict()) == options
 
 
@@ -89,7 +89,7 @@ def test_options_of_something_else_are_refused(change, message):
 )
 def test_a_file_s_options_are_of_their_kinds(change, says):
     with pytest.raises(ValueError, match=says) as caught:
-        check(RunOptions.from_dict(preset("quick", "lstm").to_dict() | change))
+        check_options(RunOptions.from_dict(preset("quick", "lstm").to_dict() | change))
     assert len(str(caught.value)) < 300
 
 
@@ -113,7 +113,7 @@ def test_another_objective_or_optimiser_drops_what_the_preset_set_for_its_own():
 def test_a_learner_s_numbers_are_checked_before_it_is_made(name):
     for value in (-1.0, float("nan")):
         with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} must (be|lie)"):
-            check(RunOptions(learner=LearnerConfig(**{name: value})))
+            check_options(RunOptions(learner=LearnerConfig(**{name: value})))
 
 
 def test_single_options_change_a_preset():
@@ -272,7 +272,7 @@ def test_a_resumed_run_may_move_but_not_change():
 @pytest.mark.parametrize("core", CORES)
 def test_the_maze_preset_fits_every_core(core):
     options = preset("maze", core)
-    check(options)
+    check_options(options)
     known = CORES[core].options()
     assert {name for name, _ in options.core_options()} <= set(known)
 
@@ -283,9 +283,10 @@ def test_a_core_that_is_named_by_its_size_keeps_it_under_every_preset():
     assert preset("maze", "rdn_large").core_options() == ()
     assert preset("maze", "rdn").core_width == 32
     assert parsed("--preset", "maze", "--core", "rdn_large", "--core-width", "64").core_width == 64
-    for name in sequence_presets.PRESETS:
-        large = sequence_presets.preset(name, "rdn_large", CodeExecution())
+    for name in sequence_presets.SEQUENCE_PRESETS:
+        large = sequence_presets.sequence_preset(name, "rdn_large", CodeExecution())
         assert not {"layers", "width", "heads", "feedforward"} & set(dict(large.core_options()))
         assert (
-            large.core_dropout == sequence_presets.preset(name, "rdn", CodeExecution()).core_dropout
+            large.core_dropout
+            == sequence_presets.sequence_preset(name, "rdn", CodeExecution()).core_dropout
         )

@@ -14,7 +14,7 @@ from replica_runs import CASES
 from small_runs import WALL_CLOCK
 
 from fastweights.agents.replicas import Alone
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 from fastweights.training.replicas import Replicas
 
@@ -52,7 +52,7 @@ class Runs:
         return read_logs(self.folder / case)
 
     def saved_step(self, case: str) -> int:
-        return load(self.folder / case / "model.tar")["step"]
+        return load_checkpoint(self.folder / case / "model.tar")["step"]
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_a_signal_in_an_update_stops_all_before_it_is_made(case, runs):
     assert runs.codes(case) == [130, 130], runs.said(case, 0)
     assert runs.saved_step(case) == max(runs.logs(case)["step"]) == 80
     assert_replicas_are_equal(runs, case)
-    saved = load(runs.folder / case / "model.tar")["model_state_dict"]
+    saved = load_checkpoint(runs.folder / case / "model.tar")["model_state_dict"]
     assert all(torch.equal(saved[name], w) for name, w in runs.weights(case, 0).items())
 
 
@@ -197,7 +197,7 @@ def test_a_batch_that_is_not_finite_for_one_is_refused_by_all(runs):
 def test_diverging_weights_of_learners_are_noticed(runs):
     assert runs.codes("apart") == [1, 1]
     assert "the learners' weights have come apart" in runs.said("apart", 0)
-    saved = load(runs.folder / "apart" / "model.tar")["step"]
+    saved = load_checkpoint(runs.folder / "apart" / "model.tar")["step"]
     assert saved == 0, "weights that differ between learners must not be saved"
 
 

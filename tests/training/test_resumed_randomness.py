@@ -17,8 +17,8 @@ from small_runs import GROUPS, assert_same_run, train
 
 from fastweights.agents.actor import Actor, Collected
 from fastweights.agents.learner import Learner
-from fastweights.host.progress import Display
-from fastweights.records.checkpoints import load
+from fastweights.host.progress import ProgressDisplay
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.training.environments import make_environments
 from fastweights.training.options import RunOptions
 from fastweights.training.seeds import action_seed, environment_seed
@@ -32,14 +32,14 @@ MEMORY = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers
 def cut(folder, xpid, monkeypatch, after: int, *options) -> None:
     """Run until update number `after` is shown, and stop there."""
 
-    class Stopping(Display):
+    class Stopping(ProgressDisplay):
         def update(self, step, row):
             super().update(step, row)
             if row["updates"] == after:
                 signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.experiments.agent_run.Display", Stopping)
+        patch.setattr("fastweights.experiments.agent_run.ProgressDisplay", Stopping)
         assert train(folder, xpid, *FIVE_UPDATES, *options) == 130
 
 
@@ -90,7 +90,7 @@ def test_an_asynchronous_run_s_groups_have_the_actions_of_its_step(
     collected, tmp_path, monkeypatch
 ):
     cut(tmp_path, "run", monkeypatch, 2, *GROUPS)
-    step = load(tmp_path / "run" / "model.tar")["step"]
+    step = load_checkpoint(tmp_path / "run" / "model.tar")["step"]
     begun = {seed for seed, _ in collected}
     collected.clear()
     resume(tmp_path / "run")

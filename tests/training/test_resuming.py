@@ -16,14 +16,16 @@ from fastweights.envs.catch import Catch
 from fastweights.evaluation import training_tests
 from fastweights.host.stopping import Interrupted, StopRequests
 from fastweights.kernels import requested_backend
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 
 AGAIN = ("--auto-resume", "--total-steps", 200)
 
 
 def interrupted(folder, xpid, monkeypatch, *options) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.experiments.agent_run.Display", small_runs.StoppingDisplay)
+        patch.setattr(
+            "fastweights.experiments.agent_run.ProgressDisplay", small_runs.StoppingDisplay
+        )
         assert train(folder, xpid, *options) == 130
 
 
@@ -74,7 +76,7 @@ def test_a_run_that_was_stopped_before_its_first_update_goes_on(again, tmp_path,
     with monkeypatch.context() as patch:
         patch.setattr("fastweights.experiments.agent_run.train", stop)
         assert train(tmp_path, "job", "--total-steps", 200) == 130
-    assert load(tmp_path / "job" / "model.tar")["step"] == 0
+    assert load_checkpoint(tmp_path / "job" / "model.tar")["step"] == 0
     assert not (tmp_path / "job" / "checkpoints" / "best.pt").exists()
     options = (again, tmp_path / "job") if again == "--resume" else AGAIN
     assert train(tmp_path, "job", *options) == 0
@@ -155,7 +157,7 @@ def test_a_run_that_diverges_keeps_its_weights_and_ends_with_one_line(tmp_path, 
     logs = logged(tmp_path / "spoilt")
     assert logs["refused_updates"] == 6 * [0] + [1, 2, 3, 4]
     assert logs["step"] == list(range(20, 201, 20))
-    payload = load(tmp_path / "spoilt" / "model.tar")
+    payload = load_checkpoint(tmp_path / "spoilt" / "model.tar")
     assert (payload["step"], payload["scheduler_state_dict"]["updates"]) == (200, 6)
     assert all(weight.isfinite().all() for weight in payload["model_state_dict"].values())
     resumed = torch.load(tmp_path / "spoilt" / "model.tar", weights_only=True)
@@ -188,7 +190,7 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch, caps
     with pytest.raises(SystemExit, match="2"):
         train(tmp_path, "run", "--total-steps", 200, "--checkpoint-minutes", 1e-6)
     assert "weights that are not finite" in capsys.readouterr().err
-    payload = load(tmp_path / "run" / "model.tar")
+    payload = load_checkpoint(tmp_path / "run" / "model.tar")
     assert payload["step"] == 60
     assert all(weight.isfinite().all() for weight in payload["model_state_dict"].values())
 
@@ -239,7 +241,7 @@ def test_the_same_signal_twice_is_one_request(monkeypatch):
 
 def test_the_best_checkpoint_is_kept_with_its_score(tmp_path):
     assert train(tmp_path, "job", "--total-steps", 200) == 0
-    best = load(tmp_path / "job" / "checkpoints" / "best.pt")
+    best = load_checkpoint(tmp_path / "job" / "checkpoints" / "best.pt")
     assert best["score"] == logged(tmp_path / "job")["recent_full_game_return"][-1]
     assert best["step"] == 200
 

@@ -8,7 +8,7 @@ from forks import Program
 from stopping_runs import CASES
 
 from fastweights.host.stages import NEVER_STOPPED
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 
 pytestmark = pytest.mark.accidents
@@ -43,7 +43,7 @@ def test_ctrl_c_at_any_stage_ends_the_run_soon_and_saves_it(case, stopped):
     assert not end["left"]
     assert "Traceback" not in said and f"--resume {folder / case}" in said
     last_row = max(read_logs(folder / case)["step"], default=0)
-    assert load(folder / case / "model.tar")["step"] == last_row
+    assert load_checkpoint(folder / case / "model.tar")["step"] == last_row
     assert ("is stuck in emulation" in said) == (case == "asynchronous-stuck-stopped")
 
 
@@ -54,7 +54,7 @@ def test_an_accident_in_any_thread_ends_the_run_and_spares_what_it_had_learned(c
     assert ends[case]["code"] == 1 and "ZeroDivisionError: an accident" in said
     assert not ends[case]["left"] and "left behind" not in said
     last_row = max(read_logs(folder / case)["step"])
-    assert load(folder / case / "model.tar")["step"] == last_row
+    assert load_checkpoint(folder / case / "model.tar")["step"] == last_row
 
 
 @pytest.mark.faults

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +51,7 @@ def learners(process: subprocess.Popen[str]) -> list[int]:
 
 
 def saved(run: Path) -> bool:
-    return (run / "model.tar").exists() and load(run / "model.tar")["step"] > 0
+    return (run / "model.tar").exists() and load_checkpoint(run / "model.tar")["step"] > 0
 
 
 @pytest.mark.skipif(
@@ -71,7 +71,7 @@ def test_a_killed_learner_is_started_again_and_no_step_is_counted_twice(tmp_path
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     assert read_logs(run)["step"] == list(range(20, 8_001, 20))
-    assert load(run / "model.tar")["step"] == 8_000
+    assert load_checkpoint(run / "model.tar")["step"] == 8_000
 
 
 def saved_all(run: Path) -> bool:
@@ -86,7 +86,7 @@ def test_learners_end_and_save_when_torchrun_is_killed(count, tmp_path):
     process.kill()
     output, _ = process.communicate(timeout=60)  # returns once all learners have closed the pipe
     assert "the torchrun that started this learner has gone" in output
-    assert load(run / "model.tar")["step"] == max(read_logs(run)["step"])
+    assert load_checkpoint(run / "model.tar")["step"] == max(read_logs(run)["step"])
 
 
 @pytest.mark.skipif(
@@ -101,4 +101,4 @@ def test_a_signal_to_everyone_stops_all_and_saves(tmp_path):
     process.send_signal(signal.SIGINT)  # torchrun forwards it
     output, _ = process.communicate(timeout=60)  # returns once all learners have closed the pipe
     assert f"--resume {run}" in output
-    assert load(run / "model.tar")["step"] == max(read_logs(run)["step"])
+    assert load_checkpoint(run / "model.tar")["step"] == max(read_logs(run)["step"])

@@ -7,7 +7,7 @@ from small_runs import GROUPS, train
 
 from fastweights.launch.cli.atari_options import parse
 from fastweights.training.options import RunOptions
-from fastweights.training.unused_options import USED_BY, unused
+from fastweights.training.unused_options import USED_BY, ignored_flags
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def test_a_run_may_go_on_with_the_other_engine():
 
 def test_what_a_schedule_does_not_use_is_listed():
     asked = RunOptions(env_groups=4, queue_size=3)
-    assert unused(asked, RunOptions(), "lockstep") == ["--env-groups", "--queue-size"]
-    assert unused(asked, RunOptions(env_groups=4), "lockstep") == ["--queue-size"]
-    assert unused(asked, RunOptions(), "ray") == ["--env-groups"]
-    assert unused(asked, RunOptions(), "asynchronous") == []
+    assert ignored_flags(asked, RunOptions(), "lockstep") == ["--env-groups", "--queue-size"]
+    assert ignored_flags(asked, RunOptions(env_groups=4), "lockstep") == ["--queue-size"]
+    assert ignored_flags(asked, RunOptions(), "ray") == ["--env-groups"]
+    assert ignored_flags(asked, RunOptions(), "asynchronous") == []
 
 
 def test_every_option_that_is_declared_exists():

@@ -23,7 +23,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fastweights.agents import Network, Rollout
-from fastweights.host.stages import STAGES, Stages
+from fastweights.host import STAGES, Stages
 from fastweights.training.ray.board import Board, Offer
 from fastweights.training.ray.crew import Crew, Delivery, in_one_line
 from fastweights.training.ray.session import Session

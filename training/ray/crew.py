@@ -19,7 +19,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayError, RayTaskError
 
 from fastweights.envs import BrokenEnvironment
-from fastweights.host.stages import Stages
+from fastweights.host import Stages
 from fastweights.training.ray.board import Offer
 from fastweights.training.ray.worker import Timed
 from fastweights.training.schedules.experience import SourceFailed

@@ -5,8 +5,7 @@ from dataclasses import replace
 import torch
 
 from fastweights.agents import Network
-from fastweights.host.devices import processors
-from fastweights.host.stages import Stages
+from fastweights.host import Stages, processors
 from fastweights.training.options import RunOptions
 from fastweights.training.ray.session import Session
 from fastweights.training.replicas import Replicas

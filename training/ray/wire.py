@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fastweights.agents import Network, Rollout
-from fastweights.kernels.recurrence import State, map_state, refilled
+from fastweights.kernels import State, map_state, refilled
 from fastweights.training.ray.unstacking import Unstacked, restack, unstack
 from fastweights.training.schedules.experience import Experience
 

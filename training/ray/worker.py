@@ -14,9 +14,7 @@ from ray.actor import ActorHandle
 
 from fastweights.agents import Actor, Network
 from fastweights.envs import BrokenEnvironment
-from fastweights.host.allocator import tune_allocator
-from fastweights.host.devices import compute_exactly, use_threads
-from fastweights.host.stages import Stages
+from fastweights.host import Stages, compute_exactly, tune_allocator, use_threads
 from fastweights.kernels import use_backend
 from fastweights.training.environments import make_environments
 from fastweights.training.options import RunOptions

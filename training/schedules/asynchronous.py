@@ -17,7 +17,7 @@ import torch
 
 from fastweights.agents import Actor, Network, WeightStore
 from fastweights.envs import Environments
-from fastweights.host.stages import Stages
+from fastweights.host import Stages
 from fastweights.training.schedules.experience import Experience
 from fastweights.training.schedules.rollout_queue import Closed, QueuedSource
 

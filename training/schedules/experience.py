@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 from fastweights.agents import Collected, Rollout
-from fastweights.host.errors import UserError
-from fastweights.host.stages import Stages
+from fastweights.host import Stages, UserError
 
 
 class Experience(NamedTuple):

@@ -11,7 +11,7 @@ import torch
 
 from fastweights.agents import Actor, Network
 from fastweights.envs import Environments
-from fastweights.host.stages import Stages
+from fastweights.host import Stages
 from fastweights.training.schedules.experience import Experience
 
 

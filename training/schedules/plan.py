@@ -9,8 +9,7 @@ import torch
 
 from fastweights.agents import Network
 from fastweights.envs import Environments
-from fastweights.host.devices import choose_device, choose_precision
-from fastweights.host.stages import Stages
+from fastweights.host import Stages, choose_device, choose_precision
 from fastweights.training.environments import make_environments
 from fastweights.training.options import RunOptions
 from fastweights.training.replicas import Replicas

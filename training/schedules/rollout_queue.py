@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fastweights.host.stages import Stages
+from fastweights.host import Stages
 from fastweights.training.schedules.experience import Experience
 
 _POLL = 0.1  # seconds between checks for a signal, which does not wake a condition variable

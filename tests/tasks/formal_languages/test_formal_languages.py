@@ -13,7 +13,7 @@ from fastweights.tasks.formal_languages.counter.a_n_b_n_sigma import ANBNSigma
 from fastweights.tasks.formal_languages.counter.brackets import nested, uniform
 from fastweights.tasks.formal_languages.counter.reset_dyck_1 import ResetDyck1
 from fastweights.tasks.formal_languages.counter.shuffle_2 import Shuffle2
-from fastweights.tasks.sequences import Sequences, draw, split_sizes
+from fastweights.tasks.sequences import Sequences, draw_splits, split_sizes
 from tests.tasks.formal_languages.second_opinions import (
     OPINIONS,
     legacy_a_n_b_n_sigma,
@@ -102,7 +102,7 @@ def test_every_language_of_a_class():
 @EVERY
 def test_splits_have_the_sizes_that_they_say_and_share_no_string(name):
     language = LANGUAGES[name]()
-    splits = draw(language, split_sizes(language, 60, 20, 20), seed=1)
+    splits = draw_splits(language, split_sizes(language, 60, 20, 20), seed=1)
     assert list(splits) == ["train", "valid", "bin0", "bin1"]
     low, high = language.sizes
     longest = {split: int(splits[split].lengths.max()) for split in splits}
@@ -116,7 +116,7 @@ def test_splits_have_the_sizes_that_they_say_and_share_no_string(name):
     else:
         assert sum(map(len, strings)) == 120
         assert len(set().union(*strings)) == 120
-    again = draw(language, split_sizes(language, 60, 20, 20), seed=1)
+    again = draw_splits(language, split_sizes(language, 60, 20, 20), seed=1)
     assert all((splits[split].tokens == again[split].tokens).all() for split in splits)
 
 
@@ -176,7 +176,7 @@ def test_a_counter_that_never_resets_scores_as_the_published_linear_transformer(
     language = ResetDyck1()
     (machine,) = language.rivals().values()
     for split, published in (("bin0", 46.7), ("bin1", 41.6)):
-        samples = draw(language, {split: 1000}, seed=1)[split].samples()
+        samples = draw_splits(language, {split: 1000}, seed=1)[split].samples()
         right = [machine(words(language, s)) == answers(language, s) for s in samples]
         assert abs(100 * sum(right) / len(right) - published) < 4
 

@@ -13,17 +13,22 @@ from small_texts import FORMS, TABLES, TEXT, plain
 from fastweights.host import atomic_files
 from fastweights.host.errors import UserError
 from fastweights.tasks.language_model import corpus as module
-from fastweights.tasks.language_model.corpus import Corpus, CutOptions, corpus
-from fastweights.tasks.language_model.published import PUBLISHED, Counts, comparison, recognised
-from fastweights.tasks.language_model.python_docs import python_docs
+from fastweights.tasks.language_model.corpus import Corpus, CutOptions, open_corpus
+from fastweights.tasks.language_model.published import (
+    PUBLISHED,
+    Counts,
+    counts_comparison,
+    recognised,
+)
+from fastweights.tasks.language_model.python_docs import python_docs_source
 from fastweights.tasks.language_model.source import SPLITS, find_source
-from fastweights.tasks.language_model.vocabulary import Bytes, Words, from_plain
+from fastweights.tasks.language_model.vocabulary import Bytes, Words, vocabulary_from_plain
 
 WORDS = {split: [line.split() for line in TEXT[split].split("\n")[:-1]] for split in SPLITS}
 
 
 def read(path: Path, cache: Path, held_out: float = 0.05, **options) -> Corpus:
-    return corpus(find_source(path, held_out), CutOptions(**options), cache)
+    return open_corpus(find_source(path, held_out), CutOptions(**options), cache)
 
 
 def lines_of(found: Corpus, split: str) -> list[list[str]]:
@@ -78,10 +83,10 @@ def test_bytes_are_the_text(tmp_path):
 def test_counts_are_compared_with_the_published_ones(tmp_path):
     found = read(FORMS["tokens"](tmp_path / "text"), tmp_path / "cache")
     assert found.published_name == "WikiText-2"
-    lines, same = comparison("WikiText-2", found.counts)
+    lines, same = counts_comparison("WikiText-2", found.counts)
     assert not same
     assert f"found {found.counts.train:,}, expected 2,088,628: NOT as published" in lines[0]
-    assert comparison("WikiText-103", PUBLISHED["WikiText-103"])[1]
+    assert counts_comparison("WikiText-103", PUBLISHED["WikiText-103"])[1]
     held_out = Counts(1000, 217_646, 245_569, 10)
     assert recognised("/data/x", "Transformer-XL's names", held_out) == "WikiText-2"
     assert recognised("/data/wikitext-103-v1", "Parquet", Counts(1, 1, 1, 1)) == "WikiText-103"
@@ -240,11 +245,11 @@ def test_of_two_processes_one_makes_the_numbers(tmp_path):
 
 def test_a_vocabulary_survives_json():
     words = Words(["<eos>", "a", "b"])
-    assert from_plain(words.plain()).types == words.types
-    assert from_plain(Bytes().plain()).size == 256
+    assert vocabulary_from_plain(words.plain()).types == words.types
+    assert vocabulary_from_plain(Bytes().plain()).size == 256
     for broken in ({}, {"kind": "words"}, {"kind": "words", "types": ["a", "<eos>"]}):
         with pytest.raises(ValueError, match="vocabulary"):
-            from_plain(broken)
+            vocabulary_from_plain(broken)
 
 
 def test_prompts_and_readers():
@@ -256,7 +261,7 @@ def test_prompts_and_readers():
 
 
 def test_every_machine_has_a_text():
-    source = python_docs(library=Path(sysconfig.get_paths()["stdlib"]) / "json")
+    source = python_docs_source(library=Path(sysconfig.get_paths()["stdlib"]) / "json")
     text = {split: "".join(source.splits[split]("utf-8", "\n")) for split in SPLITS}
     assert len("".join(text.values()).encode()) == source.size > 400_000
     assert "JSON" in "".join(text.values())

@@ -21,9 +21,9 @@ from test_rollout_wire import assert_same, play
 from fastweights.agents.learner import Learner
 from fastweights.agents.network import Network, NetworkConfig
 from fastweights.envs.interface import BrokenEnvironment
-from fastweights.host.progress import Display
+from fastweights.host.progress import ProgressDisplay
 from fastweights.host.stages import Stages
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.training.ray.wire import pack
 from fastweights.training.schedules.experience import SourceFailed
 from fastweights.training.schedules.rollout_queue import RolloutQueue
@@ -253,7 +253,7 @@ STAMPED = (
 )
 
 
-class KillingDisplay(Display):
+class KillingDisplay(ProgressDisplay):
     """A display that kills an actor while it shows the twentieth update."""
 
     def update(self, step, row):
@@ -281,7 +281,7 @@ def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_p
 
     monkeypatch.setattr(RolloutQueue, "put", noted)
     monkeypatch.setattr(Learner, "update", slow_once)
-    monkeypatch.setattr("fastweights.experiments.agent_run.Display", KillingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", KillingDisplay)
     steps = 140 * 24 * 22
     options = (*STAMPED, "--ray-address", address, "--total-steps", steps, "--seed", 5)
     assert train(tmp_path, "run", *options) == 0
@@ -330,10 +330,10 @@ def test_an_environment_that_raises(breaks_at, code, address, tmp_path, capsys):
     *notes, last = errors.splitlines()
     assert len(notes) >= 4 and last.startswith("error: actor")
     assert [line for line in notes if not line.startswith("note: actor")] == []
-    assert load(tmp_path / "run" / "model.tar")["step"] == 0
+    assert load_checkpoint(tmp_path / "run" / "model.tar")["step"] == 0
 
 
-class StoppingActors(Display):
+class StoppingActors(ProgressDisplay):
     """A display that lets a stopped actor continue after a minute, and later interrupts the run."""
 
     file, since, stopped, again = None, 0.0, 0, 0  # `stopped` and `again` count updates
@@ -352,7 +352,7 @@ class StoppingActors(Display):
 
 @pytest.mark.faults
 def test_an_actor_stopped_for_a_minute_delays_no_other(address, tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.experiments.agent_run.Display", StoppingActors)
+    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingActors)
     StoppingActors.file = tmp_path / "stopped"
     amid_its_tenth_rollout = f"stops_at={10 * 22 - 11}"
     games = ("--env-options", amid_its_tenth_rollout, f"stops_as={StoppingActors.file}")
@@ -365,7 +365,7 @@ def test_an_actor_stopped_for_a_minute_delays_no_other(address, tmp_path, monkey
     assert max(logs["policy_lag"][again:]) >= again - stopped, "its late rollout must arrive"
 
 
-class GrowingCluster(Display):
+class GrowingCluster(ProgressDisplay):
     """A display that adds a node at the tenth update and removes it after a while."""
 
     cluster = node = None
@@ -385,7 +385,7 @@ class GrowingCluster(Display):
 
 @pytest.mark.faults
 def test_a_node_joins_and_leaves(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.experiments.agent_run.Display", GrowingCluster)
+    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", GrowingCluster)
     update = Learner.update
     monkeypatch.setattr(Learner, "update", lambda s, r: time.sleep(0.1) or update(s, r))
     with TestCluster(num_cpus=2, others=True) as made:

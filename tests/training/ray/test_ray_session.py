@@ -16,7 +16,7 @@ from ray_processes import below, folder_of, is_running, listening_addresses
 
 from fastweights.evaluation.evaluation_file import evaluations_in
 from fastweights.launch import atari
-from fastweights.records.checkpoints import load
+from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 from fastweights.training.ray import session
 
@@ -49,7 +49,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def has_learned(run: Path) -> bool:
-    return (run / "model.tar").exists() and load(run / "model.tar")["step"] > 0
+    return (run / "model.tar").exists() and load_checkpoint(run / "model.tar")["step"] > 0
 
 
 def assert_gone(folder: Path, processes: list[int]) -> None:
@@ -61,7 +61,7 @@ def assert_gone(folder: Path, processes: list[int]) -> None:
 
 def resume(folder: Path) -> None:
     """Resume the run for a few updates, without Ray."""
-    assert load(folder / "run" / "model.tar")["step"] > 0
+    assert load_checkpoint(folder / "run" / "model.tar")["step"] > 0
     steps = read_logs(folder / "run")["step"][-1]  # beyond the checkpoint, after kill -9
     saved = ("--resume", str(folder / "run"), "--engine", "local", "--num-threads", "1")
     command = [sys.executable, "launch/atari.py", *saved]
@@ -88,7 +88,10 @@ def test_ctrl_c_saves_and_leaves_nothing(tmp_path):
     assert time.monotonic() - before < SOON
     assert_gone(folder, processes)
     assert (tmp_path / "err").read_text() == ""
-    assert load(tmp_path / "run" / "model.tar")["step"] == read_logs(tmp_path / "run")["step"][-1]
+    assert (
+        load_checkpoint(tmp_path / "run" / "model.tar")["step"]
+        == read_logs(tmp_path / "run")["step"][-1]
+    )
     expected = {"meta.json", "logs.csv", "fields.csv", "checkpoints", "tensorboard", "model.tar"}
     assert {path.name for path in (tmp_path / "run").iterdir()} >= expected
     resume(tmp_path)
@@ -119,7 +122,10 @@ def test_sigterm_to_every_process_still_saves(tmp_path):
     run.terminate()
     assert run.wait(SOON) == 128 + signal.SIGTERM, (tmp_path / "err").read_text()
     assert_gone(folder, processes)
-    assert load(tmp_path / "run" / "model.tar")["step"] == read_logs(tmp_path / "run")["step"][-1]
+    assert (
+        load_checkpoint(tmp_path / "run" / "model.tar")["step"]
+        == read_logs(tmp_path / "run")["step"][-1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,7 +205,7 @@ def test_auto_joins_the_cluster_that_the_environment_names(tmp_path, monkeypatch
             timeout=120,
         )
     assert run.returncode == 0, run.stderr
-    assert load(tmp_path / "run" / "model.tar")["step"] == 1600
+    assert load_checkpoint(tmp_path / "run" / "model.tar")["step"] == 1600
 
 
 @pytest.mark.faults

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fastweights.evaluation.evaluation_file import Evaluation
-from fastweights.evaluation.markdown_table import markdown_table
+from fastweights.evaluation.markdown import markdown_table
 from fastweights.evaluation.score_summary import spread
 
 
