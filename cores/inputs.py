@@ -24,16 +24,21 @@ def check_inputs(core: Any, x: Tensor, state: Any, is_first: Tensor) -> None:
             f"is_first of {name} must be bool of shape {list(x.shape[:2])}, as in x, "
             f"not {_dtype(is_first)} of shape {list(is_first.shape)}"
         )
-    batch = x.shape[1]
+    batch, double = x.shape[1], x.dtype == torch.float64
     if core.state_form is None:
-        core.state_form = _form(core.initial_state(1), 1)
-    if _form(state, batch) != core.state_form:
+        core.state_form = _form(core.initial_state(1), 1, double)
+    if _form(state, batch, double) != core.state_form:
         difference = _difference(state, core.initial_state(batch), "state")
         raise ValueError(f"{name}: {difference}; initial_state({batch}) makes a fresh one")
 
 
 def _check_dtype(core: Any, x: Tensor) -> None:
     weight = next(core.parameters(), None)
+    if weight is not None and weight.dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"weights of {type(core).__name__} must be float32 or float64, not {_dtype(weight)}: "
+            "compute in half precision by torch.autocast, which keeps weights and states precise"
+        )
     if x.dtype == (torch.float32 if weight is None else weight.dtype):
         return
     if x.is_floating_point() and (weight is None or torch.is_autocast_enabled(x.device.type)):
@@ -46,12 +51,13 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _form(state: Any, batch: int) -> Any:
-    """Return a state's types and sizes without the batch; None for another batch size."""
+def _form(state: Any, batch: int, double: bool) -> Any:
+    """Return a state's types and sizes without the batch; None for another batch or precision."""
     if isinstance(state, Tensor):
-        return state.shape[1:] if state.shape[:1] == (batch,) else None
+        fits = state.shape[:1] == (batch,) and (state.dtype == torch.float64) == double
+        return state.shape[1:] if fits else None
     if isinstance(state, tuple):
-        return type(state), *(_form(part, batch) for part in state)
+        return type(state), *(_form(part, batch, double) for part in state)
     return type(state)
 
 
@@ -59,7 +65,9 @@ def _difference(given: Any, expected: Any, name: str) -> str | None:
     """Describe the first part of a state that is not as expected; None if all parts are."""
     if isinstance(expected, Tensor):
         if isinstance(given, Tensor) and given.shape == expected.shape:
-            return None
+            if (given.dtype == torch.float64) == (expected.dtype == torch.float64):
+                return None
+            return f"{name} must be {_dtype(expected)}, not {_dtype(given)}"
         found = f"of shape {list(given.shape)}" if isinstance(given, Tensor) else _kind(given)
         return f"{name} must be a tensor of shape {list(expected.shape)}, not {found}"
     if type(given) is not type(expected) or len(given) != len(expected):

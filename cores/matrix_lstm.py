@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import BlocksConfig, chosen
+from fastweights.kernels import identity
 from fastweights.kernels.mlstm import MLSTMState, mlstm, step
 from fastweights.kernels.split_map import Part
 
-LOG_FORGET = {"sigmoid": F.logsigmoid, "exponential": lambda gate: gate}
+LOG_FORGET = {"sigmoid": F.logsigmoid, "exponential": identity}
 
 
 @dataclass(frozen=True, kw_only=True)

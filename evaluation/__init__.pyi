@@ -42,4 +42,5 @@ from .statistics import performance_profile as performance_profile
 from .statistics import probability_of_improvement as probability_of_improvement
 from .training_returns import FULL_GAME as FULL_GAME
 from .training_returns import count_ended as count_ended
+from .training_tests import ACTION_MODE as ACTION_MODE
 from .training_tests import PeriodicTest as PeriodicTest

@@ -5,13 +5,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from fastweights.evaluation import FULL_GAME, count_ended
+from fastweights.evaluation import ACTION_MODE, FULL_GAME, count_ended
 from fastweights.evaluation.reports import Run as LoggedRun
 from fastweights.evaluation.reports import column_numbers, cpu_minutes, open_run
 from fastweights.experiments.grid import Run, as_flags, read_result
 from fastweights.host import command_argv
 from fastweights.records import read_meta
-from fastweights.training import RunOptions, changed_flags, check_options, preset
+from fastweights.training import TEST_SEEDS, RunOptions, changed_flags, check_options, preset
 
 _LAST = ("savedir", "xpid")
 
@@ -53,7 +53,7 @@ class AgentRun(Run):
             resumed = ["--num-threads", "1", "--resume", str(self.path)]
             return [*command_argv("atari"), *resumed, *self._module]
         games = ["--episodes", str(self.options.evaluate_episodes), "--repeats", "1"]
-        games += ["--protocol", "trained", "--action-mode", "sampled"]
+        games += ["--protocol", "trained", "--action-mode", ACTION_MODE]
         return [*command_argv("evaluate"), str(self.path), *games, *self._module]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
@@ -77,12 +77,14 @@ class AgentRun(Run):
         return self.options.evaluate_episodes > 0
 
     def _test_games(self) -> list[Path]:
-        """Return the files of games after training, the newest last.
+        """Return the files of the run's own games after training, the newest last.
 
-        Files of agent step 0 hold games before training.
+        Others are games before and in training, and of later evaluations under other rules.
         """
-        found = sorted((self.path / "evaluations").glob("step_*.json"))
-        return [path for path in found if not path.name.startswith(f"step_{0:012d}_")]
+        asked, end = self.options, self.options.learner.total_steps
+        games = f"{ACTION_MODE}_1x{asked.evaluate_episodes}_seed{TEST_SEEDS.start}.json"
+        found = sorted((self.path / "evaluations").glob(f"step_*_{asked.protocol}_*{games}"))
+        return [path for path in found if int(path.name.split("_")[1]) >= end]
 
 
 def _tested(evaluation: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_figures import labelled
-from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequence_options import SequenceOptions, with_epochs_at_most
 from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
 from fastweights.experiments.table import Table, each_seed, label, mean_and_std
 from fastweights.host import UserError, expanded, unknown_name, write_json
@@ -64,8 +64,7 @@ def make_language_figure(number: int, preset: str, asked: SequenceTableOptions) 
     if preset not in SIZES:
         raise UserError(unknown_name("preset", preset, SIZES))
     check_table(asked)
-    shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
-    folder = expanded(asked.runs).resolve() / f"figure8-{preset}{shortened}"
+    folder = expanded(asked.runs).resolve() / f"figure8-{preset}{asked.shortened}"
     cells = [
         cell
         for language in languages()
@@ -79,7 +78,7 @@ def make_language_figure(number: int, preset: str, asked: SequenceTableOptions) 
         raise UserError(f"--only {' '.join(asked.only)}: this figure has {known}")
     grid = Grid(f"figure 8, preset {preset}", cells, folder)
     out = expanded(asked.out or folder).resolve()
-    return rebuild(grid, partial(_write, grid, out / f"figure_8{shortened}"), out, asked.jobs)
+    return rebuild(grid, partial(_write, grid, out / f"figure_8{asked.shortened}"), out, asked.jobs)
 
 
 def _cells(
@@ -88,9 +87,7 @@ def _cells(
     """Return a cell for each length; they share a run."""
     name = f"{labelled(language)}-{model.replace(' ', '-').strip('()').lower()}-seed{seed}"
     chosen = replace(options(language, model, preset), seed=seed, savedir=folder, xpid=_plain(name))
-    if epochs:
-        fewer = min(epochs, chosen.trainer.epochs)
-        chosen = replace(chosen, trainer=replace(chosen.trainer, epochs=fewer))
+    chosen = with_epochs_at_most(chosen, epochs)
     labels = {"language": labelled(language), "model": model}
     run = SequenceRun(chosen)
     return [Cell(labels | {"length": length, "seed": seed}, run) for length in LENGTHS]

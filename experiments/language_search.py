@@ -18,7 +18,7 @@ from fastweights.cores import core_kind, of_core
 from fastweights.experiments.grid import Grid, cells, rebuild
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequence_options import SequenceOptions, with_epochs_at_most
 from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
 from fastweights.experiments.table import Table, each_seed, label, mean_and_std
 from fastweights.host import UserError, expanded, unknown_name, write_json
@@ -72,9 +72,16 @@ def space(core: str) -> list[Setting]:
 
 
 def search_settings(
-    order: str, trials: int, base: SequenceOptions, asked: SequenceTableOptions
+    order: str,
+    trials: int,
+    base: SequenceOptions,
+    preset_name: str,
+    asked: SequenceTableOptions,
 ) -> int:
-    """Run what is missing; write search.md, .csv, .json and .png; return the exit code."""
+    """Run what is missing; write search.md, .csv, .json and .png; return the exit code.
+
+    `base` has the options of the preset `preset_name`.
+    """
     if order not in ORDERS:
         raise UserError(unknown_name("--search", order, ORDERS))
     if trials < 1:
@@ -83,10 +90,9 @@ def search_settings(
     chosen = space(base.core)
     if order == "random":
         chosen = Random(0).sample(chosen, min(trials, len(chosen)))
-    if asked.epochs_at_most:
-        epochs = min(asked.epochs_at_most, base.trainer.epochs)
-        base = replace(base, trainer=replace(base.trainer, epochs=epochs))
-    folder = expanded(asked.runs).resolve() / f"search-{base.task.name}-{base.core}"
+    base = with_epochs_at_most(base, asked.epochs_at_most)
+    name = f"search-{base.task.name}-{base.core}-{preset_name}{asked.shortened}"
+    folder = expanded(asked.runs).resolve() / name
 
     def run(setting: Setting, seed: int) -> SequenceRun:
         return SequenceRun(setting.options(base, seed, folder))

@@ -17,6 +17,7 @@ from fastweights.experiments.grid import Grid, cells, rebuild
 from fastweights.experiments.language_theory import said_of, sources
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
+from fastweights.experiments.sequence_options import with_epochs_at_most
 from fastweights.experiments.sequence_presets import sequence_preset
 from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
 from fastweights.experiments.table import (
@@ -58,17 +59,14 @@ def summarise_languages(preset_name: str, asked: SequenceTableOptions) -> int:
     check_table(asked)
     languages = _chosen("--settings", asked.settings, LANGUAGES)
     names = _chosen("--only", asked.only, memories())
-    shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
-    folder = expanded(asked.runs).resolve() / f"summary-{preset_name}{shortened}"
+    folder = expanded(asked.runs).resolve() / f"summary-{preset_name}{asked.shortened}"
 
     def run(language: str, memory: str, seed: int) -> SequenceRun:
         core, options = memories()[memory]
         with user_input():
             chosen = sequence_preset(preset_name, core, LANGUAGES[language]())
         chosen = replace(chosen, **options, seed=seed, savedir=folder)
-        if asked.epochs_at_most:
-            fewer = min(asked.epochs_at_most, chosen.trainer.epochs)
-            chosen = replace(chosen, trainer=replace(chosen.trainer, epochs=fewer))
+        chosen = with_epochs_at_most(chosen, asked.epochs_at_most)
         return SequenceRun(replace(chosen, xpid=f"{language}-{memory}-seed{seed}"))
 
     axes = {"language": languages, "memory": names, "seed": asked.seeds}

@@ -7,7 +7,11 @@ from typing import Any, NamedTuple
 from fastweights.cores import CORES, core_kind
 from fastweights.experiments.published import AlgorithmicScore, algorithmic
 from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_options import SequenceOptions, with_sizes
+from fastweights.experiments.sequence_options import (
+    SequenceOptions,
+    with_epochs_at_most,
+    with_sizes,
+)
 from fastweights.experiments.sequence_presets import sequence_preset
 from fastweights.host import UserError
 from fastweights.tasks import TASKS, Task
@@ -119,9 +123,7 @@ def _figure(
     sizes, usual = _sizes(score, preset_name), _sizes_of(options)
     own = {name: size for name, size in sizes.items() if size != usual[name]}
     options = with_sizes(options, own)
-    if epochs is not None:
-        fewer = min(epochs, options.trainer.epochs)
-        options = replace(options, trainer=replace(options.trainer, epochs=fewer))
+    options = with_epochs_at_most(options, epochs)
     return Figure(score, options, sizes, own)
 
 

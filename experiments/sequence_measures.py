@@ -40,7 +40,7 @@ def measure(
     judged = {split: answered(model, splits[split]) for split in task.splits[1:]}
     tested = task.splits[2:]
     longest = max(int(split.lengths.max()) for split in splits.values())
-    lengths = [_of_length(model, options, longest, length) for length in options.test_lengths]
+    lengths = [_of_length(model, options, longest, size) for size in options.test_lengths]
     return {
         **{split: found.result()._asdict() for split, found in judged.items()},
         "solved": judged["valid"].result().sequence_accuracy == 1,
@@ -69,11 +69,14 @@ def write_lengths(measured: dict[str, Any], folder: Path) -> None:
 
 
 def _of_length(
-    model: SequenceModel, options: SequenceOptions, longest: int, length: int
+    model: SequenceModel, options: SequenceOptions, longest: int, size: int
 ) -> dict[str, Any] | None:
-    """Return the scores at a length; None if attention would reach too many positions."""
-    random = Random(f"{options.data_seed} length {length}")
-    drawn = (options.task.sample_of_length(length, random) for _ in range(options.length_size))
+    """Return the scores at a size, with the mean length of its strings in symbols.
+
+    None if attention would reach too many positions.
+    """
+    random = Random(f"{options.data_seed} length {size}")
+    drawn = (options.task.sample_of_length(size, random) for _ in range(options.length_size))
     samples: dict[Sample, None] = dict.fromkeys(drawn)
     sequences = Sequences.of(list(samples))
     if core_kind(options.core).attends and options.core_window >= longest:
@@ -81,7 +84,8 @@ def _of_length(
             return None
         model = _wider(model, options, int(sequences.lengths.max()))
     found = judge(model, sequences, options.task.blank, JUDGED_AT_ONCE)
-    return _row("length", length, found) | {"commonest": _commonest(sequences)}
+    symbols = round(sequences.lengths.double().mean().item())
+    return _row("length", symbols, found) | {"size": size, "commonest": _commonest(sequences)}
 
 
 def _commonest(sequences: Sequences) -> float:

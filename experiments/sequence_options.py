@@ -40,9 +40,9 @@ class SequenceOptions(LearningOptions, Generic[Question]):
     test_size: int = 1_000
     """Number of test sequences in each test split."""
     test_lengths: tuple[int, ...] = ()
-    """Lengths of further test sequences; of formal languages."""
+    """Sizes of further test strings; of formal languages."""
     length_size: int = 100
-    """Number of sequences of each of --test-lengths."""
+    """Number of strings of each of --test-lengths."""
     data_seed: int = 1
     """Seed of the sequences."""
 
@@ -132,3 +132,9 @@ PUBLISHED_MAPS = {
 def with_sizes(options: SequenceOptions, core_sizes: dict[str, int]) -> SequenceOptions:
     """Return the options with other sizes of the core."""
     return replace(options, **of_core(options.core, core_sizes))
+
+
+def with_epochs_at_most(options: SequenceOptions, epochs: int | None) -> SequenceOptions:
+    """Return the options with fewer epochs, for a first look; None changes nothing."""
+    fewer = min(epochs or options.trainer.epochs, options.trainer.epochs)
+    return replace(options, trainer=replace(options.trainer, epochs=fewer))

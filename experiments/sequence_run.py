@@ -237,7 +237,8 @@ def _say(task: Task, result: dict[str, Any]) -> None:
             f"{100 * found['answer_accuracy']:.1f} % of answers"
         )
     for row in result["lengths"]:
+        size = "" if row["size"] == row["length"] else f" (size {row['size']:,})"
         print(
-            f"length {row['length']:,}: {100 * row['sequence_accuracy']:.1f} % of "
+            f"length {row['length']:,}{size}: {100 * row['sequence_accuracy']:.1f} % of "
             f"{row['sequences']} sequences, {100 * row['answer_accuracy']:.1f} % of answers"
         )

@@ -43,6 +43,11 @@ class SequenceTableOptions:
     """--table: folder of TASK_table_NUMBER.md, .csv, .json and .png (default: in --runs, by the
     preset)."""
 
+    @property
+    def shortened(self) -> str:
+        """What names of folders and files say about --epochs-at-most."""
+        return f"-{self.epochs_at_most}-epochs" if self.epochs_at_most else ""
+
 
 def make_sequence_table(
     command: str,
@@ -62,9 +67,8 @@ def make_sequence_table(
             the table.
     """
     check_table(asked)
-    shortened = f"-{asked.epochs_at_most}-epochs" if asked.epochs_at_most else ""
     # Make the path absolute: a run may be started from another folder.
-    folder = expanded(asked.runs).resolve() / f"{preset_name}{shortened}"
+    folder = expanded(asked.runs).resolve() / f"{preset_name}{asked.shortened}"
     changes = {**(changes or {}), "savedir": folder}
     settings = preset_name, asked.epochs_at_most, changes, _further(asked)
     wanted = _wanted(figures(command, number, *settings), asked)
@@ -74,7 +78,7 @@ def make_sequence_table(
     title += f", at most {asked.epochs_at_most} epochs" if asked.epochs_at_most else ""
     cells = [cell for figure in wanted for cell in _cells(figure, asked)]
     out = expanded(asked.out or folder).resolve()
-    path = out / f"{name}_table_{number}{shortened}".replace("-", "_")
+    path = out / f"{name}_table_{number}{asked.shortened}".replace("-", "_")
     grid = Grid(title, cells, folder)
     return rebuild(grid, partial(_write, grid, wanted, path), out, asked.jobs)
 

@@ -2,7 +2,7 @@
 
 from fastweights.kernels.chunks import keep_where
 from fastweights.kernels.fast_weights import read_memory
-from fastweights.kernels.feature_maps import feature_map
+from fastweights.kernels.feature_maps import feature_map, identity
 from fastweights.kernels.machinery.cpu_build import BuildError, compiler, compiler_version
 from fastweights.kernels.machinery.dispatch import (
     BACKENDS,
@@ -33,6 +33,7 @@ __all__ = [
     "compiler_version",
     "feature_map",
     "forget",
+    "identity",
     "keep_where",
     "loop_over_time",
     "map_state",

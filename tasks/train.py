@@ -179,7 +179,7 @@ class Trainer:
     @property
     def updates_an_epoch(self) -> int:
         """The number of updates an epoch."""
-        return len(self._batches())
+        return -(-len(self._train.lengths) // self.config.batch_size)
 
     @property
     def learning_rate(self) -> float:
@@ -201,6 +201,7 @@ class Trainer:
         """Update until the end of training; yield each update's row of the log.
 
         If the validation split is measured after an update, its row also has `valid_*` and `score`.
+        It is measured after the last update in any case.
         """
         while not self.finished:
             batches = self._batches()
@@ -211,7 +212,8 @@ class Trainer:
                 if ended:
                     self.epoch, self.position = self.epoch + 1, 0
                 every = self.config.evaluate_every
-                if self.updates % every == 0 if every else ended:
+                due = self.updates % every == 0 if every else ended
+                if due or self.finished:
                     row |= self._measure()
                 yield row
                 if self.finished:

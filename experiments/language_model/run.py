@@ -24,7 +24,13 @@ from fastweights.experiments.language_model.text import (
 from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
 from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.host import ProgressDisplay, Stages, UserError, tune_allocator, user_input
-from fastweights.records import check_xpid, fitting, holds_checkpoints, load_checkpoint
+from fastweights.records import (
+    check_xpid,
+    fitting,
+    holds_checkpoints,
+    load_checkpoint,
+    read_logs,
+)
 from fastweights.tasks.language_model import Columns, LanguageTrainer, Together, vocabulary_to_json
 from fastweights.training import Replicas, check_memory
 
@@ -106,7 +112,8 @@ def _opening(setting: Setting, model: nn.Module) -> str:
     options, count = setting.options, setting.replicas.count
     where = f"{count} learners on {setting.device.type}" if count > 1 else str(setting.device)
     parameters = count_parameters(model)
-    return f"training {options.core} ({parameters:,} parameters), seed {options.seed}, {where}"
+    line = f"training {options.core} ({parameters:,} parameters), seed {options.seed}, {where}"
+    return "\n".join(filter(None, (line, options.trainer.note())))
 
 
 def _newest(setting: Setting, files: Files) -> dict[str, Any]:
@@ -158,8 +165,8 @@ def _finish(setting: Setting, trainer: LanguageTrainer, files: Files) -> None:
     best = load_checkpoint(files.checkpoints.best_path, setting.device)
     with fitting(files.checkpoints.best_path):
         trainer.model.load_state_dict(best["model_state_dict"])
-    text, config = setting.text, trainer.config
-    seconds, tokens = seconds_of(files.path), trainer.updates * config.columns * config.span
+    text = setting.text
+    seconds, tokens = seconds_of(files.path), sum(read_logs(files.path)["positions"])
     result = both_splits(trainer.model, setting) | {
         "best_update": best["step"],
         "updates": trainer.updates,

@@ -79,7 +79,8 @@ def _options(
     most = asked.updates_at_most
     if most is None or most >= options.trainer.updates:
         return options
-    trainer = replace(options.trainer, updates=most, warm_up=min(options.trainer.warm_up, most))
+    warm_up = min(options.trainer.warm_up, most // 10)
+    trainer = replace(options.trainer, updates=most, warm_up=warm_up)
     return replace(options, trainer=trainer)
 
 
@@ -180,7 +181,8 @@ def _note(rows: Sequence[Row], text: Corpus) -> str:
     precisions = sorted({result["precision"] for result in results})
     return (
         f"Text: {text.form}; {text.digest}. ± is the population standard deviation over seeds "
-        f"({seeds}). Measured by {' or '.join(how) or 'no run yet'}; matrix products in "
+        f"({seeds}), and intervals are percentile bootstraps over seeds, too narrow for fewer than "
+        f"ten. Measured by {' or '.join(how) or 'no run yet'}; matrix products in "
         f"{' or '.join(precisions) or 'no run yet'}. The paper's perplexities are of "
         "WikiText-103's words."
     )

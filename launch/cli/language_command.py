@@ -51,7 +51,7 @@ class LanguageCommand(SequenceCommand[Question]):
         if self.summary:
             return summarise_languages(self.preset, self.of_table)
         if self.search is not None:
-            return search_settings(self.search, self.trials, self.run, self.of_table)
+            return search_settings(self.search, self.trials, self.run, self.preset, self.of_table)
         if self.trace is not None:
             # Matplotlib takes a second to import.
             from fastweights.experiments import show_trace

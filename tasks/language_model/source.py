@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 from fastweights.host import UserError, expanded
@@ -75,34 +76,42 @@ def cut(place: str, form: str, parts: Sequence[Part], held_out: float) -> Source
     """Return one text of several parts, with two shares of its end held out: `valid`, `test`."""
     if not 0 < held_out < 0.5:
         raise UserError(f"--held-out must lie in (0, 0.5), not {held_out}")
-    total = sum(part.size for part in parts)
-    if not total:
+    if not any(part.size for part in parts):
         raise UserError(f"--data {place} is empty")
     ends = (1 - 2 * held_out, 1 - held_out, 1.0)
     shares = zip(SPLITS, (0.0, *ends), ends, strict=False)
-    splits = {
-        split: _portion(parts, round(begin * total), round(end * total) if end < 1 else None)
-        for split, begin, end in shares
-    }
+    length = cache(partial(_length, parts))
+    splits = {split: _portion(parts, length, begin, end) for split, begin, end in shares}
     form = f"{form}; the last {held_out:.3g} for test, {held_out:.3g} before that for validation"
     files = [(f"part {number}", part) for number, part in enumerate(parts)]
     return Source(place=place, form=form, files=files, splits=splits)
 
 
-def _portion(parts: Sequence[Part], begin: int, end: int | None) -> Lines:
-    """Return the lines that start in [begin, end) bytes of the decoded text."""
+def _portion(
+    parts: Sequence[Part], length: Callable[[str, str | None], int], begin: float, end: float
+) -> Lines:
+    """Return the lines that start in the shares [begin, end) of the decoded text."""
 
     def lines(encoding: str, newline: str | None) -> Iterator[str]:
-        start = 0
-        for part in parts:
-            for line in part.lines(encoding, newline):
-                if end is not None and start >= end:
-                    return
-                if start >= begin:
-                    yield line
-                start += len(line) if line.isascii() else len(line.encode("utf-8", "replace"))
+        total, start = length(encoding, newline), 0
+        first, last = round(begin * total), round(end * total)
+        for line in _all_lines(parts)(encoding, newline):
+            if start >= last:
+                return
+            if start >= first:
+                yield line
+            start += _utf8(line)
 
     return lines
+
+
+def _length(parts: Sequence[Part], encoding: str, newline: str | None) -> int:
+    """Return the bytes that the text has in UTF-8, whatever its files' encoding."""
+    return sum(map(_utf8, _all_lines(parts)(encoding, newline)))
+
+
+def _utf8(line: str) -> int:
+    return len(line) if line.isascii() else len(line.encode("utf-8", "replace"))
 
 
 def _is_archive(path: Path) -> bool:

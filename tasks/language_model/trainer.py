@@ -53,6 +53,15 @@ class LanguageTrainerConfig:
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
 
+    def note(self) -> str:
+        """Return a line about a warm-up that outlasts the training; empty if it does not."""
+        if self.warm_up < self.updates:
+            return ""
+        return (
+            f"note: --warm-up {self.warm_up:,} outlasts --updates {self.updates:,}: the learning "
+            f"rate ends at {self.rate(self.updates):.2g} and is not lowered again"
+        )
+
     def rate(self, update: int) -> float:
         """Return the learning rate of an update, counted from 1."""
         if update <= self.warm_up:

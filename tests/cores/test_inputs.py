@@ -1,10 +1,15 @@
 """`core(x)` is an unroll, and errors name inputs that a core cannot take."""
 
+import copy
+import pickle
+
 import pytest
 import torch
+from torch import Tensor
 
 from fastweights.cores import CORES, build_core
 from fastweights.cores.inputs import check_inputs
+from fastweights.kernels import map_state, tensors_of
 
 D, T, B = 6, 3, 2
 SMALL = {"width": 8, "heads": 2, "layers": 1, "feedforward": 8, "window": 4}
@@ -58,6 +63,9 @@ def test_a_wrong_kind_of_input_or_state_is_named(name):
             core, x.double(), fresh, first
         )
     assert "must be bool of shape [3, 2]" in refused(core, x, fresh, first.float())
+    if tensors_of(fresh):
+        double = map_state(Tensor.double, fresh)
+        assert "must be float32, not float64" in refused(core, x, double, first)
     assert "not bool of shape [3, 1]" in refused(core, x, fresh, first[:, :1])
     for other, said in ((None, "not None"), (x, "not Tensor"), ([1], "not list")):
         message = refused(core, x, other, first)
@@ -81,6 +89,33 @@ def test_what_is_computed_in_lower_precision_may_come_in():
     first = torch.zeros(T, B, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16):
         check_inputs(core, x, core.initial_state(B), first)
+
+
+@pytest.mark.parametrize("name", [name for name in CORES if list(small(name).parameters())])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_in_half_precision_are_refused(name, dtype):
+    """States would be kept in half precision, and count steps only up to 256."""
+    core, x = small(name).to(dtype), torch.randn(T, B, D, dtype=dtype)
+    with pytest.raises(ValueError, match=r"must be float32 or float64, .*torch\.autocast"):
+        core(x)
+
+
+def all_choices(name: str):
+    """Yield a small core for each value of the options that are choices."""
+    yield small(name)
+    options = CORES[name].options()
+    for option, values in {"forget_gate": ("sigmoid", "exponential")}.items():
+        for value in values if option in options else ():
+            sizes = {size: SMALL[size] for size in SMALL if size in options}
+            yield build_core(name, D, **sizes, **{option: value})
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_a_core_can_be_copied_and_sent_to_other_processes(name):
+    x = torch.randn(T, B, D)
+    for core in all_choices(name):
+        for again in (copy.deepcopy(core), pickle.loads(pickle.dumps(core))):
+            torch.testing.assert_close(again(x)[0], core(x)[0])
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,8 @@ def test_a_run_ends_when_all_is_right_and_says_what_each_length_is_like(solved):
     assert len(logs["step"]) == result["updates"] < 600
     assert result["solved"] and result["best_update"] == result["updates"]
     assert result["bin0"]["sequence_accuracy"] == result["bin1"]["sequence_accuracy"] == 1
-    assert [row["length"] for row in result["lengths"]] == [30, 61]
+    assert [row["size"] for row in result["lengths"]] == [30, 61]
+    assert [row["length"] for row in result["lengths"]] == [30, 60]
     # There is one string of each length.
     assert {row["sequences"] for row in result["lengths"]} == {1}
     with (solved / "lengths.csv").open() as file:

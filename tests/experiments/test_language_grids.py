@@ -56,7 +56,7 @@ def test_a_search_writes_each_setting_with_its_seeds(tmp_path, monkeypatch, caps
     given += ["--test-lengths", "20", "--length-size", "2"]
     asked = ["--search", "grid", "--seeds", "1", "--epochs-at-most", "1", "--runs", "found"]
     assert formal_language.main([*given, *asked]) == 0
-    out = tmp_path / "found" / "search-aa-lstm"
+    out = tmp_path / "found" / "search-aa-lstm-small-1-epochs"
     results = json.loads((out / "results.json").read_text())
     assert [one["setting"] for one in results] == [
         "width=8 rate=0.01 batch=16",
@@ -66,6 +66,9 @@ def test_a_search_writes_each_setting_with_its_seeds(tmp_path, monkeypatch, caps
     assert "| setting | held out | each seed | bin0 | bin1 | seeds solved |" in text
     assert text.count("of 1 |") == 2
     assert "finished aa-lstm-width8" in capsys.readouterr().out
+    longer = [*asked, "--epochs-at-most", "2"]  # a first look is in nobody's way
+    assert formal_language.main([*given, *longer]) == 0
+    assert (tmp_path / "found" / "search-aa-lstm-small-2-epochs" / "search.md").exists()
 
 
 def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):

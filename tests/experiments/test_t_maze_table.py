@@ -20,7 +20,7 @@ STORED = Path(__file__).parents[2] / "docs" / "results" / "t_maze"
 
 def finished(runs, core, seed, *options):
     where = ("--savedir", runs, "--xpid", f"{core}-{seed}", "--seed", seed)
-    length = ("--num-threads", "1", "--total-steps", STEPS, "--evaluate-episodes", "4")
+    length = ("--num-threads", "1", "--total-steps", STEPS)
     words = ("--preset", "maze", "--core", core, *length, *where, *options)
     assert atari.main([*map(str, words)]) == 0
 
@@ -44,8 +44,8 @@ def test_a_table_of_runs_that_are_there(tmp_path, capsys, drawn):
     said = capsys.readouterr()
     assert "failed: rdn-1: " in said.err and said.err.count("\n") == 1
     (result,) = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert (result["core"], result["seed"], len(result["returns"])) == ("lstm", 1, 4)
-    won = 100 * sum(one > 0 for one in result["returns"]) / 4
+    assert (result["core"], result["seed"], len(result["returns"])) == ("lstm", 1, 200)
+    won = 100 * sum(one > 0 for one in result["returns"]) / 200
     assert f"| `lstm` | {won:.1f} % | {won:.1f} ± 0.0 % |" in said.out
     assert (tmp_path / "out" / "table.md").read_text() in said.out
     for picture in ("learning_curves.png", "table.png"):
@@ -94,13 +94,19 @@ def test_a_run_begins_or_goes_on(tmp_path):
     begun(tmp_path, "rdn", 3, successful=True)
     games = tmp_path / "rdn-3" / "evaluations"
     games.mkdir()
-    (games / "step_000000000000_trained_sampled_1x200_seed1000000.json").write_text("{}")
+    (games / "step_000000000000_full-game_sampled_1x200_seed1000000.json").write_text("{}")
     evaluate = (*command_argv("evaluate"), str(tmp_path / "rdn-3"))
     assert run.command() == [
         *(*evaluate, "--episodes", "200", "--repeats", "1"),
         *("--protocol", "trained", "--action-mode", "sampled"),
     ]
-    (games / "step_000000600864_trained_sampled_1x200_seed1000000.json").write_text("{}")
+    others = "000000001056_full-game_sampled_1x200", "000000002112_full-game_sampled_1x5"
+    for other in (*others, "000000002112_machado_sampled_1x200"):
+        (games / f"step_{other}_seed1000000.json").write_text("{}")
+    (games / "step_000000002112_full-game_sampled_1x200_seed7.json").write_text("{}")
+    assert not run.finished, "games in training, and under other rules, are not the run's own"
+    own = games / "step_000000002112_full-game_cap108000_sampled_1x200_seed1000000.json"
+    own.write_text("{}")
     assert run.command() is None
     with pytest.raises(UserError, match=r"seed1000000.json is damaged .*: delete it"):
         run.check()

@@ -127,8 +127,10 @@ def test_patience_ends_training():
 def test_the_held_out_split_is_measured_as_often_as_asked():
     training = trainer(evaluate_every=4)
     rows = list(training.rows())
-    assert [row["step"] for row in rows if "score" in row] == [4, 8, 12]
+    assert [row["step"] for row in rows if "score" in row] == [4, 8, 12, 14]
     assert len(rows) == 14
+    rows = list(trainer(evaluate_every=100).rows())
+    assert ["score" in row for row in rows] == [False] * 13 + [True]
 
 
 def test_training_ends_once_everything_held_out_was_right_often_enough(monkeypatch):

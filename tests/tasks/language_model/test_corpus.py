@@ -130,6 +130,21 @@ def test_other_encodings_are_read_when_named(tmp_path):
         CutOptions(min_count=0).check()
 
 
+@pytest.mark.parametrize("vocabulary", ["words", "bytes"])
+@pytest.mark.parametrize(
+    ("encoding", "end"), [("utf-8", "\n"), ("utf-8", "\r\n"), ("utf-16", "\n"), ("latin-1", "\r\n")]
+)
+def test_shares_are_of_the_text_and_not_of_its_bytes(vocabulary, encoding, end, tmp_path):
+    lines = [f"caf\xe9 au lait num\xe9ro {n % 7}{end}" for n in range(2_000)]
+    (tmp_path / "a.txt").write_bytes("".join(lines).encode(encoding))
+    path, cache = tmp_path / "a.txt", tmp_path / "cache"
+    found = read(path, cache, encoding=encoding, vocabulary=vocabulary)
+    total = sum(found.splits[split].lines for split in SPLITS)
+    assert total == len(lines)
+    for split in ("valid", "test"):
+        assert found.splits[split].lines / total == pytest.approx(0.05, abs=0.001)
+
+
 def _lacking(folder: Path) -> Path:
     (plain(folder, "wiki.{}.tokens") / "wiki.test.tokens").unlink()
     return folder
