@@ -167,6 +167,16 @@ def test_the_published_configurations():
     assert rdn.model().embedding == 16
 
 
+def test_small_learns_slowly_where_strings_have_one_answer():
+    """At the published rate, the LSTM stays at chance on even pairs."""
+    asks, dense = small("lstm", LANGUAGES["even_pairs"]()), small("lstm", LANGUAGES["parity"]())
+    assert (asks.trainer.learning_rate, asks.trainer.similar_lengths) == (3e-3, True)
+    assert (dense.trainer.learning_rate, dense.trainer.similar_lengths) == (1e-2, False)
+    assert small("transformer", LANGUAGES["reverse_string"]()).trainer.learning_rate == 1e-3
+    few = {name: small("delta_net", LANGUAGES[name]()).trainer.epochs for name in ("aa", "s3")}
+    assert few == {"aa": 12, "s3": 48}
+
+
 @pytest.mark.parametrize("core", CORES)
 def test_every_core_reads_every_language(core):
     for kind in LANGUAGES.values():
