@@ -29,8 +29,8 @@ MAPS = PUBLISHED_MAPS | {
 EPOCHS, MANY_EPOCHS, FEW_EPOCHS = 48, 80, 12
 PERIODIC = ("parity", "aa", "abab")
 FAIL_ON_PERIODIC = ("transformer", "lt", "delta_net")
-# A language with one answer a string teaches little at a time: with the published rates, even an
-# LSTM stays at chance on even pairs. Batches of similar lengths show it short strings by themselves.
+# A language with one answer a string teaches little at a time: at the published rate, even an LSTM
+# stays at chance on even pairs. Batches of similar lengths hold some of short strings alone.
 FASTEST_WITH_ONE_ANSWER = 3e-3
 
 
