@@ -88,9 +88,14 @@ def _cells(
     name = f"{labelled(language)}-{model.replace(' ', '-').strip('()').lower()}-seed{seed}"
     chosen = replace(options(language, model, preset), seed=seed, savedir=folder, xpid=_plain(name))
     chosen = with_epochs_at_most(chosen, epochs)
-    labels = {"language": labelled(language), "model": model}
+    labels = {"language": _title(language), "model": model}
     run = SequenceRun(chosen)
     return [Cell(labels | {"length": length, "seed": seed}, run) for length in LENGTHS]
+
+
+def _title(language: Language) -> str:
+    is_legacy = labelled(language) != language.name
+    return f"{language.title}, labels of the paper's code" if is_legacy else language.title
 
 
 def _plain(name: str) -> str:
@@ -117,14 +122,14 @@ def _write(grid: Grid, path: Path, failures: Mapping[str, str]) -> None:
     write_json(path.with_name("results.json"), results)
     shown = {"axis": "answers right, percent", "panel": "language"}
     Table(columns=columns, title=grid.title, **shown).write(rows, path)
-    for language in dict.fromkeys(row.labels["language"] for row in rows):
-        of_models: dict[str, list[Row]] = {}
+    for language in languages():
+        title, of_models = _title(language), dict[str, list[Row]]()
         for row in rows:
-            if row.labels["language"] == language and row.values:
+            if row.labels["language"] == title and row.values:
                 of_models.setdefault(row.labels["model"], []).append(row)
         drawn = {model: _curves(of_model) for model, of_model in of_models.items()}
         panel = Panel(drawn, "length of the string", "answers right, percent", lengths=True)
-        draw_curves([[panel]], path.with_name(f"figure_8_{language}.png"), language)
+        draw_curves([[panel]], path.with_name(f"figure_8_{labelled(language)}.png"), title)
 
 
 def _curves(rows: list[Row]) -> list[Curve]:

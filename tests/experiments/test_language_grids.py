@@ -81,9 +81,9 @@ def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
     with (out / "figure_8.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [int(row["length"]) for row in rows] == list(LENGTHS) * len(MODELS)
-    assert {row["language"] for row in rows} == {"l5"}
+    assert {row["language"] for row in rows} == {"L5"}
     lines = (out / "figure_8.md").read_text().splitlines()
-    lines = [line for line in lines if line.startswith("| l5") and "| LSTM |" in line]
+    lines = [line for line in lines if line.startswith("| L5") and "| LSTM |" in line]
     baselines = [float(line.split("|")[6]) for line in lines]
     # The commonest label's share: of true labels at length 64, of false ones from 128 on.
     assert baselines == pytest.approx([62.8, 50.7, 62.7, 72.4, 79.9, 85.3], abs=5)
