@@ -1,6 +1,7 @@
 """`--auto-resume` for jobs that are started again, and runs that make no progress."""
 
 import json
+import shutil
 import signal
 from contextlib import contextmanager
 
@@ -101,12 +102,32 @@ def test_a_run_that_ended_before_its_first_checkpoint_begins_again(tmp_path, mon
     assert_same_run(tmp_path / "job", tmp_path / "whole")
 
 
+def test_a_finished_run_without_its_checkpoints_folder_is_finished(tmp_path, capsys):
+    assert train(tmp_path, "job", *AGAIN) == 0
+    shutil.rmtree(tmp_path / "job" / "checkpoints")
+    before = (tmp_path / "job" / "logs.csv").read_bytes()
+    capsys.readouterr()
+    assert train(tmp_path, "job", *AGAIN) == 0
+    assert "has finished its 200 agent steps" in capsys.readouterr().out
+    assert (tmp_path / "job" / "logs.csv").read_bytes() == before
+
+
+def test_a_finished_run_without_checkpoints_keeps_its_log(tmp_path, capsys):
+    assert train(tmp_path, "job", *AGAIN, "--disable-checkpoint") == 0
+    files = {path: path.read_bytes() for path in (tmp_path / "job").glob("*.*")}
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "job", *AGAIN, "--disable-checkpoint")
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"error: {tmp_path / 'job'} has finished and has no checkpoint")
+    assert {path: path.read_bytes() for path in files} == files
+
+
 def test_another_run_of_that_name_is_refused(tmp_path, monkeypatch, capsys):
     without = ("--total-steps", 200, "--disable-checkpoint")
     interrupted(tmp_path, "job", monkeypatch, *without, "--seed", 2)
     with pytest.raises(SystemExit, match="2"):
         train(tmp_path, "job", *AGAIN)
-    assert "holds a run with another seed: choose another --xpid" in capsys.readouterr().err
+    assert "contradict --resume: --seed 1 (was 2)" in capsys.readouterr().err
     interrupted(tmp_path, "saved", monkeypatch, "--total-steps", 200, "--seed", 2)
     with pytest.raises(SystemExit, match="2"):
         train(tmp_path, "saved", *AGAIN, "--seed", 1)
