@@ -21,6 +21,7 @@ from fastweights.host import (
     typed_command,
     user_input,
 )
+from fastweights.kernels import restoring_backend
 from fastweights.records import fitting
 from fastweights.training import (
     Diverged,
@@ -42,10 +43,15 @@ from fastweights.training import (
 )
 
 
+@restoring_backend()
 def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
     """Train from scratch, or resume from `saved`; return the command's exit code.
 
     If torchrun started several processes, this is one of their learners.
+
+    Raises:
+        UserError: options that are not allowed, a file that cannot be written, or a run that fails;
+            one line.
     """
     if options.tune_memory:
         tune_allocator()

@@ -24,6 +24,7 @@ from fastweights.experiments.language_model.text import (
 from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
 from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.host import ProgressDisplay, Stages, UserError, tune_allocator, user_input
+from fastweights.kernels import restoring_backend
 from fastweights.records import check_xpid, fitting, holds_checkpoints, load_checkpoint
 from fastweights.tasks.language_model import Columns, LanguageTrainer, Together, vocabulary_to_json
 from fastweights.training import Replicas, check_memory
@@ -32,6 +33,7 @@ SAMPLES = "samples.txt"
 SHOWN_SAMPLE = 100  # characters shown on the terminal
 
 
+@restoring_backend()
 def run_language_model(options: LanguageOptions, resume: Path | None = None) -> int:
     """Train from scratch, or resume the run at `resume`; return the command's exit code."""
     tune_allocator()
