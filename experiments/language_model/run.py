@@ -27,7 +27,7 @@ from fastweights.host import ProgressDisplay, Stages, UserError, tune_allocator,
 from fastweights.kernels import restoring_backend
 from fastweights.records import check_xpid, fitting, holds_checkpoints, load_checkpoint
 from fastweights.tasks.language_model import Columns, LanguageTrainer, Together, vocabulary_to_json
-from fastweights.training import Replicas, check_memory
+from fastweights.training import Replicas, check_kernels, check_memory
 
 SAMPLES = "samples.txt"
 SHOWN_SAMPLE = 100  # characters shown on the terminal
@@ -56,6 +56,8 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
             print("\n".join(described(text)), flush=True)
         torch.manual_seed(options.seed)
         model = options.build(text.vocabulary.size).to(setting.device)
+        with user_input():
+            check_kernels(model.core, options.kernels, setting.device)
         stages = Stages("learner")
         together = Together(share, replicas.rank, replicas.sum)
         settings = options.trainer, options.seed, together, setting.precision, stages

@@ -44,3 +44,22 @@ def test_the_next_run_of_a_process_chooses_for_itself(run, tmp_path):
     before = requested_backend()
     assert run(tmp_path, "--core", "lstm", "--kernels", "reference") == 0
     assert requested_backend() == before
+
+
+@pytest.mark.parametrize(
+    ("core", "kernels", "says"),
+    [
+        ("lstm", "chunked", "it has: auto, reference, cpu"),
+        ("rdn", "chunked", "it has: auto, reference, cpu"),
+        ("delta_net", "cuda", "cannot run on the cuda backend"),
+    ],
+)
+@pytest.mark.parametrize("run", [agent, sequences, language])
+def test_a_backend_that_the_core_cannot_run_on_is_one_line(
+    run, core, kernels, says, tmp_path, capsys
+):
+    with pytest.raises(SystemExit, match="2"):
+        run(tmp_path, "--core", core, "--kernels", kernels)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("error: ") and says in line
+    assert not list(tmp_path.glob("*/meta.json"))
