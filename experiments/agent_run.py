@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from fastweights.training import (
     SavedAgent,
     Training,
     assemble,
+    check_options,
     hash_recorder,
     ignored_flags,
     plan_for,
@@ -57,6 +58,7 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
         tune_allocator()
     replicas = Replicas.from_environment()
     with user_input():
+        check_options(options)
         options, plan = plan_for(options, replicas)
     before = saved.options if saved else RunOptions()
     for flag in ignored_flags(options, before, plan.schedule) if replicas.is_first else ():
@@ -75,21 +77,32 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     stop = StopRequests()
     stages = Stages("learner", stop.check)
     source = plan.source(network, environments, step, stages)  # resets: what breaks leaves no run
-    records = Kept(options, saved, network) if replicas.is_first else NotKept()
-    can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
-    record = hash_recorder(records.path, plan.learner) if can_replay else record_nothing
-    training = Training(options, network, source, records.metrics, stages, replicas, stop, record)
-    _restore(training, records.last_save(), saved, replicas)
+    with closing(Kept(options, saved, network) if replicas.is_first else NotKept()) as records:
+        can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
+        record = hash_recorder(records.path, plan.learner) if can_replay else record_nothing
+        training = Training(
+            options, network, source, records.metrics, stages, replicas, stop, record
+        )
+        _restore(training, records.last_save(), saved, replicas)
+        code = _train_and_record(training, records, plan)
+    if code == 0 and isinstance(records, Kept):
+        _close(options, records.path, frames_per_step)
+    return code
+
+
+def _train_and_record(training: Training, records: Kept | NotKept, plan: Plan) -> int:
+    """Train to the end, record how it ended, and return the exit code."""
+    options, network = training.options, training.learner.network
     display = ProgressDisplay(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test
-    with stop:
+    with training.stop:
         try:
             if isinstance(records, Kept):
                 records.save_first(training)
                 if options.evaluate_episodes and training.steps == 0:
                     _play_before(training, network, options, records, plan)
                 if options.profile:
-                    rows = profiled(rows, source.threads, records.path)
+                    rows = profiled(rows, training.source.threads, records.path)
                 _say_what(options, network, plan, records.path)
                 where = (records.path, plan.learner, display.say)
                 test = PeriodicTest(network, options, training.steps, *where)
@@ -110,8 +123,6 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
             log = records.path / "logs.csv"
             raise type(failure)(f"{failure}; the log of the losses: {log}") from failure
         records.finish(successful=True)
-    if isinstance(records, Kept):
-        _close(options, records.path, frames_per_step)
     return 0
 
 

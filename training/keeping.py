@@ -77,6 +77,11 @@ class Kept:
         self.metrics.close()
         self._folder.finish(successful)
 
+    def close(self) -> None:
+        """Release the run's folder, whatever has happened; a second call does nothing."""
+        self.metrics.close()
+        self._folder.close()
+
 
 class NotKept:
     """The records of the other learners, with the methods of `Kept`: they write nothing."""
@@ -92,6 +97,9 @@ class NotKept:
 
     def finish(self, successful: bool) -> None:
         """Do nothing: the first learner records the end."""
+
+    def close(self) -> None:
+        """Do nothing: the first learner holds the folder."""
 
 
 def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunFolder:
