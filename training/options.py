@@ -176,6 +176,8 @@ CHANGEABLE_ON_RESUME = (
     "num_threads",
     "tune_memory",
     "precision",
+    "channels_last",
+    "kernels",
     "micro_batch",
     "schedule",
     "engine",

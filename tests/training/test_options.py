@@ -263,6 +263,7 @@ def test_early_look_survives_a_flag_without_a_value():
 def test_a_resumed_run_may_move_but_not_change():
     saved = preset("paper", "rdn")
     moves = ["--device", "cpu", "--num-threads", "3", "--schedule", "asynchronous", "--profile"]
+    moves += ["--kernels", "reference", "--no-channels-last"]
     moved = parse(moves, saved).run
     assert changed_flags(saved, moved) == []
     changed = parse(["--seed", "5", "--learning-rate", "0.1"], saved).run

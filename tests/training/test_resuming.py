@@ -53,8 +53,8 @@ def test_a_finished_run_of_other_options_is_not_this_one(tmp_path, capsys):
 def test_another_preset_is_another_run(tmp_path, monkeypatch, capsys):
     interrupted(tmp_path, "job", monkeypatch, *AGAIN, "--preset", "plain")
     with pytest.raises(SystemExit, match="2"):
-        train(tmp_path, "job", *AGAIN, "--preset", "paper")
-    assert "--kernels auto (was reference)" in capsys.readouterr().err
+        train(tmp_path, "job", *AGAIN, "--preset", "quick")
+    assert "--objective ppo (was vtrace)" in capsys.readouterr().err
     used, update = set(), Learner.update
 
     def listen(self, rollout):
@@ -64,6 +64,21 @@ def test_another_preset_is_another_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Learner, "update", listen)
     assert train(tmp_path, "job", *AGAIN, "--preset", "plain") == 0
     assert used == {"reference"}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_another_layout_of_pictures_and_other_kernels_compute_the_same(
+    optimizer, tmp_path, monkeypatch
+):
+    pictures = ("--env-options", "pictures=true", "--stem", "shallow_norm", "--core", "lstm")
+    options = (*pictures, "--core-width", 16, "--optimizer", optimizer, "--total-steps", 200)
+    assert train(tmp_path, "whole", *options) == 0
+    interrupted(tmp_path, "job", monkeypatch, *options)
+    changes = ("--no-channels-last", "--kernels", "reference")
+    assert small_runs.atari.main(["--resume", str(tmp_path / "job"), *changes]) == 0
+    theirs = small_runs.weights(tmp_path / "whole")
+    for name, weight in small_runs.weights(tmp_path / "job").items():
+        torch.testing.assert_close(weight, theirs[name], rtol=1e-3, atol=1e-5)
 
 
 def test_a_partial_checkpoint_is_ignored(tmp_path, monkeypatch):
