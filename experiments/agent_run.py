@@ -7,9 +7,9 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
-from fastweights.agents import Network
+from fastweights.agents import ImageStem, Network
 from fastweights.cores import count_parameters
-from fastweights.envs import BrokenEnvironment
+from fastweights.envs import BrokenEnvironment, resolve
 from fastweights.evaluation import PeriodicTest, before_training, show_trained
 from fastweights.host import (
     Interrupted,
@@ -163,9 +163,12 @@ def _no_test(step: int, check: Callable[[], None]) -> None:
 
 def _say_what(options: RunOptions, network: Network, plan: Plan, path: Path) -> None:
     millions = count_parameters(network) / 1e6
+    rules = "" if resolve(options.env).rom is None else f" ({options.protocol})"
+    has_pictures = isinstance(network.stem, ImageStem)
+    precision = f", {options.precision} convolutions" if has_pictures else ""
     print(
-        f"training {options.core} ({millions:.3f} M parameters) on {options.env} "
-        f"({options.protocol}), seed {options.seed}, {plan}, {options.precision} convolutions\n"
+        f"training {options.core} ({millions:.3f} M parameters) on {options.env}{rules}, "
+        f"seed {options.seed}, {plan}{precision}\n"
         f"run folder: {path}",
         flush=True,
     )

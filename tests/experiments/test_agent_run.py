@@ -52,3 +52,17 @@ def test_the_folder_of_a_failed_run_is_free(
             command.main([*arguments, "--savedir", str(tmp_path), "--xpid", "run"])
     assert failure.tb is not None  # the error refers to the run's objects
     assert command.main(["--resume", str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "on Catch, seed 1, lockstep on cpu"),
+        (("--env-options", "pictures=true"), "seed 1, lockstep on cpu, float32 convolutions"),
+        (("--env", "Pong"), "on Pong (full-game), seed 1, lockstep on cpu, float32 convolutions"),
+    ],
+)
+def test_a_run_says_only_what_applies_to_it(options, said, tmp_path, capsys):
+    assert small_runs.train(tmp_path, "run", "--total-steps", 20, *options) == 0
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.endswith(said)
