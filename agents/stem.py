@@ -140,7 +140,6 @@ class ImageStem(nn.Module):
     ):
         super().__init__()
         self.output_size, self.in_bfloat16 = output_size, in_bfloat16
-        # Channels last in memory is the fastest layout for convolutions on CPUs and GPUs.
         layout = torch.channels_last if channels_last else torch.contiguous_format
         self.convolutions = convolutions.to(memory_format=layout)
         self.project = nn.Linear(_features(convolutions, frame_shape), output_size)

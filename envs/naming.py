@@ -90,6 +90,8 @@ def _import(module: str, name: str) -> None:
 
     The folder stays on the path for imports that the game makes later.
     """
+    if module.startswith("."):
+        raise ValueError(f"the module of {name!r} begins with a dot: give my_module:MyGame-v0")
     if "" not in sys.path:
         sys.path.append("")
     try:

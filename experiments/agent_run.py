@@ -3,13 +3,13 @@
 import shlex
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
-from fastweights.agents import Network
+from fastweights.agents import ImageStem, Network
 from fastweights.cores import count_parameters
-from fastweights.envs import BrokenEnvironment
+from fastweights.envs import BrokenEnvironment, resolve
 from fastweights.evaluation import PeriodicTest, before_training, show_trained
 from fastweights.host import (
     Interrupted,
@@ -21,6 +21,7 @@ from fastweights.host import (
     typed_command,
     user_input,
 )
+from fastweights.kernels import restoring_backend
 from fastweights.records import fitting
 from fastweights.training import (
     Diverged,
@@ -33,6 +34,7 @@ from fastweights.training import (
     SavedAgent,
     Training,
     assemble,
+    check_options,
     hash_recorder,
     ignored_flags,
     plan_for,
@@ -42,15 +44,21 @@ from fastweights.training import (
 )
 
 
+@restoring_backend()
 def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
     """Train from scratch, or resume from `saved`; return the command's exit code.
 
     If torchrun started several processes, this is one of their learners.
+
+    Raises:
+        UserError: options that are not allowed, a file that cannot be written, or a run that fails;
+            one line.
     """
     if options.tune_memory:
         tune_allocator()
     replicas = Replicas.from_environment()
     with user_input():
+        check_options(options)
         options, plan = plan_for(options, replicas)
     before = saved.options if saved else RunOptions()
     for flag in ignored_flags(options, before, plan.schedule) if replicas.is_first else ():
@@ -69,21 +77,32 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     stop = StopRequests()
     stages = Stages("learner", stop.check)
     source = plan.source(network, environments, step, stages)  # resets: what breaks leaves no run
-    records = Kept(options, saved, network) if replicas.is_first else NotKept()
-    can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
-    record = hash_recorder(records.path, plan.learner) if can_replay else record_nothing
-    training = Training(options, network, source, records.metrics, stages, replicas, stop, record)
-    _restore(training, records.last_save(), saved, replicas)
+    with closing(Kept(options, saved, network) if replicas.is_first else NotKept()) as records:
+        can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
+        record = hash_recorder(records.path, plan.learner) if can_replay else record_nothing
+        training = Training(
+            options, network, source, records.metrics, stages, replicas, stop, record
+        )
+        _restore(training, records.last_save(), saved, replicas)
+        code = _train_and_record(training, records, plan)
+    if code == 0 and isinstance(records, Kept):
+        _close(options, records.path, frames_per_step)
+    return code
+
+
+def _train_and_record(training: Training, records: Kept | NotKept, plan: Plan) -> int:
+    """Train to the end, record how it ended, and return the exit code."""
+    options, network = training.options, training.learner.network
     display = ProgressDisplay(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test
-    with stop:
+    with training.stop:
         try:
             if isinstance(records, Kept):
                 records.save_first(training)
                 if options.evaluate_episodes and training.steps == 0:
                     _play_before(training, network, options, records, plan)
                 if options.profile:
-                    rows = profiled(rows, source.threads, records.path)
+                    rows = profiled(rows, training.source.threads, records.path)
                 _say_what(options, network, plan, records.path)
                 where = (records.path, plan.learner, display.say)
                 test = PeriodicTest(network, options, training.steps, *where)
@@ -104,8 +123,6 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
             log = records.path / "logs.csv"
             raise type(failure)(f"{failure}; the log of the losses: {log}") from failure
         records.finish(successful=True)
-    if isinstance(records, Kept):
-        _close(options, records.path, frames_per_step)
     return 0
 
 
@@ -146,9 +163,12 @@ def _no_test(step: int, check: Callable[[], None]) -> None:
 
 def _say_what(options: RunOptions, network: Network, plan: Plan, path: Path) -> None:
     millions = count_parameters(network) / 1e6
+    rules = "" if resolve(options.env).rom is None else f" ({options.protocol})"
+    has_pictures = isinstance(network.stem, ImageStem)
+    precision = f", {options.precision} convolutions" if has_pictures else ""
     print(
-        f"training {options.core} ({millions:.3f} M parameters) on {options.env} "
-        f"({options.protocol}), seed {options.seed}, {plan}, {options.precision} convolutions\n"
+        f"training {options.core} ({millions:.3f} M parameters) on {options.env}{rules}, "
+        f"seed {options.seed}, {plan}{precision}\n"
         f"run folder: {path}",
         flush=True,
     )

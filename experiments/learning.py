@@ -196,6 +196,10 @@ class Learning:
                     f"  {typed_command(self.command)} --resume {self.files.path}"
                 )
             return 128 + interrupted.signal_number
+        except BaseException:
+            if self.files:
+                self.files.folder.close()
+            raise
         finally:
             if self.files:
                 self.files.close()

@@ -26,7 +26,7 @@ from fastweights.host import (
     use_threads,
     user_input,
 )
-from fastweights.kernels import SHORTEST_CHUNKED_UNROLL, use_backend
+from fastweights.kernels import SHORTEST_CHUNKED_UNROLL, restoring_backend, use_backend
 from fastweights.records import (
     CheckpointError,
     CheckpointFolder,
@@ -78,6 +78,7 @@ def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
     return model.eval(), options
 
 
+@restoring_backend()
 def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> int:
     """Train from scratch, or resume the run at `resume`; return the command's exit code."""
     tune_allocator()

@@ -10,6 +10,7 @@ from fastweights.kernels.machinery.dispatch import (
     backend,
     check_backend,
     requested_backend,
+    restoring_backend,
     use_backend,
 )
 from fastweights.kernels.machinery.signature import without_waiting
@@ -40,6 +41,7 @@ __all__ = [
     "read_memory",
     "refilled",
     "requested_backend",
+    "restoring_backend",
     "tensors_of",
     "use_backend",
     "without_waiting",

@@ -30,6 +30,7 @@ from fastweights.host import (
     typed_command,
     user_input,
 )
+from fastweights.kernels import restoring_backend
 from fastweights.launch.cli.parser import typed_options
 from fastweights.training import (
     Hashed,
@@ -64,6 +65,7 @@ class ReplayOptions:
 
 
 @one_line_errors
+@restoring_backend()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     asked = typed_options(ReplayOptions, arguments, prog=typed_command("replay"))

@@ -40,7 +40,7 @@ def _is_kept_from_us(error: CheckpointError) -> bool:
 
 def holds_checkpoints(run: Path) -> bool:
     """Return whether a run has checkpoints, intact or damaged; partial files do not count."""
-    return any((run / "checkpoints").glob("[!.]*.pt"))
+    return (run / "model.tar").exists() or any((run / "checkpoints").glob("[!.]*.pt"))
 
 
 class CheckpointFolder:

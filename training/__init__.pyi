@@ -1,4 +1,5 @@
 from .assembly import assemble as assemble
+from .assembly import check_kernels as check_kernels
 from .assembly import plan_for as plan_for
 from .assembly import try_out as try_out
 from .checks import check_options as check_options

@@ -1,11 +1,13 @@
 """Set-up of a run from its options, in two steps: threads and devices; environments and network."""
 
 from contextlib import closing
+from copy import deepcopy
 
 import numpy as np
 import torch
 
 from fastweights.agents import Network
+from fastweights.cores import Core
 from fastweights.envs import Environments, resolve
 from fastweights.host import compute_exactly, use_threads
 from fastweights.kernels import use_backend
@@ -53,11 +55,27 @@ def assemble(options: RunOptions, plan: Plan, step: int = 0) -> tuple[list[Envir
     Seeds torch.
 
     Raises:
-        ValueError: a game or a network that cannot be made; one line.
+        ValueError: a game or a network that cannot be made, or --kernels that the core cannot run
+            on; one line.
     """
     environments = plan.environments(step)
     config = options.network(environments[0].frame_shape, environments[0].num_actions)
     with torch.device("meta"):
         check_memory(Network(config), plan.learner)
     torch.manual_seed(options.seed)
-    return environments, Network(config).to(plan.learner)
+    network = Network(config).to(plan.learner)
+    for device in dict.fromkeys((plan.learner, plan.actor)):
+        check_kernels(network.core, options.kernels, device)
+    return environments, network
+
+
+def check_kernels(core: Core, kernels: str, device: torch.device) -> None:
+    """Raise a one-line `ValueError` if `core` on `device` cannot run on the forced backend."""
+    if kernels == "auto":
+        return
+    try:
+        with torch.no_grad():
+            there = deepcopy(core).eval().to(device)  # draws no random numbers for dropout
+            there(torch.zeros(1, 1, core.input_size, device=device))
+    except ValueError as error:
+        raise ValueError(f"--kernels {kernels}: {error}") from error

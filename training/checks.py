@@ -25,6 +25,7 @@ _LEAST = {
     "evaluate_every": 0,
     "evaluate_max_frames": 1,
 }
+_MOST = 1_000_000  # environments, and rollouts of a batch: their seeds stay below 2^31
 
 
 def check_options(options: RunOptions) -> None:
@@ -44,6 +45,9 @@ def _check_counts(options: RunOptions) -> None:
         value = given[name]
         if isinstance(value, int) and value < least:
             raise ValueError(f"{flag(name)} must be at least {least}, not {value}")
+    for name in ("num_envs", "batch_size"):
+        if given[name] > _MOST:
+            raise ValueError(f"{flag(name)} must be at most {_MOST}, not {given[name]}")
 
 
 def _check_batches(options: RunOptions) -> None:

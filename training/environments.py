@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import torch
+
 from fastweights import envs
 from fastweights.envs import Environments, Protocol, protocol_named, resolve
 from fastweights.training.options import RunOptions
@@ -29,8 +31,12 @@ def make_environments(
     render: bool = False,
     num_threads: int | None = None,
 ) -> Environments:
-    """Return the environments of a run's options; `rules` and `num_threads` replace its own."""
+    """Return the environments of a run's options; `rules` and `num_threads` replace its own.
+
+    Emulators take torch's number of threads where that is 0: ale-py would take all of the machine.
+    """
     rules = rules or trained_rules(options)
+    asked = options.num_threads if num_threads is None else num_threads
     return envs.make(
         options.env,
         num_envs,
@@ -38,7 +44,7 @@ def make_environments(
         protocol=rules.protocol,
         options=rules.options,
         render=render,
-        num_threads=options.num_threads if num_threads is None else num_threads,
+        num_threads=min(num_envs, asked or torch.get_num_threads()),
     )
 
 

@@ -35,7 +35,7 @@ Record = Callable[[Rollout, Learner], None]
 class Hashed(NamedTuple):
     """One update; `step`: agent steps learned from, this update's included."""
 
-    update: int
+    update: int  # from 1, refused updates included
     step: int
     rollout: str
     weights: str
@@ -49,10 +49,10 @@ class Hashes:
     conditions: dict[str, str]
 
 
-def hashed(rollout: Rollout, learner: Learner) -> Hashed:
-    """Return the hashes of the update that `learner` has just made from `rollout`."""
+def hashed(update: int, rollout: Rollout, learner: Learner) -> Hashed:
+    """Return the hashes of the update that `learner` has just made or refused with `rollout`."""
     weights = learner.network.state_dict()
-    return Hashed(learner.updates, learner.steps, digest(rollout._asdict()), digest(weights))
+    return Hashed(update, learner.steps, digest(rollout._asdict()), digest(weights))
 
 
 def digest(tensors: dict[str, Any]) -> str:
@@ -89,9 +89,9 @@ def hash_recorder(folder: Path, device: torch.device) -> Record:
     around, rows = hash_conditions(device), []
 
     def record(rollout: Rollout, learner: Learner) -> None:
-        if learner.updates > UPDATES:
+        if len(rows) == UPDATES:
             return
-        rows.append(hashed(rollout, learner))
+        rows.append(hashed(len(rows) + 1, rollout, learner))
         try:
             write_hashes(folder, Hashes(tuple(rows), around))
         except OSError as error:

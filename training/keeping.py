@@ -5,7 +5,7 @@ from typing import Any
 
 from fastweights.agents import Network
 from fastweights.cores import network_facts
-from fastweights.host import expanded
+from fastweights.host import check_kept, expanded, user_input
 from fastweights.records import (
     CheckpointError,
     CheckpointFolder,
@@ -16,7 +16,7 @@ from fastweights.records import (
     read_meta,
 )
 from fastweights.training.loop import Training
-from fastweights.training.options import RunOptions, differences
+from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.saved_agent import SavedAgent
 
 
@@ -77,6 +77,11 @@ class Kept:
         self.metrics.close()
         self._folder.finish(successful)
 
+    def close(self) -> None:
+        """Release the run's folder, whatever has happened; a second call does nothing."""
+        self.metrics.close()
+        self._folder.close()
+
 
 class NotKept:
     """The records of the other learners, with the methods of `Kept`: they write nothing."""
@@ -93,6 +98,9 @@ class NotKept:
     def finish(self, successful: bool) -> None:
         """Do nothing: the first learner records the end."""
 
+    def close(self) -> None:
+        """Do nothing: the first learner holds the folder."""
+
 
 def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunFolder:
     if saved:
@@ -100,7 +108,7 @@ def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> Ru
     xpid = options.xpid or claim_xpid(options.env, options.core, options.savedir)
     path: Path = expanded(options.savedir) / xpid
     if options.auto_resume and (path / "meta.json").exists():
-        _check_same(path, options)
+        _check_can_begin_again(path, options)
         folder = RunFolder.open(path)
         folder.rewind(0)  # the run ended before its first checkpoint
         return folder
@@ -108,13 +116,17 @@ def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> Ru
     return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
 
 
-def _check_same(path: Path, options: RunOptions) -> None:
+def _check_can_begin_again(path: Path, options: RunOptions) -> None:
+    """Check that the run at `path`, without a checkpoint, has `options` and did not finish."""
     meta = read_meta(path)
     try:
         begun = RunOptions.from_dict(meta["args"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError(f"{path} holds no run that --auto-resume can resume") from error
-    if names := differences(begun, options):
+    with user_input():
+        check_kept(changed_flags(begun, options))
+    if meta.get("successful"):
         raise RunFolderError(
-            f"{path} holds a run with another {names[0]}: choose another --xpid, or its options"
+            f"{path} has finished and has no checkpoint; beginning again would lose its log: "
+            "choose another --xpid"
         )

@@ -56,6 +56,9 @@ class WeightsLost(UserError):
     """An update has left weights that are not finite; they must not be saved."""
 
 
+_NOT_RESCUED = (UserError, WeightsApart)
+
+
 class Training:
     """The learner and its run's records; `source` is the schedule.
 
@@ -348,13 +351,10 @@ def train(
     except (Diverged, LostLearner, SourceFailed):
         save()
         raise
-    except BrokenEnvironment:
-        _rescue(training, save, begun)
-        raise
-    except (UserError, WeightsApart):  # a disk error, or it is unknown which weights are right
-        raise
-    except Exception:
-        _rescue(training, save, begun)
+    except Exception as failure:
+        # Not after a disk error, nor where it is unknown which weights are right.
+        if isinstance(failure, BrokenEnvironment) or not isinstance(failure, _NOT_RESCUED):
+            _rescue(training, save, begun)
         raise
     save()
 

@@ -176,6 +176,8 @@ CHANGEABLE_ON_RESUME = (
     "num_threads",
     "tune_memory",
     "precision",
+    "channels_last",
+    "kernels",
     "micro_batch",
     "schedule",
     "engine",
@@ -213,14 +215,8 @@ def _name_and_value(pair: str) -> tuple[str, Any]:
     return name, {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
-def differences(saved: RunOptions, asked: RunOptions) -> list[str]:
-    """Return the names of options in `asked` that a resumed run may not change."""
-    old, new = _decided(saved), _decided(asked)
-    return [n for n in old if n not in CHANGEABLE_ON_RESUME and old[n] != new[n]]
-
-
 def changed_flags(saved: RunOptions, asked: RunOptions) -> list[str]:
-    """Return `differences` as flags: "--core rdn (was lstm)"."""
+    """Return options in `asked` that a resumed run may not change: "--core rdn (was lstm)"."""
     return contradictions(_decided(saved), _decided(asked), CHANGEABLE_ON_RESUME)
 
 

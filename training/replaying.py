@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from fastweights.agents import Network
+from fastweights.agents import Learner, Network, Rollout
 from fastweights.host import Stages, UserError, choose_device
 from fastweights.records import Metrics, read_meta
 from fastweights.training.checks import check_options
@@ -54,17 +54,14 @@ def replay_updates(
 ) -> Iterator[Hashed]:
     """Yield the hashes of the run's updates from the first on; leaves no file behind."""
     found: list[Hashed] = []
-    training = Training(
-        options,
-        network,
-        source,
-        Metrics(lambda row: None),
-        stages,
-        record=lambda rollout, learner: found.append(hashed(rollout, learner)),
-    )
+
+    def record(rollout: Rollout, learner: Learner) -> None:
+        found.append(hashed(len(found) + 1, rollout, learner))
+
+    training = Training(options, network, source, Metrics(lambda row: None), stages, record=record)
     with closing(training.rows()) as rows:
         for _ in rows:
-            yield found.pop()
+            yield found[-1]
 
 
 def replay_verdict(

@@ -3,9 +3,10 @@
     torchrun --nproc-per-node 4 launch/atari.py --core rdn --env Qbert
 
 Options describe the whole run: `--num-envs`, `--batch-size` and `--total-steps` are sums over all
-learners, so the run learns the same for any number of learners. They communicate through
-torch.distributed (NCCL between GPUs, gloo between CPUs): the sum of gradients and losses, and a few
-rows of plain numbers. docs/design/replicas.md has the reasons.
+learners, so nothing has to be rescaled for another number of learners. In lockstep, with as many
+environments as the batch size, the run is the same for any number of learners up to rounding. They
+communicate through torch.distributed (NCCL between GPUs, gloo between CPUs): the sum of gradients
+and losses, and a few rows of plain numbers. docs/design/replicas.md has the reasons.
 """
 
 import contextlib

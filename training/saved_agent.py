@@ -61,8 +61,11 @@ def unpack(payload: dict[str, Any], learner: Learner) -> None:
     for weight, state in optimizer.state.items():
         if not all(isinstance(value, torch.Tensor | int | float) for value in state.values()):
             raise ValueError("its optimiser's state is not made of tensors and numbers")
-        if any(state[name].shape != weight.shape for name in _LIKE_WEIGHTS if name in state):
+        averages = {name: state[name] for name in _LIKE_WEIGHTS if name in state}
+        if any(average.shape != weight.shape for average in averages.values()):
             raise ValueError("its optimiser's state is that of another network")
+        # Fused Adam reads them in the order of the weights' memory (--channels-last).
+        state.update({name: torch.empty_like(weight).copy_(a) for name, a in averages.items()})
     if any(type(count) is not int or count < 0 for count in _counts(learner)):
         raise ValueError("its steps and updates are not counts")
     torch.set_rng_state(payload["rng"]["torch"].cpu())

@@ -24,6 +24,7 @@ from fastweights.experiments.language_model.text import (
 from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
 from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.host import ProgressDisplay, Stages, UserError, tune_allocator, user_input
+from fastweights.kernels import restoring_backend
 from fastweights.records import (
     check_xpid,
     fitting,
@@ -32,12 +33,13 @@ from fastweights.records import (
     read_logs,
 )
 from fastweights.tasks.language_model import Columns, LanguageTrainer, Together, vocabulary_to_json
-from fastweights.training import Replicas, check_memory
+from fastweights.training import Replicas, check_kernels, check_memory
 
 SAMPLES = "samples.txt"
 SHOWN_SAMPLE = 100  # characters shown on the terminal
 
 
+@restoring_backend()
 def run_language_model(options: LanguageOptions, resume: Path | None = None) -> int:
     """Train from scratch, or resume the run at `resume`; return the command's exit code."""
     tune_allocator()
@@ -60,6 +62,8 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
             print("\n".join(described(text)), flush=True)
         torch.manual_seed(options.seed)
         model = options.build(text.vocabulary.size).to(setting.device)
+        with user_input():
+            check_kernels(model.core, options.kernels, setting.device)
         stages = Stages("learner")
         together = Together(share, replicas.rank, replicas.sum)
         settings = options.trainer, options.seed, together, setting.precision, stages

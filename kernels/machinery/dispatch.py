@@ -67,6 +67,20 @@ def use_backend(name: str) -> None:
     _environment.cache_clear()
 
 
+@contextmanager
+def restoring_backend() -> Iterator[None]:
+    """Undo at the end of the block, or of the decorated function, what `use_backend` sets in it."""
+    before = os.environ.get(ENVIRONMENT_VARIABLE)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(ENVIRONMENT_VARIABLE, None)
+        else:
+            os.environ[ENVIRONMENT_VARIABLE] = before
+        _environment.cache_clear()
+
+
 def requested_backend() -> str:
     """Return the innermost `with backend(...)`, else the environment variable, else `auto`."""
     return _forced.get() or _environment()

@@ -1,6 +1,7 @@
 """The choice of the backend, its warnings and its refusals."""
 
 import logging
+import os
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,12 @@ from remembered import forget_calls
 
 from fastweights.kernels.linear_attention import NormalisedState, normalised_linear_attention
 from fastweights.kernels.machinery import cpu_build, dispatch
-from fastweights.kernels.machinery.dispatch import backend, requested_backend, use_backend
+from fastweights.kernels.machinery.dispatch import (
+    backend,
+    requested_backend,
+    restoring_backend,
+    use_backend,
+)
 from fastweights.kernels.machinery.example import Example, make
 from fastweights.kernels.machinery.signature import Sizes
 from fastweights.kernels.registry import OPERATIONS
@@ -32,6 +38,21 @@ def test_the_environment_forces_a_backend(monkeypatch):
     monkeypatch.setenv("FASTWEIGHTS_BACKEND", "gpu")
     with pytest.raises(ValueError, match="unknown kernel backend 'gpu'; known: auto"):
         requested_backend()
+    dispatch._environment.cache_clear()
+
+
+@pytest.mark.parametrize("before", [None, "auto", "chunked"])
+def test_a_backend_of_the_process_can_be_undone(before, monkeypatch):
+    monkeypatch.delenv("FASTWEIGHTS_BACKEND")
+    if before is not None:
+        monkeypatch.setenv("FASTWEIGHTS_BACKEND", before)
+    dispatch._environment.cache_clear()
+    with pytest.raises(KeyError), restoring_backend():
+        use_backend("reference")
+        assert requested_backend() == "reference"
+        raise KeyError
+    assert requested_backend() == (before or "auto")
+    assert os.environ.get("FASTWEIGHTS_BACKEND") == before
     dispatch._environment.cache_clear()
 
 

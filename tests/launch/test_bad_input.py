@@ -87,6 +87,7 @@ def test_help_is_help(capsys):
     [
         (["--env", "Qbret"], "did you mean Qbert"),
         (["--env", "no_such_module:Game-v0"], "on PYTHONPATH and in the current folder"),
+        (["--env", "..:x"], "the module of '..:x' begins with a dot: give my_module:MyGame-v0"),
         (["--env", "Pendulum-v1"], "which are continuous: an agent here chooses"),
         (["--env", "Pong", "--env-options", "flicker=1.5"], "flicker must be from 0 to 1"),
         (["--env", "Catch", "--env-options", "flicker=0.5"], "Catch does not take the options"),
@@ -121,6 +122,8 @@ def test_help_is_help(capsys):
         (["--env", "Catch", "--stem", "vgg"], "known: auto, resnet, shallow, shallow_norm, mlp"),
         (["--num-envs", "8"], "try --batch-size 8"),
         (["--num-envs", "48", "--batch-size", "32"], "try --batch-size 16"),
+        (["--num-envs", "4000000000"], "--num-envs must be at most 1000000, not 4000000000"),
+        (["--batch-size", "4000000000"], "--batch-size must be at most 1000000"),
         (["--unroll-length", "0"], "--unroll-length must be at least 1"),
         (["--total-steps", "100"], "--total-steps 100 is less than one update"),
         (["--micro-batch", "-1"], "--micro-batch must be at least 0"),

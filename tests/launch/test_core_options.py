@@ -12,7 +12,7 @@ from fastweights.experiments.learning_options import (
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.launch import atari, code_execution
 from fastweights.tasks import ListOps
-from fastweights.training.options import RunOptions, differences
+from fastweights.training.options import RunOptions, changed_flags
 from tests.launch.test_bad_input import error_of
 
 NORMALISED = ("--core", "lt", "--core-normaliser", "key_sum")
@@ -94,7 +94,7 @@ def test_a_run_from_before_they_were_there_is_what_it_was(core):
     )
     assert len(agent.to_dict()) - len(old_agent) == len(ADDED)
     assert RunOptions.from_dict(old_agent) == agent
-    assert differences(RunOptions.from_dict(old_agent), agent) == []
+    assert changed_flags(RunOptions.from_dict(old_agent), agent) == []
     assert SequenceOptions.from_dict(old_sequence) == sequence
     assert sequence_differences(SequenceOptions.from_dict(old_sequence), sequence) == []
     assert agent.core_options() == ()

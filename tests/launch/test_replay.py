@@ -6,11 +6,15 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
 from small_runs import StoppingDisplay, train
 
+from fastweights.envs.catch import Catch
 from fastweights.launch import replay
+from fastweights.records.log_table import read_logs
 from fastweights.records.run_folder import RunFolder
 from fastweights.training.hashes import UPDATES, digest, read_hashes, write_hashes
 
@@ -136,6 +140,34 @@ def test_what_cannot_be_replayed_is_one_line(copy, tmp_path, capsys):
     assert "colour" in replayed(capsys, copy)[1]
     RunFolder.create(tmp_path, "lists", {"task_name": "list_ops"}).finish()
     assert "is a run of list_ops, not of an agent" in replayed(capsys, tmp_path / "lists")[1]
+
+
+class SpoiltOnce(Catch):
+    """A game with a single reward that is too large for a finite loss."""
+
+    steps = 0
+
+    def step(self, actions):
+        observation, reward, *rest = super().step(actions)
+        self.steps += 1
+        return observation, reward + np.float32(1e30 if self.steps == 7 else 0), *rest
+
+
+@pytest.fixture
+def _spoilt_once():
+    gymnasium.register("SpoiltOnce-v0", vector_entry_point=SpoiltOnce)
+    yield
+    del gymnasium.registry["SpoiltOnce-v0"]
+
+
+@pytest.mark.usefixtures("_spoilt_once")
+def test_a_refused_update_is_replayed_as_refused(tmp_path, capsys):
+    spoilt = ("--env", "SpoiltOnce-v0", "--reward-clipping", "none", "--total-steps", 100)
+    assert train(tmp_path, "run", *spoilt) == 0
+    assert read_logs(tmp_path / "run")["refused_updates"] == [0, 1, 1, 1, 1]
+    first, second, *_ = read_hashes(tmp_path / "run").updates
+    assert first.weights == second.weights and second.step == 40
+    assert replayed(capsys, tmp_path / "run") == (0, "identical: 5 updates, 100 agent steps")
 
 
 def test_an_asynchronous_run_is_refused(tmp_path, capsys):

@@ -13,7 +13,7 @@ from fastweights.launch.cli.atari_options import parse, peek
 from fastweights.launch.cli.torchbeast_flags import translate
 from fastweights.tasks import CodeExecution
 from fastweights.training.checks import check_options
-from fastweights.training.options import RunOptions, differences
+from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.presets import PRESETS, preset
 from fastweights.training.schedules.plan import Plan
 
@@ -179,11 +179,11 @@ def test_the_resolved_value_of_auto_is_no_change(fed):
     """Stored runs have true or false; runs from before the option have no value."""
     options = RunOptions(env=REPEAT if fed else "Qbert")
     saved = RunOptions.from_dict(options.to_dict() | {"feed_last_action": fed})
-    assert (saved.feed_last_action, differences(saved, options)) == (fed, [])
+    assert (saved.feed_last_action, changed_flags(saved, options)) == (fed, [])
     other = replace(options, feed_last_action=not fed)
-    assert differences(saved, other) == ["feed_last_action"]
+    assert changed_flags(saved, other) == [f"--feed-last-action {not fed} (was {fed})"]
     older = {name: v for name, v in options.to_dict().items() if name != "feed_last_action"}
-    assert differences(RunOptions.from_dict(older), saved) == []
+    assert changed_flags(RunOptions.from_dict(older), saved) == []
 
 
 def test_torchbeast_flags_keep_their_meaning():
@@ -214,9 +214,9 @@ def test_num_actors_are_environments_unless_ray_has_actors_of_its_own():
     ray = parsed("--engine", "ray", "--num-actors", "4", "--num-envs", "64")
     assert (ray.num_envs, ray.num_actors) == (64, 4)
     resumed = parse(["--engine", "local"], ray).run
-    assert (resumed.num_envs, differences(ray, resumed)) == (64, [])
+    assert (resumed.num_envs, changed_flags(ray, resumed)) == (64, [])
     resumed = parse(["--engine", "local", "--num-actors", "64"], ray).run
-    assert differences(ray, resumed) == []
+    assert changed_flags(ray, resumed) == []
     with pytest.raises(ValueError, match="another name for --num-envs 8"):
         parsed("--num-actors", "64", "--num-envs", "8")
 
@@ -263,10 +263,14 @@ def test_early_look_survives_a_flag_without_a_value():
 def test_a_resumed_run_may_move_but_not_change():
     saved = preset("paper", "rdn")
     moves = ["--device", "cpu", "--num-threads", "3", "--schedule", "asynchronous", "--profile"]
+    moves += ["--kernels", "reference", "--no-channels-last"]
     moved = parse(moves, saved).run
-    assert differences(saved, moved) == []
+    assert changed_flags(saved, moved) == []
     changed = parse(["--seed", "5", "--learning-rate", "0.1"], saved).run
-    assert sorted(differences(saved, changed)) == ["learning_rate", "seed"]
+    assert sorted(changed_flags(saved, changed)) == [
+        "--learning-rate 0.1 (was 0.0006)",
+        "--seed 5 (was 1)",
+    ]
 
 
 @pytest.mark.parametrize("core", CORES)

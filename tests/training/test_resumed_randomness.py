@@ -6,9 +6,11 @@ Their seeds, and those of their actions, are made from the run's seed and the st
 resumes (docs/design/lockstep.md).
 """
 
+import itertools
 import shutil
 import signal
 
+import gymnasium
 import numpy as np
 import pytest
 import small_runs
@@ -17,6 +19,7 @@ from small_runs import GROUPS, assert_same_run, train
 
 from fastweights.agents.actor import Actor, Collected
 from fastweights.agents.learner import Learner
+from fastweights.envs.t_maze import TMaze
 from fastweights.host.progress import ProgressDisplay
 from fastweights.records.checkpoints import load_checkpoint
 from fastweights.training.environments import make_environments
@@ -139,6 +142,61 @@ def test_a_run_cut_anywhere_equals_the_whole_run(after, options, collected, tmp_
         assert torch.equal(one.rollout.action, two.rollout.action)
         assert (one.episodes, one.lives) == (two.episodes, two.lives)
     assert sum(len(one.episodes) for one in whole) > 0
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def stop_in(monkeypatch, kind: type, method: str, call: int) -> None:
+    """Send Ctrl-C at the beginning of the method's call number `call`."""
+    whole, calls = getattr(kind, method), itertools.count(1)
+
+    def stopping(self, *given):
+        if next(calls) == call:
+            signal.raise_signal(signal.SIGINT)
+        return whole(self, *given)
+
+    monkeypatch.setattr(kind, method, stopping)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "call", "updates"),
+    [(Actor, "step", 3, 0), (Actor, "step", 13, 2), (Learner, "_gradient", 3, 2)],
+    ids=["first collection", "a later collection", "gradient"],
+)
+@pytest.mark.parametrize("options", [WHOLE["a maze, V-trace"], WHOLE["pictures, LSTM"]])
+def test_a_run_cut_within_an_update_equals_the_whole_run(
+    options, kind, method, call, updates, tmp_path, monkeypatch
+):
+    assert train(tmp_path, "whole", *FIVE_UPDATES, *options) == 0
+    with monkeypatch.context() as patch:
+        stop_in(patch, kind, method, call)
+        assert train(tmp_path, "cut", *FIVE_UPDATES, *options) == 130
+    assert load_checkpoint(tmp_path / "cut" / "model.tar")["step"] == updates * STEPS
+    resume(tmp_path / "cut")
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+class ClosedForGood(TMaze):
+    """A maze that cannot be stored once it is closed."""
+
+    def snapshot(self):
+        if self.closed:
+            raise RuntimeError("closed")
+        return super().snapshot()
+
+
+@pytest.fixture
+def _closed_for_good():
+    gymnasium.register("ClosedForGood-v0", vector_entry_point=ClosedForGood)
+    yield
+    del gymnasium.registry["ClosedForGood-v0"]
+
+
+@pytest.mark.usefixtures("_closed_for_good")
+def test_games_are_stored_before_they_are_closed(tmp_path, monkeypatch):
+    options = ("--env", "ClosedForGood-v0", *MEMORY)
+    assert train(tmp_path, "whole", *FIVE_UPDATES, *options) == 0
+    cut(tmp_path, "cut", monkeypatch, 2, *options)
+    resume(tmp_path / "cut")
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 

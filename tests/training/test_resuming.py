@@ -1,6 +1,7 @@
 """`--auto-resume` for jobs that are started again, and runs that make no progress."""
 
 import json
+import shutil
 import signal
 from contextlib import contextmanager
 
@@ -52,10 +53,32 @@ def test_a_finished_run_of_other_options_is_not_this_one(tmp_path, capsys):
 def test_another_preset_is_another_run(tmp_path, monkeypatch, capsys):
     interrupted(tmp_path, "job", monkeypatch, *AGAIN, "--preset", "plain")
     with pytest.raises(SystemExit, match="2"):
-        train(tmp_path, "job", *AGAIN, "--preset", "paper")
-    assert "--kernels auto (was reference)" in capsys.readouterr().err
+        train(tmp_path, "job", *AGAIN, "--preset", "quick")
+    assert "--objective ppo (was vtrace)" in capsys.readouterr().err
+    used, update = set(), Learner.update
+
+    def listen(self, rollout):
+        used.add(requested_backend())
+        return update(self, rollout)
+
+    monkeypatch.setattr(Learner, "update", listen)
     assert train(tmp_path, "job", *AGAIN, "--preset", "plain") == 0
-    assert requested_backend() == "reference"
+    assert used == {"reference"}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_another_layout_of_pictures_and_other_kernels_compute_the_same(
+    optimizer, tmp_path, monkeypatch
+):
+    pictures = ("--env-options", "pictures=true", "--stem", "shallow_norm", "--core", "lstm")
+    options = (*pictures, "--core-width", 16, "--optimizer", optimizer, "--total-steps", 200)
+    assert train(tmp_path, "whole", *options) == 0
+    interrupted(tmp_path, "job", monkeypatch, *options)
+    changes = ("--no-channels-last", "--kernels", "reference")
+    assert small_runs.atari.main(["--resume", str(tmp_path / "job"), *changes]) == 0
+    theirs = small_runs.weights(tmp_path / "whole")
+    for name, weight in small_runs.weights(tmp_path / "job").items():
+        torch.testing.assert_close(weight, theirs[name], rtol=1e-3, atol=1e-5)
 
 
 def test_a_partial_checkpoint_is_ignored(tmp_path, monkeypatch):
@@ -101,12 +124,32 @@ def test_a_run_that_ended_before_its_first_checkpoint_begins_again(tmp_path, mon
     assert_same_run(tmp_path / "job", tmp_path / "whole")
 
 
+def test_a_finished_run_without_its_checkpoints_folder_is_finished(tmp_path, capsys):
+    assert train(tmp_path, "job", *AGAIN) == 0
+    shutil.rmtree(tmp_path / "job" / "checkpoints")
+    before = (tmp_path / "job" / "logs.csv").read_bytes()
+    capsys.readouterr()
+    assert train(tmp_path, "job", *AGAIN) == 0
+    assert "has finished its 200 agent steps" in capsys.readouterr().out
+    assert (tmp_path / "job" / "logs.csv").read_bytes() == before
+
+
+def test_a_finished_run_without_checkpoints_keeps_its_log(tmp_path, capsys):
+    assert train(tmp_path, "job", *AGAIN, "--disable-checkpoint") == 0
+    files = {path: path.read_bytes() for path in (tmp_path / "job").glob("*.*")}
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "job", *AGAIN, "--disable-checkpoint")
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"error: {tmp_path / 'job'} has finished and has no checkpoint")
+    assert {path: path.read_bytes() for path in files} == files
+
+
 def test_another_run_of_that_name_is_refused(tmp_path, monkeypatch, capsys):
     without = ("--total-steps", 200, "--disable-checkpoint")
     interrupted(tmp_path, "job", monkeypatch, *without, "--seed", 2)
     with pytest.raises(SystemExit, match="2"):
         train(tmp_path, "job", *AGAIN)
-    assert "holds a run with another seed: choose another --xpid" in capsys.readouterr().err
+    assert "contradict --resume: --seed 1 (was 2)" in capsys.readouterr().err
     interrupted(tmp_path, "saved", monkeypatch, "--total-steps", 200, "--seed", 2)
     with pytest.raises(SystemExit, match="2"):
         train(tmp_path, "saved", *AGAIN, "--seed", 1)

@@ -58,6 +58,8 @@ class Lockstep:
             graphed=graphed,
             stage=stages,
         )
+        # Taken between collections: a collection may be interrupted, and closed games have none.
+        self._games = self._actor.snapshot()
 
     def __enter__(self) -> Self:
         return self
@@ -76,17 +78,21 @@ class Lockstep:
         self._version = version
 
     def release(self, count: int) -> None:
-        """Count the rollouts that were learned from; there is no queue."""
+        """Count the rollouts that were learned from, and note where the games stand after them."""
         self._unused -= count
+        self._games = None
+        if not self._unused:
+            self._games = self._actor.snapshot()
 
     def columns(self) -> dict[str, float]:
         """Return no columns; see `Source.columns`."""
         return {}
 
     def snapshot(self) -> dict[str, Any] | None:
-        """Return the games; None while a part of a rollout is still to be learned from."""
-        return None if self._unused else self._actor.snapshot()
+        """Return the games after the last update; None while a part of its rollout is unused."""
+        return self._games
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Restore the games; raises as `Actor.restore` does. See `Source.restore`."""
         self._actor.restore(snapshot)
+        self._games = self._actor.snapshot()

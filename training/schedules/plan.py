@@ -40,11 +40,10 @@ class Plan:
         device = self._device(options.device, "--device")
         self.actor = self._device(options.actor_device, "--actor-device") or device
         self.learner = self._device(options.learner_device, "--learner-device") or device
-        acting = self.actor
         if options.engine == "ray" and not options.actor_gpus:
-            acting = torch.device("cpu")  # assumed to be like this machine's
-        _check_cuda_graphs(options, acting)
-        precision = choose_precision(options.precision, self.learner, acting)
+            self.actor = torch.device("cpu")  # assumed to be like this machine's
+        _check_cuda_graphs(options, self.actor)
+        precision = choose_precision(options.precision, self.learner, self.actor)
         feeds = options.sees_last_action()
         self.options = options = replace(options, precision=precision, feed_last_action=feeds)
         self._ray = None

@@ -1,0 +1,68 @@
+"""Runs that Python starts, in a notebook for example, where a failed run's objects stay alive."""
+
+import pytest
+import small_runs
+
+from fastweights.agents.learner import Learner
+from fastweights.experiments import run_agent
+from fastweights.host import UserError
+from fastweights.launch import atari, list_ops
+from fastweights.tasks.train import Trainer
+from fastweights.training import RunOptions
+
+LISTS = (
+    *("--preset", "small", "--train-size", "16", "--valid-size", "8", "--test-size", "8"),
+    *("--batch-size", "8", "--epochs", "2", "--num-threads", "1", "--core-width", "16"),
+    *("--depth", "1", "--core", "lstm"),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"num_envs": 0}, "--num-envs must be at least 1, not 0"),
+        ({"seed": -1}, "--seed must lie in"),
+        ({"core": "rnd"}, "did you mean rdn?"),
+    ],
+)
+def test_options_are_checked_as_those_of_the_command(change, says, tmp_path):
+    options = {"env": "Catch", "core": "feedforward", "num_threads": 1} | change
+    with pytest.raises(UserError, match=says):
+        run_agent(RunOptions(**options, savedir=tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def failing(*given, **named):
+    raise KeyError("of the user's code")
+
+
+AGENT = (*small_runs.CATCH, *small_runs.SMALL, "--total-steps", "40")
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "kind", "method"),
+    [(atari, AGENT, Learner, "update"), (list_ops, LISTS, Trainer, "rows")],
+)
+def test_the_folder_of_a_failed_run_is_free(
+    command, arguments, kind, method, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, method, failing)
+        with pytest.raises(KeyError) as failure:
+            command.main([*arguments, "--savedir", str(tmp_path), "--xpid", "run"])
+    assert failure.tb is not None  # the error refers to the run's objects
+    assert command.main(["--resume", str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "on Catch, seed 1, lockstep on cpu"),
+        (("--env-options", "pictures=true"), "seed 1, lockstep on cpu, float32 convolutions"),
+        (("--env", "Pong"), "on Pong (full-game), seed 1, lockstep on cpu, float32 convolutions"),
+    ],
+)
+def test_a_run_says_only_what_applies_to_it(options, said, tmp_path, capsys):
+    assert small_runs.train(tmp_path, "run", "--total-steps", 20, *options) == 0
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.endswith(said)
