@@ -44,7 +44,7 @@ def make_environments(
         protocol=rules.protocol,
         options=rules.options,
         render=render,
-        num_threads=min(num_envs, asked or torch.get_num_threads()),
+        num_threads=asked or min(num_envs, torch.get_num_threads()),
     )
 
 
