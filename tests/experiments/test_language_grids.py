@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from matplotlib.colors import to_hex
 
 from fastweights.cores import CORES, build_core
 from fastweights.experiments import language_figures, language_search, language_summary
@@ -14,8 +15,10 @@ from fastweights.experiments.language_figures import (
     languages,
     make_language_figure,
 )
+from fastweights.experiments.language_matrix import LOOKS, matrix_figure
 from fastweights.experiments.language_search import space
 from fastweights.experiments.language_theory import VERDICTS, said_of, sources, theory
+from fastweights.experiments.rows import Row
 from fastweights.experiments.sequence_figures import figures
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_table import SequenceTableOptions, make_sequence_table
@@ -126,18 +129,21 @@ def test_a_table_says_what_baselines_score_and_what_solving_took(tmp_path, capsy
     assert "e-LSTM" in text  # a model that was not run has only the paper's figure
 
 
-def test_a_summary_has_a_row_a_language_and_a_column_a_memory(tmp_path, capsys):
+def test_a_summary_has_a_line_a_memory_and_a_column_a_language(tmp_path, capsys):
     asked = SequenceTableOptions(
         seeds=(1,), only=("lstm",), settings=("aa",), epochs_at_most=1, runs=tmp_path
     )
     assert language_summary.summarise_languages("small", asked) == 0
     out = tmp_path / "summary-small-1-epochs"
-    (head, _, line, _, source) = (out / "summary.md").read_text().splitlines()[2:]
-    assert head == "| class | language | `lstm` | theory |"
+    lines = [line for line in (out / "summary.md").read_text().splitlines()[2:] if line]
+    head, _, kinds, line, says, theory, source = lines
+    assert (head, kinds) == ("| memory | (aa)* |", "|  | regular |")
+    assert (says, theory) == ("What theory says:", "- (aa)*: can: `lstm` [1]")
     assert source.startswith("[1] Merrill 2019")
     (result,) = json.loads((out / "results.json").read_text())
-    outcome = language_summary.state(result)
-    assert line == f"| regular | (aa)* | {outcome} | can: `lstm` [1] |"
+    outcome, share = language_summary.state(result), 100 * result["bin1"]["sequence_accuracy"]
+    assert line == f"| `lstm` | {outcome}{'' if outcome == 'solved' else f' ({share:.1f})'} |"
+    assert (out / "summary.png").read_bytes().startswith(b"\x89PNG")
     assert "| regular | aa | `lstm` |" in (out / "pairs.md").read_text()
     for flag, said in (
         (replace(asked, only=("rnd",)), "--only"),
@@ -145,6 +151,28 @@ def test_a_summary_has_a_row_a_language_and_a_column_a_memory(tmp_path, capsys):
     ):
         with pytest.raises(UserError, match=f"unknown {said}"):
             language_summary.summarise_languages("small", flag)
+
+
+def test_the_matrix_shows_outcomes_shares_and_theory():
+    def row(language, memory, values):
+        return Row(labels={"language": language, "memory": memory}, seeds=(1, 2), values=values)
+
+    rows = [row("parity", "lstm", {1: 100.0, 2: 100.0}), row("parity", "lt", {1: 0.0})]
+    rows += [row("reverse_string", "lstm", {1: 41.5}), row("reverse_string", "lt", {})]
+    states = {("parity", "lstm"): "solved", ("parity", "lt"): "fails"}
+    states["reverse_string", "lstm"] = "fits"
+    figure = matrix_figure(rows, states)
+    (axes,) = figure.axes
+    texts = {(t.get_position(), t.get_text()) for t in axes.texts}
+    assert texts == {
+        ((0.5, 0.52), "100 +"),
+        ((0.5, 1.52), "0 \N{MINUS SIGN}"),
+        ((1.5, 0.52), "42"),
+    }
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["parity", "reverse\nstring"]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["lstm", "lt"]
+    colours = [to_hex(patch.get_facecolor()) for patch in axes.patches]
+    assert colours == [LOOKS[state][0].lower() for state in ("solved", "fails", "fits")]
 
 
 def test_theory_is_about_languages_and_memories_that_there_are():
@@ -162,7 +190,7 @@ def test_outcomes_are_counted_over_seeds():
     def result(bin0: float, bin1: float) -> dict:
         return {"bin0": {"sequence_accuracy": bin0}, "bin1": {"sequence_accuracy": bin1}}
 
-    outcomes = [language_summary.state(result(*bins)) for bins in ((1, 1), (1, 0.99), (0.99, 1))]
+    outcomes = [language_summary.state(result(*bins)) for bins in ((1, 1), (0.99, 1), (0.98, 1))]
     assert outcomes == ["solved", "fits", "fails"]
     assert {core for core, _ in language_summary.memories().values()} <= set(CORES)
     assert "rdn_large" not in language_summary.memories()

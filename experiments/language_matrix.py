@@ -1,0 +1,71 @@
+"""The summary as one picture: memories x languages, what each solves, and what theory says."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastweights.evaluation import BLUE, COLOURS, new_figure, save_figure
+from fastweights.experiments.language_theory import theory
+from fastweights.experiments.rows import Row
+from fastweights.tasks import LANGUAGES
+
+# By outcome, in the order of the legend: colour of the cell and of its text.
+LOOKS = {
+    "solved": (BLUE, "white"),
+    "fits": (COLOURS[4], "black"),
+    "fails": ("#e8e8e8", "black"),
+}
+MEANINGS = {
+    "solved": "solved: all of Bin0 and Bin1 right",
+    "fits": "fits: 99 % of Bin0 right",
+    "fails": "fails",
+}
+SIGNS = {"can": "+", "cannot": "\N{MINUS SIGN}"}
+
+
+def draw_matrix(rows: Sequence[Row], states: Mapping[tuple[str, str], str], path: Path) -> None:
+    """Write the figure of `matrix_figure` into the PNG `path`."""
+    save_figure(matrix_figure(rows, states), path)
+
+
+def matrix_figure(rows: Sequence[Row], states: Mapping[tuple[str, str], str]) -> Any:
+    """Return a figure: a line a memory, a column a language, a cell for each pair with runs.
+
+    A cell's colour is the outcome, its number the mean share of Bin1 in percent, and its sign what
+    theory says: + the memory can, - it cannot.
+
+    Args:
+        rows: with the labels `language` and `memory`; their values are percent of Bin1.
+        states: the worst outcome of the seeds, by language and memory.
+    """
+    from matplotlib.patches import Patch, Rectangle
+
+    languages, memories = (
+        list(dict.fromkeys(row.labels[name] for row in rows)) for name in ("language", "memory")
+    )
+    figure = new_figure(1.4 + 0.27 * len(memories), max(6.0, 2.0 + 0.85 * len(languages)))
+    axes = figure.add_subplot(xlim=(0, len(languages)), ylim=(len(memories), 0))
+    for row in rows:
+        pair = row.labels["language"], row.labels["memory"]
+        if pair not in states:
+            continue
+        x, y = languages.index(pair[0]), memories.index(pair[1])
+        colour, ink = LOOKS[states[pair]]
+        axes.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white"))
+        sign = SIGNS[theory()[pair].verdict] if pair in theory() else ""
+        share = f"{row.mean:.0f}" if row.mean == 100 or row.mean < 99 else f"{row.mean:.1f}"
+        text = f"{share} {sign}".strip()
+        axes.text(x + 0.5, y + 0.52, text, ha="center", va="center", color=ink, fontsize=8)
+    titles = [LANGUAGES[language].title.replace(" ", "\n") for language in languages]
+    axes.set_xticks([i + 0.5 for i in range(len(languages))], titles, fontsize=8)
+    axes.set_yticks([i + 0.5 for i in range(len(memories))], memories, fontsize=8)
+    axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel(
+        "number: percent of Bin1, longer strings, right\ntheory: + the memory can, "
+        f"{SIGNS['cannot']} it cannot, for strings of any length",
+        fontsize=8,
+    )
+    handles = [Patch(facecolor=LOOKS[name][0], label=MEANINGS[name]) for name in LOOKS]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+    return figure
