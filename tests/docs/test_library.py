@@ -9,7 +9,8 @@ from torch.nn.functional import one_hot
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 
 
-def test_the_examples_of_the_library_page():
+def test_the_examples_of_the_library_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # one of them trains an agent into `runs`
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks[0].splitlines()) <= 15  # a core in a model, with a hand-written training loop
     names: dict = {}
@@ -19,3 +20,4 @@ def test_the_examples_of_the_library_page():
     y, _ = names["core"](one_hot(symbols, 8).float())
     right = names["head"](y).argmax(-1) == symbols[0]
     assert right.float().mean() > 0.9  # of eight symbols, at every step
+    assert names["agent"].step >= 20_000 and names["run"].resolve().is_relative_to(tmp_path)
