@@ -130,6 +130,11 @@ class Grid:
         """The cells' runs, without repetition."""
         return list(dict.fromkeys(cell.run for cell in self.cells if cell.run))
 
+    def results(self) -> list[dict[str, Any]]:
+        """Return the result of each cell whose run has finished, with the cell's labels."""
+        finished = [cell for cell in self.cells if cell.run and cell.run.finished]
+        return [{**cell.labels, **cell.run.result()} for cell in finished]
+
     def fill(self, at_once: int) -> dict[str, str]:
         """Run what is missing; return the reasons of failures, by the runs' names.
 

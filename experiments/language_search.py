@@ -125,8 +125,7 @@ def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
         "bin1": partial(_split, "bin1"),
         "seeds solved": _solved,
     }
-    finished = [cell for cell in grid.cells if cell.run and cell.run.finished]
-    results = [{"setting": str(cell.labels["setting"]), **cell.run.result()} for cell in finished]
+    results = [result | {"setting": str(result["setting"])} for result in grid.results()]
     write_json(out / "results.json", results)
     shown = [replace(row, labels={"setting": str(row.labels["setting"])}) for row in rows]
     Table(columns=columns, title=grid.title).write(shown, out / "search")

@@ -99,9 +99,7 @@ def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
     columns |= {"language": label("language"), "memory": label("memory", code=True)}
     columns |= {"bin1": mean_and_std, "95 % interval": interval, "each seed": each_seed}
     columns |= {"outcome": outcome}
-    finished = [cell for cell in grid.cells if cell.run and cell.run.finished]
-    results = [{**cell.labels, **cell.run.result()} for cell in finished]
-    write_json(out / "results.json", results)
+    write_json(out / "results.json", grid.results())
     shown = {"axis": "sequences of Bin1 right, percent", "panel": "language"}
     Table(columns=columns, title=grid.title, **shown).write(rows, out / "pairs")
     draw_matrix(rows, {_pair(row): worst(row) for row in rows if row.runs}, out / "summary.png")

@@ -123,8 +123,7 @@ def write_grid(
     `failures` and `others` are as in `rows_of`.
     """
     rows = rows_of(grid.cells, failures, value, others)
-    finished = [cell for cell in grid.cells if cell.run and cell.run.finished]
-    write_json(out / "results.json", [{**cell.labels, **cell.run.result()} for cell in finished])
+    write_json(out / "results.json", grid.results())
     table.write(rows, out / "table")
     return rows
 

@@ -136,9 +136,8 @@ def _write(
     said = [each.said() for each in ngrams] + [each.said(digits) for each in effects]
     note = "\n".join([_note(rows, text), *said])
     Table(columns=columns, unit=unit, title=grid.title, note=note).write(rows, path)
-    results = [{**c.labels, **c.run.result()} for c in grid.cells if c.run and c.run.finished]
     extra: dict[str, Any] = {"text": text.digest, "ngrams": [each._asdict() for each in ngrams]}
-    extra |= {"full_context": [each.plain() for each in effects], "runs": results}
+    extra |= {"full_context": [each.plain() for each in effects], "runs": grid.results()}
     write_json(path.with_name(f"{path.name}_results.json"), extra)
 
 
