@@ -12,7 +12,10 @@ def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) 
     """Return the card of the agent in a checkpoint's `payload`, with its `evaluations`."""
     options = payload["flags"]
     parameters = sum(weight.numel() for weight in payload["model_state_dict"].values())
-    tags = "".join(f"\n- {tag}" for tag in ("reinforcement-learning", "impala", options["core"]))
+    objective = options.get("objective", "vtrace")  # TorchBeast's
+    kind = {"vtrace": "IMPALA / V-trace", "ppo": "PPO", "appo": "APPO"}[objective]
+    tag = "impala" if objective == "vtrace" else objective
+    tags = "".join(f"\n- {one}" for one in ("reinforcement-learning", tag, options["core"]))
     scores = [_score(evaluation) for evaluation in evaluations]
     table = markdown_table(("protocol", "actions", "games", "score", "± over"), scores)
     return f"""---
@@ -23,8 +26,8 @@ tags:{tags}
 
 # {options["core"]} on {options["env"]}
 
-An IMPALA / V-trace agent with the memory `{options["core"]}`: {parameters / 1e6:.3f} M parameters,
-{payload["step"]:,} agent steps of training, seed {options["seed"]}. `config.json` has every option.
+An agent with the memory `{options["core"]}`, trained by {kind}: {parameters / 1e6:.3f} M parameters
+and {payload["step"]:,} agent steps of training, seed {options["seed"]}. All options: `config.json`.
 
 ## Scores
 

@@ -40,8 +40,10 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
         "full-game return": lambda s: str(over_episodes(s, "full_game")),
         **(of_lives if has_lives else {"games": lambda s: f"{s['episodes']:,}"}),
         "agent steps a game": lambda s: f"{s['mean_agent_steps']:,.0f}",
-        "emulator frames a game": lambda s: f"{s['mean_emulator_frames']:,.0f}",
     }
+    summaries = [evaluation.summary() for evaluation in evaluations.values()]
+    if any(s["mean_emulator_frames"] != s["mean_agent_steps"] for s in summaries):
+        rows["emulator frames a game"] = lambda s: f"{s['mean_emulator_frames']:,.0f}"
     if any(evaluation.summary()["cut_episodes"] for evaluation in evaluations.values()):
         limit = f"reached the limit of {first.max_frames or 0:,} frames"
         rows[limit] = lambda s: f"{s['cut_episodes']} of {s['episodes']} games"

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastweights.tasks.language_model import Corpus, KneserNey, mean_loss
 
-ORDERS = (5,)
+ORDERS = {"words": (5,), "bytes": (5, 12)}  # twelve bytes are about two words
 FEWEST = 20_000_000  # most training tokens: a longer text takes gigabytes
 
 
@@ -27,11 +27,11 @@ class NGram(NamedTuple):
         )
 
 
-def smoothed_ngrams(text: Corpus, orders: tuple[int, ...] = ORDERS) -> list[NGram]:
+def smoothed_ngrams(text: Corpus) -> list[NGram]:
     """Return interpolated modified Kneser-Ney models, learned from the training split."""
     learned = np.asarray(text.splits["train"].ids)
     found = []
-    for order in orders:
+    for order in ORDERS[text.vocabulary.kind]:
         model = KneserNey(learned, text.vocabulary.size, order)
         valid, test = (
             mean_loss(

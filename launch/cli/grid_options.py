@@ -20,7 +20,11 @@ def add_grid_options(parser: argparse.ArgumentParser, seeds: Sequence[int], runs
     usual = {"type": count, "default": seeds, "metavar": "SEED"}
     text = f"default: {' '.join(map(str, seeds))}"
     parser.add_argument("--seeds", dest="seed", nargs="+", help=text, **usual)
-    steps = {"type": count, "metavar": "STEPS", "help": "agent steps of each run: the preset's"}
+    steps = {
+        "type": count,
+        "metavar": "STEPS",
+        "help": "agent steps of each run (default: those declared)",
+    }
     parser.add_argument("--total-steps", **steps)
     jobs = {"type": count, "default": 0, "help": "runs at once; 0: as many as there are cores"}
     parser.add_argument("--jobs", **jobs)

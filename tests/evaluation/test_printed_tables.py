@@ -45,7 +45,7 @@ def _played(*games: tuple[float, ...]) -> Evaluation:
         core="rdn",
         score_modulus=None,
         episodes=tuple(
-            PlayedGame(0, i, 1 + i, sum(lives), lives, (0,) * len(lives), len(lives), 10, 10, False)
+            PlayedGame(0, i, 1 + i, sum(lives), lives, (0,) * len(lives), len(lives), 10, 40, False)
             for i, lives in enumerate(games)
         ),
     )
@@ -62,6 +62,13 @@ def test_lives_have_rows_where_a_game_has_several():
     of_lives = ["full-game return", "per-life return", "games, lives", *of_games[2:]]
     assert _names({"after": several}) == of_lives
     assert _names({"before": without, "after": several}) == of_lives
+
+
+def test_emulator_frames_have_a_row_where_there_is_an_emulator():
+    games = [game._replace(emulator_frames=game.agent_steps) for game in _played((3.0,)).episodes]
+    without = replace(_played((3.0,)), episodes=tuple(games))
+    assert "emulator frames a game" not in _names({"after": without})
+    assert "emulator frames a game" in _names({"after": _played((3.0,))})
 
 
 def test_full_games_and_lives_have_a_table_each_and_the_papers_a_row_a_core():

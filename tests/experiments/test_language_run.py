@@ -259,7 +259,7 @@ def test_a_table_is_runs_and_a_smoothed_ngram(text, tmp_path, capsys):
     table = (folder / "language_table_1_1_updates.md").read_text()
     row = r"\| Linear Transformer \| `lt` \| spans \| .* \| 37.1 / 38.3 \(44.0 M\) \|"
     assert re.search(row, table)
-    assert "Kneser-Ney 5-gram of bytes" in table
+    assert "Kneser-Ney 5-gram of bytes" in table and "Kneser-Ney 12-gram of bytes" in table
     results = json.loads((folder / "language_table_1_1_updates_results.json").read_text())
     assert [run["precision"] for run in results["runs"]] == [os.environ["FASTWEIGHTS_PRECISION"]]
     assert results["full_context"] == []

@@ -13,6 +13,7 @@ from fastweights.evaluation.printed_tables import comparison_tables
 from fastweights.launch import atari, evaluate
 from fastweights.records.checkpoints import CheckpointError
 from fastweights.records.exports import AGENT_EXPORT
+from fastweights.training.options import RunOptions
 from fastweights.training.saved_agent import open_agent
 from tests.evaluation.test_evaluation_file import PLAIN, evaluation
 
@@ -52,6 +53,16 @@ def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
     row = f"2 x 3 | {score} a full game | 2 repeats |"
     for expected in ("rdn on CartPole-v1", "agent steps of training", row):
         assert expected in card
+
+
+@pytest.mark.parametrize(
+    ("objective", "said", "tag"),
+    [("vtrace", "IMPALA / V-trace", "impala"), ("ppo", "PPO", "ppo"), ("appo", "APPO", "appo")],
+)
+def test_the_card_names_what_taught_the_agent(objective, said, tag):
+    flags = RunOptions().to_dict() | {"objective": objective, "core": "rdn", "env": "Pong"}
+    card = model_card({"flags": flags, "model_state_dict": {}, "step": 5})
+    assert f"trained by {said}:" in card and f"\n- {tag}\n" in card
 
 
 @pytest.mark.parametrize(
