@@ -21,10 +21,10 @@ TYPES = EXPECTED.types - 1  # without `<eos>`
 READ = """
 import json, resource, sys, time
 from pathlib import Path
-from fastweights.tasks.language_model.corpus import CutOptions, corpus
+from fastweights.tasks.language_model.corpus import CutOptions, open_corpus
 from fastweights.tasks.language_model.source import find_source
 begun = time.monotonic()
-found = corpus(find_source(Path(sys.argv[1])), CutOptions(), Path(sys.argv[2]))
+found = open_corpus(find_source(Path(sys.argv[1])), CutOptions(), Path(sys.argv[2]))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 said = {"seconds": time.monotonic() - begun, "cpu": time.process_time(), "peak": peak}
 said |= {"counts": found.counts, "name": found.published_name}
