@@ -12,6 +12,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector.utils import batch_space
 
 from fastweights.envs.catch import Catch
+from fastweights.training.seeds import environment_seed
 
 SEED_UNIT, STEP_UNIT = 2.0**-14, 2.0**-20  # exact, and so small that Catch can still be learned
 
@@ -54,6 +55,17 @@ class StampedCatch(Catch):
     def _observe(self):
         stamps = np.stack([self.seeds * SEED_UNIT, np.full(self.num_envs, self.steps * STEP_UNIT)])
         return np.concatenate([super()._observe(), stamps.T], 1).astype(np.float32)
+
+
+def expected_seeds(seed: int) -> list[set[int]]:
+    """Return the possible sets of streams: the first or the second actor was killed."""
+
+    def streams(first: int, count: int) -> set[int]:
+        return {(first + i) % 2**14 for i in range(count)}
+
+    begun = streams(environment_seed(seed, 0), 48)
+    again = [environment_seed(seed, 0, start, 1) for start in (0, 24)]
+    return [begun | streams(one, 24) for one in again]
 
 
 def assert_streams_in_order(seen, seeds) -> None:
