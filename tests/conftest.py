@@ -7,6 +7,7 @@ GPUs. Shapes are checked, except in tests of whole runs.
 
 import gc
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Each operation's fastest available backend, whatever the shell has set.
@@ -16,6 +17,7 @@ os.environ.setdefault("FASTWEIGHTS_PRECISION", "float32")
 # Set before torch is imported; pytest's workers share the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import gymnasium
 import jaxtyping
 import pytest
 import torch
@@ -93,3 +95,17 @@ def _known_settings():
     torch.manual_seed(0)
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.deterministic = False
+
+
+@pytest.fixture
+def register_game() -> Iterator[Callable[..., None]]:
+    """`register_game(name, vector_entry_point=Game)`, as gymnasium's `register`, for one test."""
+    names = []
+
+    def register(name: str, **entry: object) -> None:
+        gymnasium.register(name, **entry)
+        names.append(name)
+
+    yield register
+    for name in names:
+        del gymnasium.registry[name]

@@ -51,10 +51,8 @@ SHOW = "fastweights-tests/Show-v0"
 
 
 @pytest.fixture(autouse=True)
-def registered():
-    gymnasium.register(SHOW, entry_point=Show)
-    yield
-    del gymnasium.registry[SHOW]
+def registered(register_game):
+    register_game(SHOW, entry_point=Show)
 
 
 def direct(env, seed, actions):

@@ -47,10 +47,9 @@ class Cards(gymnasium.Env):
 
 
 @pytest.fixture
-def cards():
-    gymnasium.register(CARDS, entry_point=Cards)
-    yield CARDS
-    del gymnasium.registry[CARDS]
+def cards(register_game):
+    register_game(CARDS, entry_point=Cards)
+    return CARDS
 
 
 NESTED = [

@@ -4,7 +4,6 @@ import csv
 import signal
 from dataclasses import replace
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -83,14 +82,13 @@ class EndlessCatch(Catch):
         return observation, np.ones_like(reward), np.zeros_like(over), *rest
 
 
-def test_games_that_never_end_are_cut_counted_and_said(tmp_path, capsys, monkeypatch):
+def test_games_that_never_end_are_cut_counted_and_said(
+    register_game, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "200")
-    gymnasium.register("Endless-v0", vector_entry_point=EndlessCatch)
+    register_game("Endless-v0", vector_entry_point=EndlessCatch)
     endless = ["--env", "Endless-v0", "--evaluate-every", "80", "--evaluate-episodes", "3"]
-    try:
-        train(tmp_path, "run", *endless, "--evaluate-max-frames", "30")
-    finally:
-        del gymnasium.registry["Endless-v0"]
+    train(tmp_path, "run", *endless, "--evaluate-max-frames", "30")
     said = capsys.readouterr().out
     for evaluation in evaluations_in(tmp_path / "run").values():
         assert evaluation.max_frames == 30 and evaluation.summary()["cut_episodes"] == 3

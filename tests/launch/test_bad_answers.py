@@ -38,10 +38,8 @@ class BadCatch(Catch):
 
 
 @pytest.fixture(autouse=True)
-def _registered():
-    gymnasium.register("Bad-v0", vector_entry_point=BadCatch)
-    yield
-    del gymnasium.registry["Bad-v0"]
+def _registered(register_game):
+    register_game("Bad-v0", vector_entry_point=BadCatch)
 
 
 def bad(**options: object) -> tuple[str, ...]:

@@ -107,17 +107,16 @@ def test_what_breaks_later_is_one_line_too_and_what_was_learned_is_saved(train):
     assert sorted(folders) == ["a", "latest"]
 
 
-def test_a_bug_of_the_environments_own_keeps_its_traceback_and_leaves_no_folder(tmp_path):
+def test_a_bug_of_the_environments_own_keeps_its_traceback_and_leaves_no_folder(
+    register_game, tmp_path
+):
     class Failing(Own):
         def step(self, action):
             return {}["nothing"]
 
-    gymnasium.register(GAME, entry_point=Failing)
-    try:
-        with pytest.raises(KeyError, match="nothing"):
-            atari.main([*SMALL, "--savedir", str(tmp_path / "runs")])
-    finally:
-        del gymnasium.registry[GAME]
+    register_game(GAME, entry_point=Failing)
+    with pytest.raises(KeyError, match="nothing"):
+        atari.main([*SMALL, "--savedir", str(tmp_path / "runs")])
     assert not (tmp_path / "runs").exists()
 
 

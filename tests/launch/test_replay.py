@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -153,15 +152,8 @@ class SpoiltOnce(Catch):
         return observation, reward + np.float32(1e30 if self.steps == 7 else 0), *rest
 
 
-@pytest.fixture
-def _spoilt_once():
-    gymnasium.register("SpoiltOnce-v0", vector_entry_point=SpoiltOnce)
-    yield
-    del gymnasium.registry["SpoiltOnce-v0"]
-
-
-@pytest.mark.usefixtures("_spoilt_once")
-def test_a_refused_update_is_replayed_as_refused(tmp_path, capsys):
+def test_a_refused_update_is_replayed_as_refused(register_game, tmp_path, capsys):
+    register_game("SpoiltOnce-v0", vector_entry_point=SpoiltOnce)
     spoilt = ("--env", "SpoiltOnce-v0", "--reward-clipping", "none", "--total-steps", 100)
     assert train(tmp_path, "run", *spoilt) == 0
     assert read_logs(tmp_path / "run")["refused_updates"] == [0, 1, 1, 1, 1]

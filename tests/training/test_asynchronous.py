@@ -7,7 +7,6 @@ import threading
 import time
 from types import SimpleNamespace
 
-import gymnasium
 import numpy as np
 import pytest
 import small_runs
@@ -72,9 +71,9 @@ def test_real_atari_in_two_groups_and_a_batch_of_another_size(tmp_path):
     assert not small_runs.acting_threads()
 
 
-def test_a_slow_learner_holds_acting_back_and_loses_nothing(tmp_path, monkeypatch):
+def test_a_slow_learner_holds_acting_back_and_loses_nothing(register_game, tmp_path, monkeypatch):
     """Frames tell stream and step, so that the learner can check that none is lost or swapped."""
-    gymnasium.register("Counting-v0", vector_entry_point=CountingSteps)
+    register_game("Counting-v0", vector_entry_point=CountingSteps)
     seen, update, queues, put = [], Learner.update, [], RolloutQueue.put
 
     def noted(self, experience):
@@ -92,10 +91,7 @@ def test_a_slow_learner_holds_acting_back_and_loses_nothing(tmp_path, monkeypatc
     monkeypatch.setattr(RolloutQueue, "put", noted)
     monkeypatch.setattr(Learner, "update", slow)
     options = ("--env", "Counting-v0", "--num-envs", 4, "--batch-size", 2, "--total-steps", 1200)
-    try:
-        assert train(tmp_path, "slow", *options, *GROUPS) == 0
-    finally:
-        del gymnasium.registry["Counting-v0"]
+    assert train(tmp_path, "slow", *options, *GROUPS) == 0
     logs = logged(tmp_path / "slow")
     assert logs["step"][-1] == 1200 == sum(frames.numel() for frames in seen)
     assert len(seen) >= 100 and max(logs["learner_queue_size"]) <= 2  # --queue-size
@@ -193,7 +189,7 @@ class SlowCatch(Catch):
         return super().step(actions)
 
 
-def test_a_thread_that_is_stuck_is_named_once(tmp_path, monkeypatch, capsys):
+def test_a_thread_that_is_stuck_is_named_once(register_game, tmp_path, monkeypatch, capsys):
     say = Asynchronous._say_who_is_stuck
 
     def say_and_let_go(self):
@@ -204,11 +200,8 @@ def test_a_thread_that_is_stuck_is_named_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Asynchronous, "_say_who_is_stuck", say_and_let_go)
     monkeypatch.setattr(asynchronous, "STUCK_AFTER", 60.0)
     monkeypatch.setattr(asynchronous, "_PATIENCE", 60.0)
-    gymnasium.register("Slow-v0", vector_entry_point=SlowCatch)
-    try:
-        assert train(tmp_path, "slow", "--env", "Slow-v0", *IN_TURN, "--total-steps", 600) == 0
-    finally:
-        del gymnasium.registry["Slow-v0"]
+    register_game("Slow-v0", vector_entry_point=SlowCatch)
+    assert train(tmp_path, "slow", "--env", "Slow-v0", *IN_TURN, "--total-steps", 600) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
     (warning,) = warnings
     line = r"warning: actor 0 has been in emulation for \d+ s; Ctrl-C ends the run"
@@ -247,10 +240,8 @@ class BreakingCore(Feedforward):
 
 
 @pytest.fixture
-def breaking_env():
-    gymnasium.register("Breaking-v0", vector_entry_point=BreakingCatch)
-    yield
-    del gymnasium.registry["Breaking-v0"]
+def breaking_env(register_game):
+    register_game("Breaking-v0", vector_entry_point=BreakingCatch)
 
 
 OFTEN = ("--total-steps", 100_000, "--checkpoint-minutes", 1e-6)

@@ -10,7 +10,6 @@ import itertools
 import shutil
 import signal
 
-import gymnasium
 import numpy as np
 import pytest
 import small_runs
@@ -184,15 +183,8 @@ class ClosedForGood(TMaze):
         return super().snapshot()
 
 
-@pytest.fixture
-def _closed_for_good():
-    gymnasium.register("ClosedForGood-v0", vector_entry_point=ClosedForGood)
-    yield
-    del gymnasium.registry["ClosedForGood-v0"]
-
-
-@pytest.mark.usefixtures("_closed_for_good")
-def test_games_are_stored_before_they_are_closed(tmp_path, monkeypatch):
+def test_games_are_stored_before_they_are_closed(register_game, tmp_path, monkeypatch):
+    register_game("ClosedForGood-v0", vector_entry_point=ClosedForGood)
     options = ("--env", "ClosedForGood-v0", *MEMORY)
     assert train(tmp_path, "whole", *FIVE_UPDATES, *options) == 0
     cut(tmp_path, "cut", monkeypatch, 2, *options)

@@ -5,7 +5,6 @@ import shutil
 import signal
 from contextlib import contextmanager
 
-import gymnasium
 import numpy as np
 import pytest
 import small_runs
@@ -183,10 +182,8 @@ SPOILT = ("--env", "Spoilt-v0", "--reward-clipping", "none")
 
 
 @pytest.fixture
-def _spoilt_env():
-    gymnasium.register("Spoilt-v0", vector_entry_point=SpoiltCatch)
-    yield
-    del gymnasium.registry["Spoilt-v0"]
+def _spoilt_env(register_game):
+    register_game("Spoilt-v0", vector_entry_point=SpoiltCatch)
 
 
 @pytest.mark.usefixtures("_spoilt_env")
