@@ -44,11 +44,11 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
     summaries = [evaluation.summary() for evaluation in evaluations.values()]
     if any(s["mean_emulator_frames"] != s["mean_agent_steps"] for s in summaries):
         rows["emulator frames a game"] = lambda s: f"{s['mean_emulator_frames']:,.0f}"
-    if any(evaluation.summary()["cut_episodes"] for evaluation in evaluations.values()):
+    if any(s["cut_episodes"] for s in summaries):
         limit = f"reached the limit of {first.max_frames or 0:,} frames"
         rows[limit] = lambda s: f"{s['cut_episodes']} of {s['episodes']} games"
     for name, cell in rows.items():
-        table.add_row(name, *(cell(evaluation.summary()) for evaluation in evaluations.values()))
+        table.add_row(name, *map(cell, summaries))
     return table
 
 

@@ -9,26 +9,28 @@ from fastweights.experiments.language_theory import theory
 from fastweights.experiments.rows import Row
 from fastweights.tasks import LANGUAGES
 
-# By outcome, in the order of the legend: colour of the cell and of its text.
+# By outcome: colour of the cell and of its text.
 LOOKS = {
     "solved": (BLUE, "white"),
     "fits": (COLOURS[4], "black"),
     "fails": ("#e8e8e8", "black"),
 }
-MEANINGS = {
-    "solved": "solved: all of Bin0 and Bin1 right",
-    "fits": "fits: 99 % of Bin0 right",
-    "fails": "fails",
-}
 SIGNS = {"can": "+", "cannot": "\N{MINUS SIGN}"}
 
 
-def draw_matrix(rows: Sequence[Row], states: Mapping[tuple[str, str], str], path: Path) -> None:
+def draw_matrix(
+    rows: Sequence[Row],
+    states: Mapping[tuple[str, str], str],
+    meanings: Mapping[str, str],
+    path: Path,
+) -> None:
     """Write the figure of `matrix_figure` into the PNG `path`."""
-    save_figure(matrix_figure(rows, states), path)
+    save_figure(matrix_figure(rows, states, meanings), path)
 
 
-def matrix_figure(rows: Sequence[Row], states: Mapping[tuple[str, str], str]) -> Any:
+def matrix_figure(
+    rows: Sequence[Row], states: Mapping[tuple[str, str], str], meanings: Mapping[str, str]
+) -> Any:
     """Return a figure: a line a memory, a column a language, a cell for each pair with runs.
 
     A cell's colour is the outcome, its number the mean share of Bin1 in percent, and its sign what
@@ -37,6 +39,7 @@ def matrix_figure(rows: Sequence[Row], states: Mapping[tuple[str, str], str]) ->
     Args:
         rows: with the labels `language` and `memory`; their values are percent of Bin1.
         states: the worst outcome of the seeds, by language and memory.
+        meanings: what each outcome means, in the order of the legend.
     """
     from matplotlib.patches import Patch, Rectangle
 
@@ -66,6 +69,6 @@ def matrix_figure(rows: Sequence[Row], states: Mapping[tuple[str, str], str]) ->
         f"{SIGNS['cannot']} it cannot, for strings of any length",
         fontsize=8,
     )
-    handles = [Patch(facecolor=LOOKS[name][0], label=MEANINGS[name]) for name in LOOKS]
+    handles = [Patch(facecolor=LOOKS[name][0], label=text) for name, text in meanings.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
     return figure

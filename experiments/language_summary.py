@@ -14,6 +14,7 @@ from typing import Any
 from fastweights.cores import CORES, is_named_by_size
 from fastweights.evaluation import markdown_table
 from fastweights.experiments.grid import Grid, cells, rebuild
+from fastweights.experiments.language_matrix import draw_matrix
 from fastweights.experiments.language_theory import said_of, sources
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
@@ -37,8 +38,13 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "delta_net_2": ("delta_net", _REVERSING),
     "gated_delta_net_2": ("gated_delta_net", _REVERSING),
 }
-STATES = ("solved", "fits", "fails")
 FITS = 0.99  # share of Bin0
+MEANINGS = {  # of outcomes, the best first
+    "solved": "solved: all of Bin0 and Bin1 right",
+    "fits": f"fits: {100 * FITS:.0f} % of Bin0 right",
+    "fails": "fails",
+}
+STATES = tuple(MEANINGS)
 
 
 def memories() -> dict[str, tuple[str, dict[str, Any]]]:
@@ -90,8 +96,6 @@ def _longer(labels_and_result: Mapping[str, Any]) -> float:
 
 
 def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
-    from fastweights.experiments.language_matrix import draw_matrix  # Matplotlib is slow to import
-
     rows = rows_of(grid.cells, failures, _longer)
     text = f"# {grid.title}\n\n{matrix(rows)}\n"
     write_bytes(out / "summary.md", text.encode())
@@ -102,7 +106,8 @@ def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
     write_json(out / "results.json", grid.results())
     shown = {"axis": "sequences of Bin1 right, percent", "panel": "language"}
     Table(columns=columns, title=grid.title, **shown).write(rows, out / "pairs")
-    draw_matrix(rows, {_pair(row): worst(row) for row in rows if row.runs}, out / "summary.png")
+    states = {_pair(row): worst(row) for row in rows if row.runs}
+    draw_matrix(rows, states, MEANINGS, out / "summary.png")
     print(text)
 
 

@@ -9,11 +9,8 @@ an idle machine.
 
 import os
 
-WAITING_VARIABLES = (
-    "OMP_WAIT_POLICY",
-    "GOMP_SPINCOUNT",
-    "KMP_BLOCKTIME",
-)  # user's settings, any of them
+# The user's settings, any of them.
+WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 # LLVM's OpenMP, which torch brings on macOS, sleeps at once with these settings; GCC's spins 1,000
 # times. On an idle machine, whole runs are then at least as fast as with 300,000. Beside another
 # program they are nearly as fast as with threads that sleep at once (docs/results/shared_machine).

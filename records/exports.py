@@ -42,9 +42,8 @@ class Export(NamedTuple):
         config |= {name: payload[name] for name in self.kept}
         write_json(folder / "config.json", config, indent=2)
         write_bytes(folder / "README.md", card.encode())
-        with replacing(
-            exported_weights(folder)
-        ) as partial:  # last: with it, the folder is an export
+        # Last: with the weights, the folder is an export.
+        with replacing(exported_weights(folder)) as partial:
             save_file(plain, partial, metadata={"format": "pt"})
 
     def read(self, folder: Path, device: torch.device | str = "cpu") -> dict[str, Any]:

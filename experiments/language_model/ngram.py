@@ -7,7 +7,7 @@ import numpy as np
 from fastweights.tasks.language_model import Corpus, KneserNey, mean_loss
 
 ORDERS = {"words": (5,), "bytes": (5, 12)}  # twelve bytes are about two words
-FEWEST = 20_000_000  # most training tokens: a longer text takes gigabytes
+MOST_GRAMS = 100_000_000  # order x training tokens; more take more than two gigabytes
 
 
 class NGram(NamedTuple):
@@ -28,10 +28,15 @@ class NGram(NamedTuple):
 
 
 def smoothed_ngrams(text: Corpus) -> list[NGram]:
-    """Return interpolated modified Kneser-Ney models, learned from the training split."""
+    """Return interpolated modified Kneser-Ney models, learned from the training split.
+
+    Orders for which the text is too long are left out.
+    """
     learned = np.asarray(text.splits["train"].ids)
     found = []
     for order in ORDERS[text.vocabulary.kind]:
+        if order * len(learned) > MOST_GRAMS:
+            continue
         model = KneserNey(learned, text.vocabulary.size, order)
         valid, test = (
             mean_loss(

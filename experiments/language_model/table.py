@@ -12,7 +12,7 @@ from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.language_model.cells import LanguageRun
 from fastweights.experiments.language_model.context import context_effects
 from fastweights.experiments.language_model.figures import Figure, figures
-from fastweights.experiments.language_model.ngram import FEWEST, smoothed_ngrams
+from fastweights.experiments.language_model.ngram import smoothed_ngrams
 from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.text import text_of
 from fastweights.experiments.learning_options import check_seeds
@@ -131,7 +131,7 @@ def _write(
     }
     if any(figure.published for figure in of_rows):
         columns["paper, valid / test"] = _paper
-    ngrams = smoothed_ngrams(text) if len(text.splits["train"].ids) <= FEWEST else []
+    ngrams = smoothed_ngrams(text)
     effects = list(context_effects(rows, unit))
     said = [each.said() for each in ngrams] + [each.said(digits) for each in effects]
     note = "\n".join([_note(rows, text), *said])

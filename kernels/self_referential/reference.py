@@ -39,9 +39,8 @@ def step(
     """Compute one step: read, then write."""
     y, query, key, strengths = program(x, state, initial_weights, feature_map, strength_map)
     # One product for W^T q - W^T k: only the difference of query and key matters.
-    change = _per_column(strengths, _blocks(x)) * read_memory(
-        initial_weights + state.shift, query - key
-    )
+    difference = read_memory(initial_weights + state.shift, query - key)
+    change = _per_column(strengths, _blocks(x)) * difference
     return y, SelfReferentialState(add_outer(state.shift, key, change))
 
 

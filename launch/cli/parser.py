@@ -34,9 +34,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, description: str | None, prog: str | None = None) -> None:
         layout = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=prog, description=description, formatter_class=layout)
-        self.add_argument(
-            HELP_ALL, action="help", help=argparse.SUPPRESS
-        )  # as other commands have it
+        # As other commands have it.
+        self.add_argument(HELP_ALL, action="help", help=argparse.SUPPRESS)
 
     def error(self, message: str) -> NoReturn:
         """Raise a one-line `UserError` with the nearest known flag."""

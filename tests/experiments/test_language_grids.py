@@ -161,7 +161,7 @@ def test_the_matrix_shows_outcomes_shares_and_theory():
     rows += [row("reverse_string", "lstm", {1: 41.5}), row("reverse_string", "lt", {})]
     states = {("parity", "lstm"): "solved", ("parity", "lt"): "fails"}
     states["reverse_string", "lstm"] = "fits"
-    figure = matrix_figure(rows, states)
+    figure = matrix_figure(rows, states, language_summary.MEANINGS)
     (axes,) = figure.axes
     texts = {(t.get_position(), t.get_text()) for t in axes.texts}
     assert texts == {
@@ -171,6 +171,8 @@ def test_the_matrix_shows_outcomes_shares_and_theory():
     }
     assert [t.get_text() for t in axes.get_xticklabels()] == ["parity", "reverse\nstring"]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["lstm", "lt"]
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == list(language_summary.MEANINGS.values())
     colours = [to_hex(patch.get_facecolor()) for patch in axes.patches]
     assert colours == [LOOKS[state][0].lower() for state in ("solved", "fails", "fits")]
 
