@@ -13,8 +13,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,16 +68,11 @@ def claim_xpid(env: str, core: str, savedir: Path, now: datetime.datetime | None
     base = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{env}-{core}-{stamp}").lstrip(".-")
     for count in itertools.count(1):
         path = expanded(savedir) / (base if count == 1 else f"{base}-{count}")
-        try:
+        with _writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.mkdir()
-        except FileExistsError as error:
-            if not path.parent.is_dir():
-                raise _cannot_write(path, error) from error
-        except OSError as error:
-            raise _cannot_write(path, error) from error
-        else:
-            return path.name
+            with suppress(FileExistsError):
+                path.mkdir()
+                return path.name
     raise AssertionError("one of them is free")
 
 
@@ -162,18 +157,12 @@ class RunFolder:
         """
         check_xpid(xpid)
         path = expanded(savedir) / xpid
-        try:
+        with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
             check_all_contained(path)
-            lock = _lock(path)
-            try:
+            with _locked(path) as lock:
                 _check_no_run(path)
                 return cls(path, lock, _new_meta(xpid, config, network))
-            except BaseException:
-                lock.release()
-                raise
-        except OSError as error:
-            raise _cannot_write(path, error) from error
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -188,15 +177,8 @@ class RunFolder:
         before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []
         resumed = [*before, {**again, "git": git_revision()}]
         meta.update(date_end=None, successful=False, resumed=resumed)
-        try:
-            lock = _lock(path)
-            try:
-                return cls(path, lock, meta)
-            except BaseException:
-                lock.release()
-                raise
-        except OSError as error:
-            raise _cannot_write(path, error) from error
+        with _writing(path), _locked(path) as lock:
+            return cls(path, lock, meta)
 
     def log(self, row: dict[str, Any]) -> None:
         """Append a row to `logs.csv`: TorchBeast's columns and any others; None is left empty.
@@ -204,25 +186,20 @@ class RunFolder:
         Raises:
             RunFolderError: the disk is full, ...; nothing of the row remains.
         """
-        try:
+        with _writing(self.path / "logs.csv"):
             self._table.log(row)
-        except OSError as error:
-            raise _cannot_write(self.path / "logs.csv", error) from error
 
     def rewind(self, step: int) -> None:
         """Remove logged rows beyond `step` (agent steps), for a run resumed from there."""
-        try:
+        with _writing(self.path / "logs.csv"):
             self._table.rewind(step)
-        except OSError as error:
-            raise _cannot_write(self.path / "logs.csv", error) from error
 
     def finish(self, successful: bool = True) -> None:
         """Record the end in `meta.json` and release the folder."""
         self.meta.update(date_end=_now(), successful=successful)
         try:
-            self._write_meta()
-        except OSError as error:
-            raise _cannot_write(self.path / "meta.json", error) from error
+            with _writing(self.path / "meta.json"):
+                self._write_meta()
         finally:
             self.close()
 
@@ -285,21 +262,33 @@ def _now() -> str:
     return f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S.%f}"
 
 
-def _lock(path: Path) -> FolderLock:
+@contextmanager
+def _locked(path: Path) -> Iterator[FolderLock]:
+    """Yield a lock on the run folder, which an error in the block releases."""
     try:
-        return FolderLock(path)
+        lock = FolderLock(path)
     except BlockingIOError as error:
         holder = f"process {error.strerror}" if error.strerror else "another process"
         raise RunFolderError(f"{path} is being written by {holder}: wait, or stop it") from error
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
 
 
-def _cannot_write(path: Path, error: OSError) -> RunFolderError:
-    reason = error.strerror or error
-    if error.errno in (errno.EEXIST, errno.ENOTDIR):
-        files = [part for part in (path, *path.parents) if part.is_file()]
-        reason = f"{files[0]} is a file" if files else reason
-    advice = _ADVICE.get(error.errno, "choose a --savedir")
-    return RunFolderError(f"cannot write {path}: {reason}; {advice}")
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn an `OSError` of the block, which writes `path`, into a `RunFolderError`."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            files = [part for part in (path, *path.parents) if part.is_file()]
+            reason = f"{files[0]} is a file" if files else reason
+        advice = _ADVICE.get(error.errno, "choose a --savedir")
+        raise RunFolderError(f"cannot write {path}: {reason}; {advice}") from error
 
 
 def _latest(path: Path) -> str | None:
