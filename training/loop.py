@@ -23,7 +23,7 @@ from fastweights.host import (
     UserError,
 )
 from fastweights.records import Metrics, save_or_warn
-from fastweights.training.hashes import Record, record_nothing
+from fastweights.training.hashes import Record, digest, record_nothing
 from fastweights.training.layer_checks import checked_layers
 from fastweights.training.options import RunOptions
 from fastweights.training.replicas import LostLearner, Replicas
@@ -146,7 +146,7 @@ class Training:
         reports = [*self._reports, (_LAG, lag, 0, 0)]
         if self.replicas.count > 1 and self.learner.updates % _CHECK_EVERY == 0:
             with self.stages("exchange"):
-                reports.append((_WEIGHTS, checksum(self.learner.network), 0, 0))
+                reports.append((_WEIGHTS, _checksum(self.learner.network), 0, 0))
         self._meeting.tell(reports)
         losses = self.learner.update(batch.rollout)
         lag = self._note(self._meeting.heard)
@@ -296,16 +296,9 @@ def _told_of(about: int, reports: Sequence[Sequence[float]]) -> list[float]:
     return [row[1] for row in reports if row[0] == about]
 
 
-def checksum(network: Network) -> int:
-    """Return a number that changes with any single byte, and that a float64 represents exactly."""
-    return sum(map(_checksum, network.state_dict().values())) % 2**53
-
-
-def _checksum(tensor: Tensor) -> int:
-    """Return the sum of bytes weighted by their positions."""
-    content = tensor.detach().flatten().view(torch.uint8).to(torch.int64)
-    places = torch.arange(len(content), device=content.device) % 65_521 + 1
-    return int((content * places).sum())
+def _checksum(network: Network) -> int:
+    """Return a number that changes with the weights, and that a float64 represents exactly."""
+    return int(digest(network.state_dict())[:13], 16)
 
 
 def train(
