@@ -94,7 +94,8 @@ class Replicas:
         if self.count == 1:
             yield
             return
-        _stay_on_this_machine_if(self.local_count == self.count)
+        if self.local_count == self.count:
+            _stay_on_this_machine()
         on_gpu = device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(device)
@@ -196,10 +197,8 @@ def _lost_learners() -> Iterator[None]:
         ) from error
 
 
-def _stay_on_this_machine_if(alone: bool) -> None:
-    """Let learners on one machine listen on loopback only, unless the environment says."""
-    if not alone:
-        return
+def _stay_on_this_machine() -> None:
+    """Let the learners listen on loopback only, unless the environment says."""
     name = "lo0" if sys.platform == "darwin" else "lo"
     if name in (interface for _, interface in socket.if_nameindex()):
         for library in ("GLOO", "NCCL"):
