@@ -43,6 +43,7 @@ from .provenance import command_line as command_line
 from .provenance import environment_variables as environment_variables
 from .provenance import git_revision as git_revision
 from .provenance import machine as machine
+from .provenance import memory_bytes as memory_bytes
 from .provenance import slurm_job as slurm_job
 from .provenance import versions as versions
 from .stages import STAGES as STAGES

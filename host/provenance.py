@@ -40,13 +40,9 @@ def environment_variables() -> dict[str, str]:
 
 def slurm_job() -> dict[str, str] | None:
     """Return the Slurm job in TorchBeast's form (`job_id`, ...); None outside of a job."""
-    if "SLURM_JOB_ID" not in os.environ:
-        return None
-    return {
-        name.lower(): os.environ[f"SLURM_{name}"]
-        for name in _SLURM
-        if f"SLURM_{name}" in os.environ
-    }
+    variables = {name.lower(): os.environ.get(f"SLURM_{name}") for name in _SLURM}
+    given = {name: value for name, value in variables.items() if value is not None}
+    return given if "job_id" in given else None
 
 
 def git_revision(folder: Path = _REPOSITORY) -> dict[str, Any] | None:
@@ -91,7 +87,7 @@ def machine() -> dict[str, Any]:
         "system": platform.platform(),
         "processor": _processor_name(),
         "cores": os.cpu_count(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": memory_bytes(),
         "gpus": _gpu_names(),
     }
 
@@ -121,7 +117,8 @@ def _processor_name() -> str:
     return next(names, platform.processor())
 
 
-def _memory_bytes() -> int | None:
+def memory_bytes() -> int | None:
+    """Return the bytes of this machine's memory; None if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -1,12 +1,12 @@
 """A lower bound of the memory that a network's training needs, and the memory of its device."""
 
-import os
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from fastweights.cores import count_parameters
+from fastweights.host import memory_bytes
 
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _FLOAT32 = 4  # bytes
@@ -32,11 +32,8 @@ def memory_of(device: torch.device) -> int | None:
     """Return the bytes of memory that a process can have there; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    try:
-        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
-    return min([machine, *filter(None, map(_limit, _CGROUPS))])
+    limits = [memory_bytes(), *map(_limit, _CGROUPS)]
+    return min(filter(None, limits), default=None)
 
 
 def _limit(file: str) -> int | None:
