@@ -5,6 +5,8 @@ Only the two lines that fetch weights depend on Ray. Rollouts and weights travel
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +43,18 @@ class ActorFailed(Exception):
     """A failure in an actor, as one line that any process can read."""
 
 
+@contextmanager
+def _failing_in_one_line() -> Iterator[None]:
+    """Turn every failure of the block but a `BrokenEnvironment` into an `ActorFailed`."""
+    try:
+        yield
+    except BrokenEnvironment:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ActorFailed(" ".join(reason.split())[:500]) from None
+
+
 class RemoteActor:
     """An `Actor` on its share of the environments."""
 
@@ -48,38 +62,9 @@ class RemoteActor:
         self._job, self._board, self._version = job, board, -1
         self._stages = Stages("actor")
 
+    @_failing_in_one_line()
     def join(self) -> None:
         """Make network and environments. Raises `ActorFailed`, or `BrokenEnvironment`."""
-        try:
-            self._make()
-        except BrokenEnvironment:
-            raise
-        except Exception as error:
-            raise _in_one_line(error) from None
-
-    def collect(self, offer: Offer) -> tuple[Experience, Timed]:
-        """Return the next rollout, with the newest weights, never older than `offer`'s.
-
-        Raises `ActorFailed`, or `BrokenEnvironment`.
-        """
-        before = self._stages.totals()
-        idle = time.perf_counter() - self._since
-        try:
-            self._refresh(offer)
-            collected = self._actor.collect(self._length)
-            with self._stages("transfer"):
-                packed = pack(Experience(collected, self._version))
-        except BrokenEnvironment:
-            raise
-        except Exception as error:
-            raise _in_one_line(error) from None
-        after, self._since = self._stages.totals(), time.perf_counter()
-        timed = {
-            s: (after[s].seconds - b.seconds, after[s].calls - b.calls) for s, b in before.items()
-        }
-        return packed, timed | {"wait_for_learner": (idle, 1)}
-
-    def _make(self) -> None:
         job, options = self._job, RunOptions.from_dict(self._job.options)
         if options.tune_memory:
             tune_allocator()
@@ -101,6 +86,24 @@ class RemoteActor:
         )
         self._since = time.perf_counter()
 
+    @_failing_in_one_line()
+    def collect(self, offer: Offer) -> tuple[Experience, Timed]:
+        """Return the next rollout, with the newest weights, never older than `offer`'s.
+
+        Raises `ActorFailed`, or `BrokenEnvironment`.
+        """
+        before = self._stages.totals()
+        idle = time.perf_counter() - self._since
+        self._refresh(offer)
+        collected = self._actor.collect(self._length)
+        with self._stages("transfer"):
+            packed = pack(Experience(collected, self._version))
+        after, self._since = self._stages.totals(), time.perf_counter()
+        timed = {
+            s: (after[s].seconds - b.seconds, after[s].calls - b.calls) for s, b in before.items()
+        }
+        return packed, timed | {"wait_for_learner": (idle, 1)}
+
     def _refresh(self, offer: Offer) -> None:
         version, weights = self._newest(max(offer[0], self._version)) or offer
         if version > self._version:
@@ -118,7 +121,3 @@ class RemoteActor:
 def pack_weights(network: Network) -> dict[str, np.ndarray]:
     """Return a network's weights by name."""
     return {name: w.contiguous().cpu().numpy() for name, w in network.state_dict().items()}
-
-
-def _in_one_line(error: Exception) -> ActorFailed:
-    return ActorFailed(" ".join(f"{type(error).__name__}: {error}".split())[:500])
