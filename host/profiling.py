@@ -77,7 +77,7 @@ class _StageTable:
         ]
         for thread, before in zip(self._threads, self._before, strict=True):
             after = thread.totals()
-            spent = {stage: _difference(after[stage], before[stage]) for stage in STAGES}
+            spent = {stage: after[stage].since(before[stage]) for stage in STAGES}
             for stage, total in sorted(spent.items(), key=lambda item: -item[1].seconds):
                 if total.calls:
                     lines.append(_line(thread.name, stage, total, wall))
@@ -85,10 +85,6 @@ class _StageTable:
             lines.append(_line(thread.name, "(none of these)", Total(rest, 0), wall))
         used = [f"{stage}: {meaning}" for stage, meaning in STAGES.items()]
         return "\n".join([f"{wall:.1f} seconds of training", *lines, "", *used])
-
-
-def _difference(after: Total, before: Total) -> Total:
-    return Total(after.seconds - before.seconds, after.calls - before.calls)
 
 
 def _line(thread: str, stage: str, total: Total, wall: float) -> str:

@@ -12,7 +12,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 from rich.console import Console, Group
@@ -92,12 +91,7 @@ class ProgressDisplay:
             self._live = None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._shown_step != self._step or self._live is not None:
             self._show()
         self._stop_live()

@@ -36,6 +36,10 @@ class Total(NamedTuple):
     seconds: float
     calls: int
 
+    def since(self, before: "Total") -> "Total":
+        """Return what was added since the stage's total was `before`."""
+        return Total(self.seconds - before.seconds, self.calls - before.calls)
+
 
 class Stages:
     """The stages of one thread, called `name`: `with stages("emulation"): ...`.

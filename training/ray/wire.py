@@ -8,7 +8,7 @@ attacks. It rejects rollouts of other options, of other versions of this program
 that are not finite.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -27,10 +27,11 @@ class WireError(ValueError):
 def rollout_form(network: Network, length: int, streams: int) -> Rollout:
     """Return the types and shapes of every rollout of `network`, without memory."""
     pictures = tuple(network.config.frame_shape)
+    frame_type = torch.uint8 if len(pictures) == 3 else torch.float32
     seen, done = (length + 1, streams), (length, streams)
     with torch.device("meta"):
         return Rollout(
-            frame=torch.empty(*seen, *pictures, dtype=_frame_type(pictures)),
+            frame=torch.empty(*seen, *pictures, dtype=frame_type),
             reward=torch.empty(seen),
             is_first=torch.empty(seen, dtype=torch.bool),
             last_action=torch.empty(seen, dtype=torch.int64),
@@ -66,10 +67,6 @@ def unpack(packed: Any, form: Rollout) -> Experience:
     for name, like in wanted.items():
         _check(name, found[name], like)
     return _with_rollout(packed, refilled(form, (found[name] for name in wanted)))
-
-
-def _frame_type(shape: Sequence[int]) -> torch.dtype:
-    return torch.uint8 if len(shape) == 3 else torch.float32
 
 
 def _with_rollout(experience: Experience, rollout: Rollout) -> Experience:

@@ -99,9 +99,7 @@ class RemoteActor:
         with self._stages("transfer"):
             packed = pack(Experience(collected, self._version))
         after, self._since = self._stages.totals(), time.perf_counter()
-        timed = {
-            s: (after[s].seconds - b.seconds, after[s].calls - b.calls) for s, b in before.items()
-        }
+        timed = {stage: after[stage].since(total) for stage, total in before.items()}
         return packed, timed | {"wait_for_learner": (idle, 1)}
 
     def _refresh(self, offer: Offer) -> None:
