@@ -3,11 +3,9 @@
 import ast
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from importlib.resources import files
 
-from fastweights.host import unknown_name
-from fastweights.host.waiting import sleep_while_waiting
+from fastweights.host import run_command, unknown_name
 
 HELP = """usage: fastweights COMMAND [OPTIONS]
 
@@ -29,8 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in known:
         print(f"error: {unknown_name('command', arguments[0], known)}", file=sys.stderr)
         return 2
-    sleep_while_waiting()  # torch is not loaded yet
-    return import_module(f"fastweights.launch.{name}").main(arguments[1:])
+    return run_command(name, arguments[1:])
 
 
 def commands() -> dict[str, str]:

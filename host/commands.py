@@ -1,4 +1,4 @@
-"""Names of commands in hints, and their start as processes.
+"""Names of commands in hints, and their start here or as processes.
 
 Commands run as `python launch/atari.py` from a checkout, and as `fastweights atari` or
 `python -m fastweights atari` where the package is installed. Hints name a command in the way in
@@ -7,9 +7,12 @@ which the user started this process.
 
 import shlex
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import fastweights
+from fastweights.host.waiting import sleep_while_waiting
 
 # Beside the package in a checkout; an installed package has its own folder only.
 _SCRIPTS = Path(fastweights.__file__).resolve().parents[1] / "launch"
@@ -25,6 +28,15 @@ def typed_command(command: str) -> str:
     if started.stem == "fastweights":
         return f"fastweights {command}"
     return f"python launch/{command}.py" if _SCRIPTS.is_dir() else f"fastweights {command}"
+
+
+def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
+    """Run `command` in this process, by default with its arguments; return the exit code.
+
+    Call it before torch is imported.
+    """
+    sleep_while_waiting()
+    return import_module(f"fastweights.launch.{command}").main(arguments)
 
 
 def command_argv(command: str) -> list[str]:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import sleep_while_waiting
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
-    sleep_while_waiting()  # torch is not loaded yet
+    sys.exit(run_command(Path(__file__).stem))
 
 from rich.console import Console
 
@@ -55,7 +55,3 @@ def _show_lists(command: CommandLine) -> int:
     if command.list_envs:
         console.print(", ".join(envs.names()))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

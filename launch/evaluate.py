@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import sleep_while_waiting
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
-    sleep_while_waiting()  # torch is not loaded yet
+    sys.exit(run_command(Path(__file__).stem))
 
 import tyro
 from rich.console import Console
@@ -119,7 +119,3 @@ def _check(options: EvaluateOptions) -> None:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
     if not 0 < options.clip_seconds < math.inf:
         raise ValueError(f"--clip-seconds must be above 0 and finite, not {options.clip_seconds}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import sleep_while_waiting
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
-    sleep_while_waiting()  # torch is not loaded yet
+    sys.exit(run_command(Path(__file__).stem))
 
 import tyro
 
@@ -106,7 +106,3 @@ def _describe(out: Path, exported: Exported) -> None:
     print(f"inputs: {', '.join(exported.inputs)}")
     print(f"outputs: {', '.join(exported.outputs)}")
     print(f"checked with ONNX Runtime: largest difference {exported.difference:.1e}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,10 +5,10 @@ from pathlib import Path
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import sleep_while_waiting
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
-    sleep_while_waiting()  # torch is not loaded yet
+    sys.exit(run_command(Path(__file__).stem))
 
 from fastweights.launch.cli.language_command import LanguageCommand
 from fastweights.launch.cli.sequence_command import Family, command_of
@@ -24,6 +24,3 @@ main = command_of(
         kind=LanguageCommand,
     )
 )
-
-if __name__ == "__main__":
-    sys.exit(main())

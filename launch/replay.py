@@ -13,10 +13,10 @@ from typing import Annotated
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import sleep_while_waiting
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
-    sleep_while_waiting()  # torch is not loaded yet
+    sys.exit(run_command(Path(__file__).stem))
 
 import tyro
 from rich.console import Console
@@ -101,7 +101,3 @@ def _table(expected: Sequence[Hashed], found: Sequence[Hashed]) -> Table:
         same = ("same" if old[i] == new[i] else "differs" for i in (2, 3))
         table.add_row(str(old.update), f"{old.step:,}", *same)
     return table
-
-
-if __name__ == "__main__":
-    sys.exit(main())

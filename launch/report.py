@@ -12,10 +12,10 @@ from typing import Annotated
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import sleep_while_waiting
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
-    sleep_while_waiting()  # torch is not loaded yet
+    sys.exit(run_command(Path(__file__).stem))
 
 import tyro
 from rich.console import Console
@@ -75,7 +75,3 @@ def _folder(runs: Sequence[Path], out: Path | None) -> Path:
     if out is not None:
         return expanded(out).resolve()
     return Path(os.path.commonpath([path.parent for path in runs] if runs[1:] else runs)) / "report"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

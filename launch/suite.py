@@ -11,10 +11,10 @@ from pathlib import Path
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import sleep_while_waiting
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
-    sleep_while_waiting()  # torch is not loaded yet
+    sys.exit(run_command(Path(__file__).stem))
 
 from fastweights.experiments import SUITES, Grid, cells, rebuild, write_suite_table
 from fastweights.host import UserError, one_line_errors, typed_command, unknown_name, user_input
@@ -70,7 +70,3 @@ def main(words: Sequence[str] | None = None) -> int:
         found = cells(partial(suite.run, runs, options.total_steps), **axes)
         grid = Grid(options.suite, found, runs)
     return rebuild(grid, partial(write_suite_table, suite, grid, out), out, options.jobs)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

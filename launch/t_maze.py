@@ -11,10 +11,10 @@ from pathlib import Path
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import sleep_while_waiting
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
-    sleep_while_waiting()  # torch is not loaded yet
+    sys.exit(run_command(Path(__file__).stem))
 
 from fastweights.cores import CORES, is_named_by_size
 from fastweights.experiments import Grid, cells, rebuild, t_maze_run, write_t_maze_table
@@ -53,7 +53,3 @@ def main(words: Sequence[str] | None = None) -> int:
         make = partial(t_maze_run, runs=runs, total_steps=options.total_steps)
         grid = Grid("T-maze", cells(make, **axes), runs)
     return rebuild(grid, partial(write_t_maze_table, grid, options.seed, out), out, options.jobs)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,10 +12,10 @@ from typing import Annotated
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import sleep_while_waiting
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
-    sleep_while_waiting()  # torch is not loaded yet
+    sys.exit(run_command(Path(__file__).stem))
 
 import tyro
 from rich.console import Console
@@ -125,7 +125,3 @@ def _limit(options: WatchOptions, fps: float) -> int | None:
     """Return the largest number of pictures; None for the whole episode."""
     asked = [options.frames, options.seconds and max(1, round(options.seconds * fps))]
     return min((limit for limit in asked if limit is not None), default=None)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

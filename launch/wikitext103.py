@@ -8,10 +8,10 @@ from pathlib import Path
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import sleep_while_waiting
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
-    sleep_while_waiting()  # torch is not loaded yet
+    sys.exit(run_command(Path(__file__).stem))
 
 from collections.abc import Sequence
 
@@ -29,7 +29,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words and words[0] in USES:
         return USES[words[0]](words[1:])
     return train(words)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
