@@ -12,6 +12,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,8 +80,8 @@ def write_onnx(network: Network, path: Path, facts: dict[str, Any]) -> Exported:
     names = tuple(name for name, _ in named_tensors(network.initial_state(1)))
     inputs = (*ROW, *(f"state_{name}" for name in names))
     outputs = ("policy_logits", "value", *(f"next_{name}" for name in names))
-    step = _Step(network.eval())
-    with _in_float32(network), backend("reference"), torch.no_grad():
+    step = _Step(_in_float32(network).eval())
+    with backend("reference"), torch.no_grad():
         program = _traced(step, _example(network, 2), inputs, outputs)
         model = program.model_proto
         entry = model.metadata_props.add()
@@ -100,17 +101,11 @@ def check_packages(is_there: Callable[[str], object] = find_spec) -> None:
         )
 
 
-@contextmanager
-def _in_float32(network: Network) -> Iterator[None]:
-    """Compute convolutions in float32 in the block, not in bfloat16, which is for speed."""
-    before = getattr(network.stem, "in_bfloat16", False)
-    if before:
-        network.stem.in_bfloat16 = False
-    try:
-        yield
-    finally:
-        if before:
-            network.stem.in_bfloat16 = True
+def _in_float32(network: Network) -> Network:
+    """Return a copy that computes convolutions in float32, not in bfloat16, which is for speed."""
+    exact = Network(replace(network.config, precision="float32"))
+    exact.load_state_dict(network.state_dict())
+    return exact
 
 
 def _example(network: Network, batch: int) -> tuple[Tensor, ...]:
