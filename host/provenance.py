@@ -52,15 +52,13 @@ def git_revision(folder: Path = _REPOSITORY) -> dict[str, Any] | None:
     the commit would be wrong.
     """
     try:
-        root = _git(folder, "rev-parse", "--show-toplevel")
+        asked = ("--show-toplevel", "HEAD", "--abbrev-ref", "HEAD")
+        root, commit, branch = _git(folder, "rev-parse", *asked).rsplit("\n", 2)
         if Path(root).resolve() != Path(folder).resolve():
             return None
-        branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD")
-        return {
-            "commit": _git(folder, "rev-parse", "HEAD"),
-            "branch": None if branch == "HEAD" else branch,
-            "is_dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
-        }
+        is_dirty = bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+        branch = None if branch == "HEAD" else branch
+        return {"commit": commit, "branch": branch, "is_dirty": is_dirty}
     except (OSError, subprocess.SubprocessError):
         return None
 
