@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from fastweights.agents import unread
 from fastweights.cores import core_kind
-from fastweights.host import flag
+from fastweights.host import check_at_least, flag
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
@@ -140,8 +140,7 @@ def _check_reuse(options: RunOptions) -> None:
 
 
 def _check_ray(options: RunOptions) -> None:
-    if options.num_actors is not None and options.num_actors < 1:
-        raise ValueError(f"--num-actors must be at least 1, not {options.num_actors}")
+    check_at_least(options, 1, "num_actors")
     if options.num_actors and options.num_envs % options.num_actors:
         raise ValueError(
             f"--num-envs {options.num_envs} is not a multiple of --num-actors "

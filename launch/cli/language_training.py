@@ -77,7 +77,7 @@ class LanguageCommand:
 def train(arguments: Sequence[str]) -> int:
     """Parse the words and train, or make a table; return the exit code."""
     with user_input():
-        known = _peek(arguments)
+        known = early_options(arguments, preset={}, core={}, resume={"type": Path})
         if known.resume and known.preset:
             raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
         name = known.preset or "paper"
@@ -120,11 +120,6 @@ def _layout(core: str) -> HelpLayout:
     own = core_defaults(core) if core in CORES else {}
     values = {"core": CORES, "preset": LANGUAGE_PRESETS, "kernels": BACKENDS, "vocabulary": KINDS}
     return HelpLayout(described=(*FIRST, *own), groups=GROUPS, values=values, defaults=own)
-
-
-def _peek(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options that determine the others' defaults."""
-    return early_options(arguments, preset={}, core={}, resume={"type": Path})
 
 
 def _resolved(data: str | None) -> str | None:
