@@ -20,7 +20,8 @@ SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 def sleep_while_waiting() -> None:
     """Let the threads of this process, and of its children, spin briefly and then sleep.
 
-    Changes nothing if the user has set one of `WAITING_VARIABLES`. Call it before torch is imported.
+    Changes nothing if the user has set one of `WAITING_VARIABLES`. Call it before torch is
+    imported.
     """
     if not any(name in os.environ for name in WAITING_VARIABLES):
         os.environ.update(SETTINGS)
