@@ -66,13 +66,10 @@ def unpack(payload: dict[str, Any], learner: Learner) -> None:
             raise ValueError("its optimiser's state is that of another network")
         # Fused Adam reads them in the order of the weights' memory (--channels-last).
         state.update({name: torch.empty_like(weight).copy_(a) for name, a in averages.items()})
-    if any(type(count) is not int or count < 0 for count in _counts(learner)):
+    counts = (learner.steps, learner.updates, learner.refused)
+    if any(type(count) is not int or count < 0 for count in counts):
         raise ValueError("its steps and updates are not counts")
     torch.set_rng_state(payload["rng"]["torch"].cpu())
-
-
-def _counts(learner: Learner) -> tuple[int, ...]:
-    return learner.steps, learner.updates, learner.refused
 
 
 def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:

@@ -61,14 +61,14 @@ class Session:
             # Always in /tmp: a socket's path must be short.
             self.folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
             self._guard = guard(self.folder)
-            self._environment = _ENVIRONMENT | _ALONE | _own_code()
+            environment = _ENVIRONMENT | _ALONE | _own_code()
         else:
             if address == "auto":
                 address = os.environ.get("RAY_ADDRESS", address)
             _check_address(address)
-            self._environment = dict(_ENVIRONMENT)
-        self._before = {name: os.environ.get(name) for name in self._environment}
-        _set_environment(self._environment)
+            environment = _ENVIRONMENT
+        self._before = {name: os.environ.get(name) for name in environment}
+        _set_environment(environment)
         atexit.register(self.close)
         self._init(address, cpus)
 
