@@ -19,6 +19,7 @@ import torch
 from fastweights.host import link_or_copy, remove_partials
 from fastweights.records.checkpoints import CheckpointError, cannot_write, load_checkpoint, write
 
+_NEWEST = 3  # checkpoints to keep, besides the best and the milestones
 MILESTONES = (50_000_000, 200_000_000)  # agent steps of the published figures
 
 
@@ -46,20 +47,15 @@ def holds_checkpoints(run: Path) -> bool:
 class CheckpointFolder:
     """The checkpoints of the run folder `folder`. The constructor changes nothing on disk.
 
-    `keep_last`: number of newest checkpoints to keep; `milestones`: agent steps kept for good.
-    Only one process may `save`; any may call `latest` at the same time.
+    `milestones`: agent steps kept for good. Only one process may `save`; any may call `latest` at
+    the same time.
     """
 
-    def __init__(
-        self, folder: Path, keep_last: int = 3, milestones: tuple[int, ...] = MILESTONES
-    ) -> None:
-        if keep_last < 1:
-            raise ValueError(f"keep_last must be at least 1, not {keep_last}")
+    def __init__(self, folder: Path, milestones: tuple[int, ...] = MILESTONES) -> None:
         self.folder = Path(folder)
         self.newest_path = self.folder / "model.tar"
         self.best_path = self.folder / "checkpoints" / "best.pt"
         self._checkpoints = self.folder / "checkpoints"
-        self._keep_last = keep_last
         self._milestones = milestones
         self._best_score: float | None = None
         self._opened = False
@@ -145,7 +141,7 @@ class CheckpointFolder:
         for path in self._steps_newest_first():
             current = _step_of(path) <= step
             kept += current
-            if not current or kept > self._keep_last:
+            if not current or kept > _NEWEST:
                 path.unlink()
 
     def _read_best_score(self) -> float:

@@ -99,12 +99,12 @@ def read_meta(path: Path) -> dict[str, Any]:
     return meta
 
 
-def runs_near(path: Path, savedir: Path = Path("runs")) -> str:
+def runs_near(path: Path) -> str:
     """Return a hint where there is no run at `path`: the nearest name, or else the newest run.
 
-    Searches beside `path` and in `savedir`.
+    Searches beside `path` and in the folder `runs`.
     """
-    folders = list(dict.fromkeys((path.parent, savedir)))
+    folders = list(dict.fromkeys((path.parent, Path("runs"))))
     found = [meta.parent for folder in folders for meta in _metas(folder)]
     if near := nearest_name(path.name, [run.name for run in found]):
         return f"did you mean {next(run for run in found if run.name == near)}?"
