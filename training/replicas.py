@@ -119,7 +119,9 @@ class Replicas:
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over all learners, bit-identical in each of them."""
-        self._check_launcher()
+        # A killed torchrun would leave its learners running.
+        if self._launcher not in (None, os.getppid()):
+            raise LostLearner("the torchrun that started this learner has gone")
         if self.count == 1:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
@@ -167,11 +169,6 @@ class Replicas:
             dist.broadcast(content, 0)
         sent = io.BytesIO(content.numpy().tobytes())
         return torch.load(sent, map_location="cpu", weights_only=True)
-
-    def _check_launcher(self) -> None:
-        """Raise if torchrun has ended: a killed torchrun would leave its learners running."""
-        if self._launcher not in (None, os.getppid()):
-            raise LostLearner("the torchrun that started this learner has gone")
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
