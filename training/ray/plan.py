@@ -10,6 +10,7 @@ from fastweights.training.options import RunOptions
 from fastweights.training.ray.session import Session
 from fastweights.training.replicas import Replicas
 from fastweights.training.schedules.asynchronous import slots
+from fastweights.training.schedules.experience import Source
 from fastweights.training.seeds import action_seed, environment_seed
 
 
@@ -43,7 +44,7 @@ class RayPlan:
         batch_size: int,
         learner_device: torch.device,
         stages: Stages,
-    ):
+    ) -> Source:
         """Return the source of rollouts; see `Plan.source`."""
         from fastweights.training.ray.actors import RayActors
         from fastweights.training.ray.wire import rollout_form
