@@ -55,87 +55,75 @@ _FLUSH_INTERVAL = 10.0  # seconds
 
 
 class Scalars:
-    """Event files in `folder`. `resumed_at`: the step of the checkpoint that a run resumes from.
+    """Event files in `folder`, written by the caller's own thread.
 
-    TensorBoard hides what was logged beyond it. If writing fails, the scalars end with a warning
-    and the run goes on: `logs.csv` has the same numbers.
+    If writing fails, the scalars end with a warning and the run goes on: `logs.csv` has the same
+    numbers.
+
+    Records and events are TensorBoard's. Its `EventFileWriter`, and torch's `SummaryWriter` around
+    it, are not used. Their thread prints a traceback if the disk is full. It waits by the wall
+    clock, so it hangs for an hour if the clock is set back by an hour. File names depend on that
+    clock, too, so TensorBoard would read a resumed run's file first after such a change.
+
+    Args:
+        folder: made if it is missing.
+        resumed_at: the step of the checkpoint that a run resumes from; TensorBoard hides what was
+            logged beyond it.
     """
 
     def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
-        self._file: _EventFile | None = None
+        # Slow to import.
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        self._records: RecordWriter | None = None
+        self._flushed = time.monotonic()
         with self._warning():
-            self._file = _EventFile(folder, resumed_at)
+            folder.mkdir(parents=True, exist_ok=True)
+            self._records = RecordWriter(_new_event_file(folder).open("xb"))
+            self._write(file_version="brain.Event:2")
+            if resumed_at is not None:
+                # Steps up to and including the checkpoint's were logged before it was saved.
+                begun = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+                self._write(step=resumed_at + 1, session_log=begun)
+            self._records.flush()
 
     def write(self, row: dict[str, Any]) -> None:
-        """Add the row's finite numbers at its `step`."""
-        if self._file is not None:
-            with self._warning():
-                self._file.add(
-                    row["step"],
-                    {
-                        TAGS.get(name, f"other/{name}"): float(value)
-                        for name, value in row.items()
-                        if name not in _X_AXIS and _is_finite_number(value)
-                    },
-                )
+        """Add the row's finite numbers at its `step`; they are written out every ten seconds."""
+        if self._records is None:
+            return
+        values = [
+            self._summary.Value(tag=TAGS.get(name, f"other/{name}"), simple_value=float(value))
+            for name, value in row.items()
+            if name not in _X_AXIS and _is_finite_number(value)
+        ]
+        with self._warning():
+            self._write(step=row["step"], summary=self._summary(value=values))
+            if time.monotonic() - self._flushed > _FLUSH_INTERVAL:
+                self._records.flush()
+                self._flushed = time.monotonic()
 
     def close(self) -> None:
         """Flush the files."""
-        if self._file is not None:
+        if self._records is not None:
             with self._warning():
-                self._file.close()
-            self._file = None
+                self._records.close()
+            self._records = None
+
+    def _write(self, **what: Any) -> None:
+        self._records.write(self._event(wall_time=time.time(), **what).SerializeToString())
 
     @contextmanager
     def _warning(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            file, self._file = self._file, None
+            records, self._records = self._records, None
             print(f"warning: no more TensorBoard scalars: {error}", file=sys.stderr)
-            if file is not None:
+            if records is not None:
                 with suppress(OSError):
-                    file.close()
-
-
-class _EventFile:
-    """A file that TensorBoard reads, written by the caller's own thread. Raises `OSError`.
-
-    Records and events are TensorBoard's. Its `EventFileWriter`, and torch's `SummaryWriter` around
-    it, are not used. Their thread prints a traceback if the disk is full. It waits by the wall
-    clock, so it hangs for an hour if the clock is set back by an hour. File names depend on that
-    clock, too, so TensorBoard would read a resumed run's file first after such a change.
-    """
-
-    def __init__(self, folder: Path, resumed_at: int | None) -> None:
-        # Slow to import.
-        from tensorboard.compat.proto import event_pb2, summary_pb2
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
-        folder.mkdir(parents=True, exist_ok=True)
-        self._records = RecordWriter(_new_event_file(folder).open("xb"))
-        self._flushed = time.monotonic()
-        self._write(file_version="brain.Event:2")
-        if resumed_at is not None:
-            # Steps up to and including the checkpoint's were logged before it was saved.
-            begun = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-            self._write(step=resumed_at + 1, session_log=begun)
-        self._records.flush()
-
-    def add(self, step: int, numbers: dict[str, float]) -> None:
-        """Add numbers by tag, at `step`; they are written out every ten seconds."""
-        values = [self._summary.Value(tag=tag, simple_value=n) for tag, n in numbers.items()]
-        self._write(step=step, summary=self._summary(value=values))
-        if time.monotonic() - self._flushed > _FLUSH_INTERVAL:
-            self._records.flush()
-            self._flushed = time.monotonic()
-
-    def close(self) -> None:
-        self._records.close()
-
-    def _write(self, **what: Any) -> None:
-        self._records.write(self._event(wall_time=time.time(), **what).SerializeToString())
+                    records.close()
 
 
 def _new_event_file(folder: Path) -> Path:

@@ -107,7 +107,7 @@ def test_a_full_disk_ends_tensorboard_with_one_line_and_not_the_run(
         "fastweights.records.tensorboard._FLUSH_INTERVAL", 0.0 if ending != "closed" else 60.0
     )
     metrics = Metrics(rows.append, tmp_path)
-    os.dup2(os.open("/dev/full", os.O_WRONLY), metrics._scalars._file._records._writer.fileno())
+    os.dup2(os.open("/dev/full", os.O_WRONLY), metrics._scalars._records._writer.fileno())
     for step in (1, 2):
         metrics.log({"step": step, "total_loss": 1.0})
     metrics.close()
