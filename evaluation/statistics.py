@@ -112,13 +112,7 @@ def estimate(
     value = statistic(*sets)
     if all(runs.size == 1 for games in sets for runs in games):
         return Estimate(value, value * np.nan, value * np.nan)
-    generator = np.random.default_rng(seed)
-    drawn = np.concatenate(
-        [
-            statistic(*([_resampled(runs, count, generator) for runs in games] for games in sets))
-            for count in _chunks(resamples)
-        ]
-    )
+    drawn = _bootstrap(statistic, sets, resamples, np.random.default_rng(seed))
     tail = 50 * (1 - confidence)
     low, high = np.percentile(drawn, [tail, 100 - tail], axis=0)
     return Estimate(value, low, high)
@@ -143,7 +137,9 @@ def compare(
         drawn_a, drawn_b = np.full((2, 1), np.nan)
     else:
         generator = np.random.default_rng(seed)
-        drawn_a, drawn_b = (_drawn_means(side, resamples, generator) for side in (ours, theirs))
+        drawn_a, drawn_b = (
+            _bootstrap(_mean_of_strata, [side], resamples, generator) for side in (ours, theirs)
+        )
     tails = 50 * (1 - confidence), 50 * (1 + confidence)
     difference = Estimate(a - b, *np.percentile(drawn_a - drawn_b, tails))
     if b == 0:
@@ -164,23 +160,25 @@ def _mean_of_strata(strata: Sums) -> np.ndarray:
     return np.mean([sums.sum(-1) / counts.sum(-1) for sums, counts in strata], 0)
 
 
-def _drawn_means(strata: Sums, resamples: int, generator: np.random.Generator) -> np.ndarray:
-    """Return resampled means, [resamples]."""
-    chunks = []
-    for count in _chunks(resamples):
-        indices = (generator.integers(one.shape[-1], size=(count, one.shape[-1])) for one in strata)
-        chunks.append(_mean_of_strata([one[:, i] for one, i in zip(strata, indices, strict=True)]))
-    return np.concatenate(chunks)
-
-
 def _over_games(games: Games) -> np.ndarray:
     """Return means over runs, [games, ...]."""
     return np.stack([runs.mean(-1) for runs in games])
 
 
-def _resampled(runs: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
-    return runs[generator.integers(runs.size, size=(count, runs.size))]
+def _bootstrap(
+    statistic: Callable[..., np.ndarray],
+    sets: Sequence[Sequence[np.ndarray]],
+    resamples: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Return `statistic` [resamples, ...] of arrays, each resampled along its last axis."""
 
+    def drawn(stratum: np.ndarray, count: int) -> np.ndarray:
+        size = stratum.shape[-1]
+        return stratum[..., generator.integers(size, size=(count, size))]
 
-def _chunks(total: int) -> list[int]:
-    return [min(_CHUNK, total - start) for start in range(0, total, _CHUNK)]
+    chunks = []
+    for start in range(0, resamples, _CHUNK):
+        count = min(_CHUNK, resamples - start)
+        chunks.append(statistic(*([drawn(one, count) for one in strata] for strata in sets)))
+    return np.concatenate(chunks)
