@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
+from fastweights.evaluation.training_returns import FULL_GAME, LIFE, Unit
 from fastweights.host import (
     UserError,
     describe_os_error,
@@ -70,6 +71,11 @@ class Evaluation:
     episodes: tuple[PlayedGame, ...]
 
     @property
+    def unit(self) -> Unit:
+        """The unit of the protocol's scores."""
+        return LIFE if self.score == "life" else FULL_GAME
+
+    @property
     def has_lives(self) -> bool:
         """Whether games have several lives; otherwise a life's return is its game's."""
         return any(episode.lives > 1 for episode in self.episodes)
@@ -89,7 +95,7 @@ class Evaluation:
 
     def scores(self, unwrapped: bool = False) -> list[list[float]]:
         """Return the protocol's scores, a list a repeat: returns of games or of lives."""
-        return self.life_returns(unwrapped) if self.score == "life" else self.returns(unwrapped)
+        return self.life_returns(unwrapped) if self.unit is LIFE else self.returns(unwrapped)
 
     def summary(self) -> dict[str, Any]:
         """Return means and population standard deviations, named as in docs/evaluation.md."""

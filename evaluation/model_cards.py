@@ -44,6 +44,11 @@ deviation: of those means, or over the episodes where there was one repeat.
 
 def _score(evaluation: Evaluation) -> tuple[str, ...]:
     score = spread(evaluation, "score")
-    unit = "a life" if evaluation.score == "life" else "a full game"
     games = f"{evaluation.repeats} x {len(evaluation.episodes) // evaluation.repeats}"
-    return evaluation.protocol, evaluation.action_mode, games, f"{score} {unit}", score.over
+    return (
+        evaluation.protocol,
+        evaluation.action_mode,
+        games,
+        f"{score} a {evaluation.unit.name}",
+        score.over,
+    )

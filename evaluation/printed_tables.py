@@ -25,9 +25,8 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
     table = Table("", title=f"{title}: {first.env}, {first.protocol}")
     for name in evaluations:
         table.add_column(name, justify="right")
-    unit = "lives" if first.score == "life" else "full games"
     score = {
-        f"score ({unit}, {first.repeats} repeats)": lambda s: str(
+        f"score ({first.unit.plural}, {first.repeats} repeats)": lambda s: str(
             Spread(s["score_mean"], s["score_std"], "repeats")
         )
     }

@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from fastweights.evaluation.evaluation_file import Evaluation
 
-_UNITS = {"life": "lives", "full_game": "full games"}
-
 
 class Spread(NamedTuple):
     """A mean and a population standard deviation over `over`: seeds, repeats or episodes."""
@@ -26,7 +24,7 @@ def spread(evaluation: Evaluation, what: str) -> Spread:
 
     `what`: full_game, life or score (the protocol's unit).
     """
-    name = _counted(evaluation) if what == "score" else what
+    name = evaluation.unit.tested if what == "score" else what
     summary = evaluation.summary()
     if evaluation.repeats == 1:
         return over_episodes(summary, name)
@@ -46,13 +44,13 @@ def remarks(evaluation: Evaluation) -> list[str]:
     summary, lines = evaluation.summary(), []
     games, wrapped = summary["episodes"], summary["wrapped_episodes"]
     if wrapped:
-        without = summary[f"{_counted(evaluation)}_mean_without_wrapped"]
+        without = summary[f"{evaluation.unit.tested}_mean_without_wrapped"]
         left = "none left" if without is None else f"{without:,.1f}"
         lines.append(
             f"the score counter passed {evaluation.score_modulus - 1:,} and began again in "
             f"{wrapped} of {games} games: mean score {summary['score_mean']:,.1f} as counted, "
             f"{summary['score_mean_unwrapped']:,.1f} with what it lost, "
-            f"{_UNITS[_counted(evaluation)]} without those {left}"
+            f"{evaluation.unit.plural} without those {left}"
         )
     if cut := cut_games(evaluation):
         lines.append(f"{cut}; each counts with the return it had by then")
@@ -66,8 +64,3 @@ def cut_games(evaluation: Evaluation) -> str:
         return ""
     games = f"{summary['cut_episodes']} of {summary['episodes']} games"
     return f"{games} reached the limit of {evaluation.max_frames:,} frames"
-
-
-def _counted(evaluation: Evaluation) -> str:
-    """Return the unit of a score, as the prefix of the summary's names."""
-    return "life" if evaluation.score == "life" else "full_game"

@@ -90,7 +90,8 @@ def _probabilities(
         both = _both(found, one, other)
         if len(both) > 1:
             sides = (
-                {game: pair[k].means(rule.unit) for game, pair in both.items()} for k in (0, 1)
+                {game: pair[k].means(rule.unit.tested) for game, pair in both.items()}
+                for k in (0, 1)
             )
             chance = estimate(probability_of_improvement, *sides, resamples=_RESAMPLES)
             rows.append([f"{one} over {other}", str(len(both)), interval(chance)])

@@ -18,6 +18,7 @@ from fastweights.evaluation.published_scores import PublishedScore, random_and_h
 from fastweights.evaluation.reports.runs import Group, Run
 from fastweights.evaluation.score_summary import Spread, spread
 from fastweights.evaluation.statistics import STATISTICS, Comparison, Estimate, compare, estimate
+from fastweights.evaluation.training_returns import LIFE, Unit
 
 PAPER_STEPS = (50_000_000, 200_000_000)
 # Figures 1-2, 3-4, 5-6, 7-8, 9-10, 11-12.
@@ -36,13 +37,12 @@ class Rule(NamedTuple):
 
     protocol: str  # as `protocol_played` names it
     action_mode: str
-    unit: str  # full_game or life, by the protocol
+    unit: Unit  # by the protocol
 
     def __str__(self) -> str:
         name, comma, changes = self.protocol.partition(", ")
         protocol = f"{name} protocol" + (f" ({changes})" if comma else "")
-        unit = "a life" if self.unit == "life" else "a full game"
-        return f"returns of {unit}, {self.action_mode} actions, {protocol}"
+        return f"returns of a {self.unit.name}, {self.action_mode} actions, {protocol}"
 
 
 class Score(NamedTuple):
@@ -67,8 +67,7 @@ class Score(NamedTuple):
     @property
     def rule(self) -> Rule:
         """The rule of the score."""
-        unit = "life" if self.evaluations[0].score == "life" else "full_game"
-        return Rule(self.protocol, self.action_mode, unit)
+        return Rule(self.protocol, self.action_mode, self.evaluations[0].unit)
 
     @property
     def games(self) -> list[int]:
@@ -177,14 +176,14 @@ def compared(one: Score, other: Score) -> tuple[Comparison, str]:
     """
     sides = one, other
     if min(len(score.tested) for score in sides) > 1:
-        means = (np.array(score.means(score.rule.unit)) for score in sides)
+        means = (np.array(score.means(score.rule.unit.tested)) for score in sides)
         return compare(*([np.stack([m, np.ones_like(m)])] for m in means)), "training seeds"
     return compare(*map(_test_games, sides)), "test games"
 
 
 def _test_games(score: Score) -> list[np.ndarray]:
     """Return [2, games] a seed: the return of each game, and the number of scores in it."""
-    per_life = score.rule.unit == "life"
+    per_life = score.rule.unit is LIFE
     return [
         np.array([(g.episode_return, g.lives if per_life else 1) for g in one.episodes], float).T
         for one in score.evaluations

@@ -179,15 +179,14 @@ def _score_tables(env: str, rule: Rule, scores: Sequence[Score]) -> list[Table]:
 
     In a game of one life a life is the game, so the paper's scores stand beside full games.
     """
-    if not any(game.lives > 1 for s in scores for one in s.evaluations for game in one.episodes):
-        return [_score_table(env, rule, scores, _normalised_column(scores) | _papers(env, scores))]
-    tables = {
-        "full_game": _score_table(
-            env, rule._replace(unit="full_game"), scores, _normalised_column(scores)
-        ),
-        "life": _score_table(env, rule._replace(unit="life"), scores, _papers(env, scores)),
-    }
-    return sorted(tables.values(), key=lambda table: table is not tables[rule.unit])
+    normalised, papers = _normalised_column(scores), _papers(env, scores)
+    if not any(one.has_lives for score in scores for one in score.evaluations):
+        return [_score_table(env, rule, scores, normalised | papers)]
+    tables = [
+        _score_table(env, rule._replace(unit=unit), scores, others)
+        for unit, others in {FULL_GAME: normalised, LIFE: papers}.items()
+    ]
+    return tables if rule.unit is FULL_GAME else tables[::-1]
 
 
 def _score_table(
@@ -203,8 +202,8 @@ def _score_table(
     columns = {
         "core": [score.group.label for score in scores],
         "agent steps": [score.agent_steps for score in scores],
-        "per life" if rule.unit == "life" else "full game": [_cell(s, rule.unit) for s in scores],
-        "± over": [score.spread(rule.unit).over for score in scores],
+        "per life" if rule.unit is LIFE else "full game": [_cell(s, rule.unit) for s in scores],
+        "± over": [score.spread(rule.unit.tested).over for score in scores],
         **others,
     }
     columns = {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
@@ -314,8 +313,8 @@ def links(runs: Sequence[Run], folder: Path) -> list[Block]:
     return [Heading("Clips and test episodes"), Text(text), Links(files)]
 
 
-def _cell(score: Score, what: str) -> str:
-    return f"{score.spread(what)}{' †' if _notes(score) else ''}"
+def _cell(score: Score, unit: Unit) -> str:
+    return f"{score.spread(unit.tested)}{' †' if _notes(score) else ''}"
 
 
 def _notes(score: Score) -> list[Text]:
