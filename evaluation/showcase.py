@@ -13,9 +13,10 @@ from fastweights.evaluation.clips import make_clip
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.evaluation.learning_curves import learning_curve
 from fastweights.evaluation.pictures import still
+from fastweights.evaluation.play import keep
 from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.training_returns import measured_unit, shortfall
-from fastweights.evaluation.training_tests import ACTION_MODE, games_of, play_and_keep, shown
+from fastweights.evaluation.training_tests import ACTION_MODE, games_of, play_games_of, shown
 from fastweights.host import choose_device
 from fastweights.records import read_logs
 from fastweights.training import RunOptions, open_agent
@@ -40,7 +41,7 @@ def before_training(
             check()
             show(finished, longest)
 
-        play_and_keep(network, options, 0, run, device, report)
+        keep(play_games_of(network, options, 0, device, report), run, options)
 
 
 def show_trained(run: Path, options: RunOptions, frames_per_step: int) -> None:
@@ -51,7 +52,8 @@ def show_trained(run: Path, options: RunOptions, frames_per_step: int) -> None:
     device = choose_device(options.learner_device or options.device)
     agent = open_agent(run, device, options.env)
     with shown(options, "test games after training") as report:
-        after = play_and_keep(agent.network, options, agent.step, run, device, report)
+        after = play_games_of(agent.network, options, agent.step, device, report)
+        keep(after, run, options)
     evaluations = evaluations_in(run).values()
     before = next((one for one in evaluations if one.agent_steps == 0), None)
     pictures = _curve(run, options, frames_per_step, before)

@@ -43,20 +43,6 @@ def shown(options: RunOptions, what: str) -> AbstractContextManager[Report]:
     return progress_bar(plan.games, what, limit=limit, option="--evaluate-max-frames")
 
 
-def play_and_keep(
-    network: Network,
-    options: RunOptions,
-    step: int,
-    run: Path,
-    device: torch.device,
-    report: Report = lambda finished, longest: None,
-) -> Evaluation:
-    """Play a run's test games with `network` after `step` agent steps, and store them."""
-    evaluation = play_games_of(network, options, step, device, report)
-    keep(evaluation, run, options)
-    return evaluation
-
-
 def play_games_of(
     network: Network, options: RunOptions, step: int, device: torch.device, report: Report
 ) -> Evaluation:
