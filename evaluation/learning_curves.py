@@ -152,27 +152,21 @@ def draw_learning_curve(
 
 def new_figure(height: float, width: float = 8) -> Any:
     """Return a Matplotlib figure, measured in inches, that needs no screen."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 
 def with_legend(figure: Any) -> Any:
     """Return `figure` with one legend below all axes, and made taller for it."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
     found: dict[str, Any] = {}
     for axes in figure.axes:
         handles, labels = axes.get_legend_handles_labels()
         found |= {label: h for label, h in zip(labels, handles, strict=True) if label not in found}
-    renderer = FigureCanvasAgg(figure).get_renderer()
     labels = [textwrap.fill(label, 80, drop_whitespace=False) for label in found]
     for columns in range(min(_LEGEND_COLUMNS, len(found)), 0, -1):
         legend = figure.legend(found.values(), labels, loc="outside lower center", ncols=columns)
-        size = legend.get_window_extent(renderer)
+        size = legend.get_window_extent()
         if columns == 1 or size.width <= 0.95 * figure.bbox.width:
             figure.set_figheight(figure.get_figheight() + size.height / figure.dpi)
             break
