@@ -96,35 +96,6 @@ def draw_line(axes: Any, points: Sequence[np.ndarray], style: dict[str, Any], la
     )
 
 
-def learning_curve(
-    logs: Mapping[str, list[Any]],
-    path: Path,
-    *,
-    unit: Unit,
-    num_envs: int,
-    title: str = "Learning curve",
-    frames_per_step: int,
-    references: Mapping[str, float] | None = None,
-) -> None:
-    """Draw returns of one unit over agent steps into the PNG `path`.
-
-    Args:
-        logs: Columns as `read_logs` returns them.
-        path: The PNG to write.
-        unit: Unit of the returns, from `measured_unit`.
-        num_envs: Environments of the training; the mean begins with as many games or lives.
-        title: The heading.
-        frames_per_step: Emulator frames an agent step. Above 1 an upper axis shows frames.
-        references: Returns of the same unit to draw as horizontal lines, by name, e.g.
-            `{"random play": 163.9}`.
-
-    Raises:
-        OSError: `path` cannot be written.
-    """
-    figure = draw_learning_curve(logs, unit, num_envs, title, frames_per_step, references or {})
-    save_figure(figure, path)
-
-
 def draw_learning_curve(
     logs: Mapping[str, list[Any]],
     unit: Unit,
@@ -133,7 +104,17 @@ def draw_learning_curve(
     frames_per_step: int,
     references: Mapping[str, float],
 ) -> Any:
-    """Return the Matplotlib figure that `learning_curve` writes."""
+    """Return a Matplotlib figure of the returns of one unit over agent steps.
+
+    Args:
+        logs: Columns as `read_logs` returns them.
+        unit: Unit of the returns, from `measured_unit`.
+        num_envs: Environments of the training; the mean begins with as many games or lives.
+        title: The heading.
+        frames_per_step: Emulator frames an agent step. Above 1 an upper axis shows frames.
+        references: Returns of the same unit to draw as horizontal lines, by name, e.g.
+            `{"random play": 163.9}`.
+    """
     figure = new_figure(5)
     axes = figure.add_subplot()
     if unit is FULL_GAME:

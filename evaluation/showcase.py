@@ -11,7 +11,7 @@ from rich.console import Console
 from fastweights.agents import Network
 from fastweights.evaluation.clips import make_clip
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
-from fastweights.evaluation.learning_curves import learning_curve
+from fastweights.evaluation.learning_curves import draw_learning_curve, save_figure
 from fastweights.evaluation.pictures import still
 from fastweights.evaluation.play import keep
 from fastweights.evaluation.printed_tables import evaluation_table
@@ -81,14 +81,9 @@ def _curve(
     untrained = (
         {"before training, test games": before.summary()[f"{unit.tested}_mean"]} if before else {}
     )
-    learning_curve(
-        logs,
-        path,
-        unit=unit,
-        num_envs=options.num_envs,
-        title=f"{options.core} on {options.env}, seed {options.seed}",
-        frames_per_step=frames_per_step,
-        references=untrained,
+    title = f"{options.core} on {options.env}, seed {options.seed}"
+    save_figure(
+        draw_learning_curve(logs, unit, options.num_envs, title, frames_per_step, untrained), path
     )
     return {"curve": path}
 

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from fastweights.evaluation.learning_curves import draw_learning_curve, learning_curve
+from fastweights.evaluation.learning_curves import draw_learning_curve, save_figure
 from fastweights.evaluation.pictures import still, write_clip
 from fastweights.evaluation.training_returns import FULL_GAME, measured_unit, shortfall
 from fastweights.records.log_table import LogTable, read_logs
@@ -55,15 +55,8 @@ def drawn(logs: dict[str, list], num_envs: int = 4, title: str = "Qbert") -> Fig
 
 def test_a_learning_curve_shows_full_games_and_references(tmp_path):
     path, columns = tmp_path / "curve.png", logs(tmp_path)
-    learning_curve(
-        columns,
-        path,
-        unit=measured_unit(columns, 4),
-        num_envs=4,
-        title="Qbert",
-        frames_per_step=4,
-        references={"random play": 163.9},
-    )
+    unit, references = measured_unit(columns, 4), {"random play": 163.9}
+    save_figure(draw_learning_curve(columns, unit, 4, "Qbert", 4, references), path)
     assert Image.open(path).size == (960, 600)
     # The mean and the reference have different colours.
     assert {(213, 94, 0), (0, 158, 115)} <= colours(path)
@@ -209,6 +202,6 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
     columns = logs(tmp_path / "run")
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        learning_curve(columns, path, unit=FULL_GAME, num_envs=4, frames_per_step=1)
+        save_figure(draw_learning_curve(columns, FULL_GAME, 4, "Learning curve", 1, {}), path)
     assert path.read_bytes() == old
     assert sorted(file.name for file in tmp_path.iterdir()) == ["run", "still.png"]
