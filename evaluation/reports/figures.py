@@ -45,20 +45,16 @@ _LINEAR = 100  # percent, beyond which the axis is logarithmic
 
 def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figure | None:
     """Draw one game: mean over seeds, seeds as thin lines and a band; None without points."""
+    has_frames = any(run.frames_per_step > 1 for group in groups for run in group.runs)
     curves = {
-        name: {g.label: [return_curve(run, unit, x) for run in g.runs] for g in groups}
+        (name, ""): {g.label: [return_curve(run, unit, x) for run in g.runs] for g in groups}
         for name, x in AXES.items()
-        if name != "emulator frames" or any(_has_frames(group) for group in groups)
+        if name != "emulator frames" or has_frames
     }
-    curves = {name: by for name, by in curves.items() if any(map(_is_curve, by.values()))}
-    if not curves:
-        return None
-    figure = Figure(figsize=(_WIDTH, 3.8), layout="constrained")
-    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
-    for axes, (name, by_label) in zip(panels, curves.items(), strict=True):
-        _draw_groups(axes, by_label, styles, name)
-    panels[0].set_ylabel(f"return of a {unit.name},\nmean of up to 100 recent ones")
-    return with_legend(figure)
+    figure = _drawn(curves, styles, height=3.8, sharey=True)
+    if figure is not None:
+        figure.axes[0].set_ylabel(f"return of a {unit.name},\nmean of up to 100 recent ones")
+    return figure
 
 
 Seeds = Mapping[str, list[Curve]]  # curves of a group's seeds, by what the group is called
@@ -82,9 +78,12 @@ def throughput(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
     """
     curves = _curves(groups, _THROUGHPUT)
     *_, lag = _THROUGHPUT
-    if not any(one.y.any() for seeds in curves.get(lag, {}).values() for one in seeds):
-        curves.pop(lag, None)
-    return _drawn(curves, styles, bottom=0)
+    if not any(one.y.any() for seeds in curves[lag].values() for one in seeds):
+        del curves[lag]
+    figure = _drawn(curves, styles)
+    for axes in figure.axes if figure else ():
+        axes.set_ylim(bottom=0)
+    return figure
 
 
 def learner(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
@@ -96,15 +95,12 @@ def learner(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
 
 
 def _curves(groups: Mapping[str, Group], panels: Panels) -> dict[tuple[str, str], Seeds]:
-    """Return each group's curves by panel; panels without a curve are left out."""
+    """Return the curves of each group that has some, by panel."""
     curves = {
         labels: {name: _of_seeds(group, column, x) for name, group in groups.items()}
         for labels, (column, x) in panels.items()
     }
-    found = {
-        labels: {n: seeds for n, seeds in by.items() if seeds} for labels, by in curves.items()
-    }
-    return {labels: by for labels, by in found.items() if any(map(_is_curve, by.values()))}
+    return {labels: {n: seeds for n, seeds in by.items() if seeds} for labels, by in curves.items()}
 
 
 def _of_seeds(group: Group, column: str, x: Callable[[Run], np.ndarray]) -> list[Curve]:
@@ -118,17 +114,18 @@ def _of_seeds(group: Group, column: str, x: Callable[[Run], np.ndarray]) -> list
 def _drawn(
     curves: Mapping[tuple[str, str], Seeds],
     styles: Styles,
-    bottom: float | None = None,
+    height: float = 3.5,
+    sharey: bool = False,
 ) -> Figure | None:
-    """Draw panels side by side; None without a panel."""
+    """Draw the panels that have a curve side by side; None without such a panel."""
+    curves = {labels: by for labels, by in curves.items() if any(map(_is_curve, by.values()))}
     if not curves:
         return None
-    figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
-    row = figure.subplots(1, len(curves), squeeze=False)[0]
+    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    row = figure.subplots(1, len(curves), sharey=sharey, squeeze=False)[0]
     for axes, ((x_label, y_label), found) in zip(row, curves.items(), strict=True):
         _draw_groups(axes, found, styles, x_label)
         axes.set_ylabel(y_label)
-        axes.set_ylim(bottom=bottom)
     return with_legend(figure)
 
 
@@ -164,7 +161,8 @@ def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
     axes.set_xlabel(f"relative improvement of {one} over {other}")
     axes.grid(alpha=0.3, axis="x")
     size = min(10.0, 55 * height)
-    axes.set_yticks(y, [literal_text(_wrapped(game, 30)) for game in games], fontsize=size)
+    names = [literal_text(textwrap.fill(one_line(game), 30)) for game in games]
+    axes.set_yticks(y, names, fontsize=size)
     axes.set_ylim(-0.6, len(games) - 0.4)
     right = axes.twinx()
     right.set_ylim(axes.get_ylim())
@@ -197,10 +195,6 @@ def svg(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def _has_frames(group: Group) -> bool:
-    return any(run.frames_per_step > 1 for run in group.runs)
-
-
 def _is_curve(seeds: Sequence[Curve]) -> bool:
     """Return whether a curve has two points; axes around a single point are arbitrary."""
     return any(len(one.x) > 1 for one in seeds)
@@ -214,7 +208,3 @@ def _readable_time(axes: Any) -> None:
     axes.set_xticks([value / factor for value in step if value <= longest * factor])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value * factor:,.4g}")
     axes.set_xlabel(name)
-
-
-def _wrapped(text: str, width: int) -> str:
-    return textwrap.fill(one_line(text), width)
