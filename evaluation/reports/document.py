@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -52,6 +52,11 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     kind: ClassVar[str] = "table"
+
+    @classmethod
+    def of_records(cls, caption: str, records: Sequence[Mapping[str, str]]) -> "Table":
+        """Return a table of `records`, at least one, all with the same columns."""
+        return cls(caption, list(records[0]), [list(record.values()) for record in records])
 
     @property
     def is_long(self) -> bool:

@@ -77,36 +77,25 @@ def report_sections(
 
 def overview(runs: Sequence[Run]) -> list[Block]:
     """Return the table of all runs."""
-    head = [
-        "run",
-        "game",
-        "core",
-        "seed",
-        "agent steps",
-        "last 100 games",
-        "games",
-        "state",
-        "revision",
-    ]
-    rows = [
-        [
-            run.name,
-            run.game,
-            run.core,
-            str(run.seed),
-            f"{run.agent_steps:,}",
-            _last_return(run),
-            f"{count_ended(run.logs, FULL_GAME):,}",
-            "finished" if run.meta.get("successful") else "not finished",
-            revision(run),
-        ]
+    records = [
+        {
+            "run": run.name,
+            "game": run.game,
+            "core": run.core,
+            "seed": str(run.seed),
+            "agent steps": f"{run.agent_steps:,}",
+            "last 100 games": _last_return(run),
+            "games": f"{count_ended(run.logs, FULL_GAME):,}",
+            "state": "finished" if run.meta.get("successful") else "not finished",
+            "revision": revision(run),
+        }
         for run in runs
     ]
     caption = (
         "Every run. Returns in training are full games, undiscounted and unclipped: the mean of "
         "the last 100, or of all where fewer have ended."
     )
-    return [Heading("Runs"), Table(caption, head, rows)]
+    return [Heading("Runs"), Table.of_records(caption, records)]
 
 
 def learning(groups: Sequence[Group]) -> list[Block]:
@@ -248,31 +237,23 @@ def configurations(groups: Sequence[Group]) -> list[Block]:
 
 def speed(groups: Sequence[Group]) -> list[Block]:
     """Return throughput and policy lag."""
-    head = [
-        "run",
-        "agent steps/s",
-        "emulator frames/s",
-        "hours",
-        "updates",
-        "policy lag",
-        "machine",
-    ]
-    rows = []
+    records = []
     for run in (run for group in groups for run in group.runs):
-        rate, lag = _finite(run, "agent_steps_per_second"), _finite(run, "policy_lag")
-        rows.append(
-            [
-                run.name,
-                number(median(rate) if len(rate) else None),
-                number(median(rate) * run.frames_per_step if len(rate) else None),
-                _hours(run),
-                number(_last(run, "updates")),
-                _lag(lag),
-                machine(run),
-            ]
+        rates = _finite(run, "agent_steps_per_second")
+        rate = median(rates) if len(rates) else None
+        records.append(
+            {
+                "run": run.name,
+                "agent steps/s": number(rate),
+                "emulator frames/s": number(None if rate is None else rate * run.frames_per_step),
+                "hours": _hours(run),
+                "updates": number(_last(run, "updates")),
+                "policy lag": _lag(_finite(run, "policy_lag")),
+                "machine": machine(run),
+            }
         )
     caption = "Median rate of the log rows; policy lag in updates, mean and highest."
-    blocks: list[Block] = [Heading("Throughput"), Table(caption, head, rows)]
+    blocks: list[Block] = [Heading("Throughput"), Table.of_records(caption, records)]
     styles = figures.line_styles([group.label for group in groups])
     for index, (game, members) in enumerate(_by_game(groups).items()):
         drawing = figures.throughput({group.label: group for group in members}, styles)
