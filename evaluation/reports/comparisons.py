@@ -176,11 +176,13 @@ def _papers(groups: Sequence[Group], one: str, other: str) -> list[Block]:
     played = dict.fromkeys(run.env for group in groups for run in group.runs)
     sides = {steps: (paper_scores(one, steps), paper_scores(other, steps)) for steps in PAPER_STEPS}
     improved = {steps: relative_improvements(*both) for steps, both in sides.items()}
-    rows = [
-        [env, *(cell for steps in PAPER_STEPS for cell in _paper_cells(env, sides[steps]))]
-        for env in played
-        if any(env in games for games in improved.values())
-    ]
+    rows = []
+    for env in (env for env in played if any(env in games for games in improved.values())):
+        row = [env]
+        for steps, games in improved.items():
+            row += [number(side.get(env)) for side in sides[steps]]
+            row.append(f"{games[env]:+,.0f} %" if env in games else "-")
+        rows.append(row)
     if not rows:
         return []
     wins = (
@@ -198,12 +200,6 @@ def _papers(groups: Sequence[Group], one: str, other: str) -> list[Block]:
         for what in (one, other, "improvement")
     ]
     return [Table(caption, ["game", *head], rows)]
-
-
-def _paper_cells(env: str, sides: tuple[dict[str, float], dict[str, float]]) -> list[str]:
-    ours, theirs = (side.get(env) for side in sides)
-    percent = relative_improvements(*({env: one} if one else {} for one in (ours, theirs)))
-    return [number(ours), number(theirs), f"{percent[env]:+,.0f} %" if percent else "-"]
 
 
 def _millions(steps: int) -> str:

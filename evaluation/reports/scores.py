@@ -14,7 +14,7 @@ import numpy as np
 from fastweights.envs import HALF_AN_HOUR, PROTOCOLS
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.games import THE_AGENTS_OWN
-from fastweights.evaluation.published_scores import PublishedScore, random_and_human, recurrent_fwp
+from fastweights.evaluation.published_scores import random_and_human, recurrent_fwp
 from fastweights.evaluation.reports.runs import Group, Run
 from fastweights.evaluation.score_summary import Spread, spread
 from fastweights.evaluation.statistics import STATISTICS, Comparison, Estimate, compare, estimate
@@ -123,11 +123,6 @@ def protocol_played(evaluation: Evaluation) -> str:
     elif frames != cap:
         changed.append(f"cut after {frames:,} frames")
     return ", ".join([evaluation.protocol, *changed])
-
-
-def paper_score(env: str, core: str, steps: int) -> PublishedScore | None:
-    """Return the paper's score, of lives; None if it has none."""
-    return recurrent_fwp().get((env, steps, core))
 
 
 def human_normalised(score: Score) -> float | None:

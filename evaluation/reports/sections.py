@@ -7,6 +7,7 @@ from statistics import median
 
 import numpy as np
 
+from fastweights.evaluation.published_scores import recurrent_fwp
 from fastweights.evaluation.reports import figures
 from fastweights.evaluation.reports.cells import (
     INTERVALS,
@@ -27,7 +28,6 @@ from fastweights.evaluation.reports.scores import (
     games_played,
     human_normalised,
     over_games,
-    paper_score,
     rules,
     scores,
 )
@@ -208,7 +208,7 @@ def _papers(env: str, scores: Sequence[Score]) -> dict[str, list[str]]:
     """Return the paper's scores of a life, over five repeats of one training seed."""
     columns = {}
     for steps in PAPER_STEPS:
-        published = [paper_score(env, score.group.core, steps) for score in scores]
+        published = [recurrent_fwp().get((env, steps, score.group.core)) for score in scores]
         cells = ["-" if one is None else f"{one.mean:,g} ± {one.std:,g}" for one in published]
         columns[f"paper, {steps // 1_000_000} M steps (per life)"] = cells
     return columns
