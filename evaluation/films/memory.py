@@ -193,10 +193,12 @@ def timelines(layers: list[dict[str, np.ndarray]], width: int) -> list[Lines]:
                 result.append(Lines(f"change of {words}", width, Change(layer, name), where=where))
             elif name.endswith("strength"):
                 measure = _flat(layer, name)
-                result.append(Lines(words, width, measure, (0.0, 1.0), grows=True, where=where))
+                result.append(Lines(words, width, measure, (0.0, 1.0), where=where))
             elif name.endswith(_IN_0_TO_1):
-                measure = _mean(layer, name)
-                result.append(Lines(f"mean {words}", width, measure, (0.0, 1.0), where=where))
+                limits, measure = (0.0, 1.0), _mean(layer, name)
+                result.append(
+                    Lines(f"mean {words}", width, measure, limits, fixed=True, where=where)
+                )
     return result
 
 

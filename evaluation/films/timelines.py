@@ -15,6 +15,7 @@ from fastweights.evaluation.films.panel import Panel
 
 LABEL = 140  # pixels left of the plot
 PIXELS = 2  # a step
+_HEIGHT = 46  # pixels of lines
 _ROW = 13  # pixels an action
 _LINE, _KEY = 16, 92  # pixels: a line of the key, and from one colour to the next
 
@@ -25,9 +26,9 @@ class Timeline(Panel):
     def __init__(self, width: int, height: int, measure: Callable[[Moment], Sequence[float]]):
         self.size = (height, width)
         self._measure = measure
-        self._steps = (width - LABEL) // PIXELS
-        self._values: deque[np.ndarray] = deque(maxlen=self._steps)
-        self._events: deque[tuple[bool, bool]] = deque(maxlen=self._steps)
+        steps = (width - LABEL) // PIXELS
+        self._values: deque[np.ndarray] = deque(maxlen=steps)
+        self._events: deque[tuple[bool, bool]] = deque(maxlen=steps)
 
     def draw(self, area: np.ndarray, moment: Moment) -> None:
         """Add the moment's measure and draw the chart."""
@@ -45,9 +46,9 @@ class Timeline(Panel):
 
 
 class Lines(Timeline):
-    """Lines between a lowest and a highest value: `limits`, or the extremes so far.
+    """Lines between a lowest and a highest value: `limits`, wider after values beyond them.
 
-    With `grows` these are never narrower than the limits. `where` stands before them in words.
+    With `fixed` the limits stay. `where` stands before the two values in words.
     """
 
     def __init__(
@@ -55,15 +56,14 @@ class Lines(Timeline):
         name: str,
         width: int,
         measure: Callable[[Moment], Sequence[float]],
-        limits: tuple[float, float] | None = None,
-        height: int = 46,
-        grows: bool = False,
+        limits: tuple[float, float] = (0.0, 0.0),
+        fixed: bool = False,
         where: str = "",
     ):
-        super().__init__(width, height, measure)
-        self._name, self._fixed = name, limits is not None and not grows
+        super().__init__(width, _HEIGHT, measure)
+        self._name, self._fixed = name, fixed
         self._where = f"{where}, " if where else ""
-        self._low, self._high = limits or (0.0, 0.0)
+        self._low, self._high = limits
 
     def label(self, area: np.ndarray) -> None:
         write(area, self._name, 0, 0)
@@ -85,25 +85,21 @@ class Policy(Timeline):
 
     def __init__(self, width: int, action_meanings: Sequence[str]):
         self._actions = action_meanings
-        self._done: deque[int] = deque(maxlen=(width - LABEL) // PIXELS)
-        super().__init__(width, _ROW * len(action_meanings) + 6, lambda moment: moment.policy)
+        height = _ROW * len(action_meanings) + 6
+        super().__init__(width, height, lambda moment: [*moment.policy, moment.action])
 
     def label(self, area: np.ndarray) -> None:
         for index, meaning in enumerate(self._actions):
             write(area, meaning.lower(), index * _ROW, 0, size=10)
 
-    def draw(self, area: np.ndarray, moment: Moment) -> None:
-        self._done.append(moment.action)
-        super().draw(area, moment)
-
     def chart(self, area: np.ndarray, chart: np.ndarray, values: np.ndarray) -> None:
-        height = _ROW * len(self._actions)
-        picture = enlarge(sequential(values.T), _ROW, PIXELS)
-        chart[:height, : picture.shape[1]] = picture
+        policy, actions = values[:, :-1], values[:, -1].astype(int)
+        picture = enlarge(sequential(policy.T), _ROW, PIXELS)
+        chart[: len(picture), : picture.shape[1]] = picture
         for offset in range(PIXELS):
-            columns = np.arange(len(self._done)) * PIXELS + offset
+            columns = np.arange(len(actions)) * PIXELS + offset
             for row in (_ROW // 2, _ROW // 2 + 1):
-                chart[np.array(self._done) * _ROW + row, columns] = LINES[1]
+                chart[actions * _ROW + row, columns] = LINES[1]
 
 
 class Key(Panel):
