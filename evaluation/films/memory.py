@@ -3,6 +3,8 @@
 The names and shapes from a core's `inspect` decide which panels it gets.
 """
 
+import math
+
 import numpy as np
 
 from fastweights.evaluation.films.drawing import (
@@ -150,8 +152,7 @@ class Change:
 
 def norms(values: np.ndarray) -> np.ndarray:
     """Return the Frobenius norm of every head's matrix, or the norm of one vector."""
-    flat = values.reshape(1, -1) if values.ndim == 1 else heads(values).reshape(-1, _area(values))
-    return np.linalg.norm(flat, axis=1)
+    return np.linalg.norm(values.reshape(-1, math.prod(values.shape[-2:])), axis=1)
 
 
 def heads(matrices: np.ndarray) -> np.ndarray:
@@ -168,8 +169,7 @@ def panels(layers: list[dict[str, np.ndarray]], width: int) -> list[Panel]:
     """Return the panels that show the memory at a moment."""
     if not layers:
         return [NoMemory(width)]
-    count = sum(is_matrices(*named) for inside in layers for named in inside.items())
-    size = (_HEIGHT // max(1, count), width)
+    size = (_HEIGHT // max(1, len(_matrices(layers))), width)
     result: list[Panel] = []
     for layer, inside in enumerate(layers):
         for name, values in inside.items():
@@ -205,7 +205,7 @@ def timelines(layers: list[dict[str, np.ndarray]], width: int) -> list[Lines]:
 def explanations(layers: list[dict[str, np.ndarray]]) -> list[str]:
     """Return what the words beside the timelines mean, as far as the layers have them."""
     said = []
-    if any(is_matrices(*named) for inside in layers for named in inside.items()):
+    if _matrices(layers):
         said.append("W: a head's matrix of fast weights. norm: its Frobenius norm.")
         said.append(
             "change: the Frobenius norm of the difference between W now and one agent step ago."
@@ -223,10 +223,12 @@ def explanations(layers: list[dict[str, np.ndarray]]) -> list[str]:
 
 def most_matrices(layers: list[dict[str, np.ndarray]]) -> int:
     """Return the largest number of lines of a timeline of the memory."""
-    return max(
-        (len(heads(v)) for inside in layers for n, v in inside.items() if is_matrices(n, v)),
-        default=1,
-    )
+    return max((len(heads(matrices)) for matrices in _matrices(layers)), default=1)
+
+
+def _matrices(layers: list[dict[str, np.ndarray]]) -> list[np.ndarray]:
+    """Return the tensors of all layers that hold a matrix a head."""
+    return [values for inside in layers for n, values in inside.items() if is_matrices(n, values)]
 
 
 def _squares(inside: dict[str, np.ndarray]) -> list[str]:
@@ -254,10 +256,6 @@ def _flat(layer: int, name: str):
 
 def _mean(layer: int, name: str):
     return lambda moment: [moment.layers[layer][name].mean()]
-
-
-def _area(matrices: np.ndarray) -> int:
-    return matrices.shape[-2] * matrices.shape[-1]
 
 
 def _cell(rows: int, columns: int, zoom: int) -> tuple[int, int]:
