@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fastweights.agents import Decision, Network, NetworkOutput
 from fastweights.envs import Environments, TimeStep
-from fastweights.kernels import State, map_state
+from fastweights.kernels import State, map_state, refilled, tensors_of
 
 ActionMode = Literal["argmax", "sampled"]
 BLOCK = 16  # rows of a network call
@@ -63,7 +63,7 @@ class Player:
         logits, value = (
             torch.cat(p, 1)[0, : len(self.playing)] for p in zip(*thoughts, strict=True)
         )
-        chosen = self._choose(logits, self.playing)
+        chosen = self._choose(logits)
         action = np.zeros(self.environments.num_envs, np.int64)
         action[self.playing] = chosen
         self.row, self._last_action = self.environments.step(action), action
@@ -79,7 +79,8 @@ class Player:
         stay = np.isin(self.playing, envs)
         if -(-stay.sum() // BLOCK) == len(self._rows):
             return
-        joined = _joined(self._states)
+        parts = zip(*map(tensors_of, self._states), strict=True)
+        joined = refilled(self._states[0], map(torch.cat, parts))
         self.playing = self.playing[stay]
         self._rows = _filled(self.playing)
         self._states = [
@@ -98,13 +99,11 @@ class Player:
     def _think(self, *seen: Any) -> tuple[NetworkOutput, State]:
         return self._network(*seen)
 
-    def _choose(
-        self, logits: Float[Tensor, "N A"], envs: Int[np.ndarray, " N"]
-    ) -> Int[np.ndarray, " N"]:
+    def _choose(self, logits: Float[Tensor, "N A"]) -> Int[np.ndarray, " N"]:
         if self._greedy:
             return logits.argmax(-1).cpu().numpy()
         # The action at which the cumulative distribution passes a uniform draw.
-        draw = np.array([self._noise[env].random() for env in envs])
+        draw = np.array([self._noise[env].random() for env in self.playing])
         cumulative = logits.cpu().double().softmax(-1).cumsum(-1).numpy()[:, :-1]
         return (cumulative <= draw[:, None]).sum(1)
 
@@ -114,11 +113,3 @@ def _filled(envs: Int[np.ndarray, " N"]) -> Int[np.ndarray, "blocks rows"]:
     missing = -len(envs) % BLOCK
     first_of_last = envs[len(envs) - len(envs) % BLOCK :][:1]
     return np.concatenate((envs, np.repeat(first_of_last, missing))).reshape(-1, BLOCK)
-
-
-def _joined(states: list[State]) -> State:
-    """Return the states of blocks as one, along the batch axis."""
-    if isinstance(states[0], Tensor):
-        return torch.cat(states)
-    parts = [_joined(list(part)) for part in zip(*states, strict=True)]
-    return type(states[0])(*parts) if hasattr(states[0], "_fields") else type(states[0])(parts)
