@@ -12,7 +12,7 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -101,8 +101,8 @@ class Evaluation:
         """Return means and population standard deviations, named as in docs/evaluation.md."""
         wrapped = [episode for episode in self.episodes if episode.wraps]
         return {
-            "score_mean": _mean_of_means(self.scores()),
-            "score_std": _std_of_means(self.scores()),
+            "score_mean": fmean(_means(self.scores())),
+            "score_std": pstdev(_means(self.scores())),
             **_spread("full_game", self.returns()),
             **_spread("life", self.life_returns()),
             "episodes": len(self.episodes),
@@ -111,7 +111,7 @@ class Evaluation:
             "mean_emulator_frames": fmean(episode.emulator_frames for episode in self.episodes),
             "cut_episodes": sum(episode.cut for episode in self.episodes),
             "wrapped_episodes": len(wrapped),
-            "score_mean_unwrapped": _mean_of_means(self.scores(unwrapped=True)),
+            "score_mean_unwrapped": fmean(_means(self.scores(unwrapped=True))),
             "full_game_mean_without_wrapped": _mean_without(
                 (e.episode_return, e.wraps) for e in self.episodes
             ),
@@ -141,7 +141,8 @@ class Evaluation:
         try:
             if (content["format"], content["version"]) != (FORMAT, VERSION):
                 raise ValueError("it has another format or version")
-            episodes = tuple(_episode(raw) for raw in content["episodes"])
+            raw = content["episodes"]
+            episodes = tuple(PlayedGame(**typed_values(PlayedGame, e, "episode.")) for e in raw)
             plain = {name: content[name] for name in content if name != "episodes"}
             evaluation = cls(**typed_values(cls, plain), episodes=episodes)
             evaluation.check()
@@ -238,26 +239,18 @@ def _spread(name: str, repeats: list[list[float]]) -> dict[str, Any]:
     return {
         f"{name}_mean": fmean(everything),
         f"{name}_std": pstdev(everything),
-        f"{name}_std_of_means": _std_of_means(repeats),
+        f"{name}_std_of_means": pstdev(_means(repeats)),
     }
 
 
-def _mean_of_means(repeats: list[list[float]]) -> float:
-    return fmean(fmean(values) for values in repeats)
+def _means(repeats: list[list[float]]) -> list[float]:
+    return [fmean(values) for values in repeats]
 
 
 def _mean_without(returns_and_wraps: Iterable[tuple[float, int]]) -> float | None:
     """Return the mean of the returns without overflow; None if all overflowed."""
     straight = [one for one, wraps in returns_and_wraps if not wraps]
     return fmean(straight) if straight else None
-
-
-def _std_of_means(repeats: list[list[float]]) -> float:
-    return pstdev([fmean(values) for values in repeats])
-
-
-def _episode(raw: Mapping[str, Any]) -> PlayedGame:
-    return PlayedGame(**typed_values(PlayedGame, raw, "episode."))
 
 
 def _adds_up(episode: PlayedGame) -> bool:
