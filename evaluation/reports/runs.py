@@ -169,7 +169,7 @@ def grouped_runs(runs: Sequence[Run]) -> list[Group]:
         Group(
             _label(group[0], [one for one in firsts if one.env == group[0].env]),
             _label(_first_of_settings(group[0], firsts), firsts),
-            tuple(sorted(group, key=_seed)),
+            tuple(sorted(group, key=lambda run: run.seed)),
         )
         for group in groups
     ]
@@ -219,10 +219,6 @@ def _first_of_settings(run: Run, firsts: list[Run]) -> Run:
 
 def _rank(core: str) -> int:
     return list(CORES).index(core) if core in CORES else len(CORES)
-
-
-def _seed(run: Run) -> int:
-    return run.seed
 
 
 def _frames_per_step(options: dict[str, Any]) -> int:
