@@ -1,8 +1,8 @@
 """The interface of all formal languages: strings, and a machine that answers at every position.
 
-A language is one file: its alphabet, a sampler of strings, and `step`, one step of the machine
-that reads a string from left to right. The machine defines the targets; tests compare it with an
-independent one.
+A language is one file: its alphabet, a sampler if its strings are not uniform, and `step`, one step
+of the machine that reads a string from left to right. The machine defines the targets; tests
+compare it with an independent one.
 
 In some languages questions, `?`, follow a string, and the answers stand at the questions. There is
 one question for each symbol of the answer. This is the convention of Delétang et al. 2023, "Neural
@@ -52,9 +52,9 @@ class Language(Task):
     def step(self, state: Any, symbol: str) -> tuple[Any, str | None]:
         """Read a symbol: return the next state and the answer there (None: no answer asked)."""
 
-    @abc.abstractmethod
     def draw(self, random: Random, size: int) -> Iterable[str]:
-        """Draw a string of this size, without questions."""
+        """Draw a string of this size, without questions: by default, each symbol uniformly."""
+        return random.choices(self.alphabet, k=size)
 
     def questions(self, symbols: Sequence[str]) -> int:
         """Return how many questions follow these symbols."""
@@ -121,7 +121,7 @@ class Language(Task):
         if not self.one_a_size:
             return None
         sizes = [size for span in self.spans(split) for size in self.sizes_in(*span)]
-        return [self.labelled(list(self.draw(Random(0), size))) for size in sizes]
+        return [self.labelled(self.string(Random(0), size, size)) for size in sizes]
 
     def labelled(self, symbols: Sequence[str]) -> Sample:
         """Return a string, its questions, and the machine's answers, as numbers."""

@@ -6,8 +6,7 @@
 Source: Delétang et al. 2023, section 4.
 """
 
-from collections.abc import Iterable, Sequence
-from random import Random
+from collections.abc import Sequence
 from typing import ClassVar
 
 from fastweights.tasks.formal_languages.language import ASK, Language
@@ -28,6 +27,3 @@ class ReverseString(Language):
 
     def questions(self, symbols: Sequence[str]) -> int:
         return len(symbols)
-
-    def draw(self, random: Random, size: int) -> Iterable[str]:
-        return random.choices(self.alphabet, k=size)

@@ -7,8 +7,7 @@ Five counters, one a symbol, suffice.
 Source: Delétang et al. 2023, section 4.
 """
 
-from collections.abc import Iterable, Sequence
-from random import Random
+from collections.abc import Sequence
 from typing import ClassVar
 
 from fastweights.tasks.formal_languages.language import ASK, Language
@@ -37,9 +36,6 @@ class BucketSort(Language):
 
     def questions(self, symbols: Sequence[str]) -> int:
         return len(symbols)
-
-    def draw(self, random: Random, size: int) -> Iterable[str]:
-        return random.choices(self.alphabet, k=size)
 
     def level(self, state: Buckets) -> float:
         return float(sum(state))

@@ -6,7 +6,6 @@
 Source: Irie et al. 2023, section 4.2; Bhattamishra et al. 2020.
 """
 
-from collections.abc import Iterable
 from random import Random
 from typing import ClassVar
 
@@ -29,6 +28,3 @@ class Dyck1(Language):
 
     def string(self, random: Random, low: int, high: int) -> list[str]:
         return list(nested(random, low, high))
-
-    def draw(self, random: Random, size: int) -> Iterable[str]:
-        return self.string(random, size, size)

@@ -6,9 +6,7 @@
 Source: Merrill et al. 2020, "A Formal Hierarchy of RNN Architectures", section 5.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from random import Random
 from typing import ClassVar
 
 from fastweights.tasks.formal_languages.language import Language
@@ -28,6 +26,3 @@ class L5(Language):
     def step(self, state: int, symbol: str) -> tuple[int, str]:
         state += 1 if symbol == "a" else -1
         return state, "1" if abs(state) < 5 else "0"
-
-    def draw(self, random: Random, size: int) -> Iterable[str]:
-        return random.choices(self.alphabet, k=size)

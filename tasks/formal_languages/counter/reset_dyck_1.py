@@ -8,7 +8,7 @@ generator, the size applies to each of the two strings, so the whole is up to tw
 Source: Irie et al. 2023, section 4.2; Bhattamishra et al. 2020.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
@@ -46,9 +46,6 @@ class ResetDyck1(Language):
             symbols = [*whole[: random.randint(0, len(whole))], RESET, *after]
             if len(symbols) >= low:
                 return symbols
-
-    def draw(self, random: Random, size: int) -> Iterable[str]:
-        return self.string(random, size, size)
 
     def rivals(self) -> Mapping[str, Machine]:
         return {"a counter that never resets": never_reset}

@@ -8,7 +8,6 @@ the two; its example and the published data agree with this file.
 Source: Irie et al. 2023, appendix C.2; Suzgun et al. 2019.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
@@ -49,9 +48,6 @@ class Shuffle2(Language):
         square = {"(": "[", ")": "]"}
         drawn = ((kind, next(parts[kind])) for kind in kinds)
         return [square[symbol] if kind else symbol for kind, symbol in drawn]
-
-    def draw(self, random: Random, size: int) -> Iterable[str]:
-        return self.string(random, size, size)
 
     def level(self, state: tuple[int, int]) -> float:
         return float(sum(state))

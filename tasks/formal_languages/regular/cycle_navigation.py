@@ -6,8 +6,6 @@
 Source: Delétang et al. 2023, section 4.
 """
 
-from collections.abc import Iterable
-from random import Random
 from typing import ClassVar
 
 from fastweights.tasks.formal_languages.language import ASK, Language
@@ -29,6 +27,3 @@ class CycleNavigation(Language):
         if symbol == ASK:
             return state, str(state)
         return (state + MOVES[symbol]) % PLACES, None
-
-    def draw(self, random: Random, size: int) -> Iterable[str]:
-        return random.choices(self.alphabet, k=size)

@@ -7,8 +7,6 @@ It is even if and only if the last symbol equals the first.
 Source: Delétang et al. 2023, section 4.
 """
 
-from collections.abc import Iterable
-from random import Random
 from typing import ClassVar
 
 from fastweights.tasks.formal_languages.language import ASK, Language
@@ -28,9 +26,6 @@ class EvenPairs(Language):
         if symbol == ASK:
             return state, "T" if state[:1] == state[-1:] else "F"
         return (state or symbol)[0] + symbol, None
-
-    def draw(self, random: Random, size: int) -> Iterable[str]:
-        return random.choices(self.alphabet, k=size)
 
     def level(self, state: str) -> float:
         return float(state[:1] != state[-1:])

@@ -8,7 +8,6 @@ of their range. The language is not star-free.
 Source: Irie et al. 2023, section 4.1; sampler: Bhattamishra et al. 2020, published code.
 """
 
-from collections.abc import Iterable
 from random import Random
 from typing import ClassVar
 
@@ -37,6 +36,3 @@ class Parity(Language):
                 symbols.append("1")
             if low <= len(symbols) <= high:
                 return symbols
-
-    def draw(self, random: Random, size: int) -> Iterable[str]:
-        return self.string(random, size, size)

@@ -10,9 +10,7 @@ Source: Barrington 1989; as a probe of state tracking: Merrill et al. 2024, "The
 in State-Space Models", and Grazzi et al. 2024.
 """
 
-from collections.abc import Iterable
 from itertools import permutations
-from random import Random
 from typing import ClassVar
 
 from fastweights.tasks.formal_languages.language import Language
@@ -28,9 +26,6 @@ class WordProblem(Language):
     def step(self, state: str, symbol: str) -> tuple[str, str]:
         state = "".join(symbol[int(image) - 1] for image in state)
         return state, state
-
-    def draw(self, random: Random, size: int) -> Iterable[str]:
-        return random.choices(self.alphabet, k=size)
 
     def level(self, state: str) -> float:
         return float(self.alphabet.index(state))
