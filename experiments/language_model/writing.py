@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 import torch
 
@@ -36,14 +36,12 @@ def written_text(
     seed: int,
     with_prompt: bool,
 ) -> Iterator[str]:
-    """Yield the prompt, if asked for, then the text of one token after the other as it is drawn.
+    """Return the text of the prompt, if asked for, and of each token as it is drawn.
 
     Args:
         length: number of tokens to draw; 0: without end.
         seed: of the drawing.
     """
-    reader = saved.vocabulary.reader()
-    if with_prompt:
-        yield "".join(map(reader.read, prompt))
     tokens = generate(saved.model, prompt, sampling, torch.Generator().manual_seed(seed))
-    yield from map(reader.read, islice(tokens, length or None))
+    drawn = islice(tokens, length or None)
+    return saved.vocabulary.pieces(chain(prompt if with_prompt else (), drawn))

@@ -9,7 +9,7 @@ import codecs
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,8 +46,8 @@ class Vocabulary(ABC):
         """Return text that need not end with a line as numbers; raise a one-line `ValueError`."""
 
     @abstractmethod
-    def reader(self) -> "Reader":
-        """Return a reader that turns numbers into text, one by one."""
+    def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
+        """Yield the text that each token adds; "" while a character is incomplete."""
 
     @abstractmethod
     def plain(self) -> dict[str, Any]:
@@ -55,16 +55,7 @@ class Vocabulary(ABC):
 
     def text(self, tokens: Iterable[int]) -> str:
         """Return numbers as text."""
-        reader = self.reader()
-        return "".join(map(reader.read, tokens))
-
-
-class Reader(ABC):
-    """A converter of numbers into text, one by one."""
-
-    @abstractmethod
-    def read(self, token: int) -> str:
-        """Return the text that the next token adds; "" while a character is incomplete."""
+        return "".join(self.pieces(tokens))
 
 
 class Words(Vocabulary):
@@ -109,8 +100,14 @@ class Words(Vocabulary):
         tokens = [number for line in lines[:-1] for number in self.line(line).tokens]
         return tokens + list(self.line(lines[-1]).tokens[:-1])
 
-    def reader(self) -> Reader:
-        return _WordReader(self.types)
+    def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
+        begins_line = True
+        for token in tokens:
+            if token == 0:
+                yield "\n"
+            else:
+                yield self.types[token] if begins_line else f" {self.types[token]}"
+            begins_line = token == 0
 
     def plain(self) -> dict[str, Any]:
         return {"kind": self.kind, "types": self.types}
@@ -132,32 +129,12 @@ class Bytes(Vocabulary):
     def prompt(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def reader(self) -> Reader:
-        return _ByteReader()
+    def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        return (decoder.decode(bytes([token])) for token in tokens)
 
     def plain(self) -> dict[str, Any]:
         return {"kind": self.kind}
-
-
-class _WordReader(Reader):
-    def __init__(self, types: Sequence[str]) -> None:
-        self._types, self._begins_line = types, True
-
-    def read(self, token: int) -> str:
-        if token == 0:
-            self._begins_line = True
-            return "\n"
-        space = "" if self._begins_line else " "
-        self._begins_line = False
-        return space + self._types[token]
-
-
-class _ByteReader(Reader):
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def read(self, token: int) -> str:
-        return self._decoder.decode(bytes([token]))
 
 
 def vocabulary_to_json(vocabulary: Vocabulary) -> bytes:

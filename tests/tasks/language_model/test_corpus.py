@@ -271,8 +271,7 @@ def test_prompts_and_readers():
     words = Words(["<eos>", "a", "b", "<unk>"])
     assert words.prompt("a b\n b z") == [1, 2, 0, 2, 3]
     assert words.text([1, 2, 0, 2]) == "a b\nb"
-    reader = Bytes().reader()
-    assert [reader.read(byte) for byte in "é".encode()] == ["", "é"]
+    assert list(Bytes().pieces("é".encode())) == ["", "é"]
 
 
 def test_every_machine_has_a_text():
