@@ -88,7 +88,8 @@ def sliding_loss(
         reached = numbers * stride + np.arange(window)[:, None]
         begin = np.where(numbers == 0, 0, window - stride)
         scored = (np.arange(window)[:, None] >= begin) & (reached < predictions)
-        total += _score(model, ids, reached, scored, None)[0]
+        losses, _ = _losses(model, ids, reached, scored, None)
+        total += losses.sum().item()
         tick(int(scored.sum()))
     return total
 
@@ -117,8 +118,8 @@ def carried_loss(
         steps = np.arange(offset, min(offset + span, length))[:, None]
         reached = starts + steps
         scored = reached < predictions
-        loss, state = _score(model, ids, reached, scored, state)
-        total += loss
+        losses, state = _losses(model, ids, reached, scored, state)
+        total += losses.sum().item()
         tick(int(scored.sum()))
     return total
 
@@ -160,17 +161,6 @@ def length_buckets(losses: Float64[np.ndarray, " length"]) -> Iterator[tuple[int
         last = min(max(first + 1, 2 * first), len(losses))
         yield first + 1, last, float(losses[first:last].mean())
         first = last
-
-
-def _score(
-    model: LanguageModel,
-    ids: np.ndarray,
-    reached: Int64[np.ndarray, "T B"],
-    scored: Bool[np.ndarray, "T B"],
-    state: ModelState | None,
-) -> tuple[float, ModelState]:
-    losses, state = _losses(model, ids, reached, scored, state)
-    return losses.sum().item(), state
 
 
 @torch.no_grad()
