@@ -1,27 +1,22 @@
 """Evaluations of a trained model, stored beside it: windows, full context, loss by position."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from fastweights.experiments.language_model.measuring import EvaluationProtocol, shown_progress
 from fastweights.experiments.language_model.saved import SavedModel
 from fastweights.experiments.language_model.text import check_fits, text_of
-from fastweights.host import ProgressDisplay, UserError, check_at_least, user_input, write_json
+from fastweights.host import UserError, check_at_least, user_input, write_json
 from fastweights.tasks.language_model import (
     Corpus,
-    Measure,
-    carried_loss,
     length_buckets,
     losses_by_position,
-    mean_loss,
-    sliding_loss,
 )
 
 FOLDER = "evaluations"
-Tick = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +66,14 @@ class LanguageEvaluation:
                 f"--context {self.context:,} is more than the {predictions:,} predictions"
             )
 
-    def protocols(self, full_context: bool) -> tuple[str, ...]:
+    def protocols(self, window: int, full_context: bool) -> list[EvaluationProtocol]:
         """Return the protocols, for a run that was trained with or without full context."""
-        if self.protocol == "both":
-            return ("sliding", "full-context")
-        automatic = "full-context" if full_context else "sliding"
-        return (automatic if self.protocol == "auto" else self.protocol,)
+        carried = {"sliding": [False], "full-context": [True], "both": [False, True]}
+        how = {"window": window, "stride": self.stride, "at_once": self.at_once}
+        return [
+            EvaluationProtocol(full_context=is_carried, columns=self.columns, **how)
+            for is_carried in carried.get(self.protocol, [full_context])
+        ]
 
 
 def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
@@ -96,41 +93,18 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
         asked.check_text(text, window)
     if window > options.trainer.span and saved.model.config.positions != "none":
         print(f"note: the model was trained on positions up to {options.trainer.span} only")
-    for protocol in asked.protocols(options.trainer.full_context):
+    for protocol in asked.protocols(window, options.trainer.full_context):
         for split in asked.splits:
-            how, total = _total(saved, text, split, protocol, window, asked)
-            found = mean_loss(total, text.splits[split])
-            print(said(split, how, text.vocabulary.kind, found))
-            content = {"split": split, "protocol": how, **found._asdict()}
-            _keep(saved, text, f"{split}_{how}", content)
+            part = text.splits[split]
+            with shown_progress(len(part.ids) - 1) as tick:
+                found = protocol.measure(saved.model, part, tick)
+            measures = found.said(text.vocabulary.kind)
+            print(f"{split}, {protocol}: {measures} ({found.predictions:,} predictions)")
+            content = {"split": split, "protocol": str(protocol), **found._asdict()}
+            _keep(saved, text, f"{split}_{protocol}", content)
     if asked.by_position:
         _by_position(saved, text, window, asked)
     return 0
-
-
-def said(split: str, how: str, unit: str, found: Measure) -> str:
-    """Return a line about a measurement."""
-    return f"{split}, {how}: {found.said(unit)} ({found.predictions:,} predictions)"
-
-
-def _total(
-    saved: SavedModel,
-    text: Corpus,
-    split: str,
-    protocol: str,
-    window: int,
-    asked: LanguageEvaluation,
-) -> tuple[str, float]:
-    """Return the evaluation's name, and the sum of losses."""
-    ids = text.splits[split].ids
-    with _progress(len(ids) - 1) as tick:
-        if protocol == "sliding":
-            how = f"windows of {window}, stride {asked.stride}"
-            return how, sliding_loss(saved.model, ids, window, asked.stride, asked.at_once, tick)
-        columns = "one column" if asked.columns == 1 else f"{asked.columns} columns"
-        return f"full context, {columns}", carried_loss(
-            saved.model, ids, window, asked.columns, tick
-        )
 
 
 def _by_position(saved: SavedModel, text: Corpus, span: int, asked: LanguageEvaluation) -> None:
@@ -139,7 +113,7 @@ def _by_position(saved: SavedModel, text: Corpus, span: int, asked: LanguageEval
     curves = {}
     for split in asked.splits:
         ids = text.splits[split].ids
-        with _progress(len(ids) - 1) as tick:
+        with shown_progress(len(ids) - 1) as tick:
             losses = losses_by_position(saved.model, ids, asked.context, span, asked.at_once, tick)
         curves[split] = list(length_buckets(losses))
         for first, last, loss in curves[split]:
@@ -162,21 +136,3 @@ def _keep(saved: SavedModel, text: Corpus, name: str, content: dict[str, Any]) -
     except OSError as error:
         raise UserError(f"cannot keep {path} ({error.strerror}): free the disk") from error
     return path
-
-
-class _progress:  # noqa: N801 (a context, used as a function)
-    """A display of the number of predictions made, of `total`."""
-
-    def __init__(self, total: int) -> None:
-        self._display, self._done = ProgressDisplay(total, unit="tokens measured"), 0
-
-    def __enter__(self) -> Tick:
-        self._display.__enter__()
-        return self._tick
-
-    def __exit__(self, *error: Any) -> None:
-        self._display.__exit__(*error)
-
-    def _tick(self, count: int) -> None:
-        self._done += count
-        self._display.update(self._done, {})

@@ -1,6 +1,8 @@
 """A run's measurements of its model: quick ones during training, and the final ones."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from fastweights.tasks.language_model import (
     LanguageModel,
     Measure,
     Sampling,
+    Split,
+    Tick,
     carried_loss,
     generate,
     mean_loss,
@@ -24,45 +28,37 @@ HELD_OUT_COLUMNS = 32  # in measurements during training, not in results
 SPLITS = ("valid", "test")
 
 
-def measured(
-    model: LanguageModel, setting: Setting, split: str, tick: Callable[[int], None]
-) -> Measure:
-    """Return a split's loss by the run's protocol: full context, or windows of the span."""
-    options, part = setting.options, setting.text.splits[split]
-    span = options.trainer.span
-    with setting.precision():
-        if options.trainer.full_context:
-            total = carried_loss(model, part.ids, span, 1, tick)
+@dataclass(frozen=True, kw_only=True)
+class EvaluationProtocol:
+    """How a model reads a split: in windows with a fresh state each, or with its state carried."""
+
+    full_context: bool  # whether the state is carried
+    window: int  # tokens of a window, or tokens at once
+    stride: int  # of windows, in tokens
+    at_once: int  # windows
+    columns: int = 1  # with full context: pieces of the text, side by side
+
+    def __str__(self) -> str:
+        if self.full_context:
+            columns = "one column" if self.columns == 1 else f"{self.columns} columns"
+            return f"full context, {columns}"
+        return f"windows of {self.window}, stride {self.stride}"
+
+    def measure(
+        self, model: LanguageModel, part: Split, tick: Tick = lambda count: None
+    ) -> Measure:
+        """Return the mean loss of a split; `tick` takes the number of new predictions."""
+        if self.full_context:
+            total = carried_loss(model, part.ids, self.window, self.columns, tick)
         else:
-            total = sliding_loss(model, part.ids, span, options.stride, options.at_once, tick)
-    return mean_loss(total, part)
+            total = sliding_loss(model, part.ids, self.window, self.stride, self.at_once, tick)
+        return mean_loss(total, part)
 
 
-def evaluation_name(options: LanguageOptions) -> str:
-    """Return the name of the protocol of `measured`."""
-    if options.trainer.full_context:
-        return "full context, one column"
-    return f"windows of {options.trainer.span}, stride {options.stride}"
-
-
-def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
-    """Return a quick measure of the validation split, by parallel windows or columns."""
-    part, span = setting.text.splits["valid"], setting.options.trainer.span
-    with setting.precision():
-        if setting.options.trainer.full_context:
-            columns = min(HELD_OUT_COLUMNS, len(part.ids) - 1)
-            total = carried_loss(model, part.ids, span, columns)
-        else:
-            total = sliding_loss(model, part.ids, span, span, setting.options.at_once)
-    found = mean_loss(total, part)
-    names = ("loss", "perplexity", "bits_per_byte")
-    return {f"valid_{name}": getattr(found, name) for name in names}
-
-
-def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
-    """Return `measured` of validation and test split, with a display of progress."""
-    sizes = {split: len(setting.text.splits[split].ids) - 1 for split in SPLITS}
-    with ProgressDisplay(sum(sizes.values()), unit="tokens measured") as display:
+@contextmanager
+def shown_progress(total: int) -> Iterator[Tick]:
+    """Show how many of `total` predictions were made; yield the function that counts them."""
+    with ProgressDisplay(total, unit="tokens measured") as display:
         done = 0
 
         def tick(count: int) -> None:
@@ -70,8 +66,36 @@ def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
             done += count
             display.update(done, {})
 
-        found = {split: measured(model, setting, split, tick)._asdict() for split in sizes}
-    how = {"evaluation": evaluation_name(setting.options), "unit": setting.text.vocabulary.kind}
+        yield tick
+
+
+def protocol_of(options: LanguageOptions) -> EvaluationProtocol:
+    """Return the protocol of a run's results: full context, or windows of the span."""
+    return EvaluationProtocol(
+        full_context=options.trainer.full_context,
+        window=options.trainer.span,
+        stride=options.stride,
+        at_once=options.at_once,
+    )
+
+
+def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
+    """Return a quick measure of the validation split, by parallel windows or columns."""
+    part, whole = setting.text.splits["valid"], protocol_of(setting.options)
+    columns = min(HELD_OUT_COLUMNS, len(part.ids) - 1)
+    with setting.precision():
+        found = replace(whole, stride=whole.window, columns=columns).measure(model, part)
+    names = ("loss", "perplexity", "bits_per_byte")
+    return {f"valid_{name}": getattr(found, name) for name in names}
+
+
+def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
+    """Return the measures of validation and test split, with a display of progress."""
+    protocol, parts = protocol_of(setting.options), setting.text.splits
+    total = sum(len(parts[split].ids) - 1 for split in SPLITS)
+    with shown_progress(total) as tick, setting.precision():
+        found = {split: protocol.measure(model, parts[split], tick)._asdict() for split in SPLITS}
+    how = {"evaluation": str(protocol), "unit": setting.text.vocabulary.kind}
     return found | how | {"precision": setting.precision_name}
 
 

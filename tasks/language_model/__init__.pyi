@@ -1,7 +1,9 @@
 from .corpus import Corpus as Corpus
 from .corpus import CutOptions as CutOptions
+from .corpus import Split as Split
 from .corpus import open_corpus as open_corpus
 from .evaluation import Measure as Measure
+from .evaluation import Tick as Tick
 from .evaluation import carried_loss as carried_loss
 from .evaluation import length_buckets as length_buckets
 from .evaluation import losses_by_position as losses_by_position
