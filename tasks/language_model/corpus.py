@@ -7,7 +7,7 @@
 
 A folder without `meta.json` is unfinished, and one whose files have other digests is damaged. Both
 are made again. If two processes need the same folder, one makes it and the other waits. Memory
-holds the vocabulary and a million tokens, however long the text is.
+holds the vocabulary and one line, however long the text is.
 """
 
 import codecs
@@ -47,7 +47,6 @@ from fastweights.tasks.language_model.vocabulary import (
 VERSION = 1
 RARE = 3  # WikiText's authors replaced rarer words by `<unk>`
 TOKEN = np.dtype("<i4")
-_BUFFERED = 2**20  # tokens
 
 Tick = Callable[[str, int], None]  # the present work, and the number of lines done
 
@@ -199,30 +198,19 @@ def _write_split(
     lines: Iterator[str], vocabulary: Vocabulary, path: Path, split: str, tick: Tick
 ) -> dict[str, Any]:
     """Write a split's tokens; return its part of `meta.json`."""
-    sums, digest, buffer = {"tokens": 0, "lines": 0, "words": 0, "length": 0}, hashlib.blake2b(), []
-    held = 0
+    sums, digest = {"tokens": 0, "lines": 0, "words": 0, "length": 0}, hashlib.blake2b()
     with path.open("wb") as file:
-
-        def flush() -> None:
-            content = np.concatenate(buffer).astype(TOKEN).tobytes() if buffer else b""
-            file.write(content)
-            digest.update(content)
-            buffer.clear()
-
         for number, text in enumerate(lines, 1):
             tokens, words, length = vocabulary.line(text)
-            buffer.append(np.asarray(tokens, TOKEN))
-            held += len(tokens)
+            content = np.asarray(tokens, TOKEN).tobytes()
+            file.write(content)
+            digest.update(content)
             sums["tokens"] += len(tokens)
             sums["words"] += words
             sums["length"] += length
-            if held > _BUFFERED:
-                flush()
-                held = 0
+            sums["lines"] = number
             if number % 10_000 == 0:
                 tick(f"numbering {split}", number)
-            sums["lines"] = number
-        flush()
     return sums | {"digest": digest.hexdigest()}
 
 
