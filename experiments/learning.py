@@ -161,7 +161,6 @@ class Learning:
     trainer: Trains
     options: LearningOptions
     total: int  # updates of the whole run
-    command: str  # resumes the run, with --resume
     opening: str  # what is trained, on what and where; printed at the start
     stages: Stages
     pack: Callable[[], dict[str, Any]]  # a checkpoint's payload; all learners must call it
@@ -193,7 +192,7 @@ class Learning:
                 self.files.folder.finish(successful=False)
                 print(
                     f"saved at update {self.trainer.updates:,}; to go on:\n"
-                    f"  {typed_command(self.command)} --resume {self.files.path}"
+                    f"  {typed_command(self.options.command)} --resume {self.files.path}"
                 )
             return 128 + interrupted.signal_number
         except BaseException:

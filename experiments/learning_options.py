@@ -45,6 +45,11 @@ class LearningOptions(CoreSizes):
         """The task, as in `meta.json`."""
         raise NotImplementedError
 
+    @property
+    def command(self) -> str:
+        """The command that trains on the task."""
+        raise NotImplementedError
+
     def model(self) -> Any:
         """Return the model's configuration; it has `core` and `core_options`."""
         raise NotImplementedError

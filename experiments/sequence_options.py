@@ -57,6 +57,11 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         """The task, as in `meta.json`."""
         return self.task.name
 
+    @property
+    def command(self) -> str:
+        """The command that trains on the task."""
+        return self.task.trained_by()
+
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
         super().check()

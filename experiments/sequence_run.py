@@ -107,7 +107,6 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
         trainer=trainer,
         options=options,
         total=options.trainer.epochs * trainer.updates_an_epoch,
-        command=options.task.trained_by(),
         opening=(
             f"training {options.core} ({parameters:,} parameters) on {options.task}, "
             f"seed {options.seed}, {device}"

@@ -11,9 +11,10 @@ from typing import Any
 from fastweights.cores import CORES, core_kind, is_named_by_size
 from fastweights.evaluation import PublishedScore
 from fastweights.experiments.grid import Cell, Grid, rebuild
+from fastweights.experiments.learning_cells import without_folders
 from fastweights.experiments.learning_options import check_seeds
 from fastweights.experiments.rows import Row, rows_of
-from fastweights.experiments.sequence_cells import SequenceRun, without_folders
+from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_data import default_folder
 from fastweights.experiments.sequence_figures import Figure, figures, labelled
 from fastweights.experiments.table import Table, check_only, each_seed, label, mean_and_std

@@ -76,7 +76,7 @@ class LanguageOptions(LearningOptions):
         *LearningOptions.changeable_on_resume,
         *("data", "cache", "sample_length", "at_once", "micro_columns"),
     )
-    task_name = LANGUAGE_COMMAND
+    task_name = command = LANGUAGE_COMMAND
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""

@@ -9,10 +9,7 @@ from torch import nn
 
 from fastweights.cores import count_parameters
 from fastweights.experiments.language_model.measuring import both_splits, quickly, said, sample
-from fastweights.experiments.language_model.options import (
-    LANGUAGE_COMMAND,
-    LanguageOptions,
-)
+from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.setting import Setting, setting_of
 from fastweights.experiments.language_model.text import (
     VOCABULARY,
@@ -74,7 +71,6 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
             trainer=trainer,
             options=options,
             total=options.trainer.updates,
-            command=LANGUAGE_COMMAND,
             opening=_opening(setting, model),
             stages=stages,
             pack=partial(_packed, setting, trainer),

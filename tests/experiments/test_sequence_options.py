@@ -6,8 +6,8 @@ import pytest
 import tyro
 
 from fastweights.cores import CORES
+from fastweights.experiments.learning_cells import flags
 from fastweights.experiments.learning_options import differing_learning_options
-from fastweights.experiments.sequence_cells import flags
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_presets import paper, presets_of, sequence_preset, small
 from fastweights.experiments.sequence_table import setting_label
