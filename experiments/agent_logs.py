@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastweights.evaluation import FULL_GAME, Curve
+from fastweights.evaluation import FULL_GAME, Curve, save_figure
 from fastweights.evaluation.reports import (
     Run,
     agent_steps,
@@ -22,7 +22,7 @@ from fastweights.evaluation.reports import (
     open_run,
     return_curve,
 )
-from fastweights.experiments.pictures import Panel, draw_curves
+from fastweights.experiments.pictures import Panel, curves_figure
 from fastweights.experiments.rows import Row
 from fastweights.host import write_bytes
 
@@ -56,7 +56,7 @@ def draw_learning(rows: Sequence[Row], panel: str, path: Path, title: str) -> No
         ]
         for name, found in panels.items()
     ]
-    draw_curves(drawn, path, title)
+    save_figure(curves_figure(drawn, title), path)
 
 
 def write_logs(rows: Sequence[Row], path: Path) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from fastweights.cores import CORES
-from fastweights.evaluation import Curve
+from fastweights.evaluation import Curve, save_figure
 from fastweights.experiments.grid import Cell, Grid, rebuild
+from fastweights.experiments.pictures import Panel, curves_figure
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_figures import labelled
@@ -109,8 +110,6 @@ def _answers(labels_and_result: Mapping[str, Any]) -> float:
 
 
 def _write(grid: Grid, path: Path, failures: Mapping[str, str]) -> None:
-    from fastweights.experiments.pictures import Panel, draw_curves  # Matplotlib is slow to import
-
     rows = rows_of(grid.cells, failures, _answers)
     columns = {
         **{name: label(name) for name in ("language", "model", "length")},
@@ -129,7 +128,8 @@ def _write(grid: Grid, path: Path, failures: Mapping[str, str]) -> None:
                 of_models.setdefault(row.labels["model"], []).append(row)
         drawn = {model: _curves(of_model) for model, of_model in of_models.items()}
         panel = Panel(drawn, "length of the string", "answers right, percent", lengths=True)
-        draw_curves([[panel]], path.with_name(f"figure_8_{labelled(language)}.png"), title)
+        picture = path.with_name(f"figure_8_{labelled(language)}.png")
+        save_figure(curves_figure([[panel]], title), picture)
 
 
 def _curves(rows: list[Row]) -> list[Curve]:

@@ -1,10 +1,9 @@
 """The summary as one picture: memories x languages, what each solves, and what theory says."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from fastweights.evaluation import BLUE, COLOURS, new_figure, save_figure
+from fastweights.evaluation import BLUE, COLOURS, new_figure
 from fastweights.experiments.language_theory import theory
 from fastweights.experiments.rows import Row
 from fastweights.tasks import LANGUAGES
@@ -16,16 +15,6 @@ LOOKS = {
     "fails": ("#e8e8e8", "black"),
 }
 SIGNS = {"can": "+", "cannot": "\N{MINUS SIGN}"}
-
-
-def draw_matrix(
-    rows: Sequence[Row],
-    states: Mapping[tuple[str, str], str],
-    meanings: Mapping[str, str],
-    path: Path,
-) -> None:
-    """Write the figure of `matrix_figure` into the PNG `path`."""
-    save_figure(matrix_figure(rows, states, meanings), path)
 
 
 def matrix_figure(

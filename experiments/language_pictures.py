@@ -34,7 +34,8 @@ def show_trace(path: Path, command: str, text: str) -> int:
     with user_input():
         found = trace(model, options, text)
     write_csv(found, path / "trace.csv")
-    draw_trace(found, f"{options.core} on {options.task.title}", path / "trace.png")
+    figure = trace_figure(found, f"{options.core} on {options.task.title}")
+    save_figure(figure, path / "trace.png")
     Console().print(
         f"{found.component} follows the machine: {100 * found.explained:.1f} % of its variance "
         f"lies between the machine's states\nwrong answers: {len(found.wrong)} of "
@@ -45,11 +46,6 @@ def show_trace(path: Path, command: str, text: str) -> int:
         soft_wrap=True,
     )
     return 0
-
-
-def draw_trace(found: Trace, title: str, path: Path) -> None:
-    """Write the figure of `trace_figure` into the PNG `path`."""
-    save_figure(trace_figure(found, title), path)
 
 
 def trace_figure(found: Trace, title: str) -> Any:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.cores import CORES, is_named_by_size
-from fastweights.evaluation import markdown_table
+from fastweights.evaluation import markdown_table, save_figure
 from fastweights.experiments.grid import Grid, cells, rebuild
-from fastweights.experiments.language_matrix import draw_matrix
+from fastweights.experiments.language_matrix import matrix_figure
 from fastweights.experiments.language_theory import said_of, sources
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
@@ -107,7 +107,7 @@ def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
     shown = {"axis": "sequences of Bin1 right, percent", "panel": "language"}
     Table(columns=columns, title=grid.title, **shown).write(rows, out / "pairs")
     states = {_pair(row): worst(row) for row in rows if row.runs}
-    draw_matrix(rows, states, MEANINGS, out / "summary.png")
+    save_figure(matrix_figure(rows, states, MEANINGS), out / "summary.png")
     print(text)
 
 

@@ -3,7 +3,6 @@
 import itertools
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastweights.evaluation import (
@@ -15,7 +14,6 @@ from fastweights.evaluation import (
     line_styles,
     literal_text,
     new_figure,
-    save_figure,
     with_legend,
 )
 from fastweights.experiments.rows import Row
@@ -32,11 +30,6 @@ _SPLITS = {
     "bin1": "Bin1, longer strings",
     "length": "strings drawn of a length",
 }
-
-
-def draw_rows(rows: Sequence[Row], unit: str, title: str, path: Path, panel: str = "") -> None:
-    """Write the figure of `rows_figure` into the PNG `path`."""
-    save_figure(rows_figure(rows, unit, title, panel), path)
 
 
 def rows_figure(rows: Sequence[Row], unit: str, title: str, panel: str = "") -> Any:
@@ -159,11 +152,6 @@ class Panel(NamedTuple):
     lengths: bool = False  # x is lengths that double
 
 
-def draw_curves(panels: Sequence[Sequence[Panel]], path: Path, title: str) -> None:
-    """Write the figure of `curves_figure` into the PNG `path`."""
-    save_figure(curves_figure(panels, title), path)
-
-
 def curves_figure(panels: Sequence[Sequence[Panel]], title: str) -> Any:
     """Return a figure with a line for each name: the mean over seeds, where all have points.
 
@@ -208,11 +196,6 @@ def _format_x(axes: Any, lengths: bool) -> None:
     axes.set_xlim(left=0)
     if axes.get_xlim()[1] >= _MANY:
         axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
-
-
-def draw_lengths(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write the figure of `lengths_figure` into the PNG `path`."""
-    save_figure(lengths_figure(rows), path)
 
 
 def lengths_figure(rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -10,6 +10,8 @@ from random import Random
 from typing import Any
 
 from fastweights.cores import core_kind
+from fastweights.evaluation import save_figure
+from fastweights.experiments.pictures import lengths_figure
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.host import write_bytes
 from fastweights.tasks import (
@@ -58,14 +60,12 @@ def write_lengths(measured: dict[str, Any], folder: Path) -> None:
     rows = [{name: row[name] for name in _COLUMNS} for row in rows]
     if not measured["lengths"]:
         return
-    from fastweights.experiments.pictures import draw_lengths  # Matplotlib takes a second to import
-
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, rows[0], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     write_bytes(folder / LENGTHS, text.getvalue().encode())
-    draw_lengths(rows, folder / "lengths.png")
+    save_figure(lengths_figure(rows), folder / "lengths.png")
 
 
 def _of_length(

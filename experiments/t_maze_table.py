@@ -7,11 +7,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from fastweights.evaluation import save_figure
 from fastweights.evaluation.reports import agent_steps
 from fastweights.experiments.agent_cells import AgentRun
 from fastweights.experiments.agent_logs import RETURN, curves_of
 from fastweights.experiments.grid import Grid
-from fastweights.experiments.pictures import Panel, draw_curves
+from fastweights.experiments.pictures import Panel, curves_figure
 from fastweights.experiments.rows import Row
 from fastweights.experiments.table import Table, label, write_grid
 from fastweights.training import preset
@@ -46,7 +47,8 @@ def write_t_maze_table(
     rows = write_grid(grid, table(seeds), won_share, out, failures)
     curves = {row.labels["core"]: curves_of(row, agent_steps) for row in rows}
     unit = f"{RETURN}\n(1: all won, 0: chance)"
-    draw_curves([[Panel(curves, "agent steps", unit)]], out / "learning_curves.png", TITLE)
+    figure = curves_figure([[Panel(curves, "agent steps", unit)]], TITLE)
+    save_figure(figure, out / "learning_curves.png")
 
 
 def _of_seed(seed: int, row: Row) -> str:

@@ -10,8 +10,9 @@ from statistics import fmean, pstdev
 
 from rich.console import Console
 
-from fastweights.evaluation import markdown_table
+from fastweights.evaluation import markdown_table, save_figure
 from fastweights.experiments.grid import Grid, rebuild
+from fastweights.experiments.pictures import rows_figure
 from fastweights.experiments.rows import Row, Value, rows_of
 from fastweights.host import UserError, did_you_mean, write_bytes, write_json
 
@@ -89,16 +90,12 @@ class Table:
 
     def write(self, rows: Sequence[Row], path: Path) -> None:
         """Write `path`.md, .csv, .json and .png, and print the Markdown."""
-        from fastweights.experiments.pictures import (
-            draw_rows,
-        )  # Matplotlib takes a second to import
-
         text = f"# {self.title}\n\n{self.markdown(rows)}" if self.title else self.markdown(rows)
         for ending, content in (("md", text), ("csv", self.csv(rows))):
             write_bytes(path.with_name(f"{path.name}.{ending}"), content.encode())
         write_json(path.with_name(f"{path.name}.json"), [row.plain(self.unit) for row in rows])
         picture = path.with_name(f"{path.name}.png")
-        draw_rows(rows, self.axis or self.unit, self.title, picture, self.panel)
+        save_figure(rows_figure(rows, self.axis or self.unit, self.title, self.panel), picture)
         Console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fastweights.evaluation import save_figure
 from fastweights.experiments.language_model.measuring import EvaluationProtocol, shown_progress
+from fastweights.experiments.language_model.pictures import position_figure
 from fastweights.experiments.language_model.saved import SavedModel
 from fastweights.experiments.language_model.text import check_fits, text_of
 from fastweights.host import UserError, check_at_least, user_input, write_json
@@ -108,8 +110,6 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
 
 
 def _by_position(saved: SavedModel, text: Corpus, span: int, asked: LanguageEvaluation) -> None:
-    from fastweights.experiments.language_model.pictures import draw_by_position
-
     curves = {}
     for split in asked.splits:
         ids = text.splits[split].ids
@@ -122,7 +122,7 @@ def _by_position(saved: SavedModel, text: Corpus, span: int, asked: LanguageEval
     path = _keep(saved, text, name, {"buckets": curves, "trained_span": saved.options.trainer.span})
     picture = path.with_suffix(".png")
     title = f"{saved.options.core}, {saved.step:,} updates"
-    draw_by_position(curves, saved.options.trainer.span, title, picture)
+    save_figure(position_figure(curves, saved.options.trainer.span, title), picture)
     print(f"picture: {picture}")
 
 

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,11 @@ from fastweights.evaluation import (
     line_styles,
     literal_text,
     new_figure,
-    save_figure,
     with_legend,
 )
 
 _WIDE = 4  # times the lowest perplexity: from here on a logarithm has ticks enough
 Bucket = tuple[int, int, float]  # first and last position, mean loss in nats
-
-
-def draw_by_position(
-    curves: Mapping[str, Sequence[Bucket]], span: int, title: str, path: Path
-) -> None:
-    """Write the figure of `position_figure` into the PNG `path`."""
-    save_figure(position_figure(curves, span, title), path)
 
 
 def position_figure(curves: Mapping[str, Sequence[Bucket]], span: int, title: str) -> Any:

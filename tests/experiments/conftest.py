@@ -4,18 +4,19 @@ from typing import Any
 
 import pytest
 
-from fastweights.experiments import pictures
+from fastweights.experiments import t_maze_table, table
 
 
 @pytest.fixture
 def drawn(monkeypatch) -> dict[str, Any]:
     """The figures that a command writes as PNG, by the file's name; they are written, too."""
     figures: dict[str, Any] = {}
-    write = pictures.save_figure
+    write = table.save_figure
 
     def noted(figure, path):
         figures[path.name] = figure
         write(figure, path)
 
-    monkeypatch.setattr(pictures, "save_figure", noted)
+    for module in (table, t_maze_table):
+        monkeypatch.setattr(module, "save_figure", noted)
     return figures

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastweights.evaluation.learning_curves import Curve
+from fastweights.evaluation.learning_curves import Curve, save_figure
 from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.experiments.pictures import (
     NOTHING,
     Panel,
     curves_figure,
-    draw_rows,
     rows_figure,
 )
 from fastweights.experiments.rows import Row
@@ -40,7 +39,7 @@ def test_rows_of_long_names_lie_within_the_picture(count, tmp_path):
     assert sum("core " in text for text in words) == count
     assert {"0", "100", "accuracy, percent", "paper", "mean of the seeds"} <= set(words)
     assert ("failed" in words) == (count > 2)
-    draw_rows(rows, "percent", "", tmp_path / "rows.png")
+    save_figure(rows_figure(rows, "percent", ""), tmp_path / "rows.png")
     assert (tmp_path / "rows.png").read_bytes().startswith(b"\x89PNG")
 
 
