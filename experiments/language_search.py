@@ -14,7 +14,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from fastweights.cores import core_kind, of_core
+from fastweights.cores import core_kind
 from fastweights.experiments.grid import Grid, cells, rebuild
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
@@ -46,8 +46,7 @@ class Setting:
         name = str(self).replace(" ", "-").replace("=", "")
         rates = {"learning_rate": self.learning_rate, "batch_size": self.batch_size}
         return replace(
-            base,
-            **of_core(base.core, dict(self.sizes)),
+            base.with_core(dict(self.sizes)),
             trainer=replace(base.trainer, **rates),
             seed=seed,
             savedir=folder,

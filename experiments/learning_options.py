@@ -1,11 +1,11 @@
 """The options that a sequence task's run and a language model's run share."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from fastweights.cores import CoreSizes, core_kind
+from fastweights.cores import CoreSizes, core_kind, of_core
 from fastweights.host import contradictions
 from fastweights.kernels import check_backend
 
@@ -53,6 +53,10 @@ class LearningOptions(CoreSizes):
     def model(self) -> Any:
         """Return the model's configuration; it has `core` and `core_options`."""
         raise NotImplementedError
+
+    def with_core(self, wanted: Mapping[str, Any]) -> Self:
+        """Return these options with other options of the core, by their names in the core."""
+        return replace(self, **of_core(self.core, wanted))
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""

@@ -7,11 +7,7 @@ from typing import Any, NamedTuple
 from fastweights.cores import CORES, core_kind
 from fastweights.experiments.published import AlgorithmicScore, algorithmic
 from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_options import (
-    SequenceOptions,
-    with_epochs_at_most,
-    with_sizes,
-)
+from fastweights.experiments.sequence_options import SequenceOptions, with_epochs_at_most
 from fastweights.experiments.sequence_presets import sequence_preset
 from fastweights.host import UserError
 from fastweights.tasks import TASKS, Task
@@ -86,11 +82,9 @@ def _unpublished(
 ) -> list[AlgorithmicScore]:
     """Return a figure for each added core, setting and measure, of any size."""
     known = {score.core for score in scores}
-    places = dict.fromkeys((score.task, score.setting, score.measure) for score in scores)
-    first = {
-        place: next(s for s in scores if (s.task, s.setting, s.measure) == place)
-        for place in places
-    }
+    first: dict[tuple[str, str, str], AlgorithmicScore] = {}
+    for score in scores:
+        first.setdefault((score.task, score.setting, score.measure), score)
     return [
         score._replace(row=core_kind(core).systematic_name, core=core, mean=None, std=None)
         for score in first.values()
@@ -122,8 +116,7 @@ def _figure(
     options = replace(sequence_preset(preset_name, score.core, asked), **changes)
     sizes, usual = _sizes(score, preset_name), _sizes_of(options)
     own = {name: size for name, size in sizes.items() if size != usual[name]}
-    options = with_sizes(options, own)
-    options = with_epochs_at_most(options, epochs)
+    options = with_epochs_at_most(options.with_core(own), epochs)
     return Figure(score, options, sizes, own)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from fastweights.cores import core_kind, of_core
+from fastweights.cores import core_kind
 from fastweights.experiments.learning_options import LearningOptions, check_seed
 from fastweights.host import check_at_least, typed_whole
 from fastweights.tasks import TASKS, ModelConfig, SequenceModel, Task, TrainerConfig, split_sizes
@@ -132,11 +132,6 @@ PUBLISHED_MAPS = {
     "delta_lstm": RECURRENT_MAPS,
     "srwm": {"input_map": "identity"},
 }
-
-
-def with_sizes(options: SequenceOptions, core_sizes: dict[str, int]) -> SequenceOptions:
-    """Return the options with other sizes of the core."""
-    return replace(options, **of_core(options.core, core_sizes))
 
 
 def with_epochs_at_most(options: SequenceOptions, epochs: int | None) -> SequenceOptions:

@@ -11,7 +11,6 @@ from fastweights.experiments.language_model.options import (
     DELTA_MLP_LAYERS,
     LanguageOptions,
     language_preset,
-    with_core,
 )
 from fastweights.experiments.published import SCORES
 from fastweights.host import unknown_name
@@ -36,9 +35,9 @@ class Figure(NamedTuple):
         """Return its runs' options, without seed and folder."""
         options = language_preset(preset_name, self.core)
         if self.version:
-            options = with_core(options, {"version": self.version})
+            options = options.with_core({"version": self.version})
         if self.core == "delta_mlp" and preset_name == "paper":
-            options = with_core(options, {"layers": DELTA_MLP_LAYERS[self.version or "B"]})
+            options = options.with_core({"layers": DELTA_MLP_LAYERS[self.version or "B"]})
         trainer = replace(options.trainer, full_context=self.context == FULL)
         changes = {name: value for name, value in changes.items() if value is not None}
         return replace(options, trainer=trainer, **changes)

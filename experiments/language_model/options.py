@@ -6,7 +6,7 @@ from typing import Any
 
 import tyro
 
-from fastweights.cores import core_kind, of_core, preset_of_core
+from fastweights.cores import core_kind, preset_of_core
 from fastweights.experiments.learning_options import LearningOptions, differing_learning_options
 from fastweights.experiments.sequence_options import PUBLISHED_MAPS
 from fastweights.host import PRECISIONS, check_at_least, check_kept, typed_whole, unknown_name
@@ -195,8 +195,3 @@ def language_preset(name: str, core: str) -> LanguageOptions:
     if name not in LANGUAGE_PRESETS:
         raise ValueError(unknown_name("preset", name, LANGUAGE_PRESETS))
     return LANGUAGE_PRESETS[name](core)
-
-
-def with_core(options: LanguageOptions, wanted: dict[str, Any]) -> LanguageOptions:
-    """Return the options with other options of the core."""
-    return replace(options, **of_core(options.core, wanted))

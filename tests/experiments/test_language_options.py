@@ -11,7 +11,6 @@ from fastweights.experiments.language_model.options import (
     LANGUAGE_PRESETS,
     LanguageOptions,
     language_preset,
-    with_core,
 )
 from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.tasks.language_model.trainer import LanguageTrainerConfig
@@ -54,23 +53,22 @@ def test_sizes_by_hand():
 @pytest.mark.parametrize(("version", "layers"), [("A", 8), ("B", 11)])
 def test_both_delta_mlps_have_the_papers_depth(version, layers):
     """The paper's 44.3 M include unused parameters (docs/tasks.md); ours have 40 to 43 M."""
-    options = with_core(
-        language_preset("paper", "delta_mlp"), {"version": version, "layers": layers}
-    )
+    options = language_preset("paper", "delta_mlp")
+    options = options.with_core({"version": version, "layers": layers})
     assert 39e6 < parameters(options) < 44.3e6
     assert dict(options.core_options())["layers"] == layers
 
 
 @pytest.mark.parametrize("version", ["A", "B", "C", "D"])
 def test_versions_have_one_size(version):
-    options = with_core(language_preset("paper", "delta_lstm"), {"version": version})
+    options = language_preset("paper", "delta_lstm").with_core({"version": version})
     assert parameters(options) == PUBLISHED["delta_lstm"]
 
 
 def test_the_published_quirk_is_an_option_of_the_same_size():
     options = language_preset("paper", "rdn")
     assert options.core_norm is None  # correct residuals
-    assert parameters(with_core(options, {"norm": "legacy_pre"})) == PUBLISHED["rdn"]
+    assert parameters(options.with_core({"norm": "legacy_pre"})) == PUBLISHED["rdn"]
 
 
 @pytest.mark.parametrize("name", LANGUAGE_PRESETS)
