@@ -27,11 +27,7 @@ class Part(ABC):
     """A piece of a text."""
 
     name: str  # for messages
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Return the number of bytes to read."""
+    size: int  # bytes to read
 
     @abstractmethod
     def chunks(self) -> Iterator[bytes]:
@@ -51,12 +47,8 @@ class Stream(Part):
     """Plain text: a file, or a member of an archive; `open_bytes` opens it."""
 
     name: str
-    bytes_in_it: int
+    size: int
     open_bytes: Callable[[], AbstractContextManager[BinaryIO]]
-
-    @property
-    def size(self) -> int:
-        return self.bytes_in_it
 
     def chunks(self) -> Iterator[bytes]:
         with readable(self.name), self.open_bytes() as stream:
