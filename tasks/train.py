@@ -98,12 +98,11 @@ class Judged(NamedTuple):
     answers: Int[Tensor, " N"]  # without blanks
     right_answers: Int[Tensor, " N"]
 
-    def result(self, chosen: Tensor | None = None) -> Result:
-        """Return the result of all sequences, or of the `chosen` ones, a mask or numbers."""
-        part = self if chosen is None else Judged(*(each[chosen] for each in self))
-        right = (part.wrong == 0).double().mean().item()
-        of_answers = part.right_answers.sum() / part.answers.sum()
-        return Result((part.loss.sum() / part.asked.sum()).item(), right, of_answers.item())
+    def result(self) -> Result:
+        """Return the result of all sequences."""
+        right = (self.wrong == 0).double().mean().item()
+        of_answers = self.right_answers.sum() / self.answers.sum()
+        return Result((self.loss.sum() / self.asked.sum()).item(), right, of_answers.item())
 
 
 @torch.no_grad()
