@@ -117,16 +117,12 @@ def _numbers(tokens: list[str], known: dict[str, int], path: Path, number: int) 
 
 def _lines(path: Path) -> list[list[str]]:
     try:
-        return [line.split() for line in _text(path).split("\n")]
+        text = path.read_text(encoding="utf-8").removesuffix("\n")
+        return [line.split() for line in text.split("\n")]
     except OSError as error:
         raise UserError(describe_os_error(error)) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not text in UTF-8") from error
-
-
-def _text(path: Path) -> str:
-    """Return the file's text without the end of the last line."""
-    return path.read_text(encoding="utf-8").removesuffix("\n")
 
 
 def _answer(task: Task, target: int) -> str:
