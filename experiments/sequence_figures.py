@@ -60,7 +60,7 @@ def figures(
         number: number of the table.
         preset_name: name of the preset.
         epochs: largest number of epochs; None for the preset's.
-        changes: options of `OF_CELLS`, and `savedir`, for all figures.
+        changes: options of `SEQUENCE_CELL_OPTIONS`, and `savedir`, for all figures.
         further: cores that the paper does not have, each with an added row.
 
     Raises:

@@ -48,7 +48,7 @@ def make_language_table(
 ) -> int:
     """Run what is missing and write the table; return the command's exit code.
 
-    `changes`: changes to the preset for all runs, by `OF_CELLS`. Failed runs are gaps.
+    `changes`: changes to the preset for all runs, by `LANGUAGE_CELL_OPTIONS`. Failed runs are gaps.
     """
     folder = expanded(asked.runs).resolve() / f"language-{preset_name}{_shortened(asked)}"
     with user_input():

@@ -7,6 +7,7 @@ from fastweights.experiments import (
     Question,
     make_language_figure,
     search_settings,
+    show_trace,
     summarise_languages,
 )
 from fastweights.host import UserError, expanded
@@ -53,8 +54,5 @@ class LanguageCommand(SequenceCommand[Question]):
         if self.search is not None:
             return search_settings(self.search, self.trials, self.run, self.preset, self.of_table)
         if self.trace is not None:
-            # Matplotlib takes a second to import.
-            from fastweights.experiments import show_trace
-
             return show_trace(expanded(self.trained), self.run.task.trained_by(), self.trace)
         return None
