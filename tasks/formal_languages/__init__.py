@@ -21,13 +21,21 @@ from fastweights.tasks.formal_languages.language import Language
 from fastweights.tasks.formal_languages.regular.aa import AA
 from fastweights.tasks.formal_languages.regular.abab import ABAB
 from fastweights.tasks.formal_languages.regular.cycle_navigation import CycleNavigation
+from fastweights.tasks.formal_languages.regular.cycle_navigation_prefixes import (
+    CycleNavigationPrefixes,
+)
 from fastweights.tasks.formal_languages.regular.even_pairs import EvenPairs
+from fastweights.tasks.formal_languages.regular.even_pairs_prefixes import EvenPairsPrefixes
 from fastweights.tasks.formal_languages.regular.modular_arithmetic import ModularArithmetic
+from fastweights.tasks.formal_languages.regular.modular_arithmetic_prefixes import (
+    ModularArithmeticPrefixes,
+)
 from fastweights.tasks.formal_languages.regular.parity import Parity
 from fastweights.tasks.formal_languages.regular.word_problem import S3, S5
 
 _LANGUAGES = (
-    *(Parity, AA, ABAB, EvenPairs, CycleNavigation, ModularArithmetic, S3, S5),
+    *(Parity, AA, ABAB, EvenPairsPrefixes, CycleNavigationPrefixes, ModularArithmeticPrefixes),
+    *(S3, S5, EvenPairs, CycleNavigation, ModularArithmetic),
     *(ANBN, ANBNCN, Shuffle2, Dyck1, ResetDyck1, L5, ANBNSigma),
     *(ReverseString, StackManipulation, ModularArithmeticBrackets),
     *(BucketSort, MissingDuplicate),

@@ -6,7 +6,8 @@ compare it with an independent one.
 
 In some languages questions, `?`, follow a string, and the answers stand at the questions. There is
 one question for each symbol of the answer. This is the convention of Delétang et al. 2023, "Neural
-Networks and the Chomsky Hierarchy", for a model that reads from left to right.
+Networks and the Chomsky Hierarchy", for a model that reads from left to right. `OfPrefixes` makes
+of such a language one that answers at every position, which teaches far more a string.
 """
 
 import abc
@@ -191,3 +192,21 @@ class Language(Task):
             Statistic("commonest answer", f"{100 * share_of_commonest(answered):.1f} %", ""),
             Statistic("changes of the answer, min / mean / max", spread(changes), ""),
         ]
+
+
+class OfPrefixes(Language):
+    """Abstract: the strings of a language with one question, and the answer for every prefix.
+
+    A subclass names the language after this class: `class X(OfPrefixes, Parent)`.
+    """
+
+    asks: ClassVar[bool] = False
+
+    def can_end_with(self, symbol: str) -> bool:
+        """Return whether a prefix that ends with this symbol is a string of the language."""
+        return True
+
+    def step(self, state: Any, symbol: str) -> tuple[Any, str | None]:
+        state, _ = super().step(state, symbol)
+        answer = super().step(state, ASK)[1] if self.can_end_with(symbol) else None
+        return state, answer

@@ -35,6 +35,19 @@ def of_questions(solve: Callable[[list[str]], str]) -> Callable[..., Answers]:
     return answers
 
 
+def of_each_prefix(solve: Callable[[list[str]], str], ends: str = "") -> Callable[..., Answers]:
+    """Answer after each prefix with its solution; after those that end with one of `ends`, if any.
+
+    A solution is one symbol.
+    """
+
+    def answers(symbols: Sequence[str]) -> Answers:
+        asked = (symbol in (ends or symbols) for symbol in symbols)
+        return [solve(list(symbols[:end])) if a else None for end, a in enumerate(asked, 1)]
+
+    return answers
+
+
 def next_symbol(letters: str) -> Callable[..., Answers]:
     """Answer with the next symbol of the string (abc) -> a^n b^n c^n, or N if it is open."""
 
@@ -101,6 +114,14 @@ def product(symbols: Sequence[str]) -> Answers:
     return found
 
 
+def even_pairs(symbols: list[str]) -> str:
+    return "FT"[sum(x + y in ("ab", "ba") for x, y in pairwise(symbols)) % 2 == 0]
+
+
+def place(symbols: list[str]) -> str:
+    return str((symbols.count("+") - symbols.count("-")) % 5)
+
+
 def value(symbols: list[str]) -> str:
     return str(eval("".join(symbols)) % 5)
 
@@ -109,11 +130,12 @@ OPINIONS: dict[str, Callable[[Sequence[str]], Answers]] = {
     "parity": of_prefixes(lambda text: text.count("1") % 2 == 0, "T", "F"),
     "aa": of_prefixes(re.compile("(aa)*").fullmatch, "1", "0"),
     "abab": of_prefixes(re.compile("(abab)*").fullmatch, "1", "0"),
-    "even_pairs": of_questions(
-        lambda s: "FT"[sum(x + y in ("ab", "ba") for x, y in pairwise(s)) % 2 == 0]
-    ),
-    "cycle_navigation": of_questions(lambda s: str((s.count("+") - s.count("-")) % 5)),
+    "even_pairs": of_questions(even_pairs),
+    "even_pairs_prefixes": of_each_prefix(even_pairs),
+    "cycle_navigation": of_questions(place),
+    "cycle_navigation_prefixes": of_each_prefix(place),
     "modular_arithmetic": of_questions(value),
+    "modular_arithmetic_prefixes": of_each_prefix(value, ends="01234"),
     "s3": product,
     "s5": product,
     "a_n_b_n": next_symbol("ab"),

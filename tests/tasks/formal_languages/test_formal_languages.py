@@ -23,7 +23,7 @@ from tests.tasks.formal_languages.second_opinions import (
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")  # the machines make millions of steps
 EVERY = pytest.mark.parametrize("name", LANGUAGES)
-FAMILIES = {"regular": 8, "counter": 7, "context-free": 3, "context-sensitive": 2}
+FAMILIES = {"regular": 11, "counter": 7, "context-free": 3, "context-sensitive": 2}
 
 
 def words(language, sample) -> list[str]:
@@ -56,7 +56,8 @@ def test_answers_are_those_of_a_second_opinion(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["parity", "dyck_1", "l5", "a_n_b_n_sigma", "reset_dyck_1", "abab"]
+    "name",
+    ["parity", "dyck_1", "l5", "a_n_b_n_sigma", "reset_dyck_1", "abab", "even_pairs_prefixes"],
 )
 def test_prefix_labels_of_all_short_strings(name):
     """Include strings that the sampler does not draw; no bracket closes unless one is open."""
