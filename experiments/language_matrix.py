@@ -1,6 +1,7 @@
 """The summary as one picture: memories x languages, what each solves, and what theory says."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from fastweights.evaluation import BLUE, COLOURS, new_figure
@@ -20,7 +21,7 @@ SIGNS = {"can": "+", "cannot": "\N{MINUS SIGN}"}
 def matrix_figure(
     rows: Sequence[Row], states: Mapping[tuple[str, str], str], meanings: Mapping[str, str]
 ) -> Any:
-    """Return a figure: a line a memory, a column a language, a cell for each pair with runs.
+    """Return a figure: a line a memory, a column a language, by class, a cell a pair with runs.
 
     A cell's colour is the outcome, its number the mean share of Bin1 in percent, and its sign what
     theory says: + the memory can, - it cannot.
@@ -35,7 +36,7 @@ def matrix_figure(
     languages, memories = (
         list(dict.fromkeys(row.labels[name] for row in rows)) for name in ("language", "memory")
     )
-    figure = new_figure(1.4 + 0.27 * len(memories), max(6.0, 2.0 + 0.85 * len(languages)))
+    figure = new_figure(1.4 + 0.27 * len(memories), max(6.0, 2.0 + 0.72 * len(languages)))
     axes = figure.add_subplot(xlim=(0, len(languages)), ylim=(len(memories), 0))
     for row in rows:
         pair = row.labels["language"], row.labels["memory"]
@@ -53,6 +54,7 @@ def matrix_figure(
     axes.set_yticks([i + 0.5 for i in range(len(memories))], memories, fontsize=8)
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
     axes.spines[:].set_visible(False)
+    _add_classes(axes, languages, lines=max(title.count("\n") + 1 for title in titles))
     axes.set_xlabel(
         "number: percent of Bin1, longer strings, right\ntheory: + the memory can, "
         f"{SIGNS['cannot']} it cannot, for strings of any length",
@@ -61,3 +63,17 @@ def matrix_figure(
     handles = [Patch(facecolor=LOOKS[name][0], label=text) for name, text in meanings.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
     return figure
+
+
+def _add_classes(axes: Any, languages: Sequence[str], lines: int) -> None:
+    """Name the languages' classes above their titles, of up to `lines` lines, and divide them."""
+    families = [LANGUAGES[language].family() for language in languages]
+    ends = [i for i in range(1, len(families)) if families[i] != families[i - 1]]
+    spans = list(pairwise([0, *ends, len(families)]))
+    above = axes.secondary_xaxis(1.0)
+    names = [families[first].replace("-", "-\n") for first, _ in spans]
+    above.set_xticks([sum(span) / 2 for span in spans], names, fontsize=9, fontweight="bold")
+    above.tick_params(length=0, pad=8 + 10 * lines)
+    above.spines[:].set_visible(False)
+    for end in ends:
+        axes.axvline(end, color="black", linewidth=1)

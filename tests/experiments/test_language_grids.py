@@ -170,6 +170,9 @@ def test_the_matrix_shows_outcomes_shares_and_theory():
         ((1.5, 0.52), "42"),
     }
     assert [t.get_text() for t in axes.get_xticklabels()] == ["parity", "reverse\nstring"]
+    (classes,) = axes.child_axes
+    assert [t.get_text() for t in classes.get_xticklabels()] == ["regular", "context-\nfree"]
+    assert list(classes.get_xticks()) == [0.5, 1.5]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["lstm", "lt"]
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == list(language_summary.MEANINGS.values())
