@@ -37,7 +37,7 @@ from benchmarks.sequences import (
     published_times,
 )
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
-from fastweights.cores import CORES, count_parameters, of_core
+from fastweights.cores import CORES, count_parameters
 from fastweights.experiments.language_model import (
     LANGUAGE_PRESETS,
     LanguageOptions,
@@ -69,11 +69,12 @@ SIZES = {  # of an update
 def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
     """Return a model's options: the preset's, changed as the command line asks."""
     found = language_preset(options.preset, core)
+    if options.layers:
+        found = found.with_core({"layers": options.layers})
     asked = {name: getattr(options, name) for name in SIZES}
     trainer = replace(found.trainer, **{name: n for name, n in asked.items() if n})
-    layers = of_core(core, {"layers": options.layers}) if options.layers else {}
     precision = choose_precision(options.precision or found.precision, torch.device(options.device))
-    return replace(found, trainer=trainer, precision=precision, **layers)
+    return replace(found, trainer=trainer, precision=precision)
 
 
 def words(types: int, count: int) -> np.ndarray:
