@@ -14,7 +14,7 @@ from .learning_options import differing_learning_options as differing_learning_o
 from .sequence_cells import SequenceRun as SequenceRun
 from .sequence_data import sequences_of as sequences_of
 from .sequence_data import statistics_table as statistics_table
-from .sequence_figures import SEQUENCE_CELL_OPTIONS as SEQUENCE_CELL_OPTIONS
+from .sequence_figures import cell_options as cell_options
 from .sequence_options import Question as Question
 from .sequence_options import SequenceOptions as SequenceOptions
 from .sequence_presets import presets_of as presets_of

@@ -15,7 +15,6 @@ from fastweights.tasks import TASKS, Task
 # Divisors of these tables' sizes for the small preset: for LSTMs, and for all others.
 SMALLER_LSTM = {6: {"width": 2}, 7: {"width": 8}}
 SMALLER = {6: {"layers": 2, "width": 4, "heads": 4, "feedforward": 4}}
-SEQUENCE_CELL_OPTIONS = ("device", "kernels", "data", "legacy_conditional_assign")
 
 
 class Figure(NamedTuple):
@@ -35,8 +34,17 @@ class Figure(NamedTuple):
         """Return its run with this seed; figures of one training share it."""
         setting = self.published.setting.replace("=", "")
         sizes = [f"{name}{size}" for name, size in self.own_sizes.items()]
-        parts = [labelled(self.options.task), setting, self.options.core, *sizes, f"seed{seed}"]
+        selection = "legacy-selection" if self.options.legacy_selection else ""
+        parts = [labelled(self.options.task), selection, setting, self.options.core, *sizes]
+        parts.append(f"seed{seed}")
         return SequenceRun(replace(self.options, seed=seed, xpid="-".join(filter(None, parts))))
+
+
+def cell_options(options: SequenceOptions) -> list[str]:
+    """Return the names of the options that a table's runs take from the command line."""
+    names = ["device", "kernels", "data", "legacy_conditional_assign"]
+    names += ["legacy_selection"] * options.task.has_lengths
+    return [name for name in names if name in options.flat()]
 
 
 def labelled(task: Task) -> str:
@@ -60,7 +68,7 @@ def figures(
         number: number of the table.
         preset_name: name of the preset.
         epochs: largest number of epochs; None for the preset's.
-        changes: options of `SEQUENCE_CELL_OPTIONS`, and `savedir`, for all figures.
+        changes: options that `cell_options` names, and `savedir`, for all figures.
         further: cores that the paper does not have, each with an added row.
 
     Raises:

@@ -43,6 +43,9 @@ class SequenceOptions(LearningOptions, Generic[Question]):
     """Sizes of further test strings; of formal languages."""
     length_size: int = 100
     """Number of strings of each of --test-lengths."""
+    legacy_selection: bool = False
+    """Let Bin0 and Bin1 themselves select the weights and end training, as the published code does;
+    of formal languages."""
     data_seed: int = 1
     """Seed of the sequences."""
 
@@ -70,6 +73,11 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         check_at_least(self, 1, "train_size", "valid_size", "test_size", "length_size")
         if self.test_lengths and not self.task.has_lengths:
             raise ValueError(f"--test-lengths: the lengths of {self.task.name} cannot be chosen")
+        if self.legacy_selection and not self.task.has_lengths:
+            raise ValueError(
+                "--legacy-selection is for formal languages: other published results were selected "
+                "by the held-out split"
+            )
         for length in self.test_lengths:
             if not 1 <= length <= LONGEST_TEST:
                 raise ValueError(f"--test-lengths must lie in 1 to {LONGEST_TEST:,}, not {length}")
@@ -83,6 +91,11 @@ class SequenceOptions(LearningOptions, Generic[Question]):
     def sizes(self) -> dict[str, int]:
         """Return the number of sequences in each of the task's splits."""
         return split_sizes(self.task, self.train_size, self.valid_size, self.test_size)
+
+    @property
+    def selecting(self) -> tuple[str, ...]:
+        """The splits that select the best weights and end training."""
+        return self.task.splits[2:] if self.legacy_selection else ("valid",)
 
     def model(self) -> ModelConfig:
         """Return the model's options.

@@ -36,7 +36,7 @@ from fastweights.records import (
     load_checkpoint,
     read_meta,
 )
-from fastweights.tasks import TASKS, SequenceModel, Task, Trainer
+from fastweights.tasks import TASKS, SequenceModel, Sequences, Task, Trainer
 from fastweights.training import check_memory
 
 
@@ -96,7 +96,7 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
     torch.manual_seed(options.seed)
     model = options.build().to(device)
     stages = Stages("learner")
-    learned, held_out = splits["train"], splits["valid"]
+    learned, held_out = splits["train"], Sequences.join([splits[s] for s in options.selecting])
     settings = options.trainer, options.seed, stages
     trainer = Trainer(model, learned, held_out, options.task.blank, *settings)
     files = Files.open(options, model, resume)

@@ -40,6 +40,11 @@ class Sequences(NamedTuple):
             torch.tensor([len(sample.tokens) for sample in samples]),
         )
 
+    @classmethod
+    def join(cls, parts: Sequence["Sequences"]) -> "Sequences":
+        """Return all sequences of `parts`, in their order."""
+        return cls(*(torch.cat(same) for same in zip(*parts, strict=True)))
+
     def samples(self) -> list[Sample]:
         """Return the samples that `of` concatenated."""
         parts = (

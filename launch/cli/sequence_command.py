@@ -13,10 +13,10 @@ from rich.console import Console
 
 from fastweights.experiments import (
     RESULT_FILE,
-    SEQUENCE_CELL_OPTIONS,
     Question,
     SequenceOptions,
     SequenceTableOptions,
+    cell_options,
     changed_learning_options,
     differing_learning_options,
     make_sequence_table,
@@ -177,13 +177,14 @@ def _of_cells(
     others = {"core": known.core, "task": known.task, "resume": known.resume}
     others |= {"statistics": asked.statistics, "export": asked.export}
     refused = [name for name, value in others.items() if value]
+    taken = cell_options(default)
     if not refused:
-        refused = [name for name in given if name not in SEQUENCE_CELL_OPTIONS]
+        refused = [name for name in given if name not in taken]
     if refused:
-        taken = flags([name for name in SEQUENCE_CELL_OPTIONS if name in default.flat()])
         raise UserError(
             f"{flags(refused)} cannot go with --table, whose runs have the preset's options; "
-            f"they take {taken}, and --only, --settings, --seeds and --runs say which and where"
+            f"they take {flags(taken)}, and --only, --settings, --seeds and --runs say which and "
+            "where"
         )
     if "data" in given:
         given["data"] = expanded(given["data"]).resolve()

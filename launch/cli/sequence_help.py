@@ -16,6 +16,7 @@ GROUPS = {
     "Memory (cores/)": ("core", "core_*", "embedding", "decoder", "dropout", "kernels"),
     "Sequences and trainer (tasks/)": (
         *("train_size", "valid_size", "test_size", "test_lengths", "length_size", "data_seed"),
+        "legacy_selection",
         *(field.name for field in fields(TrainerConfig)),
     ),
     "Tables (experiments/)": (

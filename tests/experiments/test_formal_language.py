@@ -9,6 +9,7 @@ import torch
 
 from fastweights.cores import CORES
 from fastweights.experiments.language_presets import configuration, paper, small
+from fastweights.experiments.sequence_figures import figures
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_presets import sequence_preset
 from fastweights.experiments.sequence_run import trained
@@ -54,6 +55,31 @@ def test_a_run_ends_when_all_is_right_and_says_what_each_length_is_like(solved):
         ("length", 30),
     ]
     assert (solved / "lengths.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_both_bins_select_if_the_published_selection_is_asked_for(tmp_path):
+    """Four epochs are too few to learn the language: the splits differ."""
+    where = ("--savedir", str(tmp_path), "--xpid", "legacy", "--legacy-selection")
+    assert formal_language.main([*QUICK, *where, "--epochs", "4"]) == 0
+    result = json.loads((tmp_path / "legacy" / "result.json").read_text())
+    logs = read_logs(tmp_path / "legacy")
+    selected = logs["valid_answer_accuracy"][logs["step"].index(result["best_update"])]
+    positions = {"bin0": 2 + 4 + 6 + 8, "bin1": 10 + 12 + 14 + 16}
+    right = sum(result[split]["answer_accuracy"] * n for split, n in positions.items())
+    assert selected == pytest.approx(right / sum(positions.values()))
+    assert selected != pytest.approx(result["valid"]["answer_accuracy"])
+    assert not result["solved"]
+
+
+def test_the_published_selection_has_runs_of_its_own():
+    options = "formal_language", 1, "paper", None
+    honest, published = (
+        figures(*options, changes)[0] for changes in ({}, {"legacy_selection": True})
+    )
+    assert honest.run(1).name == "parity-lstm-seed1"
+    assert published.run(1).name == "parity-legacy-selection-lstm-seed1"
+    assert honest.options.selecting == ("valid",)
+    assert published.options.selecting == ("bin0", "bin1")
 
 
 def test_the_average_that_was_right_is_what_is_kept(solved):

@@ -194,6 +194,7 @@ def error_of(main, arguments, capsys) -> str:
         (code_execution.main, ["--data", __file__], "choose a --data"),
         (code_execution.main, ["--data", "/proc/nowhere"], "choose a --data"),
         (code_execution.main, ["--seeds", "4"], "--seeds chooses what --table runs"),
+        (list_ops.main, ["--legacy-selection"], "--legacy-selection is for formal languages"),
         (list_ops.main, ["--resume", "nowhere"], "nowhere holds no run"),
         (list_ops.main, ["--resume", "nowhere", "--preset", "small"], "contradict"),
     ],
