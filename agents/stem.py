@@ -78,7 +78,6 @@ def _resnet(channels: int) -> nn.Sequential:
         _stage(PooledConv2d(channels, 16)),
         _stage(PooledConv2d(16, 32)),
         _stage(PooledConv2d(32, 32)),
-        nn.ReLU(inplace=True),
     )
 
 
@@ -87,7 +86,6 @@ def _shallow(channels: int) -> nn.Sequential:
         PixelConv2d(channels, 16, 8, stride=4),
         nn.ReLU(inplace=True),
         nn.Conv2d(16, 32, 4, stride=2),
-        nn.ReLU(inplace=True),
     )
 
 
@@ -96,9 +94,9 @@ def _shallow_norm(channels: int) -> nn.Sequential:
 
     A normalised ReLU cannot be zero on the whole picture.
     """
-    first, relu, second, last_relu = _shallow(channels)
+    first, relu, second = _shallow(channels)
     norms = (nn.GroupNorm(1, convolution.out_channels) for convolution in (first, second))
-    return nn.Sequential(first, next(norms), relu, second, next(norms), last_relu)
+    return nn.Sequential(first, next(norms), relu, second, next(norms))
 
 
 def _draw_orthogonal(module: nn.Module) -> None:
@@ -122,7 +120,7 @@ class ImageStem(nn.Module):
 
     Args:
         frame_shape: (C, Y, X).
-        convolutions: the convolutions.
+        convolutions: the convolutions, without the rectifier of their output.
         output_size: F.
         in_bfloat16: compute the convolutions in bfloat16, with sums in float32.
         channels_last: keep channels last in memory, the fastest layout on CPUs and GPUs.
@@ -150,7 +148,8 @@ class ImageStem(nn.Module):
     def forward(self, frame: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N F"]:
         """Return features [N, F] of pictures."""
         with torch.autocast(frame.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-            features = self.convolutions(frame).flatten(1)
+            # Rectified in the order of memory that the gradient has: twice as fast.
+            features = F.relu(self.convolutions(frame).flatten(1))
         return F.relu(self.norm(self.project(features.to(self.project.weight.dtype))))
 
 

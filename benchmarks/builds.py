@@ -28,7 +28,7 @@ from benchmarks.timing import told_rounds
 from fastweights.host import UserError, one_line_errors
 from fastweights.kernels import split_map
 from fastweights.kernels.machinery import cpu_build
-from fastweights.kernels.pictures import max_pool, residual_unit
+from fastweights.kernels.pictures import max_pool, pixels, residual_unit
 from fastweights.kernels.registry import OPERATIONS
 from fastweights.launch.cli.parser import Parser
 
@@ -43,9 +43,10 @@ def sources() -> dict[str, tuple[Path, int | None]]:
         name: (each.backends["cpu"].kernel.source, None) for name, each in OPERATIONS.items()
     }
     return found | {
-        "convolve_pool": (cpu_build.KERNELS / "convolve_pool/cpu.cpp", None),
-        "convolve_pool, pixels": (cpu_build.KERNELS / "convolve_pool/pixels.cpp", 4),
+        "convolve_pool": (cpu_build.KERNELS / "pictures/convolve_pool/cpu.cpp", None),
+        "convolve_pool, pixels": (cpu_build.KERNELS / "pictures/convolve_pool/pixels.cpp", 4),
         "residual_unit": (cpu_build.KERNELS / residual_unit.SOURCE, None),
+        "pixels": (cpu_build.KERNELS / pixels.SOURCE, None),
         "max_pool": (cpu_build.KERNELS / max_pool.SOURCE, None),
         "split_map": (cpu_build.KERNELS / split_map.SOURCE, None),
     }

@@ -22,7 +22,7 @@ from fastweights.kernels.machinery import cpu_build
 from fastweights.kernels.machinery.cache import cache_folder
 from fastweights.kernels.machinery.dispatch import ENVIRONMENT_VARIABLE, Operation
 from fastweights.kernels.machinery.example import make
-from fastweights.kernels.pictures import convolve_pool, max_pool, residual_unit
+from fastweights.kernels.pictures import convolve_pool, max_pool, pixels, residual_unit
 from fastweights.kernels.registry import OPERATIONS
 
 SIZES = {"T": 9, "B": 3, "H": 2, "K": 16, "V": 16, "D": 16}
@@ -88,19 +88,20 @@ def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
 def self_tests_beside_pytorch(device: str = "cpu") -> Iterator[tuple[str, bool, str]]:
     """Test the kernels that are not recurrences; yield name, whether it is right, and a line."""
     last = {"memory_format": torch.channels_last}
-    pixels = torch.arange(2 * 4 * 9 * 9).remainder(251).to(torch.uint8).view(2, 4, 9, 9)
+    frames = torch.arange(2 * 4 * 9 * 9).remainder(251).to(torch.uint8).view(2, 4, 9, 9)
     x = torch.linspace(-1, 1, 2 * 16 * 9 * 9).cos().view(2, 16, 9, 9).contiguous(**last)
     first, second = (torch.linspace(-a, a, 16 * 16 * 9).sin().view(16, 16, 3, 3) for a in (90, 70))
     bias = torch.linspace(-1, 1, 16)
     units = [x, first, bias, second, bias]
-    of_pixels = [pixels, first[:, :4] / 255, bias]
+    taps = first[:, :4].contiguous(**last) / 255
     width = sum(part.length for part in PARTS)
     rows = torch.linspace(-3, 3, 5 * width).view(5, width)
     unit, pool, stage = residual_unit.residual_unit, max_pool.max_pool, convolve_pool.convolve_pool
     for name, has_kernel, function, tensors in (
+        ("pixels", pixels.has_kernel, pixels.as_numbers, [frames, taps]),
         ("max_pool", max_pool.has_kernel, pool, [x]),
         ("convolve_pool", convolve_pool.has_kernel, stage, [x, first, bias]),
-        ("convolve_pool, pixels", convolve_pool.has_kernel, stage, of_pixels),
+        ("convolve_pool, pixels", convolve_pool.has_kernel, stage, [frames, taps, bias]),
         ("residual_unit", residual_unit.has_kernel, unit, units),
         ("split_map", partial(split_map.has_kernel, parts=PARTS), _split_map, [rows]),
     ):
@@ -124,6 +125,8 @@ def _split_map(x: Tensor) -> Tensor:
 
 def _with_gradients(function: Callable[..., Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
     y = function(*inputs)
+    if not y.requires_grad:
+        return [y]
     wanted = [each for each in inputs if each.requires_grad]
     return [y.detach(), *torch.autograd.grad(y.square().sum(), wanted)]
 

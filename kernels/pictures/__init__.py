@@ -1,5 +1,5 @@
 """CPU kernels of the image stem: convolutions, pooling, residual units."""
 
-from fastweights.kernels.pictures.images import as_numbers
+from fastweights.kernels.pictures.pixels import as_numbers
 
 __all__ = ["as_numbers"]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
 
@@ -60,21 +60,6 @@ def channels_last(x: Tensor) -> Tensor:
 def is_pixels(x: Tensor) -> bool:
     """Return whether x is uint8."""
     return x.dtype is torch.uint8
-
-
-def as_numbers(x: Shaped[Tensor, "N C Y X"], weight: Tensor) -> Picture:
-    """Return pixels in the dtype and layout of the convolution; floating tensors unchanged."""
-    if not is_pixels(x):
-        return x
-    kind, dtype = x.device.type, weight.dtype
-    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-    if autocast and dtype is not torch.float64:  # autocast does not change float64
-        dtype = torch.get_autocast_dtype(kind)
-    last = weight.is_contiguous(memory_format=torch.channels_last)
-    layout = torch.channels_last if last else torch.contiguous_format
-    # Bytes are put in order twice as fast as numbers, and PyTorch converts what lies in order with
-    # vector instructions.
-    return x.contiguous(memory_format=layout).to(dtype)
 
 
 def empty_pictures(

@@ -270,17 +270,6 @@ def test_no_pictures(make, size):
     assert all(not grad.any() for grad in found[1:])
 
 
-def test_pixels_count_in_the_weights_precision():
-    pixels = torch.tensor([0, 255], dtype=torch.uint8).view(1, 2, 1, 1)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert pictures.as_numbers(pixels, torch.zeros(16, 2, 3, 3)).dtype is torch.bfloat16
-    doubles = pictures.as_numbers(pixels, torch.zeros(16, 2, 3, 3).double())
-    assert doubles.dtype is torch.float64
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(pictures.as_numbers(pixels, torch.zeros(16, 2, 3, 3).double()), doubles)
-    assert doubles.flatten().tolist() == [0, 255]
-
-
 @pytest.mark.parametrize(("make", "size"), SMALL_CASES)
 def test_the_way_back_is_the_way_there(make, size):
     """The forward's backend also runs the backward; gaps between a bias's numbers do not matter."""

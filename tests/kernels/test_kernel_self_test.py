@@ -30,11 +30,11 @@ def test_wrong_numbers_are_found_whatever_they_are(monkeypatch, wrong):
 @pytest.mark.compiler
 def test_kernels_that_are_no_recurrences_are_tested_too(monkeypatch):
     right = list(program.self_tests_beside_pytorch())
-    assert len(right) == 5 and all(good for _, good, _ in right)
+    assert len(right) == 6 and all(good for _, good, _ in right)
     forward = pictures.forward
     monkeypatch.setattr(pictures, "forward", lambda weight, bias: forward(weight.flip(2), bias))
     good = {name for name, good, _ in program.self_tests_beside_pytorch() if good}
-    assert good == {"max_pool", "split_map"}
+    assert good == {"max_pool", "pixels", "split_map"}
     monkeypatch.setattr(split_map, "_CODES", dict.fromkeys(split_map.MAPS, 3))
     assert ("split_map", False) in {
         (name, good) for name, good, _ in program.self_tests_beside_pytorch()

@@ -24,11 +24,11 @@ from fastweights.kernels.pictures.images import (
     Picture,
     Way,
     Weight,
-    as_numbers,
     empty_pooled,
     is_pixels,
 )
 from fastweights.kernels.pictures.max_pool import max_pool
+from fastweights.kernels.pictures.pixels import as_numbers
 
 MOST_CHANNELS_OF_PIXELS = 16
 Pixels = UInt8[Tensor, "N C Y X"]
