@@ -72,6 +72,11 @@ def test_a_search_writes_each_setting_with_its_seeds(tmp_path, monkeypatch, caps
     longer = [*asked, "--epochs-at-most", "2"]  # a first look is in nobody's way
     assert formal_language.main([*given, *longer]) == 0
     assert (tmp_path / "found" / "search-aa-lstm-small-2-epochs" / "search.md").exists()
+    assert formal_language.main([*given, *asked, "--legacy-selection"]) == 0
+    text = (
+        out.with_name("search-aa-lstm-small-legacy-selection-1-epochs") / "search.md"
+    ).read_text()
+    assert "| setting | both bins | each seed |" in text
 
 
 def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
