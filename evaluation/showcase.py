@@ -1,6 +1,7 @@
 """The end of `make atari`: test games before and after training, a learning curve and a clip."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import imageio.v3 as imageio
@@ -60,7 +61,7 @@ def show_trained(run: Path, options: RunOptions, frames_per_step: int) -> None:
     plan = games_of(options)
     if clip := make_clip(agent, plan, ACTION_MODE, seconds=_CLIP_SECONDS, device=device):
         pictures |= {"clip": clip, "frame": run / "clips" / "frame.png"}
-        still(_middle(imageio.imiter(clip)), pictures["frame"])
+        still(_middle(clip), pictures["frame"])
     console = Console()
     columns = ({"before training": before} if before else {}) | {"after training": after}
     console.print(evaluation_table(f"{options.core}, {ACTION_MODE} actions", columns))
@@ -88,6 +89,7 @@ def _curve(
     return {"curve": path}
 
 
-def _middle(pictures: Iterator[np.ndarray]) -> np.ndarray:
-    frames = list(pictures)
-    return frames[len(frames) // 2]
+def _middle(clip: Path) -> np.ndarray:
+    """Return a clip's middle picture; a clip is read twice, and never held in memory."""
+    count = sum(1 for _ in imageio.imiter(clip))
+    return next(islice(imageio.imiter(clip), count // 2, None))
