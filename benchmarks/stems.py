@@ -50,7 +50,7 @@ class Told(NamedTuple):
     mean: float  # of the features
     spread: float  # standard deviation over frames, averaged over features
     silent_features: float  # share of all
-    silent_filters: float  # share, in the first layer of filters that ends in a ReLU module
+    silent_filters: float  # share, in the first layer of filters that ends in a ReLU
 
 
 def told(features: Tensor, filters: Tensor) -> Told:
@@ -65,10 +65,11 @@ def listening(stem: ImageStem) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
     """Collect the features and filters of every call inside the block into two lists."""
     features: list[Tensor] = []
     filters: list[Tensor] = []
-    first = next(module for module in stem.convolutions if isinstance(module, nn.ReLU))
+    rectifiers = (module for module in stem.convolutions if isinstance(module, nn.ReLU))
+    first = next(rectifiers, stem.convolutions)  # the output of all is rectified by the stem
     hooks = [
         stem.register_forward_hook(lambda module, x, y: features.append(y.detach().clone())),
-        first.register_forward_hook(lambda module, x, y: filters.append(y.detach().clone())),
+        first.register_forward_hook(lambda module, x, y: filters.append(y.detach().relu())),
     ]
     try:
         yield features, filters

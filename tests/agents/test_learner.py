@@ -262,6 +262,37 @@ def test_an_update_stopped_before_the_optimisers_step_leaves_no_trace():
         torch.testing.assert_close(one, two)
 
 
+class Twin:
+    """The first of two learners whose shares of every batch are equal: a sum is twice its part."""
+
+    rank, count = 0, 2
+
+    def sum(self, tensors):
+        for tensor in tensors:
+            tensor.mul_(2)
+
+
+def test_logged_values_are_means_over_all_learners():
+    net = network()
+    rollout, config = rollout_of(net), LearnerConfig(reduction="mean")
+    alone, twin = (Learner(copy.deepcopy(net), config, replicas=r) for r in (None, Twin()))
+    expected, logs = alone.update(rollout), twin.update(rollout)
+    assert (alone.steps, twin.steps) == (T * B, 2 * T * B)
+    for name in expected:
+        torch.testing.assert_close(logs[name], expected[name], msg=name)
+
+
+def test_a_restored_learner_goes_on_counting_refused_batches():
+    learner = Learner(network(), LearnerConfig())
+    rollout = rollout_of(learner.network)
+    spoilt = rollout._replace(reward=torch.full_like(rollout.reward, torch.nan))
+    learner.update(spoilt)
+    restored = Learner(network(), LearnerConfig())
+    restored.load_state_dict(learner.state_dict())
+    restored.update(spoilt)
+    assert (restored.refused, restored.updates, restored.steps) == (2, 0, 2 * T * B)
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_batch_that_is_not_finite_changes_no_weight_and_is_counted(bad):
     net = network()

@@ -151,11 +151,12 @@ def test_heads_drawn_orthogonal_begin_nearly_uniform_and_near_zero():
     assert not net.policy.bias.any() and not net.value.bias.any()
 
 
-def test_a_normalised_head_sees_outputs_of_one_size(rows):
+@pytest.mark.parametrize("head", ["policy", "value"])
+def test_a_normalised_head_sees_outputs_of_one_size(head, rows):
     """At any scale of the core, the heads see outputs with mean 0 and variance 1."""
     net = build(head_norm=True)
     seen = []
-    net.policy.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    getattr(net, head).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     outputs(net, rows)
     torch.testing.assert_close(seen[0].mean(-1), torch.zeros(T, B, dtype=torch.float64))
     torch.testing.assert_close(

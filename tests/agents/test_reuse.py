@@ -186,6 +186,34 @@ def test_a_batch_is_left_where_the_policy_has_moved_too_far():
     assert all(map(torch.equal, weights[stops], limited.parameters()))
 
 
+def test_how_much_is_explained_is_of_the_values_before_the_first_step():
+    net = network()
+    rollout, options = rollout_of(net), PPO | {"learning_rate": 0.02}
+    once, twice = (updated(net, rollout, **options, epochs=n)[1] for n in (1, 2))
+    assert twice["baseline_loss"] > 1.1 * once["baseline_loss"]  # the second pass has other values
+    torch.testing.assert_close(twice["explained_variance"], once["explained_variance"])
+
+
+def test_a_batch_of_old_rollouts_has_its_first_step_beyond_the_limit_too():
+    """Otherwise a learner that lags would throw such batches away and never catch up."""
+    net = network()
+    rollout, before = rollout_of(net), copy.deepcopy(net.state_dict())
+    after, logs = updated(net, rollout, **REUSE, kl_limit=1e-9)
+    assert logs["approx_kl"] > 0.1 and logs["gradient_steps"] == 1
+    assert any(not torch.equal(w, before[name]) for name, w in after.state_dict().items())
+
+
+def test_minibatches_are_drawn_anew_after_a_batch_that_was_refused():
+    learner = Learner(network(), LearnerConfig(minibatches=3))
+    rollout, dealt = rollout_of(learner.network), []
+    spoilt = rollout._replace(reward=torch.full_like(rollout.reward, torch.nan))
+    for _ in range(8):
+        parts = learner._minibatches(learner._prepared(rollout))
+        dealt.append(torch.cat([part.rollout.reward[0] for part in parts]).tolist())
+        learner.update(spoilt)
+    assert learner.updates == 0 and len(set(map(tuple, dealt))) > 1
+
+
 class Stop(Exception):
     """Raised by a stage to interrupt an update."""
 

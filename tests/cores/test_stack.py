@@ -71,6 +71,19 @@ def test_a_highway_gates_its_candidate_and_a_map_of_its_input():
             torch.testing.assert_close(y[t, n], expected, atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("norm", ["pre", "post", "legacy_pre"])
+def test_dropout_is_on_both_branches_and_on_the_hidden_units(norm):
+    """If it drops everything, a block adds nothing, and hidden units leave the output's bias."""
+    sizes = {"layers": 1, "width": 8, "heads": 2, "feedforward": 7, "embed": "none"}
+    core = build_core("delta_net", 8, **sizes, norm=norm, dropout=1.0).double()
+    block, x = core.blocks[0], torch.randn(T, B, 8, dtype=torch.float64)
+    once = nn.functional.layer_norm(x, (8,))
+    expected = {"pre": x, "post": nn.functional.layer_norm(once, (8,)), "legacy_pre": once}
+    torch.testing.assert_close(core(x)[0], expected[norm], atol=1e-12, rtol=0)
+    assert torch.equal(block.feedforward(x), block.feedforward[3].bias.expand(T, B, 8))
+    assert not torch.equal(core.eval()(x)[0], expected[norm])
+
+
 def test_a_stack_adds_memory_and_feedforward_to_what_it_is_given():
     core = build_core("delta_net", 5, layers=2, width=8, heads=2, feedforward=7).double()
     x, is_first = torch.randn(T, B, 5, dtype=torch.float64), torch.zeros(T, B, dtype=torch.bool)

@@ -14,7 +14,7 @@ from fastweights.evaluation.evaluation_file import (
     evaluations_in,
     write_overview,
 )
-from fastweights.evaluation.score_summary import remarks
+from fastweights.evaluation.score_summary import remarks, spread
 from fastweights.host.errors import UserError
 
 
@@ -86,6 +86,17 @@ def test_a_score_of_lives_is_the_mean_of_the_repeats_lives():
     summary = evaluation(*PLAIN, score="life").summary()
     assert summary["score_mean"] == pytest.approx((6 / 3 + 8 / 3) / 2)
     assert summary["score_std"] == pytest.approx((8 / 3 - 6 / 3) / 2)
+
+
+def test_the_spread_beside_a_score_is_over_repeats_or_else_over_games():
+    assert spread(evaluation(*PLAIN), "full_game") == (3.5, 0.5, "2 repeats")
+    lives = evaluation(PLAIN[0], game(1, 0, (4.0,)), score="life")
+    assert spread(lives, "score") == (3.0, 1.0, "2 repeats")  # the repeats' lives: 1, 3 and 4
+    once = evaluation(*(one._replace(repeat=0) for one in PLAIN), repeats=1)
+    assert spread(once, "score") == (3.5, pytest.approx(8.75**0.5), "episodes")
+    single = evaluation(PLAIN[0], repeats=1)
+    assert spread(single, "full_game") == (4.0, None, "-")
+    assert spread(single, "life") == (2.0, 1.0, "episodes")
 
 
 def test_a_wrapped_score_is_reported_with_and_without_what_the_counter_lost():

@@ -18,9 +18,7 @@ from fastweights.evaluation.clips import visible_environments
 from fastweights.evaluation.games import (
     check_actions,
     film,
-    longest_test,
     play_games,
-    rules_for_testing,
     score_modulus,
 )
 from fastweights.evaluation.play import GamePlan, check_plays, environments_of_plan, play
@@ -307,55 +305,6 @@ def test_a_wrapped_score_of_six_digits_is_noticed(name, digits, most):
     assert played[0].life_wraps == (0,) * (len(rewards) - 1) + (1,)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "sticky", "noops", "score", "cap"),
-    [
-        ("full-game", 0.0, 30, "game", 108_000),
-        ("published", 0.0, 30, "life", 108_000),
-        ("machado", 0.25, 0, "game", 108_000),
-        ("noop30", 0.0, 30, "game", 108_000),
-        ("trained", 0.5, 30, "game", 108_000),
-    ],
-)
-def test_what_a_protocol_means_in_a_test(protocol, sticky, noops, score, cap):
-    """Only the protocol "trained" keeps the training's stickiness; frame stacks always stay."""
-    trained = RunOptions(env="Qbert", env_options=("sticky=0.5", "frame_stack=2"))
-    rules = rules_for_testing(trained, protocol).resolved("Qbert")
-    assert (rules.sticky, rules.noop_max, rules.score, rules.max_frames) == (
-        sticky,
-        noops,
-        score,
-        cap,
-    )
-    assert rules.frame_stack == 2 and not rules.full_action_set
-    assert rules_for_testing(trained, protocol, 400).resolved("Qbert").max_frames == 400
-    assert rules_for_testing(trained, protocol, 0).resolved("Qbert").max_frames is None
-
-
-@pytest.mark.parametrize("protocol", ["full-game", "machado", "trained"])
-def test_an_agent_of_flickering_pictures_is_tested_on_flickering_pictures(protocol):
-    trained = RunOptions(env="Pong", env_options=("flicker=0.5", "frame_stack=1"))
-    rules = rules_for_testing(trained, protocol).resolved("Pong")
-    assert (rules.flicker, rules.frame_stack) == (0.5, 1)
-
-
-@pytest.mark.parametrize(
-    ("env", "trained_for", "protocol", "limit"),
-    [
-        ("Qbert", "max_frames=400", "trained", 400),
-        ("Qbert", "max_frames=400", "full-game", 108_000),
-        ("Qbert", "max_frames=none", "trained", 108_000),
-        ("TMaze", "corridor=3", "trained", 108_000),
-        ("TMaze", "corridor=3", "full-game", 108_000),
-    ],
-)
-def test_every_test_game_has_a_limit_unless_none_is_asked_for(env, trained_for, protocol, limit):
-    options = RunOptions(env=env, env_options=(trained_for,))
-    assert longest_test(options, protocol) == limit
-    assert longest_test(options, protocol, 7) == 7
-    assert longest_test(options, protocol, 0) is None
-
-
 def test_a_game_without_end_is_cut_and_keeps_what_it_had():
     """The third game has just ended; the limit applies to games that are still running."""
     network = network_for(RunOptions(env="TMaze", core="feedforward"))
@@ -373,6 +322,13 @@ def test_a_game_without_end_is_cut_and_keeps_what_it_had():
     assert [one.game.episode_return for one in played] == [1.5] * 4
     assert played[0] == (envs.Episode(0, 0, 1.5, (1.5,), 5, 5), (0,))
     assert seen[-1] == (2, 5)
+
+
+def test_a_plan_cuts_games_that_have_no_limit_of_their_own():
+    maze = RunOptions(env="TMaze", env_options=("corridor=10",), core="feedforward")
+    plan = GamePlan(episodes=4, repeats=1, max_frames=5)
+    games = play(network_for(maze), maze, 0, plan, "argmax").episodes
+    assert [(game.agent_steps, game.cut) for game in games] == [(5, True)] * 4
 
 
 def test_a_film_is_the_first_game():

@@ -79,6 +79,15 @@ def test_a_learning_curve_has_one_unit_and_its_axis_names_it(tmp_path):
     assert max(mean.get_ydata()) == 49 * 4.0  # a single game
 
 
+def test_the_upper_axis_counts_four_frames_an_agent_step(tmp_path):
+    figure = drawn(logs(tmp_path))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    (upper,) = axes.child_axes
+    assert upper.get_xlabel() == "emulator frames (agent steps × 4)"
+    assert upper.get_xlim() == pytest.approx([4 * end for end in axes.get_xlim()])
+
+
 def test_a_lucky_game_does_not_squash_all_others(tmp_path):
     columns = logs(tmp_path)
     last = max(i for i, values in enumerate(columns["episode_returns"]) if values)

@@ -56,6 +56,13 @@ def test_a_band_is_where_all_seeds_are():
     assert band([rising, late]) is None and band([]) is None
 
 
+def test_the_line_of_a_band_is_the_mean_of_its_seeds():
+    x = np.array([0.0, 1.0])
+    together = band([Curve(x, np.array([value, value])) for value in (0.0, 1.0, 8.0)])
+    np.testing.assert_allclose(together.mean, 3.0)
+    np.testing.assert_allclose((together.low[0], together.high[0]), (0.0, 8.0))
+
+
 def test_lines_differ_in_more_than_colour():
     styles = line_styles([str(index) for index in range(28)])
     looks = {tuple(style.values()) for style in styles.values()}

@@ -156,6 +156,12 @@ def test_a_comparison_by_hand():
     assert strata.difference == (5, 5, 5) and strata.percent == (250, 250, 250)
 
 
+def test_a_game_of_many_lives_counts_for_each_of_them():
+    """One game of a single life, and one of three lives: the mean over four lives."""
+    one_and_three = np.array([[10.0, 6.0], [1, 3]])
+    assert compare([one_and_three], [sums(1, 1)]).ours == 4
+
+
 def test_a_percentage_of_what_may_be_zero_has_no_interval():
     may = compare([sums(3, 4)], [sums(-1, 2)])
     assert np.isfinite(may.difference).all()

@@ -10,13 +10,14 @@ import torch
 from fastweights.cores import CORES
 from fastweights.experiments.language_presets import configuration, paper, small
 from fastweights.experiments.sequence_figures import figures
+from fastweights.experiments.sequence_measures import measure
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_presets import sequence_preset
 from fastweights.experiments.sequence_run import trained
 from fastweights.launch import formal_language
 from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
-from fastweights.tasks import LANGUAGES
+from fastweights.tasks import LANGUAGES, Sequences
 from tests.launch.test_bad_input import error_of
 
 # Learns (aa)* up to length 8 in a second.
@@ -54,6 +55,7 @@ def test_a_run_ends_when_all_is_right_and_says_what_each_length_is_like(solved):
         *(("bin1", length) for length in (10, 12, 14, 16)),
         ("length", 30),
     ]
+    assert {row["sequences"] for row in rows} == {"1"}
     assert (solved / "lengths.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -115,6 +117,36 @@ def test_baselines_stand_beside_every_split(solved):
             "sequence_accuracy": 0,
             "answer_accuracy": 0.5,
         }
+
+
+def test_baselines_have_learned_from_the_training_split_alone():
+    options = SequenceOptions(task=LANGUAGES["parity"](), core="lstm", core_width=4, embedding=4)
+    even, odd = (Sequences.of([options.task.labelled(text)]) for text in ("0000", "1000"))
+    splits = dict.fromkeys(options.task.splits, odd) | {"train": even}
+    baselines = measure(options.build(), options, splits)["baselines"]
+    for split in ("bin0", "bin1"):
+        assert baselines[split]["always the commonest answer"]["answer_accuracy"] == 0
+
+
+def test_attention_reaches_over_strings_longer_than_any_in_training():
+    task = LANGUAGES["parity"]()
+    sizes = {"core_layers": 1, "core_width": 8, "core_heads": 2, "core_feedforward": 8}
+    given = {"embedding": 8, "test_lengths": (100,), "length_size": 50, **sizes}
+    narrow, wide, narrower = (
+        SequenceOptions(task=task, core="transformer", core_window=window, **given)
+        for window in (4, 100, 3)
+    )
+    model = narrow.build()
+    with torch.no_grad():
+        for weights in model.parameters():  # so that answers depend on all that is attended to
+            weights.mul_(4)
+    splits = {split: Sequences.of([task.labelled("1010")]) for split in task.splits}
+
+    def right(options):
+        return measure(model, options, splits)["lengths"][0]["answer_accuracy"]
+
+    assert right(narrow) == right(wide)  # the window was wide enough for training, so it grows
+    assert right(narrower) != right(wide)  # it was narrower than a string, so it is the model's
 
 
 def test_a_trace_finds_the_unit_that_counts(solved, capsys):

@@ -14,8 +14,8 @@ from fastweights.agents.learner_config import LearnerConfig
 from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.experiments import sequence_presets
 from fastweights.experiments.agent_cells import AgentRun
-from fastweights.experiments.grid import Grid, cells
-from fastweights.experiments.rows import Row
+from fastweights.experiments.grid import Grid, Run, cells
+from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.table import Table, each_seed, interval, mean_and_std, other
 from fastweights.host.errors import UserError
@@ -90,6 +90,37 @@ def test_statistics_are_over_seeds():
     assert row(70.0).interval is None and mean_and_std(row(70.0)) == "70.0"
     assert mean_and_std(row()) == "" and mean_and_std(row(failed=[1])) == "failed"
     assert each_seed(row(60.0, 70.0, failed=[3])) == "60.0, 70.0, failed"
+    gap = replace(three, values={1: 60.0, 3: 70.0}, failed=[2])
+    assert each_seed(gap) == "60.0, failed, 70.0"
+
+
+class Ended(Run):
+    """A finished run of one seed; the third seed did not measure any score."""
+
+    finished, options = True, None
+
+    def __init__(self, core: str, seed: int):
+        self.seed = seed
+
+    @property
+    def name(self):
+        return f"seed-{self.seed}"
+
+    def result(self):
+        return {"score": None if self.seed == 3 else 10.0 * self.seed, "steps": self.seed}
+
+    def start(self):
+        raise NotImplementedError
+
+    go_on = differences = start
+
+
+def test_a_row_leaves_out_what_failed_or_was_not_measured():
+    of_seeds = cells(Ended, core=["rdn"], seed=(1, 2, 3, 4))
+    figures = {"value": lambda run: run["score"], "others": {"steps": lambda run: run["steps"]}}
+    (found,) = rows_of(of_seeds, {"seed-2": "out of memory"}, **figures)
+    assert (found.values, found.failed) == ({1: 10.0, 4: 40.0}, [2])
+    assert (found.mean, found.std, found.others) == (25.0, 15.0, {"steps": 8 / 3})
 
 
 def test_a_column_has_the_digits_it_is_asked_for():

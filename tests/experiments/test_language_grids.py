@@ -9,6 +9,7 @@ from matplotlib.colors import to_hex
 
 from fastweights.cores import CORES, build_core
 from fastweights.experiments import language_figures, language_search, language_summary
+from fastweights.experiments.grid import Run
 from fastweights.experiments.language_figures import (
     LENGTHS,
     MODELS,
@@ -90,6 +91,10 @@ def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
         rows = list(csv.DictReader(file))
     assert [int(row["length"]) for row in rows] == list(LENGTHS) * len(MODELS)
     assert {row["language"] for row in rows} == {"L5"}
+    results = json.loads((out / "results.json").read_text())
+    (lstm,) = (one["lengths"] for one in results if one["options"]["core"] == "lstm")
+    shown = [float(row["mean"]) for row in rows if row["model"] == "LSTM"]
+    assert shown == pytest.approx([100 * of_length["answer_accuracy"] for of_length in lstm])
     lines = (out / "figure_8.md").read_text().splitlines()
     lines = [line for line in lines if line.startswith("| L5") and "| LSTM |" in line]
     baselines = [float(line.split("|")[6]) for line in lines]
@@ -196,6 +201,40 @@ def test_theory_is_about_languages_and_memories_that_there_are():
     assert said_of("bucket_sort", asked, numbers) == ""
 
 
+class Ended(Run):
+    """A finished run with these shares of the strings of Bin0 and Bin1 right."""
+
+    finished, options = True, None
+
+    def __init__(self, *bins: float):
+        self.bins = bins
+
+    def result(self):
+        shares = zip(("bin0", "bin1"), self.bins, strict=True)
+        return {split: {"sequence_accuracy": share} for split, share in shares}
+
+    def start(self):
+        raise NotImplementedError
+
+    go_on = differences = start
+
+
+def test_a_pair_has_the_outcome_of_each_seed_and_the_colour_of_the_worst():
+    solves, fits, fails = Ended(1, 1), Ended(1, 0.999), Ended(0.989, 1)
+
+    def row(*runs, failed=()):
+        by_seed = dict(enumerate(runs, 1))
+        values = {seed: 100 * run.bins[1] for seed, run in by_seed.items()}
+        return Row(labels={}, seeds=range(1, 5), values=values, runs=by_seed, failed=failed)
+
+    every = row(fits, solves, fails, failed=[4])
+    assert language_summary.outcome(every) == "solved 1, fits 1, fails 1, failed 1"
+    assert language_summary.worst(every) == "fails"
+    assert language_summary.worst(row(fits, solves)) == "fits"
+    assert language_summary.outcome(row(solves, solves)) == "solved"
+    assert language_summary.outcome(row(solves, failed=[2])) == "solved 1, failed 1"
+
+
 def test_outcomes_are_counted_over_seeds():
     def result(bin0: float, bin1: float) -> dict:
         return {"bin0": {"sequence_accuracy": bin0}, "bin1": {"sequence_accuracy": bin1}}
@@ -204,5 +243,8 @@ def test_outcomes_are_counted_over_seeds():
     assert outcomes == ["solved", "fits", "fails"]
     assert {core for core, _ in language_summary.memories().values()} <= set(CORES)
     assert "rdn_large" not in language_summary.memories()
+    for name in ("delta_net_2", "gated_delta_net_2"):
+        core, options = language_summary.memories()[name]
+        assert core == name.removesuffix("_2") and options["core_max_write_strength"] == 2
     core, options = language_summary.memories()["delta_net_2"]
     build_core(core, 8, **{name.removeprefix("core_"): value for name, value in options.items()})

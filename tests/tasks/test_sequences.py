@@ -5,7 +5,7 @@ from random import Random
 import pytest
 import torch
 
-from fastweights.tasks import UNASKED, CodeExecution, ListOps
+from fastweights.tasks import LANGUAGES, UNASKED, CodeExecution, ListOps
 from fastweights.tasks.sequences import Sequences, draw_splits, shuffled_batches, sorted_batches
 
 SIZES = dict(zip(ListOps.splits, (30, 10, 20), strict=True))
@@ -46,8 +46,11 @@ def test_too_few_different_sequences():
         draw_splits(tiny, SIZES, seed=1)
 
 
-def test_a_batch_is_the_sequences_and_unasked_filling():
-    samples = draw_splits(ListOps(depth=2), {"train": 12}, 1)["train"].samples()
+@pytest.mark.parametrize(
+    "task", [ListOps(depth=2), LANGUAGES["parity"]()], ids=("one answer", "an answer everywhere")
+)
+def test_a_batch_is_the_sequences_and_unasked_filling(task):
+    samples = draw_splits(task, {"train": 12}, 1)["train"].samples()
     chosen = torch.tensor([7, 2, 11])
     tokens, targets = Sequences.of(samples).batch(chosen)
     for column, number in enumerate(chosen.tolist()):

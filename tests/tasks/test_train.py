@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from fastweights.tasks import UNASKED, CodeExecution, ListOps, Sample
+from fastweights.tasks import UNASKED, CodeExecution, ListOps, Sample, baseline_accuracies
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
 from fastweights.tasks.sequences import Sequences, draw_splits
 from fastweights.tasks.train import Result, Trainer, TrainerConfig, evaluate, judge
@@ -54,11 +54,32 @@ def test_accuracies_are_counted_as_the_paper_counts():
     assert everything.answer_accuracy == pytest.approx(5 / 7)
 
 
+def test_baselines_give_the_commonest_answers_and_are_scored_as_models_are():
+    """Of the answers, 6 is the commonest; after word 1 it is 5. Blanks are commoner than both."""
+    task = CodeExecution()
+    learned = [Sample((1, 1, 2, 2), (5, 5, task.blank, task.blank)), Sample((1, 3, 3), (6, 6, 6))]
+    learned += [Sample((2, 2, 2), (task.blank, task.blank, UNASKED))]
+    tested = [Sample((1, 3, 2), (5, 6, task.blank)), Sample((0, 3), (UNASKED, 6))]
+    found = baseline_accuracies(task, Sequences.of(learned), Sequences.of(tested))
+    always, after = (
+        found[name]
+        for name in ("always the commonest answer", "the commonest answer after each word")
+    )
+    assert always == {"sequence_accuracy": 1 / 2, "answer_accuracy": 2 / 3}
+    assert after == {"sequence_accuracy": 1 / 2, "answer_accuracy": 1.0}
+
+
 def test_batch_size_does_not_change_an_evaluation():
     model = trainer().model
     one, other = (evaluate(model, SPLITS["test"], None, size) for size in (7, 40))
     assert one == pytest.approx(other, rel=1e-5)
     assert model.training
+
+
+def test_nothing_is_dropped_while_answers_are_judged():
+    model = trainer(dropout=0.5).model
+    one, other = (evaluate(model, SPLITS["test"], None, 40) for _ in range(2))
+    assert one == other and model.training
 
 
 def test_it_learns_list_ops_of_depth_one():
@@ -122,6 +143,16 @@ def test_patience_ends_training():
     training = trainer(learning_rate=1e-12, epochs=50, patience=3)  # nothing ever improves
     assert len([row for row in training.rows() if "score" in row]) == 4
     assert training.finished and training.stale_epochs == 3
+
+
+def test_patience_begins_anew_after_the_best_score_so_far(monkeypatch):
+    shares = iter([0.1, 0.1, 0.3, 0.1, 0.2, 0.9])
+    monkeypatch.setattr(
+        "fastweights.tasks.train.evaluate", lambda *given: Result(0.0, (one := next(shares)), one)
+    )
+    training = trainer(epochs=50, patience=2)
+    scores = [row["score"] for row in training.rows() if "score" in row]
+    assert scores == [0.1, 0.1, 0.3, 0.1, 0.2] and training.best_score == 0.3
 
 
 def test_the_held_out_split_is_measured_as_often_as_asked():
@@ -212,6 +243,15 @@ def test_clipping_bounds_the_step_of_the_gradient():
     next(training.rows())
     squares = sum(p.grad.square().sum() for p in training.model.parameters())
     assert squares.sqrt() <= 1e-3 * 1.001
+
+
+def test_without_a_limit_a_long_gradient_is_left_alone():
+    training = trainer()
+    with torch.no_grad():
+        training.model.output.weight.mul_(100)
+    row = next(training.rows())
+    squares = sum(p.grad.square().sum() for p in training.model.parameters())
+    assert squares.sqrt().item() == pytest.approx(row["gradient_norm"]) and squares > 4
 
 
 @pytest.mark.parametrize(

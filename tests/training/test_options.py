@@ -1,6 +1,8 @@
 """Presets equal the papers; options survive a checkpoint; TorchBeast's flags work."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,9 @@ from fastweights.training.checks import check_options
 from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.presets import PRESETS, preset
 from fastweights.training.schedules.plan import Plan
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+FULL = RunOptions(core="rdn", feed_last_action=False)
 
 
 def parsed(*arguments: str) -> RunOptions:
@@ -50,6 +55,46 @@ def test_presets_pass_their_own_checks_and_survive_a_checkpoint(name, core):
     options = preset(name, core)
     check_options(options)
     assert RunOptions.from_dict(options.to_dict()) == options
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "env"),
+    [
+        ("quick", "quick_qbert/seed_1/meta.json", "Qbert"),
+        ("afternoon", "afternoon/results.json", "Qbert"),
+        ("maze", "t_maze/results.json", "TMaze"),
+        ("vectors", "popgym/results.json", "popgym:popgym-RepeatPreviousEasy-v0"),
+    ],
+)
+def test_a_preset_is_the_recipe_of_its_stored_results(name, stored, env):
+    """Otherwise the command that a page of results quotes would no longer give its figures."""
+    read = json.loads((RESULTS / stored).read_text())
+    runs = [run["options"] for run in read] if isinstance(read, list) else [read["args"]]
+    saved = {run["core"]: RunOptions.from_dict(run) for run in runs if run["env"] == env}
+    assert saved
+    for core, options in saved.items():
+        asked = replace(preset(name, core), seed=options.seed)
+        assert changed_flags(options, asked) == [], core
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bptt": 3},
+        {"stem": "shallow"},
+        {"precision": "bfloat16"},
+        {"channels_last": False},
+        {"feed_last_action": True},
+        {"head_norm": True},
+        {"head_init": "orthogonal"},
+        {"value_scale": 4.0},
+    ],
+)
+def test_every_option_of_the_network_reaches_it(change):
+    ((name, value),) = change.items()
+    usual, changed = (o.network((4, 84, 84), 6) for o in (FULL, replace(FULL, **change)))
+    assert getattr(changed, name) == value != getattr(usual, name)
+    assert replace(changed, **{name: getattr(usual, name)}) == usual
 
 
 def test_options_newer_than_a_checkpoint_take_their_defaults():
@@ -271,6 +316,34 @@ def test_a_resumed_run_may_move_but_not_change():
         "--learning-rate 0.1 (was 0.0006)",
         "--seed 5 (was 1)",
     ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--core", "lstm"),
+        ("--core-width", "64"),
+        ("--env", "Pong"),
+        ("--protocol", "machado"),
+        ("--bptt", "1"),
+        ("--stem", "shallow"),
+        ("--head-norm",),
+        ("--head-init", "orthogonal"),
+        ("--value-scale", "2"),
+        ("--feed-last-action", "true"),
+        ("--num-envs", "64"),
+        ("--batch-size", "16"),
+        ("--unroll-length", "20"),
+        ("--discounting", "0.9"),
+        ("--total-steps", "50000"),
+        ("--objective", "ppo"),
+    ],
+    ids=" ".join,
+)
+def test_what_a_run_learns_stays_when_it_is_resumed(words):
+    saved = preset("paper", "rdn")
+    (said,) = changed_flags(saved, parse(list(words), saved).run)
+    assert said.startswith(words[0])
 
 
 @pytest.mark.parametrize("core", CORES)

@@ -121,6 +121,12 @@ def test_batches_hold_every_column_once_and_in_order(sizes, batch_size):
         assert batch.version == max(j for j, first in enumerate(firsts) if first <= numbers[0])
 
 
+def test_a_batch_is_as_old_as_its_oldest_weights():
+    """Actors overtake each other, so a later rollout may come from earlier weights."""
+    given = [numbered(0, 2, version=5), numbered(2, 2, version=3), numbered(4, 2, version=7)]
+    assert [batch.version for batch in batches(given, 3)] == [3, 3]
+
+
 def test_what_goes_wrong_with_a_rollout_ends_the_learner_s_next_stage():
     stages = Stages("learner")
     source = QueuedSource(2, stages)

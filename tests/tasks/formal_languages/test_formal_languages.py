@@ -121,6 +121,18 @@ def test_splits_have_the_sizes_that_they_say_and_share_no_string(name):
     assert all((splits[split].tokens == again[split].tokens).all() for split in splits)
 
 
+def test_half_of_what_selects_the_weights_is_longer_than_what_trains_them():
+    """So weights that fit the trained lengths alone are not the best."""
+    language, random = LANGUAGES["cycle_navigation"](), Random(1)
+    drawn = [len(language.sample_of("valid", random).tokens) - 1 for _ in range(1000)]
+    longer = [size for size in drawn if size > 50]
+    assert 430 < len(longer) < 570
+    assert set(drawn) == set(range(2, 101))
+    # Of one string a size, those of Bin1 must stay unseen.
+    held_out = [len(sample.tokens) for sample in LANGUAGES["aa"]().every("valid")]
+    assert held_out == [*range(2, 51, 2), *range(102, 111, 2)]
+
+
 @EVERY
 @pytest.mark.parametrize("length", [500, 2001])
 def test_strings_of_any_length(name, length):
@@ -135,6 +147,16 @@ def test_strings_of_any_length(name, length):
     assert language.labelled(symbols) == sample
 
 
+def test_strings_of_parity_have_even_ones_and_the_published_lengths():
+    """Of a geometric distribution with mean 26, cut to 2 .. 50: median 17, a tenth of 50."""
+    language, random = LANGUAGES["parity"](), Random(1)
+    strings = [words(language, language.sample(random)) for _ in range(2000)]
+    assert all(string.count("1") % 2 == 0 for string in strings)
+    lengths = sorted(map(len, strings))
+    assert 15 <= lengths[1000] <= 20
+    assert 0.06 < sum(length == 50 for length in lengths) / 2000 < 0.13
+
+
 def test_brackets_nest():
     random = Random(1)
     for low, high in ((2, 50), (52, 100), (2, 2), (500, 500), (998, 1001)):
@@ -142,6 +164,17 @@ def test_brackets_nest():
             string = nested(random, low, high)
             assert low <= len(string) <= high and not reduced(string, "()")
     assert not reduced(uniform(random, 0) + uniform(random, 5, ("[]",)), "[]")
+    assert {len(nested(random, 500, 506)) for _ in range(60)} == {500, 502, 504, 506}
+
+
+def test_expressions_are_of_every_depth():
+    """An operand may be long and the other short, not only both of half the length."""
+    language, random = LANGUAGES["modular_arithmetic_brackets"](), Random(1)
+    depths = set()
+    for _ in range(200):
+        symbols = words(language, language.sample_of_length(29, random))
+        depths.add(max(symbols[:end].count("(") - symbols[:end].count(")") for end in range(30)))
+    assert max(depths) - min(depths) >= 3
 
 
 def test_the_cycle_lemma_makes_every_string_equally_likely():
@@ -170,6 +203,14 @@ def test_shuffled_brackets_cross_unless_the_published_strings_are_asked_for():
 
     assert crossing(Shuffle2(legacy=True)) == 0
     assert crossing(Shuffle2()) > 0.8
+
+
+def test_either_kind_of_shuffled_brackets_may_have_any_share():
+    language, random = Shuffle2(), Random(1)
+    strings = [words(language, language.sample(random)) for _ in range(500)]
+    shares = [2 * string.count("(") / len(string) for string in strings]
+    assert 0.45 < sum(shares) / 500 < 0.55
+    assert sum(share < 0.25 for share in shares) > 80 < sum(share > 0.75 for share in shares)
 
 
 def test_a_counter_that_never_resets_scores_as_the_published_linear_transformer():

@@ -42,6 +42,19 @@ def test_the_adaptive_softmax_sums_to_one_and_is_what_the_loss_uses():
     torch.testing.assert_close(softmax(hidden, targets), expected)
 
 
+def test_every_word_of_the_adaptive_softmax_has_a_bias():
+    """By hand: p(w) = head(cluster) tail(w), where each logit is w . h + b."""
+    softmax, hidden = AdaptiveSoftmax(9, 4, cutoffs=(3, 6)).double(), torch.randn(5, 4).double()
+    for parameter in softmax.parameters():
+        nn.init.normal_(parameter)
+    logits = hidden @ softmax.weight.T + softmax.bias
+    clusters = hidden @ softmax.cluster_weight.T + softmax.cluster_bias
+    head = torch.cat([logits[:, :3], clusters], 1).softmax(1)
+    tails = [head[:, 3 + i, None] * logits[:, 3 * i + 3 :][:, :3].softmax(1) for i in range(2)]
+    expected = torch.cat([head[:, :3], *tails], 1).log()
+    torch.testing.assert_close(softmax.log_probabilities(hidden), expected)
+
+
 def test_pytorchs_adaptive_softmax_agrees_where_it_can():
     """Compare without biases in the tails and with identity projections."""
     softmax, hidden = tiny("lt").softmax.float(), torch.randn(40, 8)
