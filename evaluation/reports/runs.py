@@ -117,8 +117,8 @@ def open_run(path: Path) -> Run:
     missing = [name for name in _IDENTIFY if name not in options]
     if missing and (task := (meta.get("args") or {}).get("task_name")):
         raise UserError(
-            f"{path} is a run of a sequence task: its result.json has the figures, and "
-            f"{typed_command(task)} --table sets them beside the paper's"
+            f"{path} is a run of {task}, a sequence task: its result.json has the figures, and its "
+            "command's --table sets them beside the paper's"
         )
     if missing:
         raise UserError(

@@ -20,6 +20,7 @@ from fastweights.records import (
     read_meta,
     runs_near,
 )
+from fastweights.tasks import TASKS
 from fastweights.tasks.language_model import LanguageModel, Vocabulary
 
 
@@ -94,11 +95,10 @@ def saved_language_options(path: Path) -> LanguageOptions:
         return replace(LanguageOptions.from_dict(plain), savedir=path.resolve().parent)
     except ValueError as error:
         other = plain.get("task_name")
-        whose = (
-            f"a run of {other}: use {typed_command(other)}"
-            if isinstance(other, str)
-            else "another run"
-        )
+        whose = "another run"
+        if isinstance(other, str):
+            command = TASKS[other].trained_by() if other in TASKS else other
+            whose = f"a run of {other}: use {typed_command(command)}"
         raise UserError(f"{path} is {whose} ({error})") from error
 
 
