@@ -90,8 +90,8 @@ def search_settings(
     if order == "random":
         chosen = Random(0).sample(chosen, min(trials, len(chosen)))
     base = with_epochs_at_most(base, asked.epochs_at_most)
-    selection = "-legacy-selection" if base.legacy_selection else ""
-    name = f"search-{base.task.name}-{base.core}-{preset_name}{selection}{asked.shortened}"
+    marks = f"{base.selection_mark}{asked.shortened}"
+    name = f"search-{base.task.name}-{base.core}-{preset_name}{marks}"
     folder = expanded(asked.runs).resolve() / name
 
     def run(setting: Setting, seed: int) -> SequenceRun:

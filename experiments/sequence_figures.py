@@ -34,9 +34,8 @@ class Figure(NamedTuple):
         """Return its run with this seed; figures of one training share it."""
         setting = self.published.setting.replace("=", "")
         sizes = [f"{name}{size}" for name, size in self.own_sizes.items()]
-        selection = "legacy-selection" if self.options.legacy_selection else ""
-        parts = [labelled(self.options.task), selection, setting, self.options.core, *sizes]
-        parts.append(f"seed{seed}")
+        name = labelled(self.options.task) + self.options.selection_mark
+        parts = [name, setting, self.options.core, *sizes, f"seed{seed}"]
         return SequenceRun(replace(self.options, seed=seed, xpid="-".join(filter(None, parts))))
 
 

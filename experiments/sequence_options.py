@@ -97,6 +97,11 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         """The splits that select the best weights and end training."""
         return self.task.splits[2:] if self.legacy_selection else ("valid",)
 
+    @property
+    def selection_mark(self) -> str:
+        """What names of folders and files say about --legacy-selection."""
+        return "-legacy-selection" if self.legacy_selection else ""
+
     def model(self) -> ModelConfig:
         """Return the model's options.
 

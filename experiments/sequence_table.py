@@ -77,12 +77,12 @@ def make_sequence_table(
     name = command if one.command else labelled(one)
     title = f"{name}, table {number}, preset {preset_name}"
     title += f", at most {asked.epochs_at_most} epochs" if asked.epochs_at_most else ""
-    legacy = any(figure.options.legacy_selection for figure in wanted)
-    title += ", selected by Bin0 and Bin1 as published" if legacy else ""
+    first = wanted[0].options  # all figures select alike
+    title += ", selected by Bin0 and Bin1 as published" if first.legacy_selection else ""
     cells = [cell for figure in wanted for cell in _cells(figure, asked)]
     out = expanded(asked.out or folder).resolve()
-    selection = "-legacy-selection" if legacy else ""
-    path = out / f"{name}_table_{number}{selection}{asked.shortened}".replace("-", "_")
+    marks = f"{first.selection_mark}{asked.shortened}"
+    path = out / f"{name}_table_{number}{marks}".replace("-", "_")
     grid = Grid(title, cells, folder)
     return rebuild(grid, partial(_write, grid, wanted, path), out, asked.jobs)
 

@@ -51,7 +51,7 @@ def test_a_run_of_a_sequence_task_is_named_as_one(runs, tmp_path, capsys):
     about = {"args": {"core": "rdn", "task_name": "list_ops"}}
     (tmp_path / "list_ops" / "meta.json").write_text(json.dumps(about))
     said = error_of(report.main, [tmp_path / "list_ops", "--out", tmp_path / "out"], capsys)
-    assert "a sequence task: its result.json has the figures" in said
+    assert "is a run of list_ops, a sequence task: its result.json has the figures" in said
 
 
 def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):

@@ -282,8 +282,9 @@ def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path, monkeypatch, caps
 
 def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
     assert train(text, tmp_path, "a", "--updates", "1") == 0
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "meta.json").write_text('{"args": {"task_name": "parity"}}')
+    for folder, task in (("other", "parity"), ("lists", "list_ops")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "meta.json").write_text(f'{{"args": {{"task_name": "{task}"}}}}')
     run = tmp_path / "a"
     for words, wanted in (
         ((), "there is no text: name one with --data .*load_dataset"),
@@ -294,6 +295,7 @@ def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
         (("--resume", run), "has finished"),
         (("--resume", run, "--core", "lt"), r"contradict --resume: --core lt \(was rdn\)"),
         (("--resume", tmp_path / "other"), "is a run of parity: use .*formal_language"),
+        (("--resume", tmp_path / "lists"), "is a run of list_ops"),
         (("--seeds", "4", "--data", text), "--seeds chooses what --table runs"),
         (("--table", "1", "--core", "rdn"), "--core cannot go with --table"),
         (("--table", "1", "--span", "3"), "--span cannot go with --table"),
