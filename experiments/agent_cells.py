@@ -11,7 +11,14 @@ from fastweights.evaluation.reports import column_numbers, cpu_minutes, open_run
 from fastweights.experiments.grid import Run, as_flags, read_result
 from fastweights.host import command_argv
 from fastweights.records import read_meta
-from fastweights.training import TEST_SEEDS, RunOptions, changed_flags, check_options, preset
+from fastweights.training import (
+    TEST_SEEDS,
+    RunOptions,
+    changed_flags,
+    check_options,
+    module_arguments,
+    preset,
+)
 
 _LAST = ("savedir", "xpid")
 
@@ -49,12 +56,11 @@ class AgentRun(Run):
         return [*command_argv("atari"), "--num-threads", "1", *core, *as_flags(given)]
 
     def go_on(self) -> list[str]:
-        if not self.trained:
-            resumed = ["--num-threads", "1", "--resume", str(self.path)]
-            return [*command_argv("atari"), *resumed, *self._module]
+        if not self.trained:  # it may have been killed before its first checkpoint
+            return [*self.start(), "--auto-resume"]
         games = ["--episodes", str(self.options.evaluate_episodes), "--repeats", "1"]
         games += ["--protocol", "trained", "--action-mode", ACTION_MODE]
-        return [*command_argv("evaluate"), str(self.path), *games, *self._module]
+        return [*command_argv("evaluate"), str(self.path), *games, *module_arguments(self.options)]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
         return changed_flags(RunOptions.from_dict(stored), self.options)
@@ -66,11 +72,6 @@ class AgentRun(Run):
         trained = {"training": _trained(open_run(self.path))}
         provenance = {name: meta.get(name) for name in ("git", "versions", "machine")}
         return tested | trained | {"options": meta["args"] | {"savedir": "runs"}} | provenance
-
-    @property
-    def _module(self) -> list[str]:
-        """Return the arguments that commands need for a game with a module of its own."""
-        return ["--env", self.options.env] if ":" in self.options.env else []
 
     @property
     def _is_tested(self) -> bool:

@@ -1,6 +1,5 @@
 """One run of an agent: train, save, test before, during and after training, print next steps."""
 
-import shlex
 import sys
 from collections.abc import Callable
 from contextlib import closing, nullcontext
@@ -37,6 +36,7 @@ from fastweights.training import (
     check_options,
     hash_recorder,
     ignored_flags,
+    module_arguments,
     plan_for,
     record_nothing,
     train,
@@ -77,7 +77,9 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     stop = StopRequests()
     stages = Stages("learner", stop.check)
     source = plan.source(network, environments, step, stages)  # resets: what breaks leaves no run
-    with closing(Kept(options, saved, network) if replicas.is_first else NotKept()) as records:
+    first = replicas.is_first
+    # Under `stop`, a signal waits for the run's first checkpoint.
+    with stop, closing(Kept(options, saved, network) if first else NotKept()) as records:
         can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
         record = hash_recorder(records.path, plan.learner) if can_replay else record_nothing
         training = Training(
@@ -95,34 +97,33 @@ def _train_and_record(training: Training, records: Kept | NotKept, plan: Plan) -
     options, network = training.options, training.learner.network
     display = ProgressDisplay(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test
-    with training.stop:
-        try:
-            if isinstance(records, Kept):
-                records.save_first(training)
-                if options.evaluate_episodes and training.steps == 0:
-                    _play_before(training, network, options, records, plan)
-                if options.profile:
-                    rows = profiled(rows, training.source.threads, records.path)
-                _say_what(options, network, plan, records.path)
-                where = (records.path, plan.learner, display.say)
-                test = PeriodicTest(network, options, training.steps, *where)
-            train(training, rows, display, lambda: records.save(training), test)
-        except Interrupted as interrupted:
-            records.finish(successful=False)
-            if isinstance(records, Kept):
-                _say_how_to_go_on(options, records.path, training.steps)
-            return 128 + interrupted.signal_number
-        except BrokenEnvironment:
-            if isinstance(records, Kept):
-                records.drop_if_nothing_came_of_it(training)
+    try:
+        if isinstance(records, Kept):
+            records.save_first(training)
+            if options.evaluate_episodes and training.steps == 0:
+                _play_before(training, network, options, records, plan)
+            if options.profile:
+                rows = profiled(rows, training.source.threads, records.path)
+            _say_what(options, network, plan, records.path)
+            where = (records.path, plan.learner, display.say)
+            test = PeriodicTest(network, options, training.steps, *where)
+        train(training, rows, display, lambda: records.save(training), test)
+    except Interrupted as interrupted:
+        records.finish(successful=False)
+        if isinstance(records, Kept):
+            _say_how_to_go_on(options, records.path, training.steps)
+        return 128 + interrupted.signal_number
+    except BrokenEnvironment:
+        if isinstance(records, Kept):
+            records.drop_if_nothing_came_of_it(training)
+        raise
+    except (Diverged, NothingLearned) as failure:
+        records.finish(successful=False)
+        if not isinstance(records, Kept):
             raise
-        except (Diverged, NothingLearned) as failure:
-            records.finish(successful=False)
-            if not isinstance(records, Kept):
-                raise
-            log = records.path / "logs.csv"
-            raise type(failure)(f"{failure}; the log of the losses: {log}") from failure
-        records.finish(successful=True)
+        log = records.path / "logs.csv"
+        raise type(failure)(f"{failure}; the log of the losses: {log}") from failure
+    records.finish(successful=True)
     return 0
 
 
@@ -178,7 +179,7 @@ def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:
     if options.disable_checkpoint:
         print(f"stopped at {steps:,} agent steps; nothing was saved (--disable-checkpoint)")
         return
-    command = f"{typed_command('atari')} --resume {path}{_module(options)}"
+    command = typed_command("atari", "--resume", path, *module_arguments(options))
     print(f"saved at {steps:,} agent steps; to go on:\n  {command}")
     _say_how_to_evaluate(options, path)
 
@@ -187,9 +188,4 @@ def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
     if options.disable_checkpoint:
         print(f"nothing was saved to evaluate (--disable-checkpoint); the log: {path / 'logs.csv'}")
         return
-    print(f"to evaluate:\n  {typed_command('evaluate')} {path}{_module(options)}")
-
-
-def _module(options: RunOptions) -> str:
-    """Return the arguments that commands need for a game with a module of its own."""
-    return f" --env {shlex.quote(options.env)}" if ":" in options.env else ""
+    print(f"to evaluate:\n  {typed_command('evaluate', path, *module_arguments(options))}")

@@ -192,7 +192,7 @@ class Learning:
                 self.files.folder.finish(successful=False)
                 print(
                     f"saved at update {self.trainer.updates:,}; to go on:\n"
-                    f"  {typed_command(self.options.command)} --resume {self.files.path}"
+                    f"  {typed_command(self.options.command, '--resume', self.files.path)}"
                 )
             return 128 + interrupted.signal_number
         except BaseException:

@@ -52,7 +52,8 @@ def saved_sequence_options(path: Path, command: str) -> SequenceOptions:
     script = TASKS[kind].trained_by() if kind in TASKS else kind or "atari"
     if script != command:
         whose = f"a run of {kind}" if kind else "an agent's run"
-        raise UserError(f"{path} is {whose}: go on with {typed_command(script)} --resume {path}")
+        command = typed_command(script, "--resume", path)
+        raise UserError(f"{path} is {whose}: go on with {command}")
     try:
         # The command line sets the folders; by default they are beside the run.
         return replace(SequenceOptions.from_dict(plain), savedir=path.resolve().parent, data=None)

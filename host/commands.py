@@ -12,14 +12,19 @@ from importlib import import_module
 from pathlib import Path
 
 import fastweights
+from fastweights.host.errors import one_line_errors
 from fastweights.host.waiting import sleep_while_waiting
 
 # Beside the package in a checkout; an installed package has its own folder only.
 _SCRIPTS = Path(fastweights.__file__).resolve().parents[1] / "launch"
 
 
-def typed_command(command: str) -> str:
-    """Return what the user types to run `command` (`evaluate`, `t_maze`, ...)."""
+def typed_command(command: str, *arguments: str | Path) -> str:
+    """Return what the user types to run `command` (`evaluate`, `t_maze`, ...) with `arguments`."""
+    return " ".join((_typed(command), *(shlex.quote(str(word)) for word in arguments)))
+
+
+def _typed(command: str) -> str:
     started = Path(sys.argv[0])
     if started.suffix == ".py" and started.parent.resolve() == _SCRIPTS:
         return f"python {shlex.quote(str(started.with_name(f'{command}.py')))}"
@@ -30,6 +35,7 @@ def typed_command(command: str) -> str:
     return f"python launch/{command}.py" if _SCRIPTS.is_dir() else f"fastweights {command}"
 
 
+@one_line_errors  # Ctrl-C during the imports, too
 def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
     """Run `command` in this process, by default with its arguments; return the exit code.
 

@@ -75,7 +75,7 @@ def export_safetensors(agent: SavedAgent, folder: Path) -> None:
     kept = evaluations_in(agent.run).values()
     card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
     AGENT_EXPORT.write(agent.payload, folder, card)
-    print(f"exported: {folder}\nto evaluate:\n  {typed_command('evaluate')} {folder}")
+    print(f"exported: {folder}\nto evaluate:\n  {typed_command('evaluate', folder)}")
 
 
 def _check(options: ExportOptions) -> Path:

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -254,7 +255,8 @@ def _new_meta(xpid: str, config: dict[str, Any], network: dict[str, Any] | None)
 def _check_no_run(path: Path) -> None:
     if any((path / name).exists() for name in _A_RUN_HAS):
         raise RunFolderError(
-            f"{path} already holds a run: go on with --resume {path}, or choose another --xpid"
+            f"{path} already holds a run: go on with --resume {shlex.quote(str(path))}, or choose "
+            "another --xpid"
         )
 
 

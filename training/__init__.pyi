@@ -32,6 +32,7 @@ from .replicas import Replicas as Replicas
 from .saved_agent import SavedAgent as SavedAgent
 from .saved_agent import check_game as check_game
 from .saved_agent import check_module as check_module
+from .saved_agent import module_arguments as module_arguments
 from .saved_agent import open_agent as open_agent
 from .schedules.plan import Plan as Plan
 from .seeds import TEST_SEEDS as TEST_SEEDS

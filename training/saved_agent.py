@@ -139,6 +139,11 @@ def check_module(options: RunOptions, env: str | None, path: Path) -> None:
         )
 
 
+def module_arguments(options: RunOptions) -> list[str]:
+    """Return the arguments by which a command passes `check_module`; none for most games."""
+    return ["--env", options.env] if ":" in options.env else []
+
+
 def check_game(options: RunOptions, env: str | None, path: Path) -> None:
     """Raise a one-line `CheckpointError` if `env` names another game than the agent's."""
     if env is not None and resolve(env)[:2] != resolve(options.env)[:2]:
@@ -176,6 +181,8 @@ def _find(path: Path, device: torch.device | str, env: str | None) -> FoundCheck
     if not path.exists():
         raise CheckpointError(f"no checkpoint at {path}: {runs_near(path)}")
     check_contained(_run_of(path))
+    if path.is_dir():
+        path = _run_of(path)  # a run's folder `checkpoints` means the run
     if is_export(path):
         return FoundCheckpoint(exported_weights(path), AGENT_EXPORT.read(path, device), ())
     if path.is_dir():

@@ -80,7 +80,7 @@ class ExportOptions:
 
 def evaluate(arguments: Sequence[str]) -> int:
     """Run `wikitext103 evaluate RUN`."""
-    prog = f"{typed_command(LANGUAGE_COMMAND)} evaluate"
+    prog = typed_command(LANGUAGE_COMMAND, "evaluate")
     options = typed_options(EvaluateOptions, arguments, prog=prog)
     with user_input():
         options.check()
@@ -91,7 +91,7 @@ def evaluate(arguments: Sequence[str]) -> int:
 def write(arguments: Sequence[str]) -> int:
     """Run `wikitext103 generate RUN --prompt TEXT`: print text as it is generated."""
     options = typed_options(
-        WriteOptions, arguments, prog=f"{typed_command(LANGUAGE_COMMAND)} generate"
+        WriteOptions, arguments, prog=typed_command(LANGUAGE_COMMAND, "generate")
     )
     with user_input():
         options.check()
@@ -109,15 +109,15 @@ def write(arguments: Sequence[str]) -> int:
 def export(arguments: Sequence[str]) -> int:
     """Run `wikitext103 export RUN FOLDER`."""
     options = typed_options(
-        ExportOptions, arguments, prog=f"{typed_command(LANGUAGE_COMMAND)} export"
+        ExportOptions, arguments, prog=typed_command(LANGUAGE_COMMAND, "export")
     )
     folder = expanded(options.folder)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: name a folder")
     saved = open_model(options.run, torch.device("cpu"))
     write_export(saved.payload, saved.vocabulary, folder, saved.results())
-    command = typed_command(LANGUAGE_COMMAND)
-    print(f"exported: {folder}\nto let it write:\n  {command} generate {folder} --prompt ...")
+    command = typed_command(LANGUAGE_COMMAND, "generate", folder)
+    print(f"exported: {folder}\nto let it write:\n  {command} --prompt ...")
     return 0
 
 

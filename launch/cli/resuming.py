@@ -1,6 +1,7 @@
 """The run that a command line resumes, and the options that it may change."""
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -28,6 +29,12 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
     elif _is_elsewhere(known, expanded(path).resolve()):
         raise ValueError(
             "--xpid, --savedir and --resume contradict: a resumed run stays where it is"
+        )
+    elif (path / "meta.json").exists() and not holds_checkpoints(path):
+        raise ValueError(
+            f"--resume {path}: the run ended before its first checkpoint; to begin it again, add "
+            f"{shlex.join(['--auto-resume', '--savedir', str(path.parent), '--xpid', path.name])} "
+            "to its own options"
         )
     saved = open_agent(path, env=known.env)
     for warning in saved.warnings:
@@ -58,5 +65,5 @@ def check_unfinished(saved: SavedAgent) -> None:
     if has_finished(saved):
         raise ValueError(
             f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "
-            f"{typed_command('evaluate')} {saved.run}"
+            f"{typed_command('evaluate', saved.run)}"
         )

@@ -19,7 +19,9 @@ from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.table import Table, each_seed, interval, mean_and_std, other
 from fastweights.host.errors import UserError
+from fastweights.launch import atari
 from fastweights.launch.cli.atari_options import parse
+from fastweights.records import RunFolder
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
 
@@ -158,6 +160,18 @@ def test_an_agents_command_gives_its_options(tmp_path, preset_name, core, change
     options = replace(preset(preset_name, core), **where | changes)
     command = AgentRun(options, preset_name).start()
     assert parse(command[2:]).run == options
+
+
+def test_an_agent_killed_before_its_first_checkpoint_begins_again(tmp_path, monkeypatch):
+    plain, small = preset("plain", "lstm"), {"num_envs": 4, "batch_size": 4, "unroll_length": 5}
+    learner = replace(plain.learner, total_steps=40)
+    where = {"env": "Catch", "savedir": tmp_path, "xpid": "x", "evaluate_episodes": 0}
+    run = AgentRun(replace(plain, learner=learner, **small, **where), "plain")
+    RunFolder.create(tmp_path, "x", run.options.to_dict()).close()
+    assert run.begun and not run.trained
+    run.check()
+    assert atari.main(run.command()[2:]) == 0
+    assert run.finished and run.result()["training"]["agent_steps"] >= 40
 
 
 def test_an_agent_of_a_grid_has_a_name(tmp_path):

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from fastweights import launch
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_presets import sequence_preset
-from fastweights.host.commands import command_argv, typed_command
+from fastweights.host.commands import command_argv, run_command, typed_command
 from fastweights.launch import (
     atari,
     code_execution,
@@ -40,6 +41,20 @@ def test_a_command_is_named_as_the_user_started_this_process(started, wanted, mo
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", [started])
     assert typed_command("evaluate") == wanted
+
+
+def test_a_named_commands_arguments_are_quoted_for_a_shell(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["fastweights"])
+    typed = typed_command("evaluate", Path("my runs/a"), "--env", "my_games:Maze-v0")
+    assert typed == "fastweights evaluate 'my runs/a' --env my_games:Maze-v0"
+
+
+def test_an_interrupt_while_a_command_is_imported_is_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "interrupted.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    monkeypatch.setattr(launch, "__path__", [str(tmp_path)])
+    with pytest.raises(SystemExit, match="130"):
+        run_command("interrupted")
+    assert capsys.readouterr().err == "error: interrupted\n"
 
 
 def test_a_command_started_in_the_folder_of_the_commands(monkeypatch):

@@ -17,6 +17,7 @@ from fastweights.evaluation import training_tests
 from fastweights.host.stopping import Interrupted, StopRequests
 from fastweights.kernels import requested_backend
 from fastweights.records.checkpoints import load_checkpoint
+from fastweights.records.metrics import Metrics
 
 AGAIN = ("--auto-resume", "--total-steps", 200)
 
@@ -104,6 +105,37 @@ def test_a_run_that_was_stopped_before_its_first_update_goes_on(again, tmp_path,
     assert train(tmp_path, "job", *options) == 0
     assert train(tmp_path, "whole", "--total-steps", 200) == 0
     assert_same_run(tmp_path / "job", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_first_checkpoint_waits_for_it(number, tmp_path, monkeypatch, capsys):
+    def signalled(*given):
+        assert (tmp_path / "my job" / "meta.json").exists()
+        signal.raise_signal(number)
+        return Metrics(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.training.keeping.Metrics", signalled)
+        assert train(tmp_path, "my job", "--total-steps", 200) == 128 + number
+    said = capsys.readouterr().out
+    assert "saved at 0 agent steps; to go on:\n  python" in said
+    assert f"--resume '{tmp_path / 'my job'}'\n" in said
+    assert small_runs.atari.main(["--resume", str(tmp_path / "my job" / "checkpoints")]) == 0
+    assert train(tmp_path, "whole", "--total-steps", 200) == 0
+    assert_same_run(tmp_path / "my job", tmp_path / "whole")
+
+
+def test_a_run_without_checkpoint_says_how_to_begin_it_again(tmp_path, monkeypatch, capsys):
+    options = ("--total-steps", 200, "--disable-checkpoint")
+    interrupted(tmp_path, "job", monkeypatch, *options)
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match="2"):
+        small_runs.atari.main(["--resume", str(tmp_path / "job")])
+    (said,) = capsys.readouterr().err.splitlines()
+    start = f"error: --resume {tmp_path / 'job'}: the run ended before its first checkpoint; "
+    assert said.startswith(start)
+    added = said.removeprefix(start + "to begin it again, add ").removesuffix(" to its own options")
+    assert train(tmp_path, "job", *options, *added.split()) == 0
 
 
 def test_auto_resume_equals_resume(tmp_path, monkeypatch):
