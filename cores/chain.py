@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from fastweights.cores.core import Core
-from fastweights.cores.inputs import check_inputs
+from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.kernels import State
 
 
@@ -24,6 +24,7 @@ class Chain(Core):
 
     def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
         """Apply one step of every layer in order."""
+        check_step(self, x, state)
         return through(self.layers, x, state, lambda layer, y, before: layer.step(y, before))
 
     def unroll(

@@ -24,7 +24,7 @@ class Core(nn.Module, abc.ABC):
 
     input_size: int
     output_size: int
-    state_form: Any = None  # types and sizes of a state of this core; set by `check_inputs`
+    state_form: Any = None  # types and sizes of a state of this core; set by `inputs.py`
 
     @abc.abstractmethod
     def initial_state(self, batch_size: int) -> State:
@@ -32,7 +32,11 @@ class Core(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B E"], State]:
-        """Compute one time step: the output and the next state."""
+        """Compute one time step: the output and the next state.
+
+        Raises:
+            ValueError: x or state has another shape or dtype than this core's.
+        """
 
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
         """Return the named tensors [B, ...] of one step, a dict for each layer.

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from fastweights.cores.core import Core
-from fastweights.cores.inputs import check_inputs
+from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.cores.kind import alone
 from fastweights.kernels.elementwise_lstm import (
     ElementwiseState,
@@ -55,6 +55,7 @@ class ELSTM(Core):
         self, x: Float[Tensor, "B D"], state: ElementwiseState
     ) -> tuple[Float[Tensor, "B E"], ElementwiseState]:
         """Update the cells and gate them: y [B, E] and the next state."""
+        check_step(self, x, state)
         cell, state = step(*self._program(x), state, self._weights())
         return self._gated(x, cell), state
 

@@ -6,8 +6,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from fastweights.cores.core import Core
-from fastweights.cores.inputs import check_inputs
+from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.cores.kind import alone
+from fastweights.kernels import step_once
 from fastweights.kernels.elman import ElmanState, ElmanWeights, elman, step
 
 
@@ -39,7 +40,8 @@ class Elman(Core):
         self, x: Float[Tensor, "B D"], state: ElmanState
     ) -> tuple[Float[Tensor, "B E"], ElmanState]:
         """Compute one step of the equation: y [B, E] and the next state."""
-        return step(x, state, self._weights())
+        check_step(self, x, state)
+        return step_once(step, (x,), state, self._weights())
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: ElmanState, is_first: Bool[Tensor, "T B"]

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from fastweights.cores.core import Core
-from fastweights.kernels import State, feature_map
+from fastweights.kernels import State, feature_map, step_once
 from fastweights.kernels.split_map import Part, split_map
 
 SCALAR = Part(())
@@ -98,7 +98,7 @@ class FastWeightCore(Core):
 
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:
         """Compute one step by the recurrence's definition."""
-        y, state = self.reference_step(*self.program(x), state, **self.constants())
+        y, state = step_once(self.reference_step, self.program(x), state, **self.constants())
         return y.flatten(-2), state
 
     def unroll(

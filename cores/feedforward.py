@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fastweights.cores.core import Core
-from fastweights.cores.inputs import check_inputs
+from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.cores.kind import alone
 
 
@@ -36,6 +36,7 @@ class Feedforward(Core):
 
     def step(self, x: Float[Tensor, "B D"], state: NoState) -> tuple[Float[Tensor, "B D"], NoState]:
         """Return x and the state unchanged."""
+        check_step(self, x, state)
         return x, state
 
     def unroll(

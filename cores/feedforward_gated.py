@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.cores.feedforward import NoState
-from fastweights.cores.inputs import check_inputs
+from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.cores.kind import alone
 
 
@@ -41,6 +41,7 @@ class FeedforwardGated(Core):
 
     def step(self, x: Float[Tensor, "B D"], state: NoState) -> tuple[Float[Tensor, "B E"], NoState]:
         """Apply the layer to x [B, D]."""
+        check_step(self, x, state)
         return self._layer(x), state
 
     def unroll(

@@ -1,4 +1,4 @@
-"""Checks of an unroll's arguments, with clearer messages than torch gives later."""
+"""Checks of the arguments of an unroll and of a step: torch reports less, or broadcasts them."""
 
 from typing import Any
 
@@ -14,21 +14,39 @@ def check_inputs(core: Any, x: Tensor, state: Any, is_first: Tensor) -> None:
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return
+    _check_x(core, x, "time", "batch")
     name = type(core).__name__
-    if x.ndim != 3 or x.shape[2] != core.input_size:
-        expected = f"[time, batch, {core.input_size}]"
-        raise ValueError(f"x of {name} must have shape {expected}, not {list(x.shape)}")
-    _check_dtype(core, x)
     if is_first.dtype != torch.bool or is_first.shape != x.shape[:2]:
         raise ValueError(
             f"is_first of {name} must be bool of shape {list(x.shape[:2])}, as in x, "
             f"not {_dtype(is_first)} of shape {list(is_first.shape)}"
         )
-    batch, double = x.shape[1], x.dtype == torch.float64
+    _check_state(core, x, state)
+
+
+def check_step(core: Any, x: Tensor, state: Any) -> None:
+    """Raise a one-line `ValueError` unless `core` can step with x [B, D] and `state`."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return
+    _check_x(core, x, "batch")
+    _check_state(core, x, state)
+
+
+def _check_x(core: Any, x: Tensor, *axes: str) -> None:
+    name = type(core).__name__
+    if x.ndim != len(axes) + 1 or x.shape[-1] != core.input_size:
+        expected = ", ".join((*axes, str(core.input_size)))
+        raise ValueError(f"x of {name} must have shape [{expected}], not {list(x.shape)}")
+    _check_dtype(core, x)
+
+
+def _check_state(core: Any, x: Tensor, state: Any) -> None:
+    batch, double = x.shape[-2], x.dtype == torch.float64
     if core.state_form is None:
         core.state_form = _form(core.initial_state(1), 1, double)
     if _form(state, batch, double) != core.state_form:
         difference = _difference(state, core.initial_state(batch), "state")
+        name = type(core).__name__
         raise ValueError(f"{name}: {difference}; initial_state({batch}) makes a fresh one")
 
 

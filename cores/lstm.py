@@ -8,8 +8,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from fastweights.cores.core import Core
-from fastweights.cores.inputs import check_inputs
+from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.cores.kind import alone
+from fastweights.kernels import step_once
 from fastweights.kernels.lstm import LSTMState, gates, lstm
 from fastweights.kernels.lstm import step as lstm_step
 
@@ -48,7 +49,8 @@ class LSTM(Core):
         self, x: Float[Tensor, "B D"], state: LSTMState
     ) -> tuple[Float[Tensor, "B E"], LSTMState]:
         """Compute one step of the equation: y [B, E] and the next state."""
-        return lstm_step(self._from_input(x), state, self.cell.weight_hh)
+        check_step(self, x, state)
+        return step_once(lstm_step, (self._from_input(x),), state, self.cell.weight_hh)
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: LSTMState, is_first: Bool[Tensor, "T B"]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.chain import inspected, through
 from fastweights.cores.core import Core
-from fastweights.cores.inputs import check_inputs
+from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.host import unknown_name
 from fastweights.kernels import State
 
@@ -193,6 +193,7 @@ class Stack(Core):
 
     def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
         """Apply one step of every block in order."""
+        check_step(self, x, state)
         y = self.embed(x)
         return through(self.blocks, y, state, lambda block, y, before: block.step(y, before))
 

@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from fastweights.cores.core import Core
-from fastweights.cores.inputs import check_inputs
+from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.cores.kind import alone
-from fastweights.kernels import loop_over_time
+from fastweights.kernels import loop_over_time, step_once
 
 ACTIONS = 3  # push, no-op, pop
 
@@ -67,7 +67,8 @@ class StackRNN(Core):
         self, x: Float[Tensor, "B D"], state: StackRNNState
     ) -> tuple[Float[Tensor, "B E"], StackRNNState]:
         """Read the tops, update the hidden units and move the stacks."""
-        return self._step(self._from_input(x), state)
+        check_step(self, x, state)
+        return step_once(self._step, (self._from_input(x),), state)
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: StackRNNState, is_first: Bool[Tensor, "T B"]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fastweights.cores.attention import Attention
 from fastweights.cores.core import Core
-from fastweights.cores.inputs import check_inputs
+from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.cores.kind import alone
 from fastweights.cores.stack import BlocksConfig, Stack, chosen, embed
 from fastweights.kernels.attention import Window, attention_positions
@@ -62,6 +62,7 @@ class Transformer(Core):
         self, x: Float[Tensor, "B D"], state: TransformerState
     ) -> tuple[Float[Tensor, "B E"], TransformerState]:
         """Add the position, then attend to the window that ends with x [B, D]."""
+        check_step(self, x, state)
         x = self._placed(x, state.count[:, 0])
         y, windows = self.stack.step(x, _layers(state))
         return y, _together(windows)

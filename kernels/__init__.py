@@ -20,6 +20,7 @@ from fastweights.kernels.recurrence import (
     loop_over_time,
     map_state,
     refilled,
+    step_once,
     tensors_of,
 )
 
@@ -42,6 +43,7 @@ __all__ = [
     "refilled",
     "requested_backend",
     "restoring_backend",
+    "step_once",
     "tensors_of",
     "use_backend",
     "without_waiting",

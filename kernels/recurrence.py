@@ -49,6 +49,25 @@ def _zero_where(is_first: Tensor, tensor: Tensor) -> Tensor:
     return torch.where(first, torch.zeros((), dtype=tensor.dtype, device=tensor.device), tensor)
 
 
+def step_once(
+    step: Callable[..., tuple[Tensor, State]],
+    inputs: Sequence[Tensor],
+    state: State,
+    *others: Any,
+    **constants: Any,
+) -> tuple[Tensor, State]:
+    """Apply `step(*inputs, state, *others, **constants)` in the state's dtype, as unrolls do.
+
+    Inputs [B, ...] of another dtype are cast, and autocast does not change what is computed.
+    """
+    dtype, device = state[0].dtype, state[0].device.type
+    cast = [tensor.to(dtype) for tensor in inputs]
+    if torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):
+            return step(*cast, state, *others, **constants)
+    return step(*cast, state, *others, **constants)
+
+
 def loop_over_time(
     step: Callable[..., tuple[Tensor, State]],
     inputs: Sequence[Tensor],
@@ -58,7 +77,7 @@ def loop_over_time(
 ) -> tuple[Tensor, State]:
     """Apply `step(*inputs[t], state) -> (y[t], state)` along the first axis of `inputs`.
 
-    Computes in the state's dtype, also for inputs of another one (bfloat16 inputs, float32 state).
+    Computes in the state's dtype, as `step_once` does (bfloat16 inputs, float32 state).
 
     Args:
         step: one step of the recurrence.
@@ -70,10 +89,8 @@ def loop_over_time(
     """
     if is_first.shape[0] == 0:
         return empty.clone(), map_state(torch.clone, state)
-    dtype = state[0].dtype
-    rows = zip(*(tensor.to(dtype) for tensor in inputs), strict=True)
     outputs = []
-    for first, row in zip(is_first, rows, strict=True):
-        y, state = step(*row, forget(state, first))
+    for first, *row in zip(is_first, *inputs, strict=True):
+        y, state = step_once(step, row, forget(state, first))
         outputs.append(y)
     return torch.stack(outputs), state

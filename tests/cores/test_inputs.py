@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fastweights.cores import CORES, build_core
-from fastweights.cores.inputs import check_inputs
+from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.kernels import map_state, tensors_of
 
 D, T, B = 6, 3, 2
@@ -43,6 +43,10 @@ def test_a_wrong_width_is_named(name):
     first = torch.zeros(T, B, dtype=torch.bool)
     with pytest.raises(ValueError, match="must have shape"):
         core.unroll(torch.randn(T, B, D - 1), core.initial_state(B), first)
+    with pytest.raises(ValueError, match=r"must have shape \[batch, 6\], not \[2, 5\]$"):
+        core.step(torch.randn(B, D - 1), core.initial_state(B))
+    with pytest.raises(ValueError, match=r"must have shape \[batch, 6\], not \[3, 2, 6\]$"):
+        check_step(core, torch.randn(T, B, D), core.initial_state(B))
 
 
 def refused(core, x, state, is_first) -> str:
@@ -78,6 +82,8 @@ def test_a_state_of_another_batch_or_size_is_named(name):
     core, x, first = small(name), torch.randn(T, B, D), torch.zeros(T, B, dtype=torch.bool)
     message = refused(core, x, core.initial_state(B + 1), first)
     assert "must be a tensor of shape [2, " in message and "not of shape [3, " in message
+    with pytest.raises(ValueError, match=r"of shape \[2, .* not of shape \[1, .*\(2\) makes"):
+        core.step(x[0], core.initial_state(1))  # torch would broadcast it
     larger = SMALL | {"width": 16, "window": 5}
     options = {option: size for option, size in larger.items() if option in CORES[name].options()}
     wider = build_core(name, D, **options)
@@ -89,6 +95,19 @@ def test_what_is_computed_in_lower_precision_may_come_in():
     first = torch.zeros(T, B, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16):
         check_inputs(core, x, core.initial_state(B), first)
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_autocast_changes_no_state_of_a_step(name):
+    """The input of a memory may be rounded; what it does with the input is not."""
+    core, x = small(name), torch.randn(T, B, D)
+    first, state = torch.zeros(T, B, dtype=torch.bool), core.initial_state(B)
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        _, unrolled = core.unroll(x, state, first)
+        for row in x:
+            _, state = core.step(row, state)
+    for found, wanted in zip(tensors_of(state), tensors_of(unrolled), strict=True):
+        torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("name", [name for name in CORES if list(small(name).parameters())])
