@@ -37,15 +37,20 @@ def frame_format(space: Space, name: str = "this environment") -> FrameFormat:
     Raises:
         ValueError: another space. The message says what is supported, and which wrapper helps.
     """
-    if _is_image(space):
+    is_image = _is_image(space)
+    odd = None if is_image else _unsupported(space)
+    if odd is not None:
+        inside = "" if odd is space else f", with {in_one_line(odd)} inside"
+        raise ValueError(
+            f"{name} has observations of {in_one_line(space)}{inside}, which are not supported: "
+            f"{SUPPORTED} are; wrap it in gymnasium.wrappers.{_wrapper(space)}"
+        )
+    size = flatdim(space)
+    if size == 0:
+        raise ValueError(f"{name} has observations of {in_one_line(space)}, which hold no numbers")
+    if is_image:
         return _image(space.shape)
-    if (odd := _unsupported(space)) is None:
-        return FrameFormat((flatdim(space),), np.dtype(np.float32), _flattener(space))
-    inside = "" if odd is space else f", with {in_one_line(odd)} inside"
-    raise ValueError(
-        f"{name} has observations of {in_one_line(space)}{inside}, which are not supported: "
-        f"{SUPPORTED} are; wrap it in gymnasium.wrappers.{_wrapper(space)}"
-    )
+    return FrameFormat((size,), np.dtype(np.float32), _flattener(space))
 
 
 def in_one_line(space: Space) -> str:

@@ -3,6 +3,7 @@
 All files are written to a temporary name and renamed. Nothing here needs a screen.
 """
 
+import errno
 import itertools
 import sys
 from collections.abc import Iterable, Iterator
@@ -92,9 +93,13 @@ def _check_length(path: Path, count: int) -> None:
     try:
         written, _ = imageio_ffmpeg.count_frames_and_secs(str(path))
     except RuntimeError as error:
-        raise OSError(f"ffmpeg could not write {path}") from error
+        raise _broken_off("ffmpeg could not write it", path) from error
     if written != count:
-        raise OSError(f"ffmpeg wrote {written} of {count} frames to {path}: is the disk full?")
+        raise _broken_off(f"ffmpeg wrote {written} of {count} frames", path)
+
+
+def _broken_off(what: str, path: Path) -> OSError:
+    return OSError(errno.EIO, f"{what}: is the disk full?", str(path))
 
 
 def _write_gif(pictures: Iterator[np.ndarray], path: Path, fps: float) -> None:

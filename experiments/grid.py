@@ -19,8 +19,8 @@ from fastweights.host import (
     FolderLock,
     Interrupted,
     UserError,
-    describe_os_error,
     flag,
+    make_folder,
     processors,
     read_object,
 )
@@ -171,10 +171,7 @@ def rebuild(
     if at_once < 0:
         raise UserError(f"--jobs must be at least 0, not {at_once}")
     for named, folder in (("--runs", grid.folder), ("--out", out)):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{named} cannot be made: {describe_os_error(error)}") from error
+        make_folder(folder, named)
     try:
         failures = grid.fill(at_once or processors())
     except Interrupted as interrupted:

@@ -19,6 +19,7 @@ from .errors import EXIT_CODE as EXIT_CODE
 from .errors import UserError as UserError
 from .errors import describe_os_error as describe_os_error
 from .errors import expanded as expanded
+from .errors import make_folder as make_folder
 from .errors import one_line as one_line
 from .errors import one_line_errors as one_line_errors
 from .errors import user_input as user_input

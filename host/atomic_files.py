@@ -20,7 +20,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a path beside `path` to write; at the end of the block it is renamed to `path`.
 
     If an exception ends the block, also Ctrl-C, the partial file is removed and the old file stays.
-    Raises `OSError` if the file cannot be written, flushed or renamed.
+    Raises `OSError`, which names `path`, if the file cannot be written, flushed or renamed.
     """
     partial = path.with_name(f"{PARTIAL}{os.getpid()}.{path.name}")
     try:
@@ -28,9 +28,11 @@ def replacing(path: Path) -> Iterator[Path]:
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             partial.unlink()
+        if isinstance(error, OSError) and error.filename in (None, str(partial)):
+            error.filename = str(path)  # writing to an open file names none
         raise
     _flush_folder(path.parent)
 

@@ -22,9 +22,10 @@ Result = TypeVar("Result")
 EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130  # 128 + SIGINT, as shells expect
 
-# Errors of a full, read-only or forbidden disk. ENOENT is not here: a path from the user is checked
-# where it is read, so a missing file that gets this far is a bug.
+# Errors of a full, failing, read-only or forbidden disk. ENOENT is not here: a path from the user
+# is checked where it is read, so a missing file that gets this far is a bug.
 _SYSTEM_SAYS_NO = {
+    errno.EIO,
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
@@ -109,6 +110,17 @@ def expanded(path: Path | str) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise UserError(f"{path}: there is no such home folder") from error
+
+
+def make_folder(path: Path, name: str) -> None:
+    """Make a folder, and those above it; raise a `UserError` with its `name`, such as `--out`.
+
+    A folder that is there already stays as it is.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{name} cannot be made: {describe_os_error(error)}") from error
 
 
 def one_line(message: str) -> str:

@@ -19,7 +19,7 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
 import tyro
 
 from fastweights.evaluation import evaluations_in, model_card
-from fastweights.host import expanded, one_line_errors, typed_command, user_input
+from fastweights.host import expanded, make_folder, one_line_errors, typed_command, user_input
 from fastweights.launch.cli.parser import typed_options
 from fastweights.records import AGENT_EXPORT
 from fastweights.training import (
@@ -72,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def export_safetensors(agent: SavedAgent, folder: Path) -> None:
     """Write weights, configuration and a model card into `folder`, and say how to evaluate it."""
+    make_folder(folder, "the export's folder")
     kept = evaluations_in(agent.run).values()
     card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
     AGENT_EXPORT.write(agent.payload, folder, card)

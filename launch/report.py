@@ -22,7 +22,14 @@ from rich.console import Console
 
 from fastweights.cores import core_kind
 from fastweights.evaluation.reports import grouped_runs, open_runs, report_sections, write_report
-from fastweights.host import expanded, one_line, one_line_errors, typed_command, user_input
+from fastweights.host import (
+    expanded,
+    make_folder,
+    one_line,
+    one_line_errors,
+    typed_command,
+    user_input,
+)
 from fastweights.launch.cli.parser import typed_options
 
 
@@ -56,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in (warning for run in runs for warning in run.warnings):
         print(one_line(f"warning: {warning}"), file=sys.stderr)
     folder = _folder([run.path for run in runs], options.out)
+    make_folder(folder, "--out")
     blocks = report_sections(grouped_runs(runs), pairs, folder)
     for path in write_report(options.title, blocks, folder):
         Console().print(one_line(f"report: {path}"), markup=False, soft_wrap=True)

@@ -44,7 +44,7 @@ from fastweights.tasks.language_model.vocabulary import (
     vocabulary_to_json,
 )
 
-VERSION = 1
+VERSION = 2
 RARE = 3  # WikiText's authors replaced rarer words by `<unk>`
 TOKEN = np.dtype("<i4")
 

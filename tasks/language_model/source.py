@@ -30,6 +30,9 @@ TABLES = {
     r"(?:[\w-]+-)?(train|validation|test)(?:-\d+-of-\d+)?\.(?:parquet|arrow)": "a table a split",
 }
 
+_LONG_LINE = 2**16  # bytes
+_LONG_WORD = 2**10  # characters
+
 Lines = Callable[[str, str | None], Iterator[str]]  # takes encoding and newline, as `Part.lines`
 
 
@@ -90,7 +93,10 @@ def cut(place: str, form: str, parts: Sequence[Part], held_out: float) -> Source
 def _portion(
     parts: Sequence[Part], length: Callable[[str, str | None], int], begin: float, end: float
 ) -> Lines:
-    """Return the lines that start in the shares [begin, end) of the decoded text."""
+    """Return the lines that start in the shares [begin, end) of the decoded text.
+
+    Of a line of more than `_LONG_LINE` bytes, each share has its part: the text may have no other.
+    """
 
     def lines(encoding: str, newline: str | None) -> Iterator[str]:
         total, start = length(encoding, newline), 0
@@ -98,11 +104,28 @@ def _portion(
         for line in _all_lines(parts)(encoding, newline):
             if start >= last:
                 return
-            if start >= first:
+            size = _utf8(line)
+            if size > _LONG_LINE:
+                begins, ends = (_place(line, (bound - start) / size) for bound in (first, last))
+                if begins < ends:
+                    yield line[begins:ends]
+            elif start >= first:
                 yield line
-            start += _utf8(line)
+            start += size
 
     return lines
+
+
+def _place(line: str, share: float) -> int:
+    """Return the place in a line at a share of its length, at the start of a word if one is near.
+
+    Shares below 0 are its start, and shares of at least 1 its end.
+    """
+    if not 0 < share < 1:
+        return 0 if share <= 0 else len(line)
+    place = round(share * len(line))
+    space = line.find(" ", place, place + _LONG_WORD)
+    return place if space < 0 else space + 1
 
 
 def _length(parts: Sequence[Part], encoding: str, newline: str | None) -> int:

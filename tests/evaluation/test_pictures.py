@@ -12,6 +12,7 @@ from PIL import Image
 from fastweights.evaluation.learning_curves import draw_learning_curve, save_figure
 from fastweights.evaluation.pictures import still, write_clip
 from fastweights.evaluation.training_returns import FULL_GAME, measured_unit, shortfall
+from fastweights.host.errors import describe_os_error
 from fastweights.records.log_table import LogTable, read_logs
 from tests.evaluation.drawings import words_in
 
@@ -187,8 +188,11 @@ def test_a_clip_that_cannot_be_written_is_an_os_error(tmp_path, monkeypatch):
             write_clip(frames(2), tmp_path / "nowhere" / name, fps=10)
     old = write_clip(frames(2), tmp_path / "clip.mp4", fps=10).read_bytes()
     monkeypatch.setattr("imageio_ffmpeg.count_frames_and_secs", lambda _: (1, 0.1))
-    with pytest.raises(OSError, match="1 of 5 frames"):
+    with pytest.raises(OSError, match="1 of 5 frames") as raised:
         write_clip(frames(5), tmp_path / "clip.mp4", fps=10)
+    assert describe_os_error(raised.value) == (
+        f"{tmp_path / 'clip.mp4'}: ffmpeg wrote 1 of 5 frames: is the disk full?"
+    )
     assert (tmp_path / "clip.mp4").read_bytes() == old
     assert [file.name for file in tmp_path.iterdir()] == ["clip.mp4"]
 
@@ -210,7 +214,7 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
 
     columns = logs(tmp_path / "run")
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
         save_figure(draw_learning_curve(columns, FULL_GAME, 4, "Learning curve", 1, {}), path)
     assert path.read_bytes() == old
     assert sorted(file.name for file in tmp_path.iterdir()) == ["run", "still.png"]

@@ -154,6 +154,7 @@ def test_what_is_no_run_is_one_line(runs, tmp_path, capsys):
         "such as rdn:lstm": [runs / "rdn-1", "--compare", "rdn"],
         "unknown core 'rnd'": [runs / "rdn-1", "--compare", "rnd:lt"],
         "at least one run": [],
+        "--out cannot be made": [runs / "rdn-1", "--out", runs / "rdn-1" / "logs.csv" / "report"],
     }
     for says, arguments in wrong.items():
         assert says in error_of(report.main, arguments, capsys)

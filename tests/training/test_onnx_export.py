@@ -164,7 +164,7 @@ def test_paths_of_a_state_are_unique():
 )
 def test_bad_input_is_one_line(arguments, says, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    arguments = [str(tmp_path / "file") if one == "FILE" else one for one in arguments]
+    arguments = [one.replace("FILE", str(tmp_path / "file")) for one in arguments]
     with pytest.raises(SystemExit, match="2"):
         export.main([str(tmp_path), *arguments])
     said = capsys.readouterr().err

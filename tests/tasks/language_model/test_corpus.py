@@ -104,6 +104,19 @@ def test_a_text_without_splits_is_cut_at_its_end(tmp_path):
     assert "last 0.1 for test" in found.form
 
 
+@pytest.mark.parametrize("space", [" ", ""])  # between words: the cuts are there, or anywhere
+def test_a_long_line_is_cut_like_a_text(space, tmp_path):
+    """text8, for example, is one line of 100 MB."""
+    text = "short line\n" + "".join(f"mot{space}num\xe9ro {n} " for n in range(20_000))
+    text = text if space else text.replace(" ", "")
+    (tmp_path / "a.txt").write_text(text)
+    found = read(tmp_path / "a.txt", tmp_path / "cache", held_out=0.1, vocabulary="bytes")
+    parts = [bytes(found.splits[split].ids.astype(np.uint8)).decode() for split in SPLITS]
+    assert "".join(parts) == text
+    assert [len(part) / len(text) for part in parts] == pytest.approx([0.8, 0.1, 0.1], abs=0.002)
+    assert not space or all(part.endswith(" ") for part in parts)
+
+
 def test_a_folder_of_texts_is_one_text(tmp_path):
     (tmp_path / "text" / "deep").mkdir(parents=True)
     for number in range(20):
