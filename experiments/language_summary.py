@@ -91,12 +91,13 @@ def _chosen(flag: str, asked: Sequence[str], known: Mapping[str, Any]) -> list[s
     return [name for name in known if name in (asked or known)]
 
 
-def _longer(labels_and_result: Mapping[str, Any]) -> float:
-    return 100 * labels_and_result["bin1"]["sequence_accuracy"]
+def longer(result: Mapping[str, Any]) -> float:
+    """Return the share of strings of Bin1 that are right, in percent."""
+    return 100 * result["bin1"]["sequence_accuracy"]
 
 
 def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
-    rows = rows_of(grid.cells, failures, _longer)
+    rows = rows_of(grid.cells, failures, longer)
     text = f"# {grid.title}\n\n{matrix(rows)}\n"
     write_bytes(out / "summary.md", text.encode())
     columns = {"class": lambda row: LANGUAGES[row.labels["language"]].family()}

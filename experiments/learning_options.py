@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from fastweights.cores import CoreSizes, core_kind, of_core
-from fastweights.host import contradictions
+from fastweights.host import UserError, contradictions, expanded, typed_command
 from fastweights.kernels import check_backend
+from fastweights.records import read_meta
+from fastweights.tasks import TASKS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,34 @@ class LearningOptions(CoreSizes):
             if is_dataclass(getattr(self, field.name)):
                 plain |= plain.pop(field.name)
         return plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Return the options that `to_dict` described; raise a one-line `ValueError` for others."""
+        raise NotImplementedError
+
+    @classmethod
+    def of_run(cls, path: Path, command: str) -> Self:
+        """Return the options of the run at `path`, with the folder that it is in now.
+
+        Raises:
+            UserError: there is no run, or it is not one of `command`; one line.
+        """
+        path = expanded(path)
+        stored = read_meta(path).get("args", {})
+        task = stored.get("task_name")
+        is_agent = not isinstance(task, str)  # an agent's options name no task
+        own = "atari" if is_agent else TASKS[task].trained_by() if task in TASKS else task
+        if own != command:
+            whose = "an agent's run" if is_agent else f"a run of {task}"
+            raise UserError(f"{path} is {whose}: use {typed_command(own)}")
+        try:
+            return replace(cls.from_dict(stored), savedir=path.resolve().parent)
+        except ValueError as error:
+            raise UserError(
+                f"{path} was made by another version of the program ({error}): check out the "
+                "revision that its meta.json names"
+            ) from error
 
 
 def check_seed(flag: str, seed: int) -> None:

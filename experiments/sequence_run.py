@@ -18,11 +18,8 @@ from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.host import (
     ProgressDisplay,
     Stages,
-    UserError,
     choose_device,
-    expanded,
     tune_allocator,
-    typed_command,
     use_threads,
     user_input,
 )
@@ -34,9 +31,8 @@ from fastweights.records import (
     check_xpid,
     fitting,
     load_checkpoint,
-    read_meta,
 )
-from fastweights.tasks import TASKS, SequenceModel, Sequences, Task, Trainer
+from fastweights.tasks import SequenceModel, Sequences, Task, Trainer
 from fastweights.training import check_memory
 
 
@@ -46,22 +42,8 @@ def saved_sequence_options(path: Path, command: str) -> SequenceOptions:
     Raises:
         UserError: there is no run, or it is another command's.
     """
-    path = expanded(path)
-    plain = read_meta(path).get("args", {})
-    kind = plain.get("task_name")
-    script = TASKS[kind].trained_by() if kind in TASKS else kind or "atari"
-    if script != command:
-        whose = f"a run of {kind}" if kind else "an agent's run"
-        command = typed_command(script, "--resume", path)
-        raise UserError(f"{path} is {whose}: go on with {command}")
-    try:
-        # The command line sets the folders; by default they are beside the run.
-        return replace(SequenceOptions.from_dict(plain), savedir=path.resolve().parent, data=None)
-    except ValueError as error:
-        raise UserError(
-            f"{path} was made by another version of the program ({error}): check out the revision "
-            "that its meta.json names"
-        ) from error
+    # The command line names the data file again.
+    return replace(SequenceOptions.of_run(path, command), data=None)
 
 
 def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:

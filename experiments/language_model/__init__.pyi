@@ -10,7 +10,6 @@ from .options import resumed_language_options as resumed_language_options
 from .run import run_language_model as run_language_model
 from .saved import SavedModel as SavedModel
 from .saved import open_model as open_model
-from .saved import saved_language_options as saved_language_options
 from .table import LANGUAGE_CELL_OPTIONS as LANGUAGE_CELL_OPTIONS
 from .table import LanguageTableOptions as LanguageTableOptions
 from .table import make_language_table as make_language_table

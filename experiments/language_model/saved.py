@@ -1,15 +1,15 @@
 """A trained language model from a run folder, one of its checkpoints, or an export."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fastweights.experiments.language_model.options import LanguageOptions
+from fastweights.experiments.language_model.options import LANGUAGE_COMMAND, LanguageOptions
 from fastweights.experiments.language_model.text import read_vocabulary
 from fastweights.experiments.learning import RESULT_FILE
-from fastweights.host import UserError, expanded, read_object, typed_command
+from fastweights.host import UserError, expanded, read_object
 from fastweights.records import (
     LANGUAGE_MODEL_EXPORT,
     CheckpointError,
@@ -17,10 +17,8 @@ from fastweights.records import (
     fitting,
     is_export,
     load_checkpoint,
-    read_meta,
     runs_near,
 )
-from fastweights.tasks import TASKS
 from fastweights.tasks.language_model import LanguageModel, Vocabulary
 
 
@@ -57,7 +55,9 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
     if path.is_dir() and is_export(path):
         payload = LANGUAGE_MODEL_EXPORT.read(path)
     elif path.is_dir():
-        saved_language_options(path)  # first: it names the task if this is another task's run
+        LanguageOptions.of_run(
+            path, LANGUAGE_COMMAND
+        )  # first: it names the task if this is another task's run
         payload = _best(path)
     else:
         payload = load_checkpoint(path)
@@ -81,25 +81,6 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
         model=model.to(device).eval(),
         payload=payload,
     )
-
-
-def saved_language_options(path: Path) -> LanguageOptions:
-    """Return the options of the run at `path`, without the folders, which the command line sets.
-
-    Raises:
-        UserError: there is no run, or it is another task's.
-    """
-    path = expanded(path)
-    plain = read_meta(path).get("args", {})
-    try:
-        return replace(LanguageOptions.from_dict(plain), savedir=path.resolve().parent)
-    except ValueError as error:
-        other = plain.get("task_name")
-        whose = "another run"
-        if isinstance(other, str):
-            command = TASKS[other].trained_by() if other in TASKS else other
-            whose = f"a run of {other}: use {typed_command(command)}"
-        raise UserError(f"{path} is {whose} ({error})") from error
 
 
 def _run_of(checkpoint: Path) -> Path:

@@ -20,7 +20,6 @@ from fastweights.experiments.language_model import (
     make_language_table,
     resumed_language_options,
     run_language_model,
-    saved_language_options,
 )
 from fastweights.host import HelpLayout, UserError, expanded, flag, typed_command, user_input
 from fastweights.kernels import BACKENDS
@@ -81,7 +80,7 @@ def train(arguments: Sequence[str]) -> int:
         if known.resume and known.preset:
             raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
         name = known.preset or "paper"
-        saved = saved_language_options(known.resume) if known.resume else None
+        saved = LanguageOptions.of_run(known.resume, LANGUAGE_COMMAND) if known.resume else None
         command = typed_command(LANGUAGE_COMMAND)
         defaults = saved or language_preset(name, known.core or "rdn")
         asked = typed_options(

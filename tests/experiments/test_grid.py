@@ -24,6 +24,7 @@ from fastweights.launch.cli.atari_options import parse
 from fastweights.records import RunFolder
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
+from tests.experiments.finished_runs import Finished
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 (EXAMPLE,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
@@ -96,29 +97,12 @@ def test_statistics_are_over_seeds():
     assert each_seed(gap) == "60.0, failed, 70.0"
 
 
-class Ended(Run):
-    """A finished run of one seed; the third seed did not measure any score."""
-
-    finished, options = True, None
-
-    def __init__(self, core: str, seed: int):
-        self.seed = seed
-
-    @property
-    def name(self):
-        return f"seed-{self.seed}"
-
-    def result(self):
-        return {"score": None if self.seed == 3 else 10.0 * self.seed, "steps": self.seed}
-
-    def start(self):
-        raise NotImplementedError
-
-    go_on = differences = start
-
-
 def test_a_row_leaves_out_what_failed_or_was_not_measured():
-    of_seeds = cells(Ended, core=["rdn"], seed=(1, 2, 3, 4))
+    def run(core: str, seed: int) -> Run:
+        score = None if seed == 3 else 10.0 * seed
+        return Finished({"score": score, "steps": seed}, f"seed-{seed}")
+
+    of_seeds = cells(run, core=["rdn"], seed=(1, 2, 3, 4))
     figures = {"value": lambda run: run["score"], "others": {"steps": lambda run: run["steps"]}}
     (found,) = rows_of(of_seeds, {"seed-2": "out of memory"}, **figures)
     assert (found.values, found.failed) == ({1: 10.0, 4: 40.0}, [2])

@@ -9,7 +9,6 @@ from matplotlib.colors import to_hex
 
 from fastweights.cores import CORES, build_core
 from fastweights.experiments import language_figures, language_search, language_summary
-from fastweights.experiments.grid import Run
 from fastweights.experiments.language_figures import (
     LENGTHS,
     MODELS,
@@ -26,6 +25,7 @@ from fastweights.experiments.sequence_table import SequenceTableOptions, make_se
 from fastweights.host.errors import UserError
 from fastweights.launch import formal_language
 from fastweights.tasks import LANGUAGES
+from tests.experiments.finished_runs import Finished
 
 
 def test_the_published_tables_have_a_figure_for_each_model_language_and_bin():
@@ -201,30 +201,17 @@ def test_theory_is_about_languages_and_memories_that_there_are():
     assert said_of("bucket_sort", asked, numbers) == ""
 
 
-class Ended(Run):
-    """A finished run with these shares of the strings of Bin0 and Bin1 right."""
-
-    finished, options = True, None
-
-    def __init__(self, *bins: float):
-        self.bins = bins
-
-    def result(self):
-        shares = zip(("bin0", "bin1"), self.bins, strict=True)
-        return {split: {"sequence_accuracy": share} for split, share in shares}
-
-    def start(self):
-        raise NotImplementedError
-
-    go_on = differences = start
+def measured(bin0: float, bin1: float) -> dict:
+    """Return a result in which these shares of the strings of Bin0 and Bin1 are right."""
+    return {"bin0": {"sequence_accuracy": bin0}, "bin1": {"sequence_accuracy": bin1}}
 
 
 def test_a_pair_has_the_outcome_of_each_seed_and_the_colour_of_the_worst():
-    solves, fits, fails = Ended(1, 1), Ended(1, 0.999), Ended(0.989, 1)
+    solves, fits, fails = measured(1, 1), measured(1, 0.999), measured(0.989, 1)
 
-    def row(*runs, failed=()):
-        by_seed = dict(enumerate(runs, 1))
-        values = {seed: 100 * run.bins[1] for seed, run in by_seed.items()}
+    def row(*results, failed=()):
+        by_seed = {seed: Finished(result) for seed, result in enumerate(results, 1)}
+        values = {seed: language_summary.longer(run.measured) for seed, run in by_seed.items()}
         return Row(labels={}, seeds=range(1, 5), values=values, runs=by_seed, failed=failed)
 
     every = row(fits, solves, fails, failed=[4])
@@ -236,10 +223,7 @@ def test_a_pair_has_the_outcome_of_each_seed_and_the_colour_of_the_worst():
 
 
 def test_outcomes_are_counted_over_seeds():
-    def result(bin0: float, bin1: float) -> dict:
-        return {"bin0": {"sequence_accuracy": bin0}, "bin1": {"sequence_accuracy": bin1}}
-
-    outcomes = [language_summary.state(result(*bins)) for bins in ((1, 1), (0.99, 1), (0.98, 1))]
+    outcomes = [language_summary.state(measured(*bins)) for bins in ((1, 1), (0.99, 1), (0.98, 1))]
     assert outcomes == ["solved", "fits", "fails"]
     assert {core for core, _ in language_summary.memories().values()} <= set(CORES)
     assert "rdn_large" not in language_summary.memories()
