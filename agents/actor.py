@@ -174,9 +174,16 @@ class Actor:
 
 
 def _like(fresh: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
-    """Return `given` on the devices of `fresh`; raise for another number or another shape."""
-    pairs = zip(fresh, given, strict=True)
-    return [tensor.to(model).view_as(model) for model, tensor in pairs]
+    """Return `given` on the devices of `fresh`; `ValueError` for others than tensors like these."""
+    pairs = list(zip(fresh, given, strict=True))
+    for model, tensor in pairs:
+        if (tensor.shape, tensor.dtype) != (model.shape, model.dtype):
+            raise ValueError(f"{_kind(tensor)} is not {_kind(model)}")
+    return [tensor.to(model.device) for model, tensor in pairs]
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tensor.dtype} of shape {list(tensor.shape)}"
 
 
 def _exchanged(value: Any, kind: type, exchange: Callable[[Any], Any]) -> Any:

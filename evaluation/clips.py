@@ -53,7 +53,8 @@ def make_clip(
 def visible_environments(agent: SavedAgent, plan: GamePlan) -> Environments:
     """Return the plan's first game after a trial drawing; some games need pygame.
 
-    Raises `UserError` if the game draws no pictures, and `ValueError` as `environments_of` does.
+    Raises `UserError` if the game draws no pictures, and `ValueError` as `environments_of_plan`
+    does.
     """
     try:
         environments = environments_of_plan(agent.options, plan, 1, plan.seed, render=True)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from fastweights.cores import CORES
 from fastweights.evaluation import Curve, save_figure
 from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.pictures import Panel, curves_figure
@@ -23,7 +22,7 @@ from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_figures import labelled
 from fastweights.experiments.sequence_options import SequenceOptions, with_epochs_at_most
 from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
-from fastweights.experiments.table import Table, each_seed, label, mean_and_std
+from fastweights.experiments.table import Table, check_only, each_seed, label, mean_and_std
 from fastweights.host import UserError, expanded, unknown_name, write_json
 from fastweights.tasks import LANGUAGES, Language, TrainerConfig
 
@@ -65,18 +64,17 @@ def make_language_figure(number: int, preset: str, asked: SequenceTableOptions) 
     if preset not in SIZES:
         raise UserError(unknown_name("preset", preset, SIZES))
     check_table(asked)
+    of_figure = dict.fromkeys(model["core"] for model in MODELS.values())
+    check_only(asked.only, of_figure)
     folder = expanded(asked.runs).resolve() / f"figure8-{preset}{asked.shortened}"
     cells = [
         cell
         for language in languages()
         for model in MODELS
-        if MODELS[model]["core"] in (asked.only or CORES) and MODELS[model]["core"] in CORES
+        if MODELS[model]["core"] in (asked.only or of_figure)
         for seed in asked.seeds
         for cell in _cells(language, model, preset, seed, asked.epochs_at_most, folder)
     ]
-    if not cells:
-        known = ", ".join(dict.fromkeys(model["core"] for model in MODELS.values()))
-        raise UserError(f"--only {' '.join(asked.only)}: this figure has {known}")
     grid = Grid(f"figure 8, preset {preset}", cells, folder)
     out = expanded(asked.out or folder).resolve()
     return rebuild(grid, partial(_write, grid, out / f"figure_8{asked.shortened}"), out, asked.jobs)

@@ -1,7 +1,7 @@
 """A grid's rows: the measurements of one setting and core, with statistics over seeds.
 
 Means, population standard deviations, and 95 % intervals: a percentile bootstrap over seeds
-(`score_statistics`), which is too narrow for a handful of seeds. One seed has no interval.
+(`evaluation/statistics.py`), which is too narrow for a handful of seeds. One seed has no interval.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -34,6 +34,7 @@ from fastweights.evaluation import (
 from fastweights.host import (
     choose_device,
     compute_exactly,
+    expanded,
     one_line_errors,
     typed_command,
     use_threads,
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in (warning for agent in agents for warning in agent.warnings):
         print(f"warning: {warning}", file=sys.stderr)
     if options.export:
-        export_safetensors(agents[0], options.export)
+        export_safetensors(agents[0], expanded(options.export))
         return 0
     played: dict[str, dict[str, Evaluation]] = {}
     try:
@@ -113,7 +114,7 @@ def _check(options: EvaluateOptions) -> None:
     check_plan(options)
     if not options.runs:
         raise ValueError(f"name at least one run folder or checkpoint; {runs_near(Path())}")
-    if options.export and options.export.exists() and not options.export.is_dir():
+    if options.export and expanded(options.export).is_file():
         raise ValueError(f"--export {options.export} is a file: name a folder")
     if options.export and len(options.runs) != 1:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")

@@ -56,7 +56,7 @@ def save_checkpoint(payload: dict[str, Any], path: Path) -> None:
 
 
 def write(payload: dict[str, Any], path: Path) -> None:
-    """Write as `save` does; an error of the operating system stays an `OSError`."""
+    """Write as `save_checkpoint` does; an error of the operating system stays an `OSError`."""
     payload = {"format": FORMAT, "version": VERSION, **payload}
     _check_plain(payload, "payload")
     # Write from memory: torch's file writer hides the operating system's reason for a failure.
@@ -89,7 +89,7 @@ def read_plain(path: Path, map_location: str | torch.device = "cpu") -> dict[Any
     """Return the dict of plain values in a file of `torch.save`, also of other programs.
 
     Plain values are tensors, numbers (also NumPy's, as in TorchBeast's files), strings, lists and
-    dicts. Runs no code from the file. Raises `CheckpointError` as `load` does.
+    dicts. Runs no code from the file. Raises `CheckpointError` as `load_checkpoint` does.
     """
     path = Path(path)
     _check_archive(path)

@@ -107,6 +107,8 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
         raise UserError(f"{path} is not a table of logs: its first line does not begin with '#'")
     # A power cut can leave NUL bytes in place of rows that had not reached the disk.
     lines = (line for line in io.StringIO(text, newline="") if "\0" not in line)
+    # The returns of many short games may fill a cell of more than the 131,072 bytes of the default.
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     try:
         first, *rows = csv.reader(lines)
     except (csv.Error, ValueError) as error:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastweights.host import UserError
+from fastweights.host import UserError, expanded
 from fastweights.launch.cli.parser import count
 
 
@@ -46,4 +46,5 @@ def axes_of(options: argparse.Namespace, names: Sequence[str]) -> Mapping[str, S
 
 def folders(options: argparse.Namespace) -> tuple[Path, Path]:
     """Return the folders of the runs and of the output."""
-    return options.runs.resolve(), (options.out or options.runs).resolve()
+    runs, out = expanded(options.runs), expanded(options.out or options.runs)
+    return runs.resolve(), out.resolve()

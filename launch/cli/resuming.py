@@ -13,9 +13,9 @@ from fastweights.training import RunOptions, SavedAgent, changed_flags, open_age
 def saved_run(known: argparse.Namespace) -> SavedAgent | None:
     """Return the newest usable checkpoint of the run to resume; None for a new run.
 
-    `known`: result of `command_line.peek`. Raises `ValueError`, one line.
+    `known`: result of `atari_options.peek`. Raises `ValueError`, one line.
     """
-    path = known.resume
+    path = known.resume and expanded(known.resume)
     if path is None and known.auto_resume and known.xpid:
         path = expanded(known.savedir) / known.xpid
         if not holds_checkpoints(path):
@@ -26,7 +26,7 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
         raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
     elif not path.is_dir():
         raise ValueError(f"--resume {path}: no such run folder; {runs_near(path)}")
-    elif _is_elsewhere(known, expanded(path).resolve()):
+    elif _is_elsewhere(known, path.resolve()):
         raise ValueError(
             "--xpid, --savedir and --resume contradict: a resumed run stays where it is"
         )

@@ -103,6 +103,13 @@ def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
     assert (out / "figure_8_l5.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_core_that_the_figure_lacks_is_named(tmp_path):
+    asked = SequenceTableOptions(seeds=(1,), runs=tmp_path, only=("lstm", "rnd"))
+    with pytest.raises(UserError, match="--only rnd: this table has lstm, qrnn"):
+        make_language_figure(8, "small", asked)
+    assert not any(tmp_path.iterdir())
+
+
 def test_attention_alone_reaches_over_the_longest_string():
     """The window of a convolution is a size of its weights."""
     for core in ("qrnn", "cnn", "transformer"):

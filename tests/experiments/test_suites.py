@@ -138,7 +138,7 @@ def test_a_run_of_a_package_s_game_names_it_again_to_go_on(tmp_path):
     run = SUITES["popgym"].run(tmp_path, None, 1, game="RepeatFirstEasy", core="lstm")
     RunFolder.create(tmp_path, run.name, run.options.to_dict()).finish(successful=False)
     command = run.command()
-    assert command[-4:] == ["--resume", str(run.path), "--env", run.options.env]
+    assert "--auto-resume" in command and command[command.index("--env") + 1] == run.options.env
     assert run.options.env == "popgym:popgym-RepeatFirstEasy-v0"
 
 

@@ -26,7 +26,7 @@ def finished(runs, core, seed, *options):
 
 
 def begun(runs, core, seed, successful=False):
-    """Make a folder of a run of the table without a checkpoint; the run cannot be resumed."""
+    """Make a folder of a run of the table without a checkpoint."""
     run = t_maze_table.t_maze_run(core, seed, runs, STEPS)
     run.path.mkdir(parents=True, exist_ok=True)
     meta = {"successful": successful, "args": run.options.to_dict()}
@@ -37,7 +37,9 @@ def begun(runs, core, seed, successful=False):
 def test_a_table_of_runs_that_are_there(tmp_path, capsys, drawn):
     finished(tmp_path, "lstm", 1)
     capsys.readouterr()
-    begun(tmp_path, "rdn", 1)
+    damaged = begun(tmp_path, "rdn", 1).path / "checkpoints" / "step_000000000001.pt"
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"")
     asked = ["--cores", "lstm", "rdn", "--seeds", "1", "--runs", str(tmp_path)]
     asked += ["--total-steps", str(STEPS)]
     assert t_maze.main([*asked, "--out", str(tmp_path / "out")]) == 2
@@ -90,7 +92,7 @@ def test_a_run_begins_or_goes_on(tmp_path):
         f"--savedir {tmp_path} --xpid rdn-3"
     )
     begun(tmp_path, "rdn", 3)
-    assert run.command()[2:] == ["--num-threads", "1", "--resume", str(tmp_path / "rdn-3")]
+    assert run.command() == [*start, "--auto-resume"]
     begun(tmp_path, "rdn", 3, successful=True)
     games = tmp_path / "rdn-3" / "evaluations"
     games.mkdir()

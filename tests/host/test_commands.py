@@ -50,7 +50,7 @@ def test_a_named_commands_arguments_are_quoted_for_a_shell(monkeypatch):
 
 
 def test_an_interrupt_while_a_command_is_imported_is_one_line(tmp_path, monkeypatch, capsys):
-    (tmp_path / "interrupted.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    (tmp_path / "interrupted.py").write_text("raise KeyboardInterrupt\n")
     monkeypatch.setattr(launch, "__path__", [str(tmp_path)])
     with pytest.raises(SystemExit, match="130"):
         run_command("interrupted")

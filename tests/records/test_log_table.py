@@ -52,6 +52,13 @@ def test_values_survive_exactly(tmp_path):
     assert read[6] != read[6] and isinstance(read[2], int)
 
 
+def test_a_row_may_have_the_returns_of_any_number_of_games(tmp_path):
+    returns = tuple(float(game) for game in range(30_000))
+    LogTable(tmp_path).log({"step": 1, "episode_returns": returns})
+    LogTable(tmp_path).log({"step": 2})
+    assert read_logs(tmp_path)["episode_returns"][0] == returns
+
+
 def test_cut_at_any_byte_the_table_goes_on(tmp_path):
     whole = tmp_path / "whole"
     whole.mkdir()

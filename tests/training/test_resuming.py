@@ -120,7 +120,8 @@ def test_a_signal_before_the_first_checkpoint_waits_for_it(number, tmp_path, mon
     said = capsys.readouterr().out
     assert "saved at 0 agent steps; to go on:\n  python" in said
     assert f"--resume '{tmp_path / 'my job'}'\n" in said
-    assert small_runs.atari.main(["--resume", str(tmp_path / "my job" / "checkpoints")]) == 0
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert small_runs.atari.main(["--resume=~/my job/checkpoints"]) == 0
     assert train(tmp_path, "whole", "--total-steps", 200) == 0
     assert_same_run(tmp_path / "my job", tmp_path / "whole")
 
