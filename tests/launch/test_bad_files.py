@@ -194,7 +194,7 @@ def wrong_shape(content: dict) -> None:
         (lambda content: content["rng"].update(torch=torch.zeros(3)), "RNG state"),
         (lambda content: content.update(games=None), "subscriptable"),
         (lambda content: content["games"].pop("last_action"), "'last_action'"),
-        (lambda content: content["games"].update(row=[torch.zeros(1)] * 3), "invalid for input"),
+        (lambda content: content["games"].update(row=[torch.zeros(1)] * 3), "of shape [1] is not"),
         (lambda content: content["games"]["environments"]["game"].update(draws=[]), "zip()"),
     ],
 )

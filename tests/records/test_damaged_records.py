@@ -25,16 +25,9 @@ def test_an_xpid_has_no_control_characters_and_no_folders(tmp_path, xpid):
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"# \0\n\0\n", "not a table"),
-        (b"# _tick,step\n0," + b"x" * 140_000 + b"\n", "field larger"),
-    ],
-)
-def test_a_log_that_is_no_table_is_a_line(tmp_path, content, says):
-    (tmp_path / "logs.csv").write_bytes(content)
-    with pytest.raises(UserError, match=says):
+def test_a_log_that_is_no_table_is_a_line(tmp_path):
+    (tmp_path / "logs.csv").write_bytes(b"# \0\n\0\n")
+    with pytest.raises(UserError, match="not a table"):
         read_logs(tmp_path)
 
 
