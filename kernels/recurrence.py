@@ -5,6 +5,7 @@ backend is tested against it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -49,6 +50,12 @@ def _zero_where(is_first: Tensor, tensor: Tensor) -> Tensor:
     return torch.where(first, torch.zeros((), dtype=tensor.dtype, device=tensor.device), tensor)
 
 
+def without_autocast(device: str) -> AbstractContextManager[Any]:
+    """Return a context in which autocast changes nothing on this kind of device."""
+    on = torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if on else nullcontext()
+
+
 def step_once(
     step: Callable[..., tuple[Tensor, State]],
     inputs: Sequence[Tensor],
@@ -60,12 +67,9 @@ def step_once(
 
     Inputs [B, ...] of another dtype are cast, and autocast does not change what is computed.
     """
-    dtype, device = state[0].dtype, state[0].device.type
-    cast = [tensor.to(dtype) for tensor in inputs]
-    if torch.is_autocast_enabled(device):
-        with torch.autocast(device, enabled=False):
-            return step(*cast, state, *others, **constants)
-    return step(*cast, state, *others, **constants)
+    cast = [tensor.to(state[0].dtype) for tensor in inputs]
+    with without_autocast(state[0].device.type):
+        return step(*cast, state, *others, **constants)
 
 
 def loop_over_time(
@@ -89,8 +93,9 @@ def loop_over_time(
     """
     if is_first.shape[0] == 0:
         return empty.clone(), map_state(torch.clone, state)
-    outputs = []
-    for first, *row in zip(is_first, *inputs, strict=True):
-        y, state = step_once(step, row, forget(state, first))
-        outputs.append(y)
+    cast, outputs = [tensor.to(state[0].dtype) for tensor in inputs], []
+    with without_autocast(state[0].device.type):
+        for first, *row in zip(is_first, *cast, strict=True):
+            y, state = step(*row, forget(state, first))
+            outputs.append(y)
     return torch.stack(outputs), state

@@ -21,7 +21,7 @@ from torch.backends import cudnn
 
 from fastweights.kernels.machinery.dispatch import requested_backend
 from fastweights.kernels.machinery.signature import may_wait
-from fastweights.kernels.recurrence import State, forget
+from fastweights.kernels.recurrence import State, forget, without_autocast
 
 Rows = Float[Tensor, "T B E"]
 Hidden = Float[Tensor, "T B D"]
@@ -105,9 +105,9 @@ def by_pytorch(
 
     Calls `reference`, its plain loop, where the host must not wait or that backend is chosen.
     """
-    dtype, device = state[0].dtype, x.device.type
+    dtype = state[0].dtype
     x, cast = x.to(dtype), [weight.to(dtype) for weight in weights]
-    with torch.autocast(device, enabled=False):
+    with without_autocast(x.device.type):
         if x.numel() == 0 or not may_wait(x) or requested_backend() == "reference":
             return reference(x, is_first, state, type(weights)(*cast))
 

@@ -41,7 +41,7 @@ from fastweights.host import (
     user_input,
 )
 from fastweights.launch.cli.parser import typed_options
-from fastweights.launch.export import export_safetensors
+from fastweights.launch.export import check_export_folder, export_safetensors
 from fastweights.records import runs_near
 from fastweights.training import check_game, open_agent
 
@@ -114,8 +114,8 @@ def _check(options: EvaluateOptions) -> None:
     check_plan(options)
     if not options.runs:
         raise ValueError(f"name at least one run folder or checkpoint; {runs_near(Path())}")
-    if options.export and expanded(options.export).is_file():
-        raise ValueError(f"--export {options.export} is a file: name a folder")
+    if options.export:
+        check_export_folder(expanded(options.export), "--export")
     if options.export and len(options.runs) != 1:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
     if not 0 < options.clip_seconds < math.inf:

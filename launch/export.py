@@ -79,6 +79,12 @@ def export_safetensors(agent: SavedAgent, folder: Path) -> None:
     print(f"exported: {folder}\nto evaluate:\n  {typed_command('evaluate', folder)}")
 
 
+def check_export_folder(path: Path, flag: str) -> None:
+    """Raise a one-line `ValueError` if the folder that `flag` names is a file."""
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{flag} {path} is a file: name a folder")
+
+
 def _check(options: ExportOptions) -> Path:
     is_onnx = options.format == "onnx"
     out = expanded(options.out or Path("agent.onnx" if is_onnx else "agent"))
@@ -86,8 +92,8 @@ def _check(options: ExportOptions) -> Path:
         check_packages()
     if is_onnx and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file, such as {out / 'agent.onnx'}")
-    if not is_onnx and out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file: name a folder")
+    if not is_onnx:
+        check_export_folder(out, "--out")
     return out
 
 

@@ -44,6 +44,12 @@ def holds_checkpoints(run: Path) -> bool:
     return (run / "model.tar").exists() or any((run / "checkpoints").glob("[!.]*.pt"))
 
 
+def run_of(path: Path) -> Path:
+    """Return the run folder of a checkpoint or a folder `checkpoints`; another folder itself."""
+    folder = path if path.is_dir() else path.parent
+    return folder.parent if folder.name == "checkpoints" else folder
+
+
 class CheckpointFolder:
     """The checkpoints of the run folder `folder`. The constructor changes nothing on disk.
 

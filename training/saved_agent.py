@@ -20,6 +20,7 @@ from fastweights.records import (
     is_export,
     load_checkpoint,
     read_plain,
+    run_of,
     runs_near,
 )
 from fastweights.training.options import RunOptions
@@ -96,7 +97,7 @@ class SavedAgent:
     @property
     def run(self) -> Path:
         """The run folder, or the file's folder if it is elsewhere."""
-        return _run_of(self.path)
+        return run_of(self.path)
 
 
 def open_agent(
@@ -172,17 +173,12 @@ def _network(options: RunOptions, payload: dict[str, Any]) -> Network:
     return Network(config)
 
 
-def _run_of(path: Path) -> Path:
-    folder = path if path.is_dir() else path.parent
-    return folder.parent if folder.name == "checkpoints" else folder
-
-
 def _find(path: Path, device: torch.device | str, env: str | None) -> FoundCheckpoint:
     if not path.exists():
         raise CheckpointError(f"no checkpoint at {path}: {runs_near(path)}")
-    check_contained(_run_of(path))
-    if path.is_dir():
-        path = _run_of(path)  # a run's folder `checkpoints` means the run
+    run = run_of(path)
+    check_contained(run)
+    path = run if path.is_dir() else path  # a run's folder `checkpoints` means the run
     if is_export(path):
         return FoundCheckpoint(exported_weights(path), AGENT_EXPORT.read(path, device), ())
     if path.is_dir():

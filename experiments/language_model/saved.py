@@ -17,6 +17,7 @@ from fastweights.records import (
     fitting,
     is_export,
     load_checkpoint,
+    run_of,
     runs_near,
 )
 from fastweights.tasks.language_model import LanguageModel, Vocabulary
@@ -51,13 +52,11 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
     path = expanded(path)
     if not path.exists():
         raise UserError(f"{path}: there is no such run; {runs_near(path)}")
-    folder = path if path.is_dir() else _run_of(path)
+    folder = path if path.is_dir() else run_of(path.resolve())
     if path.is_dir() and is_export(path):
         payload = LANGUAGE_MODEL_EXPORT.read(path)
     elif path.is_dir():
-        LanguageOptions.of_run(
-            path, LANGUAGE_COMMAND
-        )  # first: it names the task if this is another task's run
+        LanguageOptions.of_run(path, LANGUAGE_COMMAND)  # names another task's run
         payload = _best(path)
     else:
         payload = load_checkpoint(path)
@@ -81,12 +80,6 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
         model=model.to(device).eval(),
         payload=payload,
     )
-
-
-def _run_of(checkpoint: Path) -> Path:
-    """Return the run folder of a checkpoint, whose folder may be `checkpoints`."""
-    folder = checkpoint.resolve().parent
-    return folder.parent if folder.name == "checkpoints" else folder
 
 
 def _best(run: Path) -> dict[str, Any]:

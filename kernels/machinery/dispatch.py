@@ -28,6 +28,7 @@ from fastweights.kernels.machinery.signature import (
     Sizes,
     is_traced,
 )
+from fastweights.kernels.recurrence import without_autocast
 
 BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
 FASTEST_FIRST = ("cuda", "cpu", "chunked", "reference")
@@ -236,11 +237,8 @@ class Operation:
         return prepared
 
     def _dispatch(self, tensors: list[Tensor], chosen: list[Any]) -> tuple[Tensor, Any]:
-        device = tensors[0].device.type
-        if torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
-                return self._run(tensors, chosen)
-        return self._run(tensors, chosen)
+        with without_autocast(tensors[0].device.type):
+            return self._run(tensors, chosen)
 
     def _run(self, tensors: list[Tensor], options: list[Any]) -> tuple[Tensor, Any]:
         sizes = self.signature.check(tensors)
