@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
+from fastweights.evaluation.rules import changed_rules
 from fastweights.evaluation.training_returns import FULL_GAME, LIFE, Unit
 from fastweights.host import (
     UserError,
@@ -183,11 +184,16 @@ class Evaluation:
         write_json(path, content, indent=2)
         write_bytes(path.with_suffix(".csv"), _csv(self._rows()))
 
+    def changed_rules(self) -> dict[str, Any]:
+        """Return the rules that differ from the protocol's, without the time limit."""
+        return changed_rules(self.protocol, self.rules)
+
     def file_name(self) -> str:
-        """The file's name, from checkpoint, protocol, limit, mode, number of games and seed."""
+        """The file's name: checkpoint, protocol and changes, limit, mode, number of games, seed."""
+        changes = [f"{n.replace('_', '-')}-{v}".lower() for n, v in self.changed_rules().items()]
         count = f"{self.repeats}x{len(self.episodes) // self.repeats}"
         cap = () if self.max_frames is None else (f"cap{self.max_frames}",)
-        parts = (self.protocol, *cap, self.action_mode, count, f"seed{self.seed}")
+        parts = (self.protocol, *changes, *cap, self.action_mode, count, f"seed{self.seed}")
         return "_".join((f"step_{self.agent_steps:012d}", *parts)) + ".json"
 
     def _by_repeat(self, values: Callable[[PlayedGame], Iterable[float]]) -> list[list[float]]:
@@ -205,11 +211,14 @@ class Evaluation:
         return [about | _flat(episode) for episode in self.episodes]
 
 
-def _warn(line: str) -> None:
+def print_warning(line: str) -> None:
+    """Print `warning: line` on stderr."""
     print(f"warning: {line}", file=sys.stderr)
 
 
-def evaluations_in(run: Path, warn: Callable[[str], None] = _warn) -> dict[Path, Evaluation]:
+def evaluations_in(
+    run: Path, warn: Callable[[str], None] = print_warning
+) -> dict[Path, Evaluation]:
     """Return every evaluation in the run folder `run`, by its file, fewest training steps first.
 
     A damaged or foreign file is left out, and `warn` is called with the reason.

@@ -12,18 +12,8 @@ import numpy as np
 import torch
 
 from fastweights.agents import Network
-from fastweights.envs import (
-    HALF_AN_HOUR,
-    PROTOCOLS,
-    Environments,
-    Episode,
-    Life,
-    protocol_named,
-    resolve,
-)
+from fastweights.envs import Environments, Episode, Life, resolve
 from fastweights.evaluation.player import ActionMode, Player
-from fastweights.host import unknown_name
-from fastweights.training import Rules, RunOptions, trained_rules
 
 # Atari's score counters have six decimal digits or fewer. If a step loses half of the counter's
 # range, the counter has overflowed. This happens in Battlezone and Up'n Down; in games with
@@ -122,53 +112,6 @@ def check_actions(network: Network, environments: Environments) -> None:
 def score_modulus(env: str) -> int | None:
     """Return the score at which an environment's counter overflows; None for never."""
     return None if resolve(env).rom is None else _ATARI_SCORE_MODULUS
-
-
-def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None = None) -> Rules:
-    """Return the rules of test games for an agent trained with `options`.
-
-    `protocol` may be `trained`. On Atari a game is cut as `longest_test` says. Observations and
-    actions stay as in training: an agent with fewer actions than the protocol never uses the
-    others.
-
-    Raises:
-        ValueError: an unknown protocol, or one for other environments.
-    """
-    if protocol not in (known := (*PROTOCOLS, "trained")):
-        raise ValueError(unknown_name("protocol", protocol, known))
-    trained = trained_rules(options)
-    learned = trained.resolved(options.env)
-    if learned is None:
-        return trained if protocol == "trained" else trained._replace(protocol=protocol)
-    cap = {"max_frames": longest_test(options, protocol, max_frames)}
-    if protocol == "trained":
-        return trained._replace(options=trained.options | cap)
-    own = {name: getattr(learned, name) for name in (*THE_AGENTS_OWN, *THE_TASKS_OWN)}
-    return Rules(protocol, own | cap)
-
-
-def longest_test(options: RunOptions, protocol: str, max_frames: int | None = None) -> int | None:
-    """Return the time limit of a test game in frames; None for no limit.
-
-    `max_frames`: the limit that was asked for, 0 for none. None selects the protocol's limit
-    (`trained`: training's), or half an hour if there is none.
-
-    Raises:
-        ValueError: an unknown protocol.
-    """
-    if max_frames is not None:
-        return max_frames or None
-    if (learned := trained_rules(options).resolved(options.env)) is None:
-        return HALF_AN_HOUR
-    own = learned if protocol == "trained" else protocol_named(protocol)
-    return own.max_frames or HALF_AN_HOUR
-
-
-# Observations and actions: the same under every protocol.
-THE_AGENTS_OWN = ("frame_skip", "max_pool", "frame_stack", "full_action_set")
-
-# Options that change the task: also as in training, and named beside the protocol.
-THE_TASKS_OWN = ("flicker",)
 
 
 class _Wraps:

@@ -5,29 +5,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 import torch
 
 from fastweights.agents import Network
-from fastweights.envs import Environments
+from fastweights.envs import HALF_AN_HOUR, Environments
 from fastweights.evaluation.evaluation_file import Evaluation, PlayedGame, write_overview
-from fastweights.evaluation.games import (
-    Played,
-    check_actions,
-    longest_test,
-    play_games,
-    rules_for_testing,
-    score_modulus,
-)
+from fastweights.evaluation.games import Played, check_actions, play_games, score_modulus
 from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.rules import complete_rules, longest_test, rules_for_testing
 from fastweights.host import ProgressDisplay, check_at_least, git_revision
 from fastweights.training import TEST_SEEDS, RunOptions, make_environments, trained_rules
 
 _MOST_AT_ONCE = 256  # environments in parallel
-_HALF_AN_HOUR = 30 * 60 * 60 // 4  # agent steps of Atari
+_LONG = HALF_AN_HOUR // 4  # agent steps of half an hour of Atari
 
 Report = Callable[[int, int], None]  # games finished, agent steps of the longest
 
@@ -161,11 +155,11 @@ def progress_bar(
     def report(finished: int, longest: int) -> None:
         nonlocal said
         display.update(finished, {"longest_game": longest})
-        if longest == _HALF_AN_HOUR + 1 and not said:
+        if longest == _LONG + 1 and not said:
             said = True
-            beyond = f"{games - finished} games go on beyond {_HALF_AN_HOUR:,} agent steps"
-            when = f"are cut after {limit:,} frames ({option})" if limit else None
-            display.say(f"note: {beyond}; {when or f'{option} would cut them'}")
+            cut = f"it is cut after {limit:,} frames ({option})" if limit else None
+            how = cut or f"{option} would cut it"
+            display.say(f"note: a game goes on beyond {_LONG:,} agent steps; {how}")
 
     showing = ProgressDisplay(
         games, stream=stream or sys.stderr, clock=clock, unit="games", window=math.inf
@@ -183,15 +177,14 @@ def _evaluation(
     action_mode: ActionMode,
     played: list[Played],
 ) -> Evaluation:
-    rules = rules_for_testing(trained, plan.protocol, plan.max_frames)
-    resolved = rules.resolved(trained.env)
+    rules = complete_rules(trained, plan.protocol, plan.max_frames)
     cap = longest_test(trained, plan.protocol, plan.max_frames)
     frames = environments.frames_per_step
     return Evaluation(
         env=environments.name,
         protocol=rules.protocol,
-        rules=asdict(resolved) if resolved else rules.options,
-        score=resolved.score if resolved else "game",
+        rules=rules.options,
+        score=rules.options.get("score", "game"),
         max_frames=cap,
         action_mode=action_mode,
         seed=plan.seed,

@@ -11,13 +11,19 @@ from rich.console import Console
 
 from fastweights.agents import Network
 from fastweights.evaluation.clips import make_clip
-from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
+from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.learning_curves import draw_learning_curve, save_figure
 from fastweights.evaluation.pictures import still
 from fastweights.evaluation.play import keep
 from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.training_returns import measured_unit, shortfall
-from fastweights.evaluation.training_tests import ACTION_MODE, games_of, play_games_of, shown
+from fastweights.evaluation.training_tests import (
+    ACTION_MODE,
+    games_of,
+    own_tests,
+    play_games_of,
+    shown,
+)
 from fastweights.host import choose_device
 from fastweights.records import read_logs
 from fastweights.training import RunOptions, open_agent
@@ -55,8 +61,8 @@ def show_trained(run: Path, options: RunOptions, frames_per_step: int) -> None:
     with shown(options, "test games after training") as report:
         after = play_games_of(agent.network, options, agent.step, device, report)
         keep(after, run, options)
-    evaluations = evaluations_in(run).values()
-    before = next((one for one in evaluations if one.agent_steps == 0), None)
+    tests = own_tests(run, options).values()
+    before = next((one for one in tests if one.agent_steps == 0), None)
     pictures = _curve(run, options, frames_per_step, before)
     plan = games_of(options)
     if clip := make_clip(agent, plan, ACTION_MODE, seconds=_CLIP_SECONDS, device=device):

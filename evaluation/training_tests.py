@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 
 from fastweights.agents import Network
-from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
-from fastweights.evaluation.games import longest_test
+from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in, print_warning
 from fastweights.evaluation.play import GamePlan, Report, keep, play, progress_bar
 from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.rules import changed_rules, complete_rules, longest_test
 from fastweights.evaluation.score_summary import cut_games
 from fastweights.host import UserError
 from fastweights.training import RunOptions
@@ -34,6 +34,27 @@ def games_of(options: RunOptions) -> GamePlan:
         max_frames=options.evaluate_max_frames,
         num_threads=options.num_threads,
     )
+
+
+def own_tests(
+    run: Path, options: RunOptions, warn: Callable[[str], None] = print_warning
+) -> dict[Path, Evaluation]:
+    """Return the test games that belong to a run's training, by file, fewest agent steps first.
+
+    Left out are other games, such as those under other rules. `warn` is called with a line about
+    each file that cannot be read.
+    """
+    plan = games_of(options)
+    rules = complete_rules(options, plan.protocol, plan.max_frames)
+    limit = longest_test(options, plan.protocol, plan.max_frames)
+    changes = changed_rules(rules.protocol, rules.options)
+    own = rules.protocol, changes, limit, ACTION_MODE, plan.seed, plan.repeats, plan.games
+
+    def is_own(one: Evaluation) -> bool:
+        played = one.protocol, one.changed_rules(), one.max_frames, one.action_mode
+        return own == (*played, one.seed, one.repeats, len(one.episodes))
+
+    return {path: one for path, one in evaluations_in(run, warn).items() if is_own(one)}
 
 
 def shown(options: RunOptions, what: str) -> AbstractContextManager[Report]:
@@ -69,7 +90,7 @@ class PeriodicTest:
     ):
         self._network, self._options, self._run = network, options, run
         self._device, self._say = device, say
-        tested = evaluations_in(run).values() if step and options.evaluate_every else ()
+        tested = own_tests(run, options).values() if step and options.evaluate_every else ()
         steps = [one.agent_steps for one in tested if one.agent_steps <= step]
         self._periods = self._passed(max(steps, default=step))
 

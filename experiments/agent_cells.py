@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
-from fastweights.evaluation import ACTION_MODE, FULL_GAME, count_ended
+from fastweights.evaluation import ACTION_MODE, FULL_GAME, Evaluation, count_ended, own_tests
 from fastweights.evaluation.reports import Run as LoggedRun
 from fastweights.evaluation.reports import column_numbers, cpu_minutes, open_run
-from fastweights.experiments.grid import Run, as_flags, read_result
+from fastweights.experiments.grid import Run, as_flags
 from fastweights.host import command_argv
 from fastweights.records import read_meta
 from fastweights.training import (
-    TEST_SEEDS,
     RunOptions,
     changed_flags,
     check_options,
@@ -68,7 +66,7 @@ class AgentRun(Run):
     def result(self) -> dict[str, Any]:
         """Return the measurements of training and test games, and the run's origin."""
         meta = read_meta(self.path)
-        tested = read_result(self._test_games()[-1], _tested) if self._is_tested else {}
+        tested = _tested(self._test_games()[-1]) if self._is_tested else {}
         trained = {"training": _trained(open_run(self.path))}
         provenance = {name: meta.get(name) for name in ("git", "versions", "machine")}
         return tested | trained | {"options": meta["args"] | {"savedir": "runs"}} | provenance
@@ -77,20 +75,16 @@ class AgentRun(Run):
     def _is_tested(self) -> bool:
         return self.options.evaluate_episodes > 0
 
-    def _test_games(self) -> list[Path]:
-        """Return the files of the run's own games after training, the newest last.
-
-        Others are games before and in training, and of later evaluations under other rules.
-        """
-        asked, end = self.options, self.options.learner.total_steps
-        games = f"{ACTION_MODE}_1x{asked.evaluate_episodes}_seed{TEST_SEEDS.start}.json"
-        found = sorted((self.path / "evaluations").glob(f"step_*_{asked.protocol}_*{games}"))
-        return [path for path in found if int(path.name.split("_")[1]) >= end]
+    def _test_games(self) -> list[Evaluation]:
+        """Return the run's own test games after training, the newest last."""
+        end = self.options.learner.total_steps
+        played = own_tests(self.path, self.options, warn=lambda line: None).values()
+        return [one for one in played if one.agent_steps >= end]
 
 
-def _tested(evaluation: dict[str, Any]) -> dict[str, Any]:
-    returns = [round(episode["episode_return"], 3) for episode in evaluation["episodes"]]
-    return {"agent_steps": evaluation["agent_steps"], "returns": returns}
+def _tested(evaluation: Evaluation) -> dict[str, Any]:
+    returns = [round(episode.episode_return, 3) for episode in evaluation.episodes]
+    return {"agent_steps": evaluation.agent_steps, "returns": returns}
 
 
 def _trained(run: LoggedRun) -> dict[str, Any]:

@@ -5,7 +5,6 @@ al. 2021, Figures 1-12.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ import numpy as np
 
 from fastweights.envs import HALF_AN_HOUR, PROTOCOLS
 from fastweights.evaluation.evaluation_file import Evaluation
-from fastweights.evaluation.games import THE_AGENTS_OWN
 from fastweights.evaluation.published_scores import random_and_human, recurrent_fwp
 from fastweights.evaluation.reports.runs import Group, Run
 from fastweights.evaluation.score_summary import Spread, spread
@@ -110,14 +108,9 @@ def protocol_played(evaluation: Evaluation) -> str:
 
     Evaluations stored as full-game may have been played as the run was trained, or with a limit.
     """
-    protocol, rules = PROTOCOLS.get(evaluation.protocol), evaluation.rules
-    usual = asdict(protocol) if protocol else {}
-    cap = usual.pop("max_frames", HALF_AN_HOUR)
-    changed = [
-        f"{name} {rules[name]}"
-        for name, value in usual.items()
-        if name not in THE_AGENTS_OWN and rules.get(name, value) != value
-    ]
+    protocol = PROTOCOLS.get(evaluation.protocol)
+    cap = protocol.max_frames if protocol else HALF_AN_HOUR
+    changed = [f"{name} {value}" for name, value in evaluation.changed_rules().items()]
     if (frames := evaluation.max_frames) is None:  # matters only for games beyond the limit
         changed += ["never cut"] * any(one.emulator_frames > cap for one in evaluation.episodes)
     elif frames != cap:

@@ -163,6 +163,16 @@ def test_a_cap_is_in_the_name():
     assert "_cap18000_" in evaluation(*PLAIN, max_frames=18_000).file_name()
 
 
+def test_games_under_changed_rules_have_a_file_of_their_own():
+    rules = {"sticky": 0.25, "life_signal": False, "noop_max": 30, "frame_stack": 1}
+    name = evaluation(*PLAIN, rules=rules, max_frames=400).file_name()
+    parts = "full-game_sticky-0.25_life-signal-false_cap400_argmax_2x2_seed100"
+    assert name == f"step_000000000007_{parts}.json"
+    machado = evaluation(*PLAIN, rules=rules, protocol="machado").changed_rules()
+    assert machado == {"noop_max": 30}
+    assert evaluation(*PLAIN, rules=rules, protocol="mine").changed_rules() == {}
+
+
 def test_the_overview_has_a_row_an_evaluation_in_order(tmp_path):
     for steps in (200, 7, 30):
         one = replace(evaluation(*PLAIN), agent_steps=steps)

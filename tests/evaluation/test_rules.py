@@ -2,7 +2,7 @@
 
 import pytest
 
-from fastweights.evaluation.games import longest_test, rules_for_testing
+from fastweights.evaluation.rules import longest_test, rules_for_testing
 from fastweights.training.options import RunOptions
 
 

@@ -11,10 +11,12 @@ import torch
 from fastweights.agents.network import Network
 from fastweights.envs.catch import Catch
 from fastweights.evaluation.evaluation_file import evaluations_in
-from fastweights.evaluation.training_tests import PeriodicTest
+from fastweights.evaluation.training_tests import PeriodicTest, own_tests
 from fastweights.host.stopping import Interrupted
-from fastweights.launch import atari
+from fastweights.launch import atari, evaluate
 from fastweights.records.log_table import read_logs
+from fastweights.records.run_folder import read_meta
+from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
 
 FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
@@ -62,6 +64,23 @@ def assert_the_log_has_the_time(run, tested) -> None:
     after = [seconds.pop(step + 16) for step in tested]
     assert all(testing < whole for testing, whole in after)
     assert sum(testing for testing, _ in after) > sum(testing for testing, _ in seconds.values())
+
+
+def test_later_games_under_other_rules_are_not_the_trainings_own(tmp_path, capsys):
+    tested = ("--evaluate-every", "50", "--evaluate-episodes", "3")
+    train(tmp_path, "run", *tested)
+    run, words = tmp_path / "run", ("--episodes", "3", "--repeats", "1", "--no-clip")
+    options = RunOptions.from_dict(read_meta(run)["args"])
+    own = own_tests(run, options)
+    assert [one.agent_steps for one in own.values()] == [0, 64, 112, 160]
+    assert list(own) == list(evaluations_in(run))
+    sampled = (*words, "--action-mode", "sampled")
+    for other in (words, (*sampled, "--max-frames", "50"), (*sampled, "--seed", "7")):
+        assert evaluate.main([str(run), *other]) == 0
+    assert len(evaluations_in(run)) == 7 and own_tests(run, options) == own
+    next(iter(own)).write_text("{}")
+    warnings: list[str] = []
+    assert len(own_tests(run, options, warnings.append)) == 3 and len(warnings) == 1
 
 
 def test_an_asynchronous_run_is_tested_too(tmp_path):

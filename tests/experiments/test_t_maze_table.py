@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ from fastweights.experiments import t_maze_table
 from fastweights.experiments.pictures import NOTHING
 from fastweights.experiments.rows import Row
 from fastweights.host.commands import command_argv
-from fastweights.host.errors import UserError
 from fastweights.launch import atari, t_maze
 from tests.evaluation.drawings import words_in
+from tests.evaluation.report_pages import evaluation
 
 STEPS = 2112
 STORED = Path(__file__).parents[2] / "docs" / "results" / "t_maze"
@@ -94,24 +95,33 @@ def test_a_run_begins_or_goes_on(tmp_path):
     begun(tmp_path, "rdn", 3)
     assert run.command() == [*start, "--auto-resume"]
     begun(tmp_path, "rdn", 3, successful=True)
-    games = tmp_path / "rdn-3" / "evaluations"
-    games.mkdir()
-    (games / "step_000000000000_full-game_sampled_1x200_seed1000000.json").write_text("{}")
     evaluate = (*command_argv("evaluate"), str(tmp_path / "rdn-3"))
     assert run.command() == [
         *(*evaluate, "--episodes", "200", "--repeats", "1"),
         *("--protocol", "trained", "--action-mode", "sampled"),
     ]
-    others = "000000001056_full-game_sampled_1x200", "000000002112_full-game_sampled_1x5"
-    for other in (*others, "000000002112_machado_sampled_1x200"):
-        (games / f"step_{other}_seed1000000.json").write_text("{}")
-    (games / "step_000000002112_full-game_sampled_1x200_seed7.json").write_text("{}")
+
+
+def test_a_run_is_finished_once_its_own_games_are_stored_and_sound(tmp_path):
+    run = begun(tmp_path, "rdn", 3, successful=True)
+    own = evaluation(
+        *("rdn", [1.0] * 200),
+        env="TMaze",
+        max_frames=108_000,
+        action_mode="sampled",
+        seed=1_000_000,
+        agent_steps=STEPS,
+    )
+    others = {"agent_steps": 1056}, {"protocol": "machado"}, {"seed": 7}, {"max_frames": None}
+    few = replace(own, episodes=own.episodes[:5])
+    for other in (few, *(replace(own, **changed) for changed in others)):
+        other.save(run.path / "evaluations" / other.file_name())
     assert not run.finished, "games in training, and under other rules, are not the run's own"
-    own = games / "step_000000002112_full-game_cap108000_sampled_1x200_seed1000000.json"
-    own.write_text("{}")
-    assert run.command() is None
-    with pytest.raises(UserError, match=r"seed1000000.json is damaged .*: delete it"):
-        run.check()
+    path = run.path / "evaluations" / own.file_name()
+    own.save(path)
+    assert run.finished and run.command() is None
+    path.write_text("{}")
+    assert run.command()[1].endswith("evaluate.py"), "a damaged file's games are played again"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""The rules of test games: a protocol's, except for what belongs to the agent or to its task."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from fastweights.envs import HALF_AN_HOUR, PROTOCOLS, protocol_named
+from fastweights.host import unknown_name
+from fastweights.training import Rules, RunOptions, trained_rules
+
+# Observations and actions: the same under every protocol.
+THE_AGENTS_OWN = ("frame_skip", "max_pool", "frame_stack", "full_action_set")
+
+# Options that change the task: also as in training, and named beside the protocol.
+THE_TASKS_OWN = ("flicker",)
+
+
+def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None = None) -> Rules:
+    """Return the rules of test games for an agent trained with `options`.
+
+    `protocol` may be `trained`. On Atari a game is cut as `longest_test` says. Observations and
+    actions stay as in training: an agent with fewer actions than the protocol never uses the
+    others.
+
+    Raises:
+        ValueError: an unknown protocol, or one for other environments.
+    """
+    if protocol not in (known := (*PROTOCOLS, "trained")):
+        raise ValueError(unknown_name("protocol", protocol, known))
+    trained = trained_rules(options)
+    learned = trained.resolved(options.env)
+    if learned is None:
+        return trained if protocol == "trained" else trained._replace(protocol=protocol)
+    cap = {"max_frames": longest_test(options, protocol, max_frames)}
+    if protocol == "trained":
+        return trained._replace(options=trained.options | cap)
+    own = {name: getattr(learned, name) for name in (*THE_AGENTS_OWN, *THE_TASKS_OWN)}
+    return Rules(protocol, own | cap)
+
+
+def complete_rules(options: RunOptions, protocol: str, max_frames: int | None = None) -> Rules:
+    """Return the rules of `rules_for_testing` with all fields of an Atari protocol."""
+    rules = rules_for_testing(options, protocol, max_frames)
+    resolved = rules.resolved(options.env)
+    return rules._replace(options=asdict(resolved)) if resolved else rules
+
+
+def longest_test(options: RunOptions, protocol: str, max_frames: int | None = None) -> int | None:
+    """Return the time limit of a test game in frames; None for no limit.
+
+    `max_frames`: the limit that was asked for, 0 for none. None selects the protocol's limit
+    (`trained`: training's), or half an hour if there is none.
+
+    Raises:
+        ValueError: an unknown protocol.
+    """
+    if max_frames is not None:
+        return max_frames or None
+    if (learned := trained_rules(options).resolved(options.env)) is None:
+        return HALF_AN_HOUR
+    own = learned if protocol == "trained" else protocol_named(protocol)
+    return own.max_frames or HALF_AN_HOUR
+
+
+def changed_rules(protocol: str, rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rules by which games differ from the protocol whose name they have.
+
+    Observations, actions and the time limit are left out: the first two are the agent's own, and
+    `Evaluation.max_frames` has the limit. Empty for a name that is no protocol.
+    """
+    known = PROTOCOLS.get(protocol)
+    usual = asdict(known) if known else {}
+    aside = (*THE_AGENTS_OWN, "max_frames")
+    return {
+        name: rules[name]
+        for name, value in usual.items()
+        if name not in aside and rules.get(name, value) != value
+    }
