@@ -103,7 +103,7 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
             measures = found.said(text.vocabulary.kind)
             print(f"{split}, {protocol}: {measures} ({found.predictions:,} predictions)")
             content = {"split": split, "protocol": str(protocol), **found._asdict()}
-            _keep(saved, text, f"{split}_{protocol}", content)
+            _keep(saved, text, asked, f"{split}_{protocol}", content)
     if asked.by_position:
         _by_position(saved, text, window, asked)
     return 0
@@ -118,17 +118,22 @@ def _by_position(saved: SavedModel, text: Corpus, span: int, asked: LanguageEval
         curves[split] = list(length_buckets(losses))
         for first, last, loss in curves[split]:
             print(f"{split}, tokens {first} to {last}: perplexity {np.exp(loss):.2f}")
-    name = f"by_position_{asked.context}"
-    path = _keep(saved, text, name, {"buckets": curves, "trained_span": saved.options.trainer.span})
+    content = {"buckets": curves, "trained_span": saved.options.trainer.span}
+    path = _keep(saved, text, asked, f"by_position_{asked.split}_{asked.context}", content)
     picture = path.with_suffix(".png")
     title = f"{saved.options.core}, {saved.step:,} updates"
     save_figure(position_figure(curves, saved.options.trainer.span, title), picture)
     print(f"picture: {picture}")
 
 
-def _keep(saved: SavedModel, text: Corpus, name: str, content: dict[str, Any]) -> Path:
+def _keep(
+    saved: SavedModel, text: Corpus, asked: LanguageEvaluation, name: str, content: dict[str, Any]
+) -> Path:
+    """Write an evaluation into a file whose name has a part of the digest of another text."""
     facts = {"update": saved.step, "text": text.digest, "unit": text.vocabulary.kind}
     name = name.replace(", ", "_").replace(" ", "-")
+    if asked.data:
+        name += f"_text-{text.digest[:8]}"
     path = saved.folder / FOLDER / f"update_{saved.step:09d}_{name}.json"
     try:
         path.parent.mkdir(exist_ok=True)

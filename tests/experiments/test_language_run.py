@@ -126,7 +126,7 @@ def test_a_run_is_evaluated_writes_and_is_exported(text, tmp_path, capsys):
     assert f"test, full context, one column: perplexity {result['test']['perplexity']:.2f}" in said
     assert "test, tokens 9 to 16: perplexity" in said
     kept = sorted(path.name for path in (run / "evaluations").iterdir())
-    assert any(name.endswith("by_position_16.png") for name in kept)
+    assert any(name.endswith("by_position_both_16.png") for name in kept)
     one = json.loads((run / "evaluations" / next(n for n in kept if "test_full" in n)).read_text())
     assert one["bits_per_byte"] == pytest.approx(result["test"]["bits_per_byte"])
     assert wikitext103.main(["export", str(run), str(out)]) == 0
@@ -144,6 +144,20 @@ def test_a_run_is_evaluated_writes_and_is_exported(text, tmp_path, capsys):
     asked = ("--split", "valid", "--data", str(text), "--cache", str(tmp_path / "cache"))
     assert wikitext103.main(["evaluate", str(out), *asked]) == 0
     assert str(tmp_path) not in (out / "config.json").read_text()
+
+
+def test_evaluations_of_other_texts_and_splits_are_kept_side_by_side(text, tmp_path):
+    assert train(text, tmp_path, "a") == 0
+    longer = {split: 2 * lines for split, lines in LINES.items()}
+    other = plain(tmp_path / "other", "wiki.{}.tokens", longer)
+    curves = ("--by-position", "--context", "16")
+    for split in ("valid", "test"):
+        for data in ((), ("--data", str(other))):
+            asked = ("--split", split, "--stride", "8", *curves, *data)
+            assert wikitext103.main(["evaluate", str(tmp_path / "a"), *asked]) == 0
+    files = (tmp_path / "a" / "evaluations").glob("*.json")
+    kept = [json.loads(path.read_text()) for path in files]
+    assert len(kept) == 8 and len({one["text"] for one in kept}) == 2
 
 
 def two_learners(*words: object) -> None:
