@@ -15,7 +15,10 @@ VERDICTS = ("can", "cannot")
 
 
 class Statement(NamedTuple):
-    """`verdict`: can or cannot, at finite precision and for strings of any length."""
+    """What theory says of a memory and a language, at finite precision and any length of strings.
+
+    `verdict` is `can` or `cannot`.
+    """
 
     verdict: str
     source: str
@@ -23,7 +26,7 @@ class Statement(NamedTuple):
 
 @cache
 def theory() -> Mapping[tuple[str, str], Statement]:
-    """By language and memory; the first row of the file that has both."""
+    """Return statements by language and memory: of each pair, the first row of the file."""
     found: dict[tuple[str, str], Statement] = {}
     for row in read_rows(_TABLE):
         statement = Statement(row["verdict"], row["source"])
@@ -34,14 +37,14 @@ def theory() -> Mapping[tuple[str, str], Statement]:
 
 
 def sources(languages: Iterable[str], memories: Iterable[str]) -> list[str]:
-    """Those that say something about these, each once."""
+    """Return the sources of statements about these languages and memories, each source once."""
     memories = list(memories)
     pairs = ((language, memory) for language in languages for memory in memories)
     return list(dict.fromkeys(theory()[pair].source for pair in pairs if pair in theory()))
 
 
 def said_of(language: str, memories: Iterable[str], numbers: Mapping[str, int]) -> str:
-    """``can: `lstm` [2]; cannot: `lt` [1]``, with each source's number in `numbers`."""
+    """Return ``can: `lstm` [2]; cannot: `lt` [1]``, with each source's number in `numbers`."""
     memories, parts = list(memories), []
     for verdict in VERDICTS:
         known = [name for name in memories if (language, name) in theory()]

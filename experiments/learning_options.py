@@ -18,11 +18,11 @@ class LearningOptions(CoreSizes):
 
     core: str
     seed: int = 1
-    """Seed of weights, dropout, batches and sampled text."""
+    """Seed of weights, dropout and batches; of a language model's sampled text, too."""
     device: str = "auto"
-    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
-    """CPU threads; 0: all cores."""
+    """Number of CPU threads; 0: one per core."""
     kernels: str = "auto"
     """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md.
 

@@ -29,15 +29,17 @@ For example:
     {command} ablation
     {command} ablation --games Qbert --arms quick no-reuse --seeds 1 2
 
-`{command} NAME --help` shows the options of one. docs/experiments.md says what each costs."""
+`{command} NAME --help` shows the options of a suite. docs/experiments.md says what each suite
+costs."""
 OF_ONE = """{question}
 
-{note}Each run is a training by `{atari}` on one thread, as many at once as there are
-processors. Finished runs in the folder are kept, and those cut off go on; a run with other options
-than the suite's is refused.
-Writes table.md, .csv, .json and .png (return in training and its 95 % interval over seeds, agent
-steps, CPU minutes), learning_curves.png, results.json (options and revision of every run) and
-logs.csv (200 rows of each run's log)."""
+{note}Each run is a training by `{atari}` with one thread. As many runs as there are
+CPU cores go at once. Finished runs in the folder are kept, interrupted runs are resumed, and runs
+with other options than the suite's are refused.
+
+The command writes table.md, .csv, .json and .png (return in training and its 95 % interval over
+seeds, agent steps, CPU minutes), learning_curves.png, results.json (options and revision of every
+run) and logs.csv (200 rows of each run's log)."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -27,11 +27,13 @@ HELP = """{purpose}
     {t_maze}                     all cores, three seeds
     {t_maze} --cores rdn lstm --seeds 1 2 --out /tmp/maze
 
-Each run is `{atari} --preset maze --core CORE --seed SEED`, on one thread, as many at once as there
-are processors. Finished runs in the folder are kept, and those cut off go on; a run with other
-options than the preset's is refused.
-Writes results.json (options and every test episode's return), table.md, .csv, .json and .png (share
-of test games won) and learning_curves.png."""
+Each run is the command
+    {atari} --preset maze --core CORE --seed SEED
+with one thread. As many runs as there are CPU cores go at once. Finished runs in the folder are
+kept, interrupted runs are resumed, and runs with other options than the preset's are refused.
+
+The command writes results.json (options, and the return of every test game), table.md, .csv, .json
+and .png (share of test games won), and learning_curves.png."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -55,7 +55,7 @@ def quick(core: str) -> RunOptions:
 
 
 def afternoon(core: str) -> RunOptions:
-    """Return options for an hour or two on one or two CPU cores: `quick`, with more exploration."""
+    """Return options for about an hour of one CPU core: `quick`, longer, with more exploration."""
     options = quick(core)
     return replace(
         options,
@@ -76,7 +76,7 @@ def plain(core: str) -> RunOptions:
     )
 
 
-# The same for networks without pictures.
+# The same learner, with the rates of networks without pictures.
 SMALL_REUSE = replace(REUSE, learning_rate=1e-3, clip_range=0.2)
 
 

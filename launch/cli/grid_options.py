@@ -11,28 +11,28 @@ from fastweights.launch.cli.parser import count
 
 def add_axis(parser: argparse.ArgumentParser, name: str, default: Sequence[str]) -> None:
     """Add `--NAMEs`, the values of one axis of the grid; the option is stored as `NAME`."""
-    shown = {"metavar": name.upper(), "help": f"default: {' '.join(default)}"}
+    shown = {"metavar": name.upper(), "help": f"{name}s of the grid (default: {' '.join(default)})"}
     parser.add_argument(f"--{name}s", dest=name, nargs="+", default=default, **shown)
 
 
 def add_grid_options(parser: argparse.ArgumentParser, seeds: Sequence[int], runs: Path) -> None:
     """Add `--seeds` (stored as `seed`), `--total-steps`, `--jobs`, `--runs` and `--out`."""
     usual = {"type": count, "default": seeds, "metavar": "SEED"}
-    text = f"default: {' '.join(map(str, seeds))}"
+    text = f"seeds of the runs (default: {' '.join(map(str, seeds))})"
     parser.add_argument("--seeds", dest="seed", nargs="+", help=text, **usual)
     steps = {
         "type": count,
         "metavar": "STEPS",
-        "help": "agent steps of each run (default: those declared)",
+        "help": "number of agent steps of each run (default: the declared number)",
     }
     parser.add_argument("--total-steps", **steps)
-    jobs = {"type": count, "default": 0, "help": "runs at once; 0: as many as there are cores"}
+    jobs = {"type": count, "default": 0, "help": "number of runs at once; 0: one per CPU core"}
     parser.add_argument("--jobs", **jobs)
     parser.add_argument(
         "--runs", type=Path, default=runs, help=f"folder of the runs (default {runs})"
     )
     parser.add_argument(
-        "--out", type=Path, help="folder for tables and figures (default: that of the runs)"
+        "--out", type=Path, help="folder of tables and figures (default: the runs' folder)"
     )
 
 

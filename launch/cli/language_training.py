@@ -46,7 +46,7 @@ GROUPS = {
 HELP = """Train a memory as a language model, or rebuild a table of the paper.
 
 For example:
-    {command} --preset small --core rdn     minutes; needs no data
+    {command} --preset small --core rdn     a minute or two; needs no data
     {command} --data wikitext-103 --core delta_rnn --full-context
     {command} --preset small --data my_texts --core lstm
     {command} --resume runs/latest
@@ -63,12 +63,13 @@ class LanguageCommand:
     """Train a memory as a language model, or rebuild a table of the paper."""
 
     preset: str = "paper"
-    """paper (as published, for a GPU) or small (minutes a model on one core)."""
+    """Set of options: paper (as published, for a GPU) or small (a minute or two per model on one
+    core)."""
     resume: Path | None = None
-    """A run folder to go on with; its options are kept."""
+    """Run folder to resume; its options are kept."""
     table: str | None = None
-    """A table to rebuild: 1 or 4 of the paper, or all (every memory of the project, and an n-gram
-    model): every model and seed that is not there yet, then the table."""
+    """Table to write, after training the runs that it lacks: 1 or 4 of the paper, or all (every
+    memory of the project, and n-gram models)."""
     of_table: tyro.conf.OmitArgPrefixes[LanguageTableOptions]
     run: Annotated[LanguageOptions, tyro.conf.arg(name="")]
 

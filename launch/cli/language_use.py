@@ -35,12 +35,12 @@ RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """The device of a model."""
+    """Options of the device that computes a model."""
 
     device: str = "auto"
-    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
-    """CPU threads; 0: all cores."""
+    """Number of CPU threads; 0: one per core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,21 +51,21 @@ class EvaluateOptions(LanguageEvaluation, Where):
     """
 
     run: RunPath
-    """A run folder (its best weights), a checkpoint, or an exported folder."""
+    """Run folder (its best weights are taken), checkpoint, or exported folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions(Sampling, Where):
-    """Let a language model write; its memory stays of one size, however long the text."""
+    """Generate text with a language model, whose memory has one size for texts of any length."""
 
     run: RunPath
-    """A run folder (its best weights), a checkpoint, or an exported folder."""
+    """Run folder (its best weights are taken), checkpoint, or exported folder."""
     prompt: str = ""
     """Text to continue (default: the start of a line)."""
     length: int = 200
-    """Tokens to write; 0: until Ctrl-C."""
+    """Number of tokens to write; 0: no limit, until Ctrl-C."""
     seed: int = 1
-    """Of the drawing."""
+    """Seed of the drawn tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +73,9 @@ class ExportOptions:
     """Write a language model as safetensors, with its vocabulary, options and a model card."""
 
     run: RunPath
-    """A run folder (its best weights) or a checkpoint."""
+    """Run folder (its best weights are taken) or checkpoint."""
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
-    """Where to write."""
+    """Folder to write into."""
 
 
 def evaluate(arguments: Sequence[str]) -> int:
