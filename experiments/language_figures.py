@@ -57,8 +57,16 @@ def options(language: Language, model: str, preset: str) -> SequenceOptions:
     return SequenceOptions(task=language, trainer=trainer, **given, **measured)
 
 
-def make_language_figure(number: int, preset: str, asked: SequenceTableOptions) -> int:
-    """Run what is missing, write figure_8.md, .csv, .json and .png, and return the exit code."""
+def make_language_figure(
+    number: int,
+    preset: str,
+    asked: SequenceTableOptions,
+    changes: Mapping[str, Any] | None = None,
+) -> int:
+    """Run what is missing, write figure_8.md, .csv, .json and .png, and return the exit code.
+
+    `changes`: options of all runs that the preset does not set, such as the device.
+    """
     if number != 8:
         raise UserError(f"--figure {number} is unknown; known: 8")
     if preset not in SIZES:
@@ -67,13 +75,14 @@ def make_language_figure(number: int, preset: str, asked: SequenceTableOptions) 
     of_figure = dict.fromkeys(model["core"] for model in MODELS.values())
     check_only(asked.only, of_figure)
     folder = expanded(asked.runs).resolve() / f"figure8-{preset}{asked.shortened}"
+    changes = {**(changes or {}), "savedir": folder}
     cells = [
         cell
         for language in languages()
         for model in MODELS
         if MODELS[model]["core"] in (asked.only or of_figure)
         for seed in asked.seeds
-        for cell in _cells(language, model, preset, seed, asked.epochs_at_most, folder)
+        for cell in _cells(language, model, preset, seed, asked.epochs_at_most, changes)
     ]
     grid = Grid(f"figure 8, preset {preset}", cells, folder)
     out = expanded(asked.out or folder).resolve()
@@ -81,11 +90,16 @@ def make_language_figure(number: int, preset: str, asked: SequenceTableOptions) 
 
 
 def _cells(
-    language: Language, model: str, preset: str, seed: int, epochs: int | None, folder: Path
+    language: Language,
+    model: str,
+    preset: str,
+    seed: int,
+    epochs: int | None,
+    changes: Mapping[str, Any],
 ) -> list[Cell]:
     """Return a cell for each length; they share a run."""
     name = f"{labelled(language)}-{model.replace(' ', '-').strip('()').lower()}-seed{seed}"
-    chosen = replace(options(language, model, preset), seed=seed, savedir=folder, xpid=_plain(name))
+    chosen = replace(options(language, model, preset), seed=seed, xpid=_plain(name), **changes)
     chosen = with_epochs_at_most(chosen, epochs)
     labels = {"language": _title(language), "model": model}
     run = SequenceRun(chosen)

@@ -58,12 +58,15 @@ def state(result: Mapping[str, Any]) -> str:
     return "solved" if bin0 == bin1 == 1 else "fits" if bin0 >= FITS else "fails"
 
 
-def summarise_languages(preset_name: str, asked: SequenceTableOptions) -> int:
+def summarise_languages(
+    preset_name: str, asked: SequenceTableOptions, changes: Mapping[str, Any] | None = None
+) -> int:
     """Run what is missing; write summary.md and .png (a line a memory), and pairs of both.
 
     The pairs' files are pairs.md, .csv, .json and .png, and results.json has the runs.
 
-    `asked.settings` are the languages, `asked.only` the memories; empty means all.
+    `asked.settings` are the languages, `asked.only` the memories; empty means all. `changes` are
+    options of all runs that the preset does not set, such as the device.
     """
     check_table(asked)
     languages = _chosen("--settings", asked.settings, LANGUAGES)
@@ -74,7 +77,7 @@ def summarise_languages(preset_name: str, asked: SequenceTableOptions) -> int:
         core, options = memories()[memory]
         with user_input():
             chosen = sequence_preset(preset_name, core, LANGUAGES[language]())
-        chosen = replace(chosen, **options, seed=seed, savedir=folder)
+        chosen = replace(chosen, **options, **(changes or {}), seed=seed, savedir=folder)
         chosen = with_epochs_at_most(chosen, asked.epochs_at_most)
         return SequenceRun(replace(chosen, xpid=f"{language}-{memory}-seed{seed}"))
 

@@ -1,7 +1,9 @@
 """Options of the command of formal languages, besides those of all sequence tasks."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fastweights.experiments import (
     Question,
@@ -10,8 +12,19 @@ from fastweights.experiments import (
     show_trace,
     summarise_languages,
 )
-from fastweights.host import UserError, expanded
+from fastweights.host import UserError, expanded, flags
+from fastweights.launch.cli.parser import changed_fields
 from fastweights.launch.cli.sequence_command import SequenceCommand
+
+_OF_RUNS = ("device", "kernels")
+_WHERE = ("seeds", "jobs", "epochs_at_most", "runs", "out")
+# What may be given besides each flag that does something else than training.
+TAKEN = {
+    "figure": (*_OF_RUNS, "only", *_WHERE),
+    "summary": (*_OF_RUNS, "only", "settings", *_WHERE),
+    "search": _WHERE,  # and the options of training
+    "trace": ("trained",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,37 +35,64 @@ class LanguageCommand(SequenceCommand[Question]):
     """
 
     task: str = "parity"
-    """Language: parity, aa, abab, a_n_b_n, ...; an unknown one lists them all."""
+    """Formal language."""
     figure: int | None = None
-    """A figure to rebuild: 8, of Merrill et al. 2020; --only, --seeds and others as for --table."""
+    """Number of the figure to draw: 8 (Merrill et al. 2020); --only and --seeds select runs."""
     summary: bool = False
-    """Every language and every memory: which one solves which; --settings names languages, --only
-    memories."""
+    """Show which memory solves which language; --settings selects languages, --only memories."""
     search: str | None = None
-    """Train with settings of the published search space, and compare: grid, or random."""
+    """Train with settings of the published search space and compare them: grid (all) or random."""
     trials: int = 20
-    """--search random: number of settings."""
+    """Number of settings of --search random."""
     trained: Path | None = None
-    """A run folder to look into, with --trace."""
+    """Run folder whose memory --trace draws."""
     trace: str | None = None
-    """A string, for example 0110: draw the part of the memory that follows the language's machine,
-    position by position, beside the machine."""
+    """String, such as 0110, for which to draw the part of the memory that follows the language's
+    machine, beside the machine."""
 
-    def instead(self) -> int | None:
-        """Do what was asked for instead of training and return the exit code; None for training."""
-        asked = {name: getattr(self, name) for name in ("figure", "search", "trace")}
-        wanted = [name for name, value in asked.items() if value is not None]
-        wanted += ["summary"] * self.summary
-        if len(wanted) > 1:
-            raise UserError(f"--{wanted[0]} and --{wanted[1]} exclude each other")
-        if bool(self.trained) != (self.trace is not None):
-            raise UserError("--trace STRING and --trained RUN go together")
+    def instead(self, given: Mapping[str, Any]) -> int | None:
+        """Do what was asked for instead of training and return the exit code; None for training.
+
+        `given`: the options of training that were given, by the names of their flags.
+        """
+        self._check_alone()
+        self._check_taken(given)
+        changes = {name: given[name] for name in _OF_RUNS if name in given}
         if self.figure is not None:
-            return make_language_figure(self.figure, self.preset, self.of_table)
+            return make_language_figure(self.figure, self.preset, self.of_table, changes)
         if self.summary:
-            return summarise_languages(self.preset, self.of_table)
+            return summarise_languages(self.preset, self.of_table, changes)
         if self.search is not None:
             return search_settings(self.search, self.trials, self.run, self.preset, self.of_table)
         if self.trace is not None:
             return show_trace(expanded(self.trained), self.run.task.trained_by(), self.trace)
         return None
+
+    @property
+    def _action(self) -> str | None:
+        """The first flag that asks for something else than training; None for training."""
+        return next((name for name in TAKEN if getattr(self, name) not in (None, False)), None)
+
+    def _check_alone(self) -> None:
+        """Raise a one-line `UserError` for two flags that each ask for something else."""
+        named = (*TAKEN, "table", "resume", "statistics", "export")
+        wanted = [name for name in named if getattr(self, name) not in (None, False)]
+        if self._action and len(wanted) > 1:
+            raise UserError(f"--{wanted[0]} and --{wanted[1]} exclude each other")
+        if bool(self.trained) != (self.trace is not None):
+            raise UserError("--trace STRING and --trained RUN go together")
+        if self.trials != type(self).trials and self.search != "random":
+            raise UserError("--trials is the number of settings of --search random: leave it out")
+
+    def _check_taken(self, given: Mapping[str, Any]) -> None:
+        """Raise a one-line `UserError` for an option that would change nothing."""
+        if (action := self._action) is None:
+            return
+        named = [] if action == "search" else list(given)
+        refused = [n for n in (*named, *changed_fields(self.of_table)) if n not in TAKEN[action]]
+        if refused:
+            training = " and options of training" if action == "search" else ""
+            raise UserError(
+                f"{flags(refused)} cannot go with --{action}, which takes "
+                f"{flags(TAKEN[action])}{training}"
+            )

@@ -86,10 +86,14 @@ def early_options(arguments: Sequence[str], **options: Mapping[str, Any]) -> arg
         return early.parse_args([])
 
 
+def changed_fields(options: Any) -> list[str]:
+    """Return the names of a dataclass's fields that differ from their defaults."""
+    return [f.name for f in fields(options) if getattr(options, f.name) != f.default]
+
+
 def check_unchanged(options: Any, by: str) -> None:
     """Raise `UserError` if a field differs from its default: it belongs to the flag `by` only."""
-    given = [f.name for f in fields(options) if getattr(options, f.name) != f.default]
-    if given:
+    if given := changed_fields(options):
         raise UserError(f"{flags(given)} chooses what {by} runs: add {by}, or leave it out")
 
 

@@ -58,13 +58,16 @@ class SequenceCommand(Generic[Question]):
     export: Path | None = None
     """Folder to write the sequences into as token files (train.src, train.tgt, ...), and stop."""
     table: int | None = None
-    """A table of the paper to rebuild: every model and seed that is not there yet, then the table.
-    """
+    """Number of the paper's table to write, after training the runs that it lacks: 2, 5 or 6 of
+    code_execution, 2 or 7 of list_ops, 1 or 2 of formal_language."""
     of_table: tyro.conf.OmitArgPrefixes[SequenceTableOptions]
     run: Annotated[SequenceOptions[Question], tyro.conf.arg(name="")]
 
-    def instead(self) -> int | None:
-        """Do what was asked for instead of training and return the exit code; None for training."""
+    def instead(self, given: Mapping[str, Any]) -> int | None:
+        """Do what was asked for instead of training and return the exit code; None for training.
+
+        `given`: the options of training that were given, by the names of their flags.
+        """
         return None
 
 
@@ -141,11 +144,13 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
             absolute = expanded(asked.run.files).resolve()
             asked = replace(asked, run=replace(asked.run, files=absolute))
         asked.run.check()
-    if asked.table is not None:
-        of_cells = _of_cells(asked, known, sequence_preset(name, "delta_net", task()))
-        return make_sequence_table(family.command, asked.table, name, asked.of_table, of_cells)
-    if (code := asked.instead()) is not None:
+    default = sequence_preset(name, "delta_net", task())
+    given = _given(asked, known, default)
+    if (code := asked.instead(given)) is not None:
         return code
+    if asked.table is not None:
+        of_cells = _of_cells(given, cell_options(default))
+        return make_sequence_table(family.command, asked.table, name, asked.of_table, of_cells)
     check_unchanged(asked.of_table, "--table")
     if asked.statistics:
         Console().print(statistics_table(asked.run))
@@ -167,28 +172,30 @@ def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:
     return argparse.Namespace(**{"task": None} | vars(known))
 
 
-def _of_cells(
+def _given(
     asked: SequenceCommand, known: argparse.Namespace, default: SequenceOptions
 ) -> dict[str, Any]:
+    """Return the options of training that were given, by the names of their flags.
+
+    Those that select what is trained are alone: a core, a task and a run change other options.
+    """
+    which = {"core": known.core, "task": known.task, "resume": known.resume}
+    which |= {"statistics": asked.statistics, "export": asked.export}
+    which = {name: value for name, value in which.items() if value}
+    return which or changed_learning_options(default, asked.run)
+
+
+def _of_cells(given: Mapping[str, Any], taken: Sequence[str]) -> dict[str, Any]:
     """Return what a table's cells take from the command line; refuse other options."""
-    given = changed_learning_options(
-        default, replace(asked.run, core=default.core) if known.core else asked.run
-    )
-    others = {"core": known.core, "task": known.task, "resume": known.resume}
-    others |= {"statistics": asked.statistics, "export": asked.export}
-    refused = [name for name, value in others.items() if value]
-    taken = cell_options(default)
-    if not refused:
-        refused = [name for name in given if name not in taken]
-    if refused:
+    if refused := [name for name in given if name not in taken]:
         raise UserError(
             f"{flags(refused)} cannot go with --table, whose runs have the preset's options; "
             f"they take {flags(taken)}, and --only, --settings, --seeds and --runs say which and "
             "where"
         )
     if "data" in given:
-        given["data"] = expanded(given["data"]).resolve()
-    return given
+        return {**given, "data": expanded(given["data"]).resolve()}
+    return dict(given)
 
 
 def _check_same(path: Path, saved: SequenceOptions, asked: SequenceOptions) -> None:

@@ -85,13 +85,15 @@ def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
     monkeypatch.setitem(language_figures.SIZES, "small", (1, sizes))
     monkeypatch.setattr(language_figures, "STRINGS", 60)
     monkeypatch.setattr(language_figures, "languages", lambda: languages()[:1])
-    assert make_language_figure(8, "small", SequenceTableOptions(seeds=(1,), runs=tmp_path)) == 0
+    asked = ["--figure", "8", "--preset", "small", "--seeds", "1", "--runs", str(tmp_path)]
+    assert formal_language.main([*asked, "--kernels", "reference"]) == 0
     out = tmp_path / "figure8-small"
     with (out / "figure_8.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [int(row["length"]) for row in rows] == list(LENGTHS) * len(MODELS)
     assert {row["language"] for row in rows} == {"L5"}
     results = json.loads((out / "results.json").read_text())
+    assert {one["options"]["kernels"] for one in results} == {"reference"}
     (lstm,) = (one["lengths"] for one in results if one["options"]["core"] == "lstm")
     shown = [float(row["mean"]) for row in rows if row["model"] == "LSTM"]
     assert shown == pytest.approx([100 * of_length["answer_accuracy"] for of_length in lstm])
@@ -150,7 +152,7 @@ def test_a_summary_has_a_line_a_memory_and_a_column_a_language(tmp_path, capsys)
     asked = SequenceTableOptions(
         seeds=(1,), only=("lstm",), settings=("aa",), epochs_at_most=1, runs=tmp_path
     )
-    assert language_summary.summarise_languages("small", asked) == 0
+    assert language_summary.summarise_languages("small", asked, {"kernels": "reference"}) == 0
     out = tmp_path / "summary-small-1-epochs"
     lines = [line for line in (out / "summary.md").read_text().splitlines()[2:] if line]
     head, _, kinds, line, says, theory, source = lines
@@ -158,6 +160,7 @@ def test_a_summary_has_a_line_a_memory_and_a_column_a_language(tmp_path, capsys)
     assert (says, theory) == ("What theory says:", "- (aa)*: can: `lstm` [1]")
     assert source.startswith("[1] Merrill 2019")
     (result,) = json.loads((out / "results.json").read_text())
+    assert result["options"]["kernels"] == "reference"
     outcome, share = language_summary.state(result), 100 * result["bin1"]["sequence_accuracy"]
     assert line == f"| `lstm` | {outcome}{'' if outcome == 'solved' else f' ({share:.1f})'} |"
     assert (out / "summary.png").read_bytes().startswith(b"\x89PNG")
