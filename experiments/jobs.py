@@ -136,7 +136,9 @@ class SideBySide:
 def report(failures: Mapping[str, str], folder: Path) -> int:
     """Print a line for each failure, by the name of its job; return the exit code."""
     for name, reason in failures.items():
-        print(f"failed: {name}: {reason} (its output: {folder / name}.out)", file=sys.stderr)
+        said = folder / f"{name}.out"  # kept only if the command itself failed
+        where = f" (its output: {said})" if said.exists() else ""
+        print(f"failed: {name}: {reason}{where}", file=sys.stderr)
     return EXIT_CODE if failures else 0
 
 

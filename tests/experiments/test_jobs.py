@@ -5,10 +5,13 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from fastweights.experiments.grid import Cell, Grid, Run, rebuild
 from fastweights.experiments.jobs import Job, SideBySide, names
 from fastweights.host.stopping import Interrupted
 
@@ -48,6 +51,32 @@ def test_failures_are_one_line_each_and_the_others_go_on(tmp_path, capsys):
 def test_of_many_jobs_the_first_are_named():
     assert names([]) == "none" and names("abc") == "a, b, c"
     assert names(map(str, range(40))) == ", ".join(map(str, range(12))) + " and 28 more"
+
+
+class Says(Run):
+    """A run whose command is `code`, and which never has a result."""
+
+    finished = begun = False
+    differences = result = None
+
+    def __init__(self, folder: Path, name: str, code: str):
+        self.options, self.code = SimpleNamespace(savedir=folder, xpid=name), code
+
+    def start(self):
+        return [sys.executable, "-S", "-c", self.code]
+
+    go_on = start
+
+
+def test_a_grid_names_the_outputs_that_it_has_kept(tmp_path, capsys):
+    runs = (Says(tmp_path, "bad", SAYS.format("full disk")), Says(tmp_path, "empty", "print(1)"))
+    grid = Grid("two", [Cell({"seed": 1}, run) for run in runs], tmp_path)
+    assert rebuild(grid, lambda failures: None, tmp_path, at_once=1) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"failed: bad: full disk (its output: {tmp_path / 'bad.out'})",
+        "failed: empty: it has no result",
+    ]
+    assert [path.name for path in tmp_path.glob("*.out")] == ["bad.out"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
