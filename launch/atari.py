@@ -21,7 +21,13 @@ from fastweights.evaluation import core_table
 from fastweights.experiments import run_agent
 from fastweights.host import one_line_errors, user_input
 from fastweights.launch.cli.atari_options import CommandLine, parse, peek
-from fastweights.launch.cli.resuming import check_same, check_unfinished, has_finished, saved_run
+from fastweights.launch.cli.resuming import (
+    check_same,
+    check_unfinished,
+    has_finished,
+    mark_finished,
+    saved_run,
+)
 from fastweights.launch.cli.torchbeast_flags import translate
 
 
@@ -38,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if known.preset is not None:  # which an automatic resumption would not see otherwise
                 check_same(saved, parse(arguments).run)
             if command.run.auto_resume and has_finished(saved):
+                mark_finished(saved)
                 print(f"{saved.run} has finished its {saved.step:,} agent steps")
                 return 0
             check_unfinished(saved)

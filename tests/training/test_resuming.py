@@ -43,6 +43,23 @@ def test_the_same_command_begins_goes_on_and_finds_nothing_left_to_do(
     assert len(json.loads((tmp_path / "job" / "meta.json").read_text())["resumed"]) == 1
 
 
+def test_a_run_killed_before_it_recorded_its_end_is_marked_finished(tmp_path, capsys):
+    """`kill -9` between the last checkpoint and the end in meta.json leaves such a run."""
+    assert train(tmp_path, "job", *AGAIN) == 0
+    path, before = tmp_path / "job" / "meta.json", logged(tmp_path / "job")
+
+    def again(**changes) -> dict:
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        assert train(tmp_path, "job", *AGAIN) == 0
+        assert "has finished its 200 agent steps" in capsys.readouterr().out
+        return json.loads(path.read_text())
+
+    killed = again(successful=False, date_end=None)
+    assert killed["successful"] and killed["date_end"]
+    assert not again(successful=False)["successful"]  # its end is on record, a failure
+    assert logged(tmp_path / "job") == before
+
+
 def test_a_finished_run_of_other_options_is_not_this_one(tmp_path, capsys):
     assert train(tmp_path, "job", *AGAIN) == 0
     with pytest.raises(SystemExit, match="2"):
