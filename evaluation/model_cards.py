@@ -16,6 +16,7 @@ def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) 
     kind = {"vtrace": "IMPALA / V-trace", "ppo": "PPO", "appo": "APPO"}[objective]
     tag = "impala" if objective == "vtrace" else objective
     tags = "".join(f"\n- {one}" for one in ("reinforcement-learning", tag, options["core"]))
+    seed = f", seed {options['seed']}" if "seed" in options else ""  # TorchBeast's have none
     scores = [_score(evaluation) for evaluation in evaluations]
     table = markdown_table(("protocol", "actions", "games", "score", "± over"), scores)
     return f"""---
@@ -27,7 +28,7 @@ tags:{tags}
 # {options["core"]} on {options["env"]}
 
 An agent with the memory `{options["core"]}`, trained by {kind}: {parameters / 1e6:.3f} M parameters
-and {payload["step"]:,} agent steps of training, seed {options["seed"]}. All options: `config.json`.
+and {payload["step"]:,} agent steps of training{seed}. All options: `config.json`.
 
 ## Scores
 

@@ -95,6 +95,11 @@ class SavedAgent:
         return self.payload["step"]
 
     @property
+    def seed(self) -> int | None:
+        """The seed of its training; None for a file that does not have it, as TorchBeast's."""
+        return self.options.seed if "seed" in self.payload["flags"] else None
+
+    @property
     def run(self) -> Path:
         """The run folder, or the file's folder if it is elsewhere."""
         return run_of(self.path)

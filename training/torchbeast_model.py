@@ -41,17 +41,18 @@ def translated(payload: dict[Any, Any], env: str | None) -> dict[str, Any]:
     if not isinstance(game, str):
         raise ValueError("it does not name its game: add --env GAME")
     width = weights["core.bias_hh_l0"].numel() // 4 if "core.bias_hh_l0" in weights else None
-    options = RunOptions(
+    plain = RunOptions(
         env=game,
         core="lstm" if width else "feedforward",
         core_width=width,
         protocol="published",
         stem="resnet",
         precision="float32",
-    )
+    ).to_dict()
+    del plain["seed"]  # the file does not have it
     return {
         "model_state_dict": {names[name]: weight for name, weight in weights.items()},
-        "flags": options.to_dict() | _learner_flags(flags),
+        "flags": plain | _learner_flags(flags),
         "network": {"frame_shape": _FRAME_SHAPE, "num_actions": weights["policy.bias"].numel()},
         "step": _steps(stats),
         "git": None,

@@ -57,4 +57,5 @@ def show_pictures(pictures: Iterator[np.ndarray], title: str, fps: float) -> Non
 def film_title(agent: SavedAgent) -> str:
     """Return the heading of a film."""
     options = agent.options
-    return f"{options.core} on {options.env}, seed {options.seed}, {agent.step:,} agent steps"
+    seed = "" if agent.seed is None else f", seed {agent.seed}"
+    return f"{options.core} on {options.env}{seed}, {agent.step:,} agent steps"

@@ -1,6 +1,7 @@
 """TorchBeast's `model.tar`: the same network with other names gives the same outputs."""
 
 import argparse
+import json
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fastweights.evaluation.evaluation_file import evaluations_in
+from fastweights.evaluation.films import film_title
 from fastweights.launch import evaluate
 from fastweights.records.checkpoints import CheckpointError
 from fastweights.training.saved_agent import open_agent
@@ -101,6 +103,18 @@ def test_a_torchbeast_folder_is_evaluated(tmp_path, capsys):
         4_800,
         "feedforward",
     )
+
+
+def test_a_seed_that_the_file_does_not_have_is_left_out(tmp_path):
+    save_run(PolyBeast(use_lstm=False), tmp_path / "model.tar")
+    agent = open_agent(tmp_path / "model.tar")
+    title = "feedforward on QbertNoFrameskip-v4, 4,800 agent steps"
+    assert agent.seed is None and film_title(agent) == title
+    assert evaluate.main([str(tmp_path), "--export", str(tmp_path / "agent")]) == 0
+    card = (tmp_path / "agent" / "README.md").read_text()
+    assert "4,800 agent steps of training. All options" in card and "seed" not in card
+    assert "seed" not in json.loads((tmp_path / "agent" / "config.json").read_text())["flags"]
+    assert film_title(open_agent(tmp_path / "agent")) == title
 
 
 @pytest.mark.parametrize(
