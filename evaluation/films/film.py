@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fastweights.envs import Environments
+from fastweights.envs import Environments, resolve
 from fastweights.evaluation.films.moments import Moment, moments
 from fastweights.evaluation.films.screen import Screen
 from fastweights.evaluation.films.window import Window
@@ -35,7 +35,8 @@ def filmed(
     if limit is not None:
         played = islice(played, limit)
     first = next(played)
-    screen = Screen(first, film_title(agent), environments.action_meanings)
+    is_atari = resolve(agent.options.env).rom is not None  # whose frames are grey pictures
+    screen = Screen(first, film_title(agent), environments.action_meanings, is_stack=is_atari)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
         task = progress.add_task("filming", total=limit, rate="")

@@ -36,10 +36,13 @@ class Game(Panel):
 
 
 class Input(Panel):
-    """The network's input: a stack of grey pictures, oldest first; colours; or a vector."""
+    """The network's input: a stack of grey pictures, oldest first; colours; or a vector.
 
-    def __init__(self, moment: Moment):
-        self._scale = 0.0
+    Three channels are colours unless `is_stack` says that they are grey pictures.
+    """
+
+    def __init__(self, moment: Moment, is_stack: bool = False):
+        self._scale, self._is_stack = 0.0, is_stack
         height, width = self._picture(moment.frame).shape[:2]
         self._factor = max(1, 168 // max(height, width))
         self.size = (height * self._factor + 18, WIDTH)
@@ -55,7 +58,7 @@ class Input(Panel):
         if frame.ndim == 1:
             self._scale = max(self._scale, float(np.abs(frame).max()))
             return diverging(in_a_square(frame), self._scale)
-        if len(frame) == 3:
+        if len(frame) == 3 and not self._is_stack:
             return frame.transpose(1, 2, 0)
         columns = math.ceil(math.sqrt(len(frame)))
         blank = np.full((-len(frame) % columns, *frame.shape[1:]), 255, frame.dtype)

@@ -20,10 +20,15 @@ Place = tuple[Panel, int, int]  # the panel and its upper left corner (y, x)
 
 
 class Screen:
-    """The layout of one film, for the kind of agent in `first`, and the drawing of its moments."""
+    """The layout of one film, for the kind of agent in `first`, and the drawing of its moments.
 
-    def __init__(self, first: Moment, title: str, action_meanings: Sequence[str]):
-        left = [Game(first), Words(title, action_meanings), Input(first)]
+    `is_stack`: the channels of frames are grey pictures, also if there are three.
+    """
+
+    def __init__(
+        self, first: Moment, title: str, action_meanings: Sequence[str], is_stack: bool = False
+    ):
+        left = [Game(first), Words(title, action_meanings), Input(first, is_stack)]
         begin, half = GAME_WIDTH + 2 * _MARGIN, (_RIGHT - _MARGIN) // 2
         inside = _column(memory.panels(first.layers, _RIGHT), _MARGIN, begin)
         timelines = [

@@ -214,6 +214,29 @@ def test_a_film_has_a_picture_an_agent_step(trained, capsys):
     assert imageio.immeta(path)["fps"] == 15
 
 
+def test_three_stacked_pictures_are_not_taken_for_colours(tmp_path):
+    recipe = ["--env", "Pong", "--env-options", "frame_stack=3", "--core", "lstm"]
+    where = ["--savedir", str(tmp_path), "--xpid", "pong", "--total-steps", "16"]
+    assert atari.main([*recipe, "--stem", "shallow", "--core-width", "16", *FAST, *where]) == 0
+    agent = open_agent(tmp_path / "pong")
+    environments = visible_environments(agent, GamePlan(protocol="trained", seed=SEED))
+    moment, *_ = played = list(
+        islice(film.episode(agent, environments, "argmax", SEED, torch.device("cpu")), 2)
+    )
+    assert moment.frame.shape == (3, 84, 84)
+    picture, *_ = film.filmed(agent, environments, iter(played), None)
+    for grey in moment.frame:
+        assert contains(picture, grey[..., None].repeat(3, -1))
+
+
+def test_three_channels_of_another_game_are_colours():
+    (moment,) = few("lstm", 1)
+    colours = np.random.default_rng(0).integers(0, 255, (3, 168, 168), np.uint8)
+    moment = moment._replace(frame=colours)
+    screen = Screen(moment, "", envs.make("TMaze", 1).action_meanings)
+    assert contains(screen.draw(moment), colours.transpose(1, 2, 0))
+
+
 def test_the_game_shown_is_the_one_that_evaluate_counts(trained):
     """The film shows game i of an evaluation; a cap shortens it."""
     agent = open_agent(trained)
