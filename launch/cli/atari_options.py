@@ -48,7 +48,7 @@ class CommandLine:
     """Train an agent with fast-weight memory."""
 
     preset: str = "paper"
-    """Recipe for days (paper, published, plain), hours (afternoon) or minutes (quick; maze and
+    """Recipe for days (paper, published, plain), an hour (afternoon) or minutes (quick; maze and
     vectors: games of memory); see docs/runs.md."""
     resume: Path | None = None
     """Run folder to resume; its options are kept."""
