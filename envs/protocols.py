@@ -15,7 +15,7 @@ from typing import Literal
 
 from fastweights.host import did_you_mean
 
-HALF_AN_HOUR = 108_000  # emulator frames at 60 Hz (Machado et al. 2018)
+HALF_AN_HOUR = 108_000  # emulator frames at 60 Hz (Hessel et al. 2018)
 
 # ale-py takes C ints; larger values stop games from being played, or exceed memory.
 _RANGES = {
