@@ -18,8 +18,9 @@ from fastweights.launch.cli.sequence_command import SequenceCommand
 
 _OF_RUNS = ("device", "kernels")
 _WHERE = ("seeds", "jobs", "epochs_at_most", "runs", "out")
+_NO_TRAINING = ("resume", "statistics", "export")
 # What may be given besides each flag that does something else than training.
-TAKEN = {
+_TAKEN = {
     "figure": (*_OF_RUNS, "only", *_WHERE),
     "summary": (*_OF_RUNS, "only", "settings", *_WHERE),
     "search": _WHERE,  # and the options of training
@@ -51,12 +52,8 @@ class LanguageCommand(SequenceCommand[Question]):
     machine, beside the machine."""
 
     def instead(self, given: Mapping[str, Any]) -> int | None:
-        """Do what was asked for instead of training and return the exit code; None for training.
-
-        `given`: the options of training that were given, by the names of their flags.
-        """
-        self._check_alone()
-        self._check_taken(given)
+        """Do what was asked for instead of training; see `SequenceCommand.instead`."""
+        self._check(given)
         changes = {name: given[name] for name in _OF_RUNS if name in given}
         if self.figure is not None:
             return make_language_figure(self.figure, self.preset, self.of_table, changes)
@@ -68,31 +65,22 @@ class LanguageCommand(SequenceCommand[Question]):
             return show_trace(expanded(self.trained), self.run.task.trained_by(), self.trace)
         return None
 
-    @property
-    def _action(self) -> str | None:
-        """The first flag that asks for something else than training; None for training."""
-        return next((name for name in TAKEN if getattr(self, name) not in (None, False)), None)
-
-    def _check_alone(self) -> None:
-        """Raise a one-line `UserError` for two flags that each ask for something else."""
-        named = (*TAKEN, "table", "resume", "statistics", "export")
-        wanted = [name for name in named if getattr(self, name) not in (None, False)]
-        if self._action and len(wanted) > 1:
+    def _check(self, given: Mapping[str, Any]) -> None:
+        """Raise a one-line `UserError` for options that contradict or would change nothing."""
+        wanted = [name for name in (*_TAKEN, "table") if getattr(self, name) not in (None, False)]
+        if len(wanted) > 1:
             raise UserError(f"--{wanted[0]} and --{wanted[1]} exclude each other")
         if bool(self.trained) != (self.trace is not None):
             raise UserError("--trace STRING and --trained RUN go together")
         if self.trials != type(self).trials and self.search != "random":
             raise UserError("--trials is the number of settings of --search random: leave it out")
-
-    def _check_taken(self, given: Mapping[str, Any]) -> None:
-        """Raise a one-line `UserError` for an option that would change nothing."""
-        if (action := self._action) is None:
+        if not wanted or wanted == ["table"]:
             return
-        named = [] if action == "search" else list(given)
-        refused = [n for n in (*named, *changed_fields(self.of_table)) if n not in TAKEN[action]]
-        if refused:
-            training = " and options of training" if action == "search" else ""
+        (action,) = wanted
+        named = [name for name in given if action != "search" or name in _NO_TRAINING]
+        named += changed_fields(self.of_table)
+        if refused := [name for name in named if name not in _TAKEN[action]]:
             raise UserError(
                 f"{flags(refused)} cannot go with --{action}, which takes "
-                f"{flags(TAKEN[action])}{training}"
+                f"{flags(_TAKEN[action])}{' and training options' * (action == 'search')}"
             )
