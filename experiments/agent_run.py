@@ -61,7 +61,7 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
         check_options(options)
         options, plan = plan_for(options, replicas)
     before = saved.options if saved else RunOptions()
-    for flag in ignored_flags(options, before, plan.schedule) if replicas.is_first else ():
+    for flag in ignored_flags(options, before, plan.schedule) if replicas.leads else ():
         print(f"note: {flag} has no meaning in the {plan.schedule} schedule", file=sys.stderr)
     with replicas.joined(plan.learner):
         return _run(options, saved, plan)
@@ -77,7 +77,7 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     stop = StopRequests()
     stages = Stages("learner", stop.check)
     source = plan.source(network, environments, step, stages)  # resets: what breaks leaves no run
-    first = replicas.is_first
+    first = replicas.leads
     # Under `stop`, a signal waits for the run's first checkpoint.
     with stop, closing(Kept(options, saved, network) if first else NotKept()) as records:
         can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved

@@ -255,7 +255,7 @@ class Learning:
             stop.check()
         except Interrupted as interrupted:
             number = interrupted.signal_number
-        told = torch.tensor([float(is_due and self.replicas.is_first), float(number > 0)])
+        told = torch.tensor([float(is_due and self.replicas.leads), float(number > 0)])
         self.replicas.sum([told])
         is_due, is_stopped = (told > 0).tolist()
         if is_stopped:

@@ -21,14 +21,9 @@ from fastweights.evaluation import core_table
 from fastweights.experiments import run_agent
 from fastweights.host import one_line_errors, user_input
 from fastweights.launch.cli.atari_options import CommandLine, parse, peek
-from fastweights.launch.cli.resuming import (
-    check_same,
-    check_unfinished,
-    has_finished,
-    mark_finished,
-    saved_run,
-)
+from fastweights.launch.cli.resuming import check_same, check_unfinished, has_finished, saved_run
 from fastweights.launch.cli.torchbeast_flags import translate
+from fastweights.training import mark_finished
 
 
 @one_line_errors

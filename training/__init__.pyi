@@ -12,6 +12,7 @@ from .hashes import hash_recorder as hash_recorder
 from .hashes import record_nothing as record_nothing
 from .keeping import Kept as Kept
 from .keeping import NotKept as NotKept
+from .keeping import mark_finished as mark_finished
 from .loop import Diverged as Diverged
 from .loop import NothingLearned as NothingLearned
 from .loop import Training as Training

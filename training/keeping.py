@@ -17,6 +17,7 @@ from fastweights.records import (
 )
 from fastweights.training.loop import Training
 from fastweights.training.options import RunOptions, changed_flags
+from fastweights.training.replicas import Replicas
 from fastweights.training.saved_agent import SavedAgent
 
 
@@ -100,6 +101,22 @@ class NotKept:
 
     def close(self) -> None:
         """Do nothing: the first learner holds the folder."""
+
+
+def mark_finished(saved: SavedAgent) -> None:
+    """Record the end of a run that was killed after its last checkpoint, before it recorded it.
+
+    A run that recorded a failure as its end keeps it. If torchrun started several processes, the
+    first of them records.
+
+    Raises:
+        RunFolderError: not writable, or another process is writing the run; one line.
+    """
+    if not Replicas.from_environment().leads or not (saved.run / "meta.json").exists():
+        return
+    meta = read_meta(saved.run)
+    if not meta.get("successful") and meta.get("date_end") is None:
+        RunFolder.open(saved.run).finish()
 
 
 def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunFolder:

@@ -57,7 +57,7 @@ class Replicas:
         return cls(*(int(os.environ[name]) for name in names))
 
     @property
-    def is_first(self) -> bool:
+    def leads(self) -> bool:
         """Whether this is the first learner, which writes the run folder and prints."""
         return self.rank == 0
 
@@ -165,7 +165,7 @@ class Replicas:
         with _lost_learners():
             size = torch.tensor([len(content)])
             dist.broadcast(size, 0)
-            content = content if self.is_first else torch.empty(int(size), dtype=torch.uint8)
+            content = content if self.leads else torch.empty(int(size), dtype=torch.uint8)
             dist.broadcast(content, 0)
         sent = io.BytesIO(content.numpy().tobytes())
         return torch.load(sent, map_location="cpu", weights_only=True)
@@ -173,7 +173,7 @@ class Replicas:
     @contextmanager
     def _quiet(self) -> Iterator[None]:
         """Suppress output of other learners than the first; errors still reach stderr."""
-        if self.is_first:
+        if self.leads:
             yield
             return
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):

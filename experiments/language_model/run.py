@@ -55,7 +55,7 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
             model = options.build(text.vocabulary.size)
         check_memory(model, setting.device)
     with replicas.joined(setting.device):
-        if replicas.is_first:
+        if replicas.leads:
             print("\n".join(described(text)), flush=True)
         torch.manual_seed(options.seed)
         model = options.build(text.vocabulary.size).to(setting.device)
@@ -85,7 +85,7 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
 
 def _open(setting: Setting, trainer: LanguageTrainer, resume: Path | None) -> Files | None:
     """Make or open the run folder in the first learner."""
-    if not setting.replicas.is_first:
+    if not setting.replicas.leads:
         return None
     beside = {VOCABULARY: vocabulary_to_json(setting.text.vocabulary)}
     files = Files.open(setting.options, trainer.model, resume, beside)

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from fastweights.host import check_kept, expanded, typed_command
-from fastweights.records import RunFolder, holds_checkpoints, read_meta, runs_near
-from fastweights.training import Replicas, RunOptions, SavedAgent, changed_flags, open_agent
+from fastweights.records import holds_checkpoints, runs_near
+from fastweights.training import RunOptions, SavedAgent, changed_flags, open_agent
 
 
 def saved_run(known: argparse.Namespace) -> SavedAgent | None:
@@ -53,22 +53,6 @@ def _is_elsewhere(known: argparse.Namespace, path: Path) -> bool:
 def has_finished(saved: SavedAgent) -> bool:
     """Return whether nothing is left to train."""
     return saved.step >= saved.options.learner.total_steps
-
-
-def mark_finished(saved: SavedAgent) -> None:
-    """Record the end of a run that was killed after its last checkpoint, before it recorded it.
-
-    A run that recorded a failure as its end keeps it. If torchrun started several processes, the
-    first of them records.
-
-    Raises:
-        RunFolderError: not writable, or another process is writing the run; one line.
-    """
-    if not Replicas.from_environment().is_first or not (saved.run / "meta.json").exists():
-        return
-    meta = read_meta(saved.run)
-    if not meta.get("successful") and meta.get("date_end") is None:
-        RunFolder.open(saved.run).finish()
 
 
 def check_same(saved: SavedAgent, asked: RunOptions) -> None:

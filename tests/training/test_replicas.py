@@ -246,7 +246,7 @@ def test_a_single_learner_is_unaffected(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     alone, tensor, payload = Replicas.from_environment(), torch.ones(2), {"a": 1}
-    assert (alone.rank, alone.count, alone.is_first) == (0, 1, True)
+    assert (alone.rank, alone.count, alone.leads) == (0, 1, True)
     for replicas in (alone, Alone()):
         replicas.sum([tensor])
     assert torch.equal(tensor, torch.ones(2))
