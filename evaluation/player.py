@@ -75,7 +75,10 @@ class Player:
         return self._network.inspect(*self._seen(0))
 
     def keep(self, envs: Int[np.ndarray, " N"]) -> None:
-        """Drop the games other than `envs`; merge blocks if that saves one."""
+        """Drop the games other than `envs`, if that saves a block; otherwise keep all of them.
+
+        `playing` says which are kept, and get actions.
+        """
         stay = np.isin(self.playing, envs)
         if -(-stay.sum() // BLOCK) == len(self._rows):
             return

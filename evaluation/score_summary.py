@@ -7,11 +7,11 @@ from fastweights.evaluation.evaluation_file import Evaluation
 
 
 class Spread(NamedTuple):
-    """A mean and a population standard deviation over `over`: seeds, repeats or episodes."""
+    """A mean and a population standard deviation."""
 
     mean: float
     std: float | None  # None: one value
-    over: str
+    over: str  # what the deviation is over: `3 seeds`, `2 repeats`, `episodes`; `-` for one value
 
     def __str__(self) -> str:
         digits = 1 if max(abs(self.mean), self.std or 0) >= 10 else 2
@@ -20,9 +20,10 @@ class Spread(NamedTuple):
 
 
 def spread(evaluation: Evaluation, what: str) -> Spread:
-    """Return mean and deviation over the repeats' means, or over episodes of a single repeat.
+    """Return a mean and the deviation of the repeats' means, or of a single repeat's returns.
 
-    `what`: full_game, life or score (the protocol's unit).
+    `what`: full_game, life or score (the protocol's unit). The mean is over all games or lives of
+    all repeats; a score's is over the repeats' means.
     """
     name = evaluation.unit.tested if what == "score" else what
     summary = evaluation.summary()
@@ -33,7 +34,10 @@ def spread(evaluation: Evaluation, what: str) -> Spread:
 
 
 def over_episodes(summary: Mapping[str, Any], name: str) -> Spread:
-    """Return mean and deviation over all full games or lives of an evaluation's `summary`."""
+    """Return mean and deviation over all full games or lives of an evaluation's `summary`.
+
+    `name`: full_game or life; `over` says `episodes` of both.
+    """
     several = summary["lives" if name == "life" else "episodes"] > 1
     std = summary[f"{name}_std"] if several else None
     return Spread(summary[f"{name}_mean"], std, "episodes" if several else "-")

@@ -182,7 +182,10 @@ def _baseline(result: Mapping[str, Any], measure: str) -> str:
 
 
 def _solved(row: Row) -> str:
-    """Return the number of seeds with a perfect validation split, of all seeds run."""
+    """Return `2 of 3`: the seeds that solved the task, of all that ran, failed ones included.
+
+    A seed has solved the task if all sequences of the splits that select its weights are right.
+    """
     results = row.details.get("results", [])
     run = len(results) + len(row.failed)
     return f"{sum(result['solved'] for result in results)} of {run}" if run else ""
