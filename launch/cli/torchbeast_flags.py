@@ -10,7 +10,6 @@ RENAMED = {
     "hidden_size": "core-width",
     "num_head": "core-heads",
     "dim_ff": "core-feedforward",
-    "num_threads": "num-threads",
     "max_learner_queue_size": "queue-size",
 }
 # Flags without a value, and what they stand for.

@@ -157,7 +157,7 @@ def test_help_is_help(capsys):
         (["--evaluate-every", "100"], "--evaluate-every needs --evaluate-episodes"),
         (["--evaluate-episodes", "-1"], "--evaluate-episodes must be at least 0"),
         (["--device", "gpu"], "auto, cpu, cuda"),
-        (["--cuda-graphs", "--device", "cpu"], "chosen on a GPU, not on cpu: leave it out"),
+        (["--cuda-graphs", "--device", "cpu"], "chosen on a CUDA GPU, not on cpu: leave it out"),
         (["--learner-device", "gpu"], "--learner-device 'gpu' is none of auto, cpu, cuda"),
         (["--schedule", "lockstep", "--actor-device", "meta"], "leave both out, or --schedule"),
         (["--actor-gpus", "0.5"], "leave --actor-gpus out, or --engine ray"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.cores import CORES
@@ -17,7 +18,7 @@ from fastweights.tasks import CodeExecution
 from fastweights.training.checks import check_options
 from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.presets import PRESETS, preset
-from fastweights.training.schedules.plan import Plan
+from fastweights.training.schedules.plan import Plan, _check_cuda_graphs
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FULL = RunOptions(core="rdn", feed_last_action=False)
@@ -237,6 +238,7 @@ def test_torchbeast_flags_keep_their_meaning():
         *("--learning_rate", "0.001", "--grad_norm_clipping", "10", "--entropy_cost", "0.02"),
         *("--reward_clipping", "none", "--epsilon", "0.1", "--alpha", "0.9", "--savedir", "out"),
         *("--num_layers", "4", "--hidden_size=256", "--num_head", "8", "--disable_cuda"),
+        *("--num_threads", "3"),
         *("--mode", "train", "--num_buffers", "80", "--env", "PongNoFrameskip-v4"),
     )
     learner = options.learner
@@ -246,6 +248,7 @@ def test_torchbeast_flags_keep_their_meaning():
     assert (learner.epsilon, learner.alpha, str(options.savedir)) == (0.1, 0.9, "out")
     assert options.core_options() == (("layers", 4), ("width", 256), ("heads", 8))
     assert (options.device, options.env) == ("cpu", "PongNoFrameskip-v4")
+    assert options.num_threads == 3
 
 
 def test_torchbeasts_queue_is_ours():
@@ -278,6 +281,11 @@ def test_only_lockstep_needs_whole_batches_of_environments():
     assert Plan(parsed(*published, "--schedule", "asynchronous")).schedule == "asynchronous"
     with pytest.raises(ValueError, match="try --batch-size 16, or --schedule asynchronous"):
         Plan(parsed(*published, "--device", "cpu"))
+
+
+def test_cuda_graphs_on_another_gpu_are_refused_by_its_name():
+    with pytest.raises(ValueError, match="on a CUDA GPU, not on mps: leave it out"):
+        _check_cuda_graphs(RunOptions(cuda_graphs=True), torch.device("mps"))
 
 
 def test_flags_without_a_meaning_here_are_named():

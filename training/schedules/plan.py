@@ -149,13 +149,13 @@ def _schedule(asked: str, actor: torch.device, learner: torch.device) -> Schedul
 
 
 def _check_cuda_graphs(options: RunOptions, acting: torch.device) -> None:
-    """Check that actions are chosen on a GPU; with Ray, the actors' GPUs count."""
+    """Check that actions are chosen on a CUDA GPU; with Ray, the actors' GPUs count."""
     on_gpu = options.actor_gpus > 0 if options.engine == "ray" else acting.type == "cuda"
     if options.cuda_graphs and not on_gpu:
         how = "--actor-gpus" if options.engine == "ray" else "--device cuda"
         raise ValueError(
-            "--cuda-graphs needs actions to be chosen on a GPU, not on cpu: leave it out, "
-            f"--no-cuda-graphs, or choose them on a GPU, {how}"
+            f"--cuda-graphs needs actions to be chosen on a CUDA GPU, not on {acting.type}: leave "
+            f"it out, --no-cuda-graphs, or choose them on such a GPU, {how}"
         )
 
 
