@@ -133,7 +133,7 @@ class Learner:
             share=self.replicas.rank,
             of=self.replicas.count,
             seed=self.seed,
-            batch=self.steps,
+            steps=self.steps,
         )
         for _, dealt in zip(range(config.epochs), passes, strict=False):
             yield from map(batch.select, dealt)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 def deals(
-    streams: int, count: int, *, share: int, of: int, seed: int, batch: int
+    streams: int, count: int, *, share: int, of: int, seed: int, steps: int
 ) -> Iterator[list[Int[Tensor, " N"]]]:
     """Yield, for each pass over a batch, one learner's streams in each of `count` minibatches.
 
@@ -24,9 +24,9 @@ def deals(
         share: this learner's index among the learners; all have equally many streams.
         of: number of learners.
         seed: the run's seed.
-        batch: the batch's number; the draws depend on it and on the seed.
+        steps: the run's agent steps before the batch; the draws depend on them and on the seed.
     """
-    generator = np.random.default_rng((seed, batch))
+    generator = np.random.default_rng((seed, steps))
     blocks = streams // count
     first = np.arange(blocks)[:, None] * count
     while True:

@@ -7,7 +7,7 @@ import torch
 
 from fastweights.agents.minibatches import deals
 
-ALONE = {"share": 0, "of": 1, "seed": 1, "batch": 0}
+ALONE = {"share": 0, "of": 1, "seed": 1, "steps": 0}
 
 
 def passes(count: int, *given, **named) -> list[list[list[int]]]:
@@ -21,12 +21,12 @@ def test_every_pass_gives_each_stream_to_one_minibatch(streams, count):
         assert sorted(stream for part in dealt for stream in part) == list(range(streams))
 
 
-def test_draws_depend_on_seed_and_batch_and_pass_alone():
+def test_draws_depend_on_seed_and_steps_and_pass_alone():
     one = passes(3, 16, 4, **ALONE)
     assert one == passes(3, 16, 4, **ALONE)
     assert one[0] != one[1] != one[2]
     assert one != passes(3, 16, 4, **ALONE | {"seed": 2})
-    assert one != passes(3, 16, 4, **ALONE | {"batch": 1024})
+    assert one != passes(3, 16, 4, **ALONE | {"steps": 1024})
     torch.rand(1)  # must not affect the minibatches
     assert one == passes(3, 16, 4, **ALONE)
 
