@@ -7,7 +7,6 @@ from fastweights.agents.network import Network, NetworkConfig, NetworkOutput
 from fastweights.agents.rollout import Rollout
 from fastweights.agents.stem import STEMS, ImageStem, PooledConv2d, ResidualUnit, build_stem
 from fastweights.agents.weights import WeightStore
-from fastweights.cores import count_parameters
 
 __all__ = [
     "STEMS",
@@ -25,7 +24,6 @@ __all__ = [
     "Rollout",
     "WeightStore",
     "build_stem",
-    "count_parameters",
     "unread",
     "without_unread",
 ]
