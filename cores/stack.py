@@ -194,6 +194,12 @@ class Stack(Core):
     def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
         """Apply one step of every block in order."""
         check_step(self, x, state)
+        return self.step_unchecked(x, state)
+
+    def step_unchecked(
+        self, x: Float[Tensor, "B D"], state: tuple
+    ) -> tuple[Float[Tensor, "B E"], tuple]:
+        """Step without `check_step`, for a core that has checked its own arguments."""
         y = self.embed(x)
         return through(self.blocks, y, state, lambda block, y, before: block.step(y, before))
 

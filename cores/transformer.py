@@ -64,7 +64,7 @@ class Transformer(Core):
         """Add the position, then attend to the window that ends with x [B, D]."""
         check_step(self, x, state)
         x = self._placed(x, state.count[:, 0])
-        y, windows = self.stack.step(x, _layers(state))
+        y, windows = self.stack.step_unchecked(x, _layers(state))
         return y, _together(windows)
 
     def unroll(
