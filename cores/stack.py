@@ -3,11 +3,13 @@
     pre-norm:   x = x + project(memory(LayerNorm(x)));  x = x + feedforward(LayerNorm(x))
     post-norm:  x = LayerNorm(x + project(memory(x)));  x = LayerNorm(x + feedforward(x))
     legacy_pre: n = LayerNorm(x);  x = n + project(memory(n));  x = x + feedforward(LayerNorm(x))
+    legacy_raw: n = LayerNorm(x);  x = n + project(memory(x));  x = x + feedforward(LayerNorm(x))
 
 The blocks have no positions and no final LayerNorm. Dropout applies to both branches and to the
 hidden units.
 Source: Irie et al. 2021, section 4.4 and appendices B.2 and C; post-norm: Vaswani et al. 2017;
-legacy_pre: the published code of RDN's and Delta RNN's language models, where the paper has pre.
+legacy_pre: the published code of RDN's and Delta RNN's language models, where the paper has pre;
+legacy_raw: the published code of all self-referential matrices, where the papers have pre.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,8 +39,8 @@ class BlocksConfig:
     feedforward: int = 512
     """Number of hidden units of each block's feed-forward network."""
     norm: str = "pre"
-    """LayerNorm before each branch of a residual block or after it: pre, post, or the published
-    legacy_pre."""
+    """LayerNorm before each branch of a residual block or after it: pre, post, or those of
+    published code, legacy_pre and legacy_raw."""
     # The published language models use head_size, the other published models one.
     output_scale: str = "one"
     """Factor of a memory's output: one, or head_size (1 / sqrt of it)."""
@@ -113,8 +115,10 @@ class Block(Core):
 
     def __init__(self, memory: Core, config: BlocksConfig):
         super().__init__()
-        norm = chosen("norm", config.norm, ("pre", "post", "legacy_pre"))
-        self.is_pre_norm, self.adds_to_normalised = norm != "post", norm == "legacy_pre"
+        norm = chosen("norm", config.norm, ("pre", "post", "legacy_pre", "legacy_raw"))
+        self.is_post_norm = norm == "post"
+        self.reads_normalised = norm in ("pre", "legacy_pre")
+        self.adds_to_normalised = norm in ("legacy_pre", "legacy_raw")
         scale = chosen("output_scale", config.output_scale, ("one", "head_size"))
         self.scale = 1.0 if scale == "one" else (config.width // config.heads) ** -0.5
         width, feedforward = config.width, config.feedforward
@@ -136,30 +140,34 @@ class Block(Core):
 
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:
         """Compute one step of the memory inside the block."""
-        read = self._read(x)
+        read, base = self._branches(x)
         y, state = self.memory.step(read, state)
-        return self._add(x, read, y), state
+        return self._add(base, y), state
 
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
         """Return the memory's dict, for the input that the block gives it."""
-        return self.memory.inspect(self._read(x), state)
+        return self.memory.inspect(self._branches(x)[0], state)
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: State, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B D"], State]:
         """Unroll the memory inside the block; see `Core.unroll`."""
-        read = self._read(x)
+        read, base = self._branches(x)
         y, state = self.memory.unroll(read, state, is_first)
-        return self._add(x, read, y), state
+        return self._add(base, y), state
 
-    def _read(self, x: Tensor) -> Tensor:
-        return self.memory_norm(x) if self.is_pre_norm else x
+    def _branches(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the memory reads, and what its output is added to."""
+        if self.is_post_norm:
+            return x, x
+        normalised = self.memory_norm(x)
+        read = normalised if self.reads_normalised else x
+        return read, normalised if self.adds_to_normalised else x
 
-    def _add(self, x: Tensor, read: Tensor, remembered: Tensor) -> Tensor:
-        x = read if self.adds_to_normalised else x
+    def _add(self, base: Tensor, remembered: Tensor) -> Tensor:
         projected = self.project(remembered)
-        x = x + self.dropout(projected if self.scale == 1 else self.scale * projected)
-        if self.is_pre_norm:
+        x = base + self.dropout(projected if self.scale == 1 else self.scale * projected)
+        if not self.is_post_norm:
             return x + self.dropout(self.feedforward(x))
         x, norm, network = self.memory_norm(x), self.feedforward[0], self.feedforward[1:]
         return norm(x + self.dropout(network(x)))

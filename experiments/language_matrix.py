@@ -11,6 +11,7 @@ from fastweights.tasks import LANGUAGES
 
 # By outcome: colour of the cell and of its text.
 LOOKS = {
+    "generalises": ("#00325c", "white"),
     "solved": (BLUE, "white"),
     "fits": (COLOURS[4], "black"),
     "fails": ("#e8e8e8", "black"),

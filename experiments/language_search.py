@@ -19,6 +19,7 @@ from fastweights.experiments.grid import Grid, cells, rebuild
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_options import SequenceOptions, with_epochs_at_most
+from fastweights.experiments.sequence_outcomes import best_baseline, is_solved
 from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
 from fastweights.experiments.table import Table, each_seed, label, mean_and_std
 from fastweights.host import UserError, expanded, unknown_name, write_json
@@ -128,7 +129,7 @@ def _write(grid: Grid, selecting: Sequence[str], out: Path, failures: Mapping[st
     results = [result | {"setting": str(result["setting"])} for result in grid.results()]
     write_json(out / "results.json", results)
     shown = [replace(row, labels={"setting": str(row.labels["setting"])}) for row in rows]
-    Table(columns=columns, title=grid.title).write(shown, out / "search")
+    Table(columns=columns, title=grid.title, note=_baselines(results)).write(shown, out / "search")
 
 
 def _split(split: str, row: Row) -> str:
@@ -137,4 +138,13 @@ def _split(split: str, row: Row) -> str:
 
 
 def _solved(row: Row) -> str:
-    return f"{sum(value == 100 for value in row.values.values())} of {len(row.seeds)}"
+    return f"{sum(is_solved(run.result()) for run in row.runs.values())} of {len(row.seeds)}"
+
+
+def _baselines(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return the best baseline's percentage of each bin; it is the same for all settings."""
+    if not results:
+        return ""
+    best = ((split, *best_baseline(results[0], split)) for split in ("bin0", "bin1"))
+    shown = ", ".join(f"{100 * share:.1f} % of {split} ({name})" for split, share, name in best)
+    return f"The best baseline has {shown}."

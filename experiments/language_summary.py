@@ -1,8 +1,9 @@
 """Languages x memories on one page: which memory solves which language, ordered by class.
 
-With a seed, a memory *solves* a language if every string of Bin0 and Bin1 is right. It *fits* the
-language if 99 % of Bin0 are right, and *fails* otherwise. What theory says about these memories
-stands below.
+With a seed, a memory *solves* a language if every string of Bin0 and Bin1 is right. It
+*generalises* if the much longer strings of the test lengths are right, too. It *fits* the language
+if 99 % of Bin0 are right, and *fails* otherwise. What theory says about these memories stands
+below.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from fastweights.experiments.language_theory import said_of, sources
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_options import with_epochs_at_most
+from fastweights.experiments.sequence_outcomes import best_baseline, is_solved
 from fastweights.experiments.sequence_presets import sequence_preset
 from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
 from fastweights.experiments.table import (
@@ -40,6 +42,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 FITS = 0.99  # share of Bin0
 MEANINGS = {  # of outcomes, the best first
+    "generalises": "generalises: much longer strings right, too",
     "solved": "solved: all of Bin0 and Bin1 right",
     "fits": f"fits: {100 * FITS:.0f} % of Bin0 right",
     "fails": "fails",
@@ -53,9 +56,11 @@ def memories() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def state(result: Mapping[str, Any]) -> str:
-    """Return a run's outcome: solved, fits or fails."""
-    bin0, bin1 = (result[split]["sequence_accuracy"] for split in ("bin0", "bin1"))
-    return "solved" if bin0 == bin1 == 1 else "fits" if bin0 >= FITS else "fails"
+    """Return a run's outcome: generalises, solved, fits or fails."""
+    if is_solved(result):
+        longest = [row["sequence_accuracy"] for row in result["lengths"]]
+        return "generalises" if longest and min(longest) == 1 else "solved"
+    return "fits" if result["bin0"]["sequence_accuracy"] >= FITS else "fails"
 
 
 def summarise_languages(
@@ -106,7 +111,7 @@ def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
     columns = {"class": lambda row: LANGUAGES[row.labels["language"]].family()}
     columns |= {"language": label("language"), "memory": label("memory", code=True)}
     columns |= {"bin1": mean_and_std, "95 % interval": interval, "each seed": each_seed}
-    columns |= {"outcome": outcome}
+    columns |= {"outcome": outcome, "best baseline": _baseline}
     write_json(out / "results.json", grid.results())
     shown = {"axis": "sequences of Bin1 right, percent", "panel": "language"}
     Table(columns=columns, title=grid.title, **shown).write(rows, out / "pairs")
@@ -118,7 +123,8 @@ def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
 def matrix(rows: Sequence[Row]) -> str:
     """Return Markdown: a line a memory, a column a language, the seeds' outcomes in cells.
 
-    A line for each language of what theory says follows, with the numbers of its sources.
+    The last line has the best baseline's percentage of Bin1. What theory says follows, a line a
+    language, with the numbers of its sources.
     """
     found = {_pair(row): row for row in rows}
     languages, names = (
@@ -128,6 +134,8 @@ def matrix(rows: Sequence[Row]) -> str:
     head = ["memory", *(LANGUAGES[language].title for language in languages)]
     kinds = ["", *(LANGUAGES[language].family() for language in languages)]
     lines = [[f"`{name}`", *(_shown(found[one, name]) for one in languages)] for name in names]
+    baselines = {row.labels["language"]: _baseline(row) for row in rows if row.runs}
+    lines.append(["best baseline", *(baselines.get(one, "") for one in languages)])
     said = {one: said_of(one, names, numbers) for one in languages}
     theories = [f"- {LANGUAGES[one].title}: {text}" for one, text in said.items() if text]
     below = [f"[{place}] {source}" for source, place in numbers.items()]
@@ -144,7 +152,14 @@ def _pair(row: Row) -> tuple[str, str]:
 def _shown(row: Row) -> str:
     """Return the outcome, and the percentage of Bin1 unless all seeds solve the language."""
     said = outcome(row)
-    return said if said in ("solved", "") or row.mean is None else f"{said} ({row.mean:.1f})"
+    shown_alone = ("", "generalises", "solved")
+    return said if said in shown_alone or row.mean is None else f"{said} ({row.mean:.1f})"
+
+
+def _baseline(row: Row) -> str:
+    """Return the best baseline's percentage of Bin1, the same for all seeds and memories."""
+    results = [run.result() for run in row.runs.values()]
+    return f"{100 * best_baseline(results[0], 'bin1')[0]:.1f}" if results else ""
 
 
 def worst(row: Row) -> str:

@@ -15,6 +15,7 @@ from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.experiments.sequence_data import sequences_of
 from fastweights.experiments.sequence_measures import measure, write_lengths
 from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequence_outcomes import best_baseline
 from fastweights.host import (
     ProgressDisplay,
     Stages,
@@ -219,6 +220,11 @@ def _say(task: Task, result: dict[str, Any]) -> None:
             f"{100 * found['sequence_accuracy']:.1f} % of sequences, "
             f"{100 * found['answer_accuracy']:.1f} % of answers"
         )
+        sequences, answers = (
+            100 * best_baseline(result, split, f"{what}_accuracy")[0]
+            for what in ("sequence", "answer")
+        )
+        print(f"  the best baselines: {sequences:.1f} % of sequences, {answers:.1f} % of answers")
     for row in result["lengths"]:
         size = "" if row["size"] == row["length"] else f" (size {row['size']:,})"
         print(

@@ -17,6 +17,7 @@ from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_data import default_folder
 from fastweights.experiments.sequence_figures import Figure, figures, labelled
+from fastweights.experiments.sequence_outcomes import best_baseline, is_solved
 from fastweights.experiments.table import Table, check_only, each_seed, label, mean_and_std
 from fastweights.host import UserError, choose_device, did_you_mean, expanded, user_input
 from fastweights.tasks import Task
@@ -176,24 +177,20 @@ def _paper(row: Row) -> str:
 def _baseline(result: Mapping[str, Any], measure: str) -> str:
     """Return the best score of a task's baselines, and its name."""
     split, measure = measure.split(maxsplit=1)
-    scores = result["baselines"][split].items()
-    name, best = max(scores, key=lambda item: item[1][measure.replace(" ", "_")])
-    return f"{100 * best[measure.replace(' ', '_')]:.1f} ({name})"
+    share, name = best_baseline(result, split, measure.replace(" ", "_"))
+    return f"{100 * share:.1f} ({name})"
 
 
 def _solved(row: Row) -> str:
-    """Return `2 of 3`: the seeds that solved the task, of all that ran, failed ones included.
-
-    A seed has solved the task if all sequences of the splits that select its weights are right.
-    """
+    """Return `2 of 3`: the seeds that solved the task, of all that ran, failed ones included."""
     results = row.details.get("results", [])
     run = len(results) + len(row.failed)
-    return f"{sum(result['solved'] for result in results)} of {run}" if run else ""
+    return f"{sum(map(is_solved, results))} of {run}" if run else ""
 
 
 def _cost(row: Row) -> str:
     """Return means over the seeds that solved the task."""
-    solved = [result for result in row.details.get("results", []) if result["solved"]]
+    solved = [result for result in row.details.get("results", []) if is_solved(result)]
     if not solved:
         return ""
     updates, seconds = (fmean(result[name] for result in solved) for name in ("updates", "seconds"))

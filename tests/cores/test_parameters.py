@@ -242,10 +242,10 @@ def test_unknown_feature_map_lists_the_known(core, option):
 @pytest.mark.parametrize(
     ("core", "option", "known"),
     [
-        ("transformer", "norm", "pre, post, legacy_pre"),
+        ("transformer", "norm", "pre, post, legacy_pre, legacy_raw"),
         ("transformer", "positions", "sinusoidal, none"),
         ("transformer", "embed", "linear, none"),
-        ("rdn", "norm", "pre, post, legacy_pre"),
+        ("rdn", "norm", "pre, post, legacy_pre, legacy_raw"),
         ("rdn", "output_scale", "one, head_size"),
         ("delta_mlp", "version", "A, B"),
         ("mlstm", "forget_gate", "sigmoid, exponential"),

@@ -45,16 +45,16 @@ def test_post_norm_normalises_after_each_branch():
     torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
 
 
-@pytest.mark.parametrize("norm", ["pre", "legacy_pre"])
+@pytest.mark.parametrize("norm", ["pre", "legacy_pre", "legacy_raw"])
 @pytest.mark.parametrize(("output_scale", "factor"), [("one", 1.0), ("head_size", 0.5)])
-def test_what_a_memory_is_added_to_and_by_how_much(norm, output_scale, factor):
-    """legacy_pre adds the memory to the normalised input; head_size scales it by 1 / sqrt(4)."""
+def test_what_a_memory_reads_what_it_is_added_to_and_by_how_much(norm, output_scale, factor):
+    """legacy_* add the memory to the normalised input; head_size scales it by 1 / sqrt(4)."""
     sizes = {"layers": 1, "width": 8, "heads": 2, "feedforward": 7, "embed": "none"}
     core = build_core("rdn", 8, **sizes, norm=norm, output_scale=output_scale).double()
     block, x = core.blocks[0], torch.randn(T, B, 8, dtype=torch.float64)
     y, _ = core(x)
     normalised = block.memory_norm(x)
-    remembered, _ = block.memory(normalised)
+    remembered, _ = block.memory(x if norm == "legacy_raw" else normalised)
     middle = (x if norm == "pre" else normalised) + factor * block.project(remembered)
     torch.testing.assert_close(y, middle + block.feedforward(middle), atol=1e-12, rtol=0)
 
@@ -71,14 +71,15 @@ def test_a_highway_gates_its_candidate_and_a_map_of_its_input():
             torch.testing.assert_close(y[t, n], expected, atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("norm", ["pre", "post", "legacy_pre"])
+@pytest.mark.parametrize("norm", ["pre", "post", "legacy_pre", "legacy_raw"])
 def test_dropout_is_on_both_branches_and_on_the_hidden_units(norm):
     """If it drops everything, a block adds nothing, and hidden units leave the output's bias."""
     sizes = {"layers": 1, "width": 8, "heads": 2, "feedforward": 7, "embed": "none"}
     core = build_core("delta_net", 8, **sizes, norm=norm, dropout=1.0).double()
     block, x = core.blocks[0], torch.randn(T, B, 8, dtype=torch.float64)
     once = nn.functional.layer_norm(x, (8,))
-    expected = {"pre": x, "post": nn.functional.layer_norm(once, (8,)), "legacy_pre": once}
+    expected = {"pre": x, "post": nn.functional.layer_norm(once, (8,))}
+    expected |= dict.fromkeys(("legacy_pre", "legacy_raw"), once)
     torch.testing.assert_close(core(x)[0], expected[norm], atol=1e-12, rtol=0)
     assert torch.equal(block.feedforward(x), block.feedforward[3].bias.expand(T, B, 8))
     assert not torch.equal(core.eval()(x)[0], expected[norm])

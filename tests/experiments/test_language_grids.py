@@ -68,6 +68,9 @@ def test_a_search_writes_each_setting_with_its_seeds(tmp_path, monkeypatch, caps
     ]
     text = (out / "search.md").read_text()
     assert "| setting | held out | each seed | bin0 | bin1 | seeds solved |" in text
+    assert (
+        "The best baseline has 0.0 % of bin0 (always the commonest answer), 0.0 % of bin1" in text
+    )
     assert text.count("of 1 |") == 2
     assert "finished aa-lstm-width8" in capsys.readouterr().out
     longer = [*asked, "--epochs-at-most", "2"]  # a first look is in nobody's way
@@ -155,14 +158,16 @@ def test_a_summary_has_a_line_a_memory_and_a_column_a_language(tmp_path, capsys)
     assert language_summary.summarise_languages("small", asked, {"kernels": "reference"}) == 0
     out = tmp_path / "summary-small-1-epochs"
     lines = [line for line in (out / "summary.md").read_text().splitlines()[2:] if line]
-    head, _, kinds, line, says, theory, source = lines
+    head, _, kinds, line, baseline, says, theory, source = lines
     assert (head, kinds) == ("| memory | (aa)* |", "|  | regular |")
+    assert baseline == "| best baseline | 0.0 |"
     assert (says, theory) == ("What theory says:", "- (aa)*: can: `lstm` [1]")
     assert source.startswith("[1] Merrill 2019")
     (result,) = json.loads((out / "results.json").read_text())
     assert result["options"]["kernels"] == "reference"
     outcome, share = language_summary.state(result), 100 * result["bin1"]["sequence_accuracy"]
-    assert line == f"| `lstm` | {outcome}{'' if outcome == 'solved' else f' ({share:.1f})'} |"
+    is_solved = outcome in ("solved", "generalises")
+    assert line == f"| `lstm` | {outcome}{'' if is_solved else f' ({share:.1f})'} |"
     assert (out / "summary.png").read_bytes().startswith(b"\x89PNG")
     assert "| regular | aa | `lstm` |" in (out / "pairs.md").read_text()
     for flag, said in (
@@ -211,9 +216,14 @@ def test_theory_is_about_languages_and_memories_that_there_are():
     assert said_of("bucket_sort", asked, numbers) == ""
 
 
-def measured(bin0: float, bin1: float) -> dict:
-    """Return a result in which these shares of the strings of Bin0 and Bin1 are right."""
-    return {"bin0": {"sequence_accuracy": bin0}, "bin1": {"sequence_accuracy": bin1}}
+def measured(bin0: float, bin1: float, *longer: float) -> dict:
+    """Return a result in which these shares of the strings are right, the last of test lengths."""
+    right = {"bin0": bin0, "bin1": bin1}
+    return {
+        **{split: {"sequence_accuracy": share} for split, share in right.items()},
+        "lengths": [{"sequence_accuracy": share} for share in longer],
+        "baselines": {split: {} for split in right},
+    }
 
 
 def test_a_pair_has_the_outcome_of_each_seed_and_the_colour_of_the_worst():
@@ -233,8 +243,9 @@ def test_a_pair_has_the_outcome_of_each_seed_and_the_colour_of_the_worst():
 
 
 def test_outcomes_are_counted_over_seeds():
-    outcomes = [language_summary.state(measured(*bins)) for bins in ((1, 1), (0.99, 1), (0.98, 1))]
-    assert outcomes == ["solved", "fits", "fails"]
+    shares = (1, 1), (1, 1, 1, 0.95), (1, 1, 1, 1), (0.99, 1, 1), (0.98, 1)
+    outcomes = [language_summary.state(measured(*one)) for one in shares]
+    assert outcomes == ["solved", "solved", "generalises", "fits", "fails"]
     assert {core for core, _ in language_summary.memories().values()} <= set(CORES)
     assert "rdn_large" not in language_summary.memories()
     for name in ("delta_net_2", "gated_delta_net_2"):
