@@ -68,6 +68,10 @@ class Task(abc.ABC):
         """Draw one sequence of this length, if the task `has_lengths`."""
         raise NotImplementedError
 
+    def size_up_to(self, length: int) -> int:
+        """Return the size of `sample_of_length`; raise a one-line `ValueError` if there is none."""
+        raise NotImplementedError
+
     def rivals(self) -> Mapping[str, Machine]:
         """Return wrong machines that the task must distinguish from the right one, by name."""
         return {}

@@ -13,7 +13,7 @@ of such a language one that answers at every position, which teaches far more a 
 import abc
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from random import Random
 from typing import Any, ClassVar
 
@@ -97,10 +97,9 @@ class Language(Task):
         """Return the sizes of strings from `low` to `high`; raise `ValueError` if none."""
         if found := [size for size in range(low, high + 1) if self.has(size)]:
             return found
-        multiple = f"multiples of {self.multiple}" if self.multiple > 1 else "positive"
         raise ValueError(
-            f"{self.name} has no strings of sizes {low} to {high}: they are {multiple}; widen "
-            "--sizes"
+            f"{self.name} has no strings of sizes {low} to {high}: its sizes are "
+            f"{self._smallest_sizes()}; widen --sizes"
         )
 
     def string(self, random: Random, low: int, high: int) -> list[str]:
@@ -115,8 +114,26 @@ class Language(Task):
 
     def sample_of_length(self, length: int, random: Random) -> Sample:
         """Return a string of the largest size up to `length` that the language has."""
-        size = next((size for size in range(length, 0, -1) if self.has(size)), length)
+        size = self.size_up_to(length)
         return self.labelled(self.string(random, size, size))
+
+    def size_up_to(self, length: int) -> int:
+        """Return the largest size up to `length` that the language has.
+
+        Raises:
+            ValueError: all its sizes are larger; one line.
+        """
+        for size in range(length, 0, -1):
+            if self.has(size):
+                return size
+        raise ValueError(
+            f"--test-lengths {length}: {self.name} has no string of this size or a smaller one; "
+            f"its sizes are {self._smallest_sizes()}"
+        )
+
+    def _smallest_sizes(self) -> str:
+        """Return `2, 4, 6, ...`: enough sizes to see which the language has."""
+        return ", ".join(map(str, islice(filter(self.has, count(1)), 3))) + ", ..."
 
     def every(self, split: str) -> list[Sample] | None:
         if not self.one_a_size:

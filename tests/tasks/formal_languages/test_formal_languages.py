@@ -226,10 +226,10 @@ def test_a_counter_that_never_resets_scores_as_the_published_linear_transformer(
 @pytest.mark.parametrize(
     ("name", "sizes", "says"),
     [
-        ("aa", (1, 1), "aa has no strings of sizes 1 to 1: they are multiples of 2; widen --sizes"),
-        ("abab", (5, 7), "multiples of 4"),
-        ("missing_duplicate", (3, 3), "multiples of 2"),
-        ("modular_arithmetic", (2, 2), "modular_arithmetic has no strings of sizes 2 to 2"),
+        ("aa", (1, 1), "aa has no strings of sizes 1 to 1: its sizes are 2, 4, 6, ...; widen --s"),
+        ("abab", (5, 7), "its sizes are 4, 8, 12, ..."),
+        ("missing_duplicate", (3, 3), "its sizes are 2, 4, 6, ..."),
+        ("modular_arithmetic", (2, 2), "has no strings of sizes 2 to 2: its sizes are 1, 3, 5"),
         ("parity", (5, 2), "--sizes must be two, the smaller first and above 0, not 5 2"),
         ("parity", (0, 2), "not 0 2"),
         ("parity", (2, 10**9), "not 2 1000000000"),
@@ -238,6 +238,22 @@ def test_a_counter_that_never_resets_scores_as_the_published_linear_transformer(
 def test_sizes_that_a_language_does_not_have(name, sizes, says):
     with pytest.raises(ValueError, match=says.replace("(", r"\(")):
         LANGUAGES[name](sizes=sizes).check()
+
+
+@EVERY
+def test_a_length_below_the_smallest_size_is_refused(name):
+    """Every other length has a string, and its first three sizes are named."""
+    language = LANGUAGES[name]()
+    sizes = [size for size in range(1, 30) if language.has(size)]
+    said = f"--test-lengths 1: {name} has no string of this size or a smaller one; its sizes are "
+    for length in range(1, 13):
+        if length < sizes[0]:
+            with pytest.raises(ValueError, match=said.replace("1", str(length), 1)) as error:
+                language.sample_of_length(length, Random(1))
+            assert str(error.value).endswith("are {}, {}, {}, ...".format(*sizes))
+        else:
+            sample = language.sample_of_length(length, Random(1))
+            assert set(sample.targets) != {UNASKED}
 
 
 def test_symbols_of_a_text():
