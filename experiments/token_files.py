@@ -82,10 +82,13 @@ def _read_split(folder: Path, task: Task, split: str) -> list[Sample] | None:
             f"{source} has {len(lines)} lines and {target.name} {len(answers)}: each sequence "
             "needs a line in both"
         )
-    return [
+    samples = [
         _sample(task, source, target, number, *pair)
         for number, pair in enumerate(zip(lines, answers, strict=True), 1)
     ]
+    if all(set(sample.targets) == {task.blank} for sample in samples):
+        raise UserError(f"{target}: no position has an answer; all are {task.answers[task.blank]}")
+    return samples
 
 
 def _sample(
@@ -100,10 +103,13 @@ def _sample(
         )
     known_answers = {NOT_ASKED: UNASKED} | {a: n for n, a in enumerate(task.answers)}
     known_words = {word: n for n, word in enumerate(task.words)}
-    return Sample(
+    sample = Sample(
         _numbers(words, known_words, source, number),
         _numbers(answers, known_answers, target, number),
     )
+    if set(sample.targets) == {UNASKED}:  # a batch of such sequences has no loss
+        raise UserError(f"{target}, line {number}: no position has an answer; a sequence needs one")
+    return sample
 
 
 def _numbers(tokens: list[str], known: dict[str, int], path: Path, number: int) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """Sequences as token files: reading returns what was written; errors name file and line."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from fastweights.host.errors import UserError
 from fastweights.launch import code_execution, formal_language
 from fastweights.tasks import LANGUAGES, CodeExecution, ListOps
 from fastweights.tasks.sequences import draw_splits, split_sizes
+from tests.launch.test_bad_input import error_of
 
 TASKS = [LANGUAGES["parity"](), LANGUAGES["missing_duplicate"](), LANGUAGES["s3"]()]
 TASKS += [CodeExecution(statements=4), ListOps(depth=2)]
@@ -65,12 +68,32 @@ def test_where_nothing_is_held_out_every_tenth_sequence_is(tmp_path):
         ({"train_src": "0 1\n\n", "train_tgt": "T F\n\n"}, "train.src, line 2: a sequence has at"),
         ({"test_src": "0 1\n"}, "test.src has 1 lines and test.tgt 20"),
         ({"valid_src": "", "valid_tgt": ""}, "valid.src, line 1"),
+        ({"train_tgt": "T F\nT _\n_ _\n" + 17 * "T F\n"}, "train.tgt, line 3: no position has"),
     ],
 )
 def test_a_bad_file_is_named_with_its_line(files, says, tmp_path):
     with pytest.raises(UserError, match=says.replace(".", r"\.")) as error:
         read_splits(folder(tmp_path, **files), LANGUAGES["parity"]())
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["train", "valid", "test"])
+def test_a_file_without_answers_is_refused_before_a_run_begins(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for task, command in (
+        (LANGUAGES["parity"](), formal_language),
+        (CodeExecution(variables=2), code_execution),
+    ):
+        files = tmp_path / task.name
+        splits = draw_splits(task, split_sizes(task, 20, 10, 10), seed=1)
+        write_splits(files, task, splits)
+        (path,) = {p for p in files.glob("*.tgt") if p.stem.split("_")[0] == name}
+        path.write_text(re.sub(r"\S+", "_", path.read_text()))
+        given = ["--preset", "small", "--core", "lstm", "--files", files]
+        said = error_of(command.main, given, capsys)
+        assert f"{path}" in said and "no position has an answer" in said
+        assert [one.name for one in tmp_path.iterdir()] == [task.name]
+        shutil.rmtree(files)
 
 
 def test_files_that_are_not_there(tmp_path):
