@@ -82,6 +82,26 @@ def test_only_what_is_asked_is_answered():
     torch.testing.assert_close(model(tokens, asked), expected)
 
 
+@pytest.mark.parametrize("decoder", [0, 6])
+def test_the_decoder_by_hand(decoder):
+    """Without a decoder, logits are W y + b; with a decoder of n units, W relu(V y + c) + b."""
+    options = (("width", 4),)
+    config = ModelConfig(core="lstm", core_options=options, embedding=3, decoder=decoder)
+    model = SequenceModel(5, 3, config).double()
+    tokens, asked = torch.randint(5, (7, 2)), torch.rand(7, 2) < 0.7
+    embedded = model.embedding.weight[tokens]
+    y, _ = model.core.unroll(embedded, model.core.initial_state(2), torch.zeros_like(asked))
+    if decoder:
+        V, c = (part for name, part in model.named_parameters() if name.startswith("hidden"))
+        assert V.shape == (decoder, 4)
+        y = torch.einsum("tbe,de->tbd", y, V) + c
+        assert (y < 0).any() and (y > 0).any()
+        y = y.where(y > 0, 0.0)
+    W, b = (part for name, part in model.named_parameters() if name.startswith("output"))
+    expected = (torch.einsum("tbd,ad->tba", y, W) + b)[asked]
+    torch.testing.assert_close(model(tokens, asked), expected, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("core", ["lstm", "delta_net"])
 def test_dropout_acts_in_training_only(core):
     inside = {"dropout": 0.5} if core == "delta_net" else {}
