@@ -12,11 +12,12 @@ from .learning import RESULT_FILE as RESULT_FILE
 from .learning_options import changed_learning_options as changed_learning_options
 from .learning_options import differing_learning_options as differing_learning_options
 from .sequence_cells import SequenceRun as SequenceRun
-from .sequence_data import sequences_of as sequences_of
+from .sequence_data import export_sequences as export_sequences
 from .sequence_data import statistics_table as statistics_table
 from .sequence_figures import cell_options as cell_options
 from .sequence_options import Question as Question
 from .sequence_options import SequenceOptions as SequenceOptions
+from .sequence_options import check_own_options as check_own_options
 from .sequence_presets import presets_of as presets_of
 from .sequence_presets import sequence_preset as sequence_preset
 from .sequence_run import run_sequence_task as run_sequence_task
@@ -33,4 +34,3 @@ from .table import interval as interval
 from .table import label as label
 from .table import mean_and_std as mean_and_std
 from .table import tabulate as tabulate
-from .token_files import write_splits as write_splits

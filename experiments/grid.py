@@ -23,6 +23,7 @@ from fastweights.host import (
     make_folder,
     processors,
     read_object,
+    without_new_folders,
 )
 from fastweights.records import read_meta
 
@@ -170,8 +171,9 @@ def rebuild(
     """
     if at_once < 0:
         raise UserError(f"--jobs must be at least 0, not {at_once}")
-    for named, folder in (("--runs", grid.folder), ("--out", out)):
-        make_folder(folder, named)
+    with without_new_folders(grid.folder):
+        for named, folder in (("--runs", grid.folder), ("--out", out)):
+            make_folder(folder, named)
     try:
         failures = grid.fill(at_once or processors())
     except Interrupted as interrupted:

@@ -10,8 +10,15 @@ from rich.table import Table
 from torch import Tensor
 
 from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.token_files import read_splits
-from fastweights.host import UserError, describe_os_error, expanded, wait_for_lock
+from fastweights.experiments.token_files import read_splits, write_splits
+from fastweights.host import (
+    UserError,
+    describe_os_error,
+    expanded,
+    make_folder,
+    wait_for_lock,
+    without_new_folders,
+)
 from fastweights.records import CheckpointError, load_checkpoint, save_checkpoint
 from fastweights.tasks import UNASKED, Sequences, Task, draw_splits
 
@@ -32,20 +39,21 @@ def sequences_of(options: SequenceOptions) -> dict[str, Sequences]:
     folder = expanded(options.data or default_folder(options))
     path = folder / FILE
     if not path.exists():  # an existing file is complete, and may belong to another user
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = wait_for_lock(folder)
-        except OSError as error:
-            flag = "--data" if options.data else "--savedir"
-            raise UserError(
-                f"cannot keep sequences in {folder} ({describe_os_error(error)}): choose a {flag}"
-            ) from error
-        try:
-            if not path.exists():
-                _make(options, path)
-        finally:
-            lock.release()
+        with without_new_folders(folder):
+            _draw_once(options, path)
     return _read(path, options)
+
+
+def export_sequences(options: SequenceOptions, folder: Path) -> list[Path]:
+    """Write the splits of `sequences_of` into `folder` as token files, and return the files.
+
+    Raises:
+        UserError: the folder cannot be made, which is seen before anything is drawn; or as
+            `sequences_of` and `write_splits`.
+    """
+    with without_new_folders(folder):
+        make_folder(folder, "--export")
+        return write_splits(folder, options.task, sequences_of(options))
 
 
 def statistics_table(options: SequenceOptions) -> Table:
@@ -71,6 +79,27 @@ def default_folder(options: SequenceOptions) -> Path:
 def settings(options: SequenceOptions) -> dict[str, dict[str, Any]]:
     """Return the options that the sequences depend on."""
     return {"task": asdict(options.task), "draw": options.sizes | {"seed": options.data_seed}}
+
+
+def _draw_once(options: SequenceOptions, path: Path) -> None:
+    """Draw the sequences into `path`, unless another process has done so meanwhile."""
+    folder = path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = wait_for_lock(folder)
+    except OSError as error:
+        flag = "--data" if options.data else "--savedir"
+        raise UserError(
+            f"cannot keep sequences in {folder} ({describe_os_error(error)}): choose a {flag}"
+        ) from error
+    try:
+        if not path.exists():
+            _make(options, path)
+    except UserError:
+        lock.remove()
+        raise
+    finally:
+        lock.release()
 
 
 def _make(options: SequenceOptions, path: Path) -> None:

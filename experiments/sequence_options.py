@@ -1,7 +1,8 @@
 """The options of training on a sequence task."""
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -9,7 +10,7 @@ import tyro
 
 from fastweights.cores import core_kind
 from fastweights.experiments.learning_options import LearningOptions, check_seed
-from fastweights.host import check_at_least, typed_whole
+from fastweights.host import check_at_least, flag, typed_whole
 from fastweights.tasks import TASKS, ModelConfig, SequenceModel, Task, TrainerConfig, split_sizes
 
 Question = TypeVar("Question", bound=Task)
@@ -81,6 +82,7 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         for length in self.test_lengths:
             if not 1 <= length <= LONGEST_TEST:
                 raise ValueError(f"--test-lengths must lie in 1 to {LONGEST_TEST:,}, not {length}")
+            self.task.size_up_to(length)
         check_seed("--data-seed", self.data_seed)
         if self.core_dropout is not None and not 0 <= self.core_dropout < 1:
             raise ValueError(f"--core-dropout must lie in [0, 1), not {self.core_dropout}")
@@ -137,6 +139,24 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         if not isinstance(name, str) or name not in TASKS:
             raise ValueError(f"task_name must be one of {', '.join(TASKS)}")
         return typed_whole(cls, plain, {"task": TASKS[name], "trainer": TrainerConfig})
+
+
+def check_own_options(words: Sequence[str], task: type[Task], others: Iterable[type[Task]]) -> None:
+    """Raise a one-line `ValueError` for an option that `task` lacks and another task has.
+
+    Args:
+        words: the words of the command line.
+        task: the task that they are for.
+        others: the tasks of the same command.
+    """
+    given = [word for word in words if word.startswith("--")]
+    for other in others:
+        for name in (one.name for one in fields(other) if not hasattr(task, one.name)):
+            if flag(name) in given:
+                raise ValueError(
+                    f"{flag(name)} is an option of --task {other.name}; the runs of --table and "
+                    "--summary have the tasks' defaults"
+                )
 
 
 # Feature maps of the published code for sequences (these tasks and language models), if they differ

@@ -23,6 +23,7 @@ from .errors import make_folder as make_folder
 from .errors import one_line as one_line
 from .errors import one_line_errors as one_line_errors
 from .errors import user_input as user_input
+from .errors import without_new_folders as without_new_folders
 from .flag_names import check_at_least as check_at_least
 from .flag_names import check_kept as check_kept
 from .flag_names import contradictions as contradictions

@@ -12,7 +12,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -121,6 +121,24 @@ def make_folder(path: Path, name: str) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{name} cannot be made: {describe_os_error(error)}") from error
+
+
+@contextmanager
+def without_new_folders(path: Path) -> Iterator[None]:
+    """If the block fails, remove those of `path` and the folders above it that it made.
+
+    A folder that was there before the block, or that is not empty, stays.
+    """
+    new: list[Path] = []
+    with suppress(OSError):  # for a path that cannot be looked up
+        new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for folder in new:
+                folder.rmdir()
+        raise
 
 
 def one_line(message: str) -> str:

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from fastweights.host.errors import UserError
@@ -49,6 +50,12 @@ class FolderLock:
     def release(self) -> None:
         """Release the lock; a second call does nothing."""
         self._lock.release()
+
+    def remove(self) -> None:
+        """Remove the lock's file, and release the lock."""
+        with suppress(OSError):
+            Path(self._lock.lock_file).unlink()
+        self.release()
 
 
 def wait_for_lock(folder: Path) -> FolderLock:

@@ -18,14 +18,14 @@ from fastweights.experiments import (
     SequenceTableOptions,
     cell_options,
     changed_learning_options,
+    check_own_options,
     differing_learning_options,
+    export_sequences,
     make_sequence_table,
     run_sequence_task,
     saved_sequence_options,
     sequence_preset,
-    sequences_of,
     statistics_table,
-    write_splits,
 )
 from fastweights.host import (
     UserError,
@@ -126,6 +126,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
             raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
         saved = saved_sequence_options(known.resume, family.command) if known.resume else None
         task = type(saved.task) if saved and not known.task else family.task(known.task)
+        check_own_options(arguments, task, family.tasks.values())
         name = known.preset or "paper"
         defaults = saved or sequence_preset(name, known.core or "delta_net", task())
         if type(defaults.task) is not task:
@@ -156,8 +157,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         Console().print(statistics_table(asked.run))
         return 0
     if asked.export:
-        splits = sequences_of(asked.run)
-        for path in write_splits(expanded(asked.export), asked.run.task, splits):
+        for path in export_sequences(asked.run, expanded(asked.export)):
             print(path)
         return 0
     if saved:

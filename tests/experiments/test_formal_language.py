@@ -174,6 +174,16 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
         (["--task", "aa", "--sizes", "1", "1"], "aa has no strings of sizes 1 to 1"),
         (["--sizes", "9", "2"], "--sizes must be two, the smaller first"),
         (["--test-lengths", "0"], "--test-lengths must lie in 1 to 1,000,000, not 0"),
+        (["--task", "aa", "--test-lengths", "9", "1"], "--test-lengths 1: aa has no string of"),
+        (["--task", "abab", "--test-lengths", "3"], "its sizes are 4, 8, 12, ..."),
+        (["--task", "missing_duplicate", "--test-lengths", "1"], "its sizes are 2, 4, 6, ..."),
+        (["--sizes", "1", "2"], "too few different sequences: 3 found, 15000 wanted"),
+        (["--sizes", "1", "2", "--export", "new/folder"], "too few different sequences"),
+        (["--export", __file__], f"--export cannot be made: {__file__}: File exists"),
+        (["--legacy"], "--legacy is an option of --task shuffle_2; the runs of --table and"),
+        (["--task", "aa", "--legacy-labels"], "--legacy-labels is an option of --task a_n_b_n_si"),
+        (["--table", "1", "--legacy"], "--legacy is an option of --task shuffle_2; the runs of -"),
+        (["--summary", "--legacy-labels"], "the runs of --table and --summary have the tasks'"),
         (["--length-size", "0"], "--length-size must be at least 1"),
         (["--decoder", "-1"], "--decoder must lie in 0 to"),
         (["--evaluate-every", "-1"], "--evaluate-every must be at least 0"),
@@ -186,6 +196,8 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
         (["--search", "grid", "--figure", "8"], "--figure and --search exclude each other"),
         (["--figure", "8", "--table", "1"], "--figure and --table exclude each other"),
         (["--figure", "7"], "--figure 7 is unknown; known: 8"),
+        (["--figure", "8", "--out", __file__], f"--out cannot be made: {__file__}: File exists"),
+        (["--table", "1", "--out", __file__], f"--out cannot be made: {__file__}: File exists"),
         (["--figure", "8", "--core", "lstm"], "--core cannot go with --figure, which takes --dev"),
         (["--figure", "8", "--settings", "aa"], "--settings cannot go with --figure"),
         (["--summary", "--learning-rate", "1"], "--learning-rate cannot go with --summary"),
@@ -206,7 +218,17 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
 def test_bad_input_is_one_line_and_leaves_nothing(arguments, says, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert says in error_of(formal_language.main, arguments, capsys)
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_that_were_there_before_a_refusal_stay(tmp_path, capsys):
+    (tmp_path / "data").mkdir()
+    where = ["--data", tmp_path / "data" / "new", "--sizes", "1", "2"]
+    assert "too few different" in error_of(formal_language.main, where, capsys)
+    assert [path.name for path in tmp_path.rglob("*")] == ["data"]
+    figure = ["--figure", "8", "--runs", tmp_path / "data", "--out", __file__]
+    assert "--out cannot be made" in error_of(formal_language.main, figure, capsys)
+    assert [path.name for path in tmp_path.rglob("*")] == ["data"]
 
 
 def test_a_trace_of_what_is_no_string(solved, capsys):
