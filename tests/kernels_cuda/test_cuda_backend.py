@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from cuda_cases import BATCH, DELTA_PRODUCTS, RESETS, check_delta_product
 from remembered import forget_calls
 
 from fastweights import kernels
@@ -104,6 +105,13 @@ def test_an_operation_runs_the_sources_with_all_gradients(kernels_on_cpu, name):
     for result, right in expected.items():
         scale = right.abs().max().clamp_min(1.0)
         assert ((found[result] - right).abs() / scale).max() <= 1e-5, result
+
+
+@pytest.mark.parametrize("resets", RESETS)
+@pytest.mark.parametrize("name", DELTA_PRODUCTS)
+def test_several_writes_a_step_run_the_delta_rules_sources(kernels_on_cpu, name, resets):
+    check_delta_product(name, 5, 2, 4, 3, RESETS[resets](5, BATCH))
+    check_delta_product(name, 1, 3, 1, 1, RESETS[resets](1, BATCH))
 
 
 def assert_gradients_of_y_alone(case: Example) -> None:

@@ -4,7 +4,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from cuda_cases import BATCH, CASES, HEADS, RESETS, WIDE, Case, Tensors, check, computed, make
+from cuda_cases import (
+    BATCH,
+    CASES,
+    DELTA_PRODUCTS,
+    HEADS,
+    RESETS,
+    WIDE,
+    Case,
+    Tensors,
+    check,
+    check_delta_product,
+    computed,
+    make,
+)
 from cuda_needs import NEEDS_GPU
 
 pytestmark = [pytest.mark.gpu, NEEDS_GPU]
@@ -49,6 +62,19 @@ def test_no_rows(case):
 @pytest.mark.parametrize(("name", "K", "V"), WIDE)
 def test_wide_heads_and_unequal_sizes(name, K, V):
     check(CASES[name], 40, K, V, RESETS["random"](40, BATCH), "cuda")
+
+
+@pytest.mark.parametrize("S", [1, 2, 3])
+@pytest.mark.parametrize(("T", "K", "V"), [(1, 1, 1), (33, 8, 8), (20, 17, 17), (10, 33, 12)])
+@pytest.mark.parametrize("name", DELTA_PRODUCTS)
+def test_several_writes_a_step(name, T, K, V, S):
+    check_delta_product(name, T, S, K, V, RESETS["random"](T, BATCH), "cuda")
+
+
+@pytest.mark.parametrize("resets", RESETS)
+@pytest.mark.parametrize("name", DELTA_PRODUCTS)
+def test_resets_before_several_writes(name, resets):
+    check_delta_product(name, 20, 3, 16, 16, RESETS[resets](20, BATCH), "cuda")
 
 
 @EVERY_CASE
