@@ -9,7 +9,7 @@ The blocks have no positions and no final LayerNorm. Dropout applies to both bra
 hidden units.
 Source: Irie et al. 2021, section 4.4 and appendices B.2 and C; post-norm: Vaswani et al. 2017;
 legacy_pre: the published code of RDN's and Delta RNN's language models, where the paper has pre;
-legacy_raw: the published code of all self-referential matrices, where the papers have pre.
+legacy_raw: that of the self-referential matrices of formal languages (Irie et al. 2023).
 """
 
 from collections.abc import Callable, Sequence
