@@ -9,19 +9,19 @@ from rich.console import Console
 
 from fastweights.evaluation import (
     BLUE,
-    ORANGE,
     line_styles,
     literal_text,
     new_figure,
     save_figure,
     with_legend,
 )
+from fastweights.experiments.language_states import LONGEST_WRITTEN, draw_states, panel_height
 from fastweights.experiments.language_trace import Trace, trace, write_csv
 from fastweights.experiments.sequence_run import trained
 from fastweights.host import user_input
 
 _MOST_LINES = 7  # strengths and gates; more are rows of a heat map
-_SHOWN_SYMBOLS = 80  # more do not fit below an axis
+_MOST_LETTERS = 120  # of long words, with spaces, along an axis if they are not turned
 
 
 def show_trace(path: Path, command: str, text: str) -> int:
@@ -37,8 +37,8 @@ def show_trace(path: Path, command: str, text: str) -> int:
     figure = trace_figure(found, f"{options.core} on {options.task.title}")
     save_figure(figure, path / "trace.png")
     Console().print(
-        f"{found.component} follows the machine: {100 * found.explained:.1f} % of its variance "
-        f"lies between the machine's states\nwrong answers: {len(found.wrong)} of "
+        f"{found.component} follows the machine best: {100 * found.explained:.1f} % of its "
+        f"variance lies between {found.groups}\nwrong answers: {len(found.wrong)} of "
         f"{sum(one is not None for one in found.expected)}\n{path / 'trace.png'}\n"
         f"{path / 'trace.csv'}",
         markup=False,
@@ -50,33 +50,46 @@ def show_trace(path: Path, command: str, text: str) -> int:
 
 def trace_figure(found: Trace, title: str) -> Any:
     """Return a figure over the string: the machine, the number that follows it, the strengths."""
-    from matplotlib.ticker import MaxNLocator
-
-    count = 3 if found.strengths else 2
-    figure, places = new_figure(1.8 * count + 1), np.arange(1, len(found.symbols) + 1)
+    count, places = 3 if found.strengths else 2, np.arange(1, len(found.symbols) + 1)
+    heights = [panel_height(found.states), *[1.8] * (count - 1)]
+    figure = new_figure(sum(heights) + 1.2)
     figure.suptitle(literal_text(title), fontsize="medium")
-    panels = figure.subplots(count, sharex=True)
-    panels[0].step(places, found.levels, where="mid", color=ORANGE)
-    panels[0].set_ylabel("state of the\nlanguage's machine")
-    panels[0].yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    if wrong := [place + 1 for place in found.wrong]:
-        where = panels[0].get_xaxis_transform()
-        look = {"color": "black", "label": "a wrong answer", "transform": where, "clip_on": False}
-        panels[0].plot(wrong, [0] * len(wrong), "x", **look)
+    panels = figure.subplots(count, sharex=True, height_ratios=heights)
+    draw_states(panels[0], found.states)
+    _mark_answers(panels[0], found)
     panels[1].plot(places, found.values, ".-", color=BLUE)
     panels[1].set_ylabel(literal_text(f"memory:\n{found.component}"))
-    share = f"{100 * found.explained:.0f} % of its variance lies between the machine's states"
+    share = f"{100 * found.explained:.0f} % of its variance lies between {found.groups}"
     panels[1].set_title(share, fontsize="small")
     if len(found.strengths) > _MOST_LINES:
         _draw_map(figure, panels[2], found.strengths, len(places))
     elif found.strengths:
         _draw_strengths(panels[2], places, found.strengths)
     panels[-1].set_xlabel("symbols of the string, in order")
-    if len(places) <= _SHOWN_SYMBOLS:
-        panels[-1].set_xticks(places, found.symbols, fontsize="small")
+    if len(places) <= LONGEST_WRITTEN:
+        _write(panels[-1], found.symbols)
     else:
         panels[-1].set_xlabel("position in the string")
     return with_legend(figure)
+
+
+def _mark_answers(axes: Any, found: Trace) -> None:
+    """Write the right answers above the machine, and mark where the model's are wrong."""
+    if wrong := [place + 1 for place in found.wrong]:
+        where = axes.get_xaxis_transform()
+        look = {"color": "black", "label": "a wrong answer", "transform": where, "clip_on": False}
+        axes.plot(wrong, [0] * len(wrong), "x", **look)
+    if len(found.expected) <= LONGEST_WRITTEN:
+        above = axes.secondary_xaxis("top")
+        above.set_xlabel("right answers", fontsize="small")
+        _write(above, ["" if answer is None else answer for answer in found.expected])
+
+
+def _write(axes: Any, words: Sequence[str]) -> None:
+    """Write a word at each position of an axis, upright if they need less room so."""
+    turn = max(map(len, words)) > 1 and sum(len(word) + 1 for word in words) > _MOST_LETTERS
+    places = np.arange(1, len(words) + 1)
+    axes.set_xticks(places, list(map(literal_text, words)), fontsize="small", rotation=90 * turn)
 
 
 def _draw_strengths(

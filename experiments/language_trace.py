@@ -5,12 +5,20 @@ weight matrix, a write strength. For delta rules there is one more, the eigenval
 which a write multiplies the value stored at its key; below zero it can flip a sign. The selected
 candidate is the one that the machine's state explains best on strings drawn for this purpose, by
 the correlation ratio: the share of its variance that lies between states.
+
+A state that only one beginning of a string reaches would explain every memory, so positions with
+such states do not count. Where nearly all are such, as those of a machine that keeps the whole
+string, the machine's answers select the component instead, at the positions that have an answer.
+Truth values in a state do not count: they say which symbols may follow, as whether a b was read.
 """
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import sys
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -24,6 +32,8 @@ from fastweights.host import write_bytes
 from fastweights.tasks import Language, Sample, SequenceModel, Sequences
 
 STRINGS = 64  # strings on which the component is selected
+FOR_ANSWERS = 256  # as many where answers select it: a string may have one answer
+MOST_ALONE = 0.75  # share of positions whose state no other beginning of a string reaches
 LONGEST_TRACE = 2_000  # symbols
 _LARGEST = 50_000_000  # most numbers in memory
 _GROWING = ("count",)  # tells the position, which a machine's state may follow as well
@@ -34,11 +44,12 @@ class Trace:
     """One string, position by position: the machine, the model's answer, and the component."""
 
     symbols: Sequence[str]
-    levels: Sequence[float]  # the machine's state as a number
+    states: Sequence[Hashable]  # of the machine
     expected: Sequence[str | None]
     answered: Sequence[str]
     component: str  # such as: layer 1 fast_weights[0, 2, 1]
-    explained: float  # share of its variance, by the machine's state, on other strings
+    explained: float  # share of its variance, on strings drawn to select it
+    groups: str  # between which that share lies: STATES or ANSWERS
     values: Sequence[float]
     strengths: Mapping[str, Sequence[float]]  # write strengths and eigenvalues, by name
 
@@ -50,28 +61,31 @@ class Trace:
 
 
 def trace(model: SequenceModel, options: SequenceOptions, text: str) -> Trace:
-    """Follow a model through a string.
+    """Follow a model through a string or the beginning of one.
 
     Raises:
-        ValueError: the string is too long or not in the language's symbols, or the core has no
-            memory to inspect; one line.
+        ValueError: no string of the language begins so, the string is too long, or the core has no
+            memory to inspect or none that changes; one line.
     """
     language = options.task
-    symbols = language.with_questions(language.parse(text))
-    if len(symbols) > LONGEST_TRACE:
-        raise ValueError(f"--trace takes at most {LONGEST_TRACE:,} symbols, not {len(symbols):,}")
-    passed = language.run(symbols)
-    names, explained = _explained(_follow(model, language, _drawn(language, options)))
-    best = int(np.nanargmax(explained))
-    own = _follow(model, language, [language.labelled(symbols)])
+    symbols = _symbols(language, text)
+    passed = _passed(language, symbols)
+    chosen = _chosen(language, options)
+    names, explained = _explained(_follow(model, chosen.samples, chosen.places), chosen.groups)
+    best = int(np.argmax(explained))
+    if np.isneginf(explained[best]):
+        raise ValueError("no number of the core's memory changes over the language's strings")
+    everywhere = [(time, 0) for time in range(len(symbols))]
+    own = _follow(model, [language.labelled(symbols)], everywhere)
     special = [place for place, name in enumerate(names) if _is_strength(name)]
     return Trace(
         symbols=symbols,
-        levels=[language.level(state) for state, _ in passed],
+        states=[state for state, _ in passed],
         expected=[answer for _, answer in passed],
         answered=[language.answers[number] for number in own.answers],
         component=names[best],
         explained=float(explained[best]),
+        groups=chosen.by,
         values=own.values[:, best].tolist(),
         strengths={names[place]: own.values[:, place].tolist() for place in special},
     )
@@ -83,60 +97,149 @@ def write_csv(found: Trace, path: Path) -> None:
     head = ("position", "symbol", "machine", "expected", "answered", found.component)
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*head, *found.strengths])
-    columns = (found.symbols, found.levels, found.expected, found.answered, found.values)
+    machine = [state_text(state) for state in found.states]
+    columns = (found.symbols, machine, found.expected, found.answered, found.values)
     for place, row in enumerate(zip(*columns, *found.strengths.values(), strict=True), 1):
         writer.writerow([place, *("" if value is None else value for value in row)])
     write_bytes(path, text.getvalue().encode())
 
 
-def _drawn(language: Language, options: SequenceOptions) -> list[Sample]:
+def state_text(state: Hashable) -> str:
+    """Return a machine's state as text: its parts, with their names if they have any."""
+    if isinstance(state, tuple) and hasattr(state, "_asdict"):
+        return " ".join(f"{name}={part}" for name, part in state._asdict().items())
+    return " ".join(map(str, state)) if isinstance(state, tuple) else str(state)
+
+
+def _symbols(language: Language, text: str) -> list[str]:
+    """Return the symbols and questions of a text; raise a one-line `ValueError` for a bad one."""
+    symbols = language.with_questions(language.parse(text))
+    if len(symbols) > LONGEST_TRACE:
+        raise ValueError(f"--trace takes at most {LONGEST_TRACE:,} symbols, not {len(symbols):,}")
+    given = list(takewhile(language.alphabet.__contains__, symbols))
+    asked = symbols[len(given) :]
+    if not given or any(symbol in language.alphabet for symbol in asked):
+        raise ValueError(f"the questions of {language.name} follow a string{_example(language)}")
+    if len(asked) > (most := language.questions(given)):
+        said = f"questions after this string of {language.name}: at most {most}, not {len(asked)}"
+        raise ValueError(f"{said}{_example(language)}")
+    return symbols
+
+
+def _passed(language: Language, symbols: Sequence[str]) -> list[tuple[Hashable, str | None]]:
+    """Run the machine; where it refuses a symbol, say what a string of the language looks like."""
+    try:
+        return language.run(symbols)
+    except ValueError as error:
+        raise ValueError(f"{error}{_example(language)}") from error
+
+
+def _example(language: Language) -> str:
+    """Return the example of the language's file, for the end of an error message."""
+    lines = (sys.modules[type(language).__module__].__doc__ or "").splitlines()
+    examples = [line.strip() for line in lines if line.startswith("    ")]
+    return f"; a string is, for example, {examples[0]}" if examples else ""
+
+
+class Chosen(NamedTuple):
+    """Positions P of drawn strings, in groups; no two have the same beginning of a string."""
+
+    samples: list[Sample]
+    places: list[tuple[int, int]]  # time and string, of each position, sorted
+    groups: list[Hashable]  # of each position
+    by: str
+
+
+STATES = "the machine's states"
+ANSWERS = "the machine's answers (nearly every position has a state of its own)"
+
+
+def _chosen(language: Language, options: SequenceOptions) -> Chosen:
+    """Draw strings; group their positions by the machine's state, or else by its answer."""
+    samples = _drawn(language, options, STRINGS)
+    passed = _beginnings(language, samples)
+    sizes = Counter(state for state, _ in passed.values())
+    places = sorted(place for place, (state, _) in passed.items() if sizes[state] > 1)
+    if len(places) >= (1 - MOST_ALONE) * len(passed):
+        return Chosen(samples, places, [passed[place][0] for place in places], STATES)
+    samples = _drawn(language, options, FOR_ANSWERS)
+    passed = _beginnings(language, samples)
+    places = sorted(place for place, (_, answer) in passed.items() if answer is not None)
+    return Chosen(samples, places, [passed[place][1] for place in places], ANSWERS)
+
+
+def _drawn(language: Language, options: SequenceOptions, count: int) -> list[Sample]:
     random = Random(f"{options.data_seed} trace")
     every = language.every("bin0")
-    return every or [language.sample_of("bin0", random) for _ in range(STRINGS)]
+    return every or [language.sample_of("bin0", random) for _ in range(count)]
+
+
+def _beginnings(
+    language: Language, samples: Sequence[Sample]
+) -> dict[tuple[int, int], tuple[Hashable, str | None]]:
+    """Return state and answer by (time, string), once for each beginning that strings share."""
+    found, seen = {}, {}
+    for number, sample in enumerate(samples):
+        words = [language.words[token] for token in sample.tokens]
+        beginning = 0  # its number; 0: nothing read
+        for time, (word, passed) in enumerate(zip(words, language.run(words), strict=True)):
+            if (key := (beginning, word)) not in seen:
+                seen[key] = len(seen) + 1
+                found[time, number] = _counted(passed[0]), passed[1]
+            beginning = seen[key]
+    return found
+
+
+def _counted(state: Hashable) -> Hashable:
+    """Return a state without the truth values that stand in it."""
+    if not isinstance(state, tuple):
+        return state
+    return tuple(part for part in state if not isinstance(part, bool))
 
 
 class Followed(NamedTuple):
-    """The values at every position P of some strings, all first positions first."""
+    """The answers and values at some positions P."""
 
     answers: list[int]
-    levels: np.ndarray  # [P], the machine's state
     names: list[str]
     values: np.ndarray  # [P, names]
 
 
 @torch.no_grad()
-def _follow(model: SequenceModel, language: Language, samples: Sequence[Sample]) -> Followed:
-    """Step through all strings side by side."""
+def _follow(
+    model: SequenceModel, samples: Sequence[Sample], places: Sequence[tuple[int, int]]
+) -> Followed:
+    """Step through all strings side by side; keep the positions (time, string), sorted."""
     model.eval()
-    tokens, _ = (sequences := Sequences.of(samples)).batch(torch.arange(len(samples)))
-    strings = ([language.words[token] for token in sample.tokens] for sample in samples)
-    machines = [[language.level(state) for state, _ in language.run(words)] for words in strings]
+    tokens, _ = Sequences.of(samples).batch(torch.arange(len(samples)))
+    kept = torch.zeros(tokens.shape, dtype=torch.bool)
+    kept[tuple(torch.tensor(places).T)] = True
     x, state = model.embedding(tokens), model.core.initial_state(len(samples))
-    answers, levels, values, names = [], [], [], []
-    for time, x_t in enumerate(x):
-        going = time < sequences.lengths
-        levels += [machine[time] for machine in machines if time < len(machine)]
+    answers, values, names = [], [], []
+    for x_t, going in zip(x, kept, strict=True):
         names, numbers = _flat(model.core.inspect(x_t, state))
-        if numbers.numel() * len(x) > _LARGEST:
+        if len(names) * max(len(places), len(samples)) > _LARGEST:
             raise ValueError("the core's state is too large for a trace: choose smaller sizes")
         y, state = model.core.step(x_t, state)
         answers.append(model.answer(y).argmax(-1)[going])
         values.append(numbers[going])
-    numbers = torch.cat(values).double().numpy()
-    return Followed(torch.cat(answers).tolist(), np.array(levels), names, numbers)
+    return Followed(torch.cat(answers).tolist(), names, torch.cat(values).double().numpy())
 
 
-def _explained(followed: Followed) -> tuple[list[str], np.ndarray]:
-    """Return names, and the share of each number's variance that lies between states.
+def _explained(followed: Followed, groups: Sequence[Hashable]) -> tuple[list[str], np.ndarray]:
+    """Return names, and the share of each number's variance that lies between groups.
 
-    Adjusted, as R^2 is, for the number of states; -inf for a number that hardly changes.
+    Adjusted, as R^2 is, for the number of groups; -inf for a number that hardly changes.
     """
-    _, states = np.unique(followed.levels, return_inverse=True)
-    groups = np.eye(states.max() + 1)[states]  # [P, states]
-    counts = groups.sum(0)
-    means = groups.T @ followed.values / counts[:, None]
-    within = np.square(followed.values - means[states]).sum(0) / max(1, len(states) - len(counts))
-    total = followed.values.var(0, ddof=1)
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    of_group = np.array([numbers[group] for group in groups])
+    order = np.argsort(of_group, kind="stable")
+    values, counts = followed.values[order], np.bincount(of_group)
+    begins = np.cumsum(counts) - counts
+    means = np.add.reduceat(values, begins) / counts[:, None]
+    within = np.square(values - np.repeat(means, counts, 0)).sum(0)
+    within /= max(1, len(values) - len(counts))
+    total = np.square(values - values.mean(0)).sum(0) / max(1, len(values) - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return followed.names, np.where(total > 1e-8, 1 - within / total, -np.inf)
 

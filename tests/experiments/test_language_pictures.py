@@ -5,7 +5,7 @@ import pytest
 
 from fastweights.experiments.language_model.pictures import position_figure
 from fastweights.experiments.language_pictures import trace_figure
-from fastweights.experiments.language_trace import Trace
+from fastweights.experiments.language_trace import STATES, Trace
 from fastweights.experiments.pictures import lengths_figure
 from tests.evaluation.drawings import words_in
 
@@ -15,11 +15,12 @@ def traced(length: int, units: int) -> Trace:
     symbols = ["a"] * length
     return Trace(
         symbols=symbols,
-        levels=[float(place % 2) for place in range(length)],
+        states=[place % 2 for place in range(length)],
         expected=symbols,
         answered=["b", *symbols[1:]],
         component="layer 1 recurrent_fast_weights[0, 2, 1]",
         explained=0.9,
+        groups=STATES,
         values=[0.0] * length,
         strengths=gates,
     )
@@ -32,7 +33,8 @@ def test_a_trace_names_all_that_it_draws(length, units):
     words = words_in(figure)
     assert {"a wrong answer", "memory: layer 1 recurrent_fast_weights[0, 2, 1]"} <= set(words)
     assert "90 % of its variance lies between the machine's states" in words
-    assert words.count("a") == (length if length <= 80 else 0)
+    # Each symbol stands below, and its right answer above.
+    assert words.count("a") == (2 * length if length <= 80 else 0)
     named = [text for text in words if text.startswith("layer 1 forget")]
     assert (
         named
