@@ -26,21 +26,35 @@ class Frame(NamedTuple):
     value: int | None = None  # of the left operand, or of the result
     operation: str | None = None
     minus: bool = False  # before the next operand
+    is_last: bool = False  # whether no operation may follow: the second operand, or no bracket
+
+    def __str__(self) -> str:
+        operand = "_" if self.value is None else self.value
+        return f"{operand}{self.operation or ''}{'-' * self.minus}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an operand comes next."""
+        return self.value is None or self.operation is not None
 
     def with_operation(self, symbol: str) -> "Frame":
         """Return the frame after an operation; a minus is a sign where an operand is expected."""
-        if self.value is None or self.operation is not None:
+        if self.is_open and symbol == "-" and not self.minus:
             return self._replace(minus=True)
-        return self._replace(operation=symbol)
+        if self.is_open or self.is_last:
+            raise ValueError("no operation can stand here")
+        return self._replace(operation=symbol, is_last=True)
 
     def with_value(self, value: int) -> "Frame":
         """Return the frame after an operand."""
+        if not self.is_open:
+            raise ValueError("an operation must stand between two values")
         value = -value if self.minus else value
         if self.operation == "*":
             value = self.value * value
         elif self.operation is not None:
             value = self.value + (value if self.operation == "+" else -value)
-        return Frame(value % MODULUS)
+        return Frame(value % MODULUS, is_last=self.is_last)
 
 
 Stack = tuple[Frame, ...]
@@ -54,16 +68,18 @@ class ModularArithmeticBrackets(Language):
     alphabet: ClassVar[tuple[str, ...]] = (*DIGITS, *OPERATIONS, "(", ")")
     answers: ClassVar[tuple[str, ...]] = DIGITS
     asks: ClassVar[bool] = True
-    start: ClassVar[Stack] = (Frame(),)
+    start: ClassVar[Stack] = (Frame(is_last=True),)
 
     def step(self, state: Stack, symbol: str) -> tuple[Stack, str | None]:
         *below, top = state
-        if symbol == ASK:
-            return state, str(top.value)
-        if symbol == "(":
+        if symbol == "(" and top.is_open:
             return (*state, Frame()), None
-        if symbol == ")":
+        if symbol == ")" and below and not top.is_open:
             return (*below[:-1], below[-1].with_value(top.value)), None
+        if symbol == ASK and not below and not top.is_open:
+            return state, str(top.value)
+        if symbol in ("(", ")", ASK):
+            raise ValueError("a bracket or question that cannot stand here")
         changed = top.with_value(int(symbol)) if symbol in DIGITS else top.with_operation(symbol)
         return (*below, changed), None
 

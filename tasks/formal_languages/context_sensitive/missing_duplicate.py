@@ -28,9 +28,15 @@ class MissingDuplicate(Language):
 
     def step(self, state: str, symbol: str) -> tuple[str, str | None]:
         if symbol != ASK:
+            if symbol == BLANK and BLANK in state:
+                raise ValueError("a second blank")
             return state + symbol, None
         half = len(state) // 2
-        return state, state[(state.index(BLANK) + half) % len(state)]
+        hidden = state[(state.index(BLANK) + half) % len(state)]
+        whole = state.replace(BLANK, hidden)
+        if whole[:half] != whole[half:]:
+            raise ValueError("the halves differ")
+        return state, hidden
 
     def draw(self, random: Random, size: int) -> Iterable[str]:
         symbols = random.choices("01", k=size // 2) * 2

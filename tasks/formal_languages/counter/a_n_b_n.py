@@ -10,14 +10,21 @@ Source: Irie et al. 2023, section 4.1; Gers & Schmidhuber 2001.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from fastweights.tasks.formal_languages.language import Language
 
 
+class Counter(NamedTuple):
+    """The number of b to come, and whether a b was read."""
+
+    b_to_come: int = 0
+    b_read: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class ANBN(Language):
-    """The state is the number of b to come, and whether a b was read."""
+    """The state is a `Counter`."""
 
     sizes: tuple[int, int] = (1, 50)
 
@@ -26,16 +33,15 @@ class ANBN(Language):
     alphabet: ClassVar[tuple[str, ...]] = ("a", "b")
     answers: ClassVar[tuple[str, ...]] = ("N", "b", "S")
     one_a_size: ClassVar[bool] = True
-    start: ClassVar[tuple[int, bool]] = (0, False)
+    start: ClassVar[Counter] = Counter()
 
-    def step(self, state: tuple[int, bool], symbol: str) -> tuple[tuple[int, bool], str]:
+    def step(self, state: Counter, symbol: str) -> tuple[Counter, str]:
+        if state.b_read if symbol == "a" else not state.b_to_come:
+            raise ValueError("an a after a b, or more b than a")
         if symbol == "a":
-            return (state[0] + 1, False), "N"
-        left = state[0] - 1
-        return (left, True), "b" if left else "S"
+            return Counter(state.b_to_come + 1), "N"
+        left = state.b_to_come - 1
+        return Counter(left, True), "b" if left else "S"
 
     def draw(self, random: Random, size: int) -> Iterable[str]:
         return "a" * size + "b" * size
-
-    def level(self, state: tuple[int, bool]) -> float:
-        return float(state[0])

@@ -10,16 +10,22 @@ Source: Irie et al. 2023, section 4.1; Gers & Schmidhuber 2001.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from fastweights.tasks.formal_languages.language import Language
 
-Counters = tuple[int, int]  # number of b and of c to come
+
+class Counters(NamedTuple):
+    """The numbers of b and of c to come, and whether a c was read."""
+
+    b_to_come: int = 0
+    c_to_come: int = 0
+    c_read: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ANBNCN(Language):
-    """The state is the number of b and of c to come."""
+    """The state is `Counters`."""
 
     sizes: tuple[int, int] = (1, 50)
 
@@ -28,18 +34,18 @@ class ANBNCN(Language):
     alphabet: ClassVar[tuple[str, ...]] = ("a", "b", "c")
     answers: ClassVar[tuple[str, ...]] = ("N", "b", "c", "S")
     one_a_size: ClassVar[bool] = True
-    start: ClassVar[Counters] = (0, 0)
+    start: ClassVar[Counters] = Counters()
 
     def step(self, state: Counters, symbol: str) -> tuple[Counters, str]:
-        b, c = state
+        b, c, c_read = state
+        can_follow = {"a": b == c and not c_read, "b": b > 0, "c": b == 0 and c > 0}
+        if not can_follow[symbol]:
+            raise ValueError("symbols out of order, or more of one than of another")
         if symbol == "a":
-            return (b + 1, c + 1), "N"
+            return Counters(b + 1, c + 1), "N"
         if symbol == "b":
-            return (b - 1, c), "b" if b > 1 else "c"
-        return (b, c - 1), "c" if c > 1 else "S"
+            return Counters(b - 1, c), "b" if b > 1 else "c"
+        return Counters(0, c - 1, True), "c" if c > 1 else "S"
 
     def draw(self, random: Random, size: int) -> Iterable[str]:
         return "a" * size + "b" * size + "c" * size
-
-    def level(self, state: Counters) -> float:
-        return float(sum(state))

@@ -10,17 +10,24 @@ Source: Merrill et al. 2020, "A Formal Hierarchy of RNN Architectures", section 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from fastweights.tasks.formal_languages.language import Language
 
-State = tuple[str, int]  # phase (a, b, in the language, out of it) and number of b to come
-IN, OUT = ("in", 0), ("out", 0)
+
+class State(NamedTuple):
+    """The phase, which is a, b, in (the language) or out (of it), and the number of b to come."""
+
+    phase: str = "a"
+    b_to_come: int = 0
+
+
+IN, OUT = State("in"), State("out")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ANBNSigma(Language):
-    """The state is the phase of the string, and the number of b to come."""
+    """The state is the phase of the string and a counter."""
 
     sizes: tuple[int, int] = (64, 64)
     legacy_labels: bool = False
@@ -31,7 +38,7 @@ class ANBNSigma(Language):
     title: ClassVar[str] = "a^n b^n Sigma*"
     alphabet: ClassVar[tuple[str, ...]] = ("a", "b")
     answers: ClassVar[tuple[str, ...]] = ("0", "1")
-    start: ClassVar[State] = ("a", 0)
+    start: ClassVar[State] = State()
 
     def step(self, state: State, symbol: str) -> tuple[State, str]:
         state = self._next(state, symbol)
@@ -43,15 +50,12 @@ class ANBNSigma(Language):
             return state
         if symbol == "a":
             if reading == "a":
-                return "a", left + 1
+                return State("a", left + 1)
             return IN if left == 0 else OUT
         if left == 0:  # one b too many
             return OUT
-        return IN if left == 1 and not self.legacy_labels else ("b", left - 1)
+        return IN if left == 1 and not self.legacy_labels else State("b", left - 1)
 
     def draw(self, random: Random, size: int) -> Iterable[str]:
         count = random.randint(0, size // 2) if random.random() < 0.5 else 0
         return [*"a" * count, *"b" * count, *random.choices(self.alphabet, k=size - 2 * count)]
-
-    def level(self, state: State) -> float:
-        return float(state[1])

@@ -24,6 +24,8 @@ class Dyck1(Language):
 
     def step(self, state: int, symbol: str) -> tuple[int, str]:
         state += 1 if symbol == "(" else -1
+        if state < 0:
+            raise ValueError("no bracket is open")
         return state, "1" if state else "0"
 
     def string(self, random: Random, low: int, high: int) -> list[str]:

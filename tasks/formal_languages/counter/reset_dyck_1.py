@@ -35,6 +35,8 @@ class ResetDyck1(Language):
 
     def step(self, state: int, symbol: str) -> tuple[int, str]:
         state = 0 if symbol == RESET else state + CHANGES[symbol]
+        if state < 0:
+            raise ValueError("no bracket is open")
         return state, "1" if state else "0"
 
     def string(self, random: Random, low: int, high: int) -> list[str]:

@@ -10,12 +10,19 @@ Source: Irie et al. 2023, appendix C.2; Suzgun et al. 2019.
 
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from fastweights.tasks.formal_languages.counter.brackets import nested, uniform
 from fastweights.tasks.formal_languages.language import Language
 
 CHANGES = {"(": (1, 0), ")": (-1, 0), "[": (0, 1), "]": (0, -1)}
+
+
+class Depths(NamedTuple):
+    """Open brackets of each kind."""
+
+    round: int = 0
+    square: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +38,13 @@ class Shuffle2(Language):
     alphabet: ClassVar[tuple[str, ...]] = tuple(CHANGES)
     answers: ClassVar[tuple[str, ...]] = ("0", "1", "2", "3")
     multiple: ClassVar[int] = 2
-    start: ClassVar[tuple[int, int]] = (0, 0)
+    start: ClassVar[Depths] = Depths()
 
-    def step(self, state: tuple[int, int], symbol: str) -> tuple[tuple[int, int], str]:
-        in_round, in_square = map(sum, zip(state, CHANGES[symbol], strict=True))
-        return (in_round, in_square), str(2 * (in_round > 0) + (in_square > 0))
+    def step(self, state: Depths, symbol: str) -> tuple[Depths, str]:
+        state = Depths(*map(sum, zip(state, CHANGES[symbol], strict=True)))
+        if min(state) < 0:
+            raise ValueError("no bracket of this kind is open")
+        return state, str(2 * (state.round > 0) + (state.square > 0))
 
     def string(self, random: Random, low: int, high: int) -> list[str]:
         if self.legacy:
@@ -48,6 +57,3 @@ class Shuffle2(Language):
         square = {"(": "[", ")": "]"}
         drawn = ((kind, next(parts[kind])) for kind in kinds)
         return [square[symbol] if kind else symbol for kind, symbol in drawn]
-
-    def level(self, state: tuple[int, int]) -> float:
-        return float(sum(state))

@@ -12,8 +12,6 @@ from typing import ClassVar
 
 from fastweights.tasks.formal_languages.language import Language
 
-LOST = 4  # the state after a symbol that no string has at its position
-
 
 class ABAB(Language):
     """The state is the length, modulo 4."""
@@ -26,8 +24,9 @@ class ABAB(Language):
     multiple: ClassVar[int] = 4
 
     def step(self, state: int, symbol: str) -> tuple[int, str]:
-        fits = state != LOST and symbol == "ab"[state % 2]
-        state = (state + 1) % 4 if fits else LOST
+        if symbol != "ab"[state % 2]:
+            raise ValueError("a and b alternate")
+        state = (state + 1) % 4
         return state, "0" if state else "1"
 
     def draw(self, random: Random, size: int) -> Iterable[str]:

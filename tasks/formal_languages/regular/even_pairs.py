@@ -26,6 +26,3 @@ class EvenPairs(Language):
         if symbol == ASK:
             return state, "T" if state[:1] == state[-1:] else "F"
         return (state or symbol)[0] + symbol, None
-
-    def level(self, state: str) -> float:
-        return float(state[:1] != state[-1:])

@@ -22,6 +22,7 @@ class Sum(NamedTuple):
 
     total: int = 0
     product: int = 1
+    is_open: bool = True  # whether a digit comes next
 
     @property
     def value(self) -> int:
@@ -40,12 +41,14 @@ class ModularArithmetic(Language):
     start: ClassVar[Sum] = Sum()
 
     def step(self, state: Sum, symbol: str) -> tuple[Sum, str | None]:
+        if (symbol in DIGITS) != state.is_open:
+            raise ValueError("digits and operations alternate")
         if symbol == ASK:
             return state, str(state.value)
         if symbol in DIGITS:
-            return Sum(state.total, state.product * int(symbol) % MODULUS), None
+            return Sum(state.total, state.product * int(symbol) % MODULUS, False), None
         if symbol == "*":
-            return state, None
+            return state._replace(is_open=True), None
         return Sum(state.value, 1 if symbol == "+" else MODULUS - 1), None
 
     def has(self, size: int) -> bool:
@@ -53,6 +56,3 @@ class ModularArithmetic(Language):
 
     def draw(self, random: Random, size: int) -> Iterable[str]:
         return [random.choice(OPERATIONS if place % 2 else DIGITS) for place in range(size)]
-
-    def level(self, state: Sum) -> float:
-        return float(state.value)

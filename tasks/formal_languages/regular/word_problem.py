@@ -27,9 +27,6 @@ class WordProblem(Language):
         state = "".join(symbol[int(image) - 1] for image in state)
         return state, state
 
-    def level(self, state: str) -> float:
-        return float(self.alphabet.index(state))
-
 
 class S3(WordProblem):
     """The word problem of the six permutations of three elements."""
