@@ -39,8 +39,7 @@ class BlocksConfig:
     feedforward: int = 512
     """Number of hidden units of each block's feed-forward network."""
     norm: str = "pre"
-    """LayerNorm before each branch of a residual block or after it: pre, post, or those of
-    published code, legacy_pre and legacy_raw."""
+    """LayerNorm of residual blocks: pre, post, or the published legacy_pre or legacy_raw."""
     # The published language models use head_size, the other published models one.
     output_scale: str = "one"
     """Factor of a memory's output: one, or head_size (1 / sqrt of it)."""

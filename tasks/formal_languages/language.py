@@ -65,11 +65,6 @@ class Language(Task):
         """Return whether there are strings of this size."""
         return size > 0 and size % self.multiple == 0
 
-    def level(self, state: Any) -> float:
-        """Return the state as a number for plots: a counter's value, a stack's depth."""
-        return float(len(state) if isinstance(state, str | tuple) else state)
-
-    @classmethod
     def family(cls) -> str:
         """Return the language's class, which is the name of its folder."""
         return cls.__module__.split(".")[-2].replace("_", "-")
