@@ -65,6 +65,7 @@ class Language(Task):
         """Return whether there are strings of this size."""
         return size > 0 and size % self.multiple == 0
 
+    @classmethod
     def family(cls) -> str:
         """Return the language's class, which is the name of its folder."""
         return cls.__module__.split(".")[-2].replace("_", "-")
