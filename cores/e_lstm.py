@@ -27,12 +27,11 @@ class ELSTMConfig:
 
 
 class ELSTM(Core):
-    """One layer with the paper's equations, and the biases and first weights of its code.
+    """One layer with the paper's equations and the biases of its code.
 
     The output gate reads all cells. Its matrix product therefore runs once over the whole unroll,
-    after the cells are computed. The weights and biases of the candidate and the forget gate begin
-    as N(0, 0.1), so the cells forget half of their content at a step; the output gate's begin as
-    PyTorch's.
+    after the cells are computed. Recurrent weights begin uniform within 1 / sqrt(width), as in
+    PyTorch's LSTM.
     """
 
     equation = "c_t = f_t * c_(t-1) + (1 - f_t) * z_t;  y_t = o_t * c_t;  f, z hear own c_(t-1)"
@@ -41,13 +40,11 @@ class ELSTM(Core):
     def __init__(self, input_size: int, config: ELSTMConfig | None = None):
         super().__init__()
         config = config or ELSTMConfig()
-        width = config.width
+        width, bound = config.width, config.width**-0.5
         self.input_size, self.output_size = input_size, width
         self.from_input = nn.Linear(input_size, 2 * width)  # candidate, forget gate
-        for parameter in self.from_input.parameters():
-            nn.init.normal_(parameter, std=0.1)
-        self.candidate_weights = nn.Parameter(torch.randn(width) * 0.1)
-        self.forget_weights = nn.Parameter(torch.randn(width) * 0.1)
+        self.candidate_weights = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
+        self.forget_weights = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
         self.output_gate = nn.Linear(input_size + width, width)
 
     def initial_state(self, batch_size: int) -> ElementwiseState:

@@ -251,7 +251,8 @@ def test_the_published_configurations():
     assert (rdn.trainer.epochs, rdn.train_size, rdn.trainer.evaluate_every) == (300, 10_000, 50)
     transformer = paper("transformer", LANGUAGES["parity"]())
     assert (transformer.core_positions, transformer.core_norm) == ("none", "post")
-    assert srwm.core_start == "languages"
+    assert (srwm.core_start, srwm.core_norm) == ("languages", "legacy_raw")
+    assert small("srwm", LANGUAGES["dyck_1"]()).core_norm is None
     assert not rdn.trainer.similar_lengths and rdn.trainer.average == rdn.trainer.clip == 0
     assert paper("lstm", LANGUAGES["parity"]()).model().embedding == 128
     assert rdn.model().embedding == 16
