@@ -95,7 +95,7 @@ PROTOCOLS: dict[str, Protocol] = {
     "machado": Protocol(
         sticky=0.25, noop_max=0, fire_at_reset=False, full_action_set=True, life_signal=False
     ),
-    # No-op starts (Mnih et al. 2015) with the 30-minute cap, as in most tables since.
+    # No-op starts (Mnih et al. 2015) and the 30-minute cap of most later tables.
     "noop30": Protocol(fire_at_reset=False, life_signal=False),
 }
 

@@ -44,4 +44,5 @@ from .training_returns import FULL_GAME as FULL_GAME
 from .training_returns import count_ended as count_ended
 from .training_tests import ACTION_MODE as ACTION_MODE
 from .training_tests import PeriodicTest as PeriodicTest
+from .training_tests import games_of as games_of
 from .training_tests import own_tests as own_tests

@@ -178,13 +178,14 @@ def _evaluation(
     played: list[Played],
 ) -> Evaluation:
     rules = complete_rules(trained, plan.protocol, plan.max_frames)
+    resolved = rules.resolved(trained.env)
     cap = longest_test(trained, plan.protocol, plan.max_frames)
     frames = environments.frames_per_step
     return Evaluation(
         env=environments.name,
         protocol=rules.protocol,
         rules=rules.options,
-        score=rules.options.get("score", "game"),
+        score=resolved.score if resolved else "game",
         max_frames=cap,
         action_mode=action_mode,
         seed=plan.seed,

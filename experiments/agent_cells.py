@@ -1,10 +1,17 @@
 """Runs of the command `atari` in a grid: agents, each trained and then tested."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
-from fastweights.evaluation import ACTION_MODE, FULL_GAME, Evaluation, count_ended, own_tests
+from fastweights.evaluation import (
+    ACTION_MODE,
+    FULL_GAME,
+    Evaluation,
+    count_ended,
+    games_of,
+    own_tests,
+)
 from fastweights.evaluation.reports import Run as LoggedRun
 from fastweights.evaluation.reports import column_numbers, cpu_minutes, open_run
 from fastweights.experiments.grid import Run, as_flags
@@ -56,9 +63,11 @@ class AgentRun(Run):
     def go_on(self) -> list[str]:
         if not self.trained:  # it may have been killed before its first checkpoint
             return [*self.start(), "--auto-resume"]
-        games = ["--episodes", str(self.options.evaluate_episodes), "--repeats", "1"]
-        games += ["--protocol", "trained", "--action-mode", ACTION_MODE]
-        return [*command_argv("evaluate"), str(self.path), *games, *module_arguments(self.options)]
+        plan = asdict(games_of(self.options))
+        named = ("episodes", "repeats", "protocol", "max_frames")
+        games = {name: plan[name] for name in named if plan[name] is not None}
+        words = as_flags(games | {"action_mode": ACTION_MODE})
+        return [*command_argv("evaluate"), str(self.path), *words, *module_arguments(self.options)]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
         return changed_flags(RunOptions.from_dict(stored), self.options)

@@ -152,7 +152,13 @@ class Grid:
             said += f": {names(run.name for run in missing)}" if missing else ""
             console.print(said, markup=False, soft_wrap=True)
             side_by_side = SideBySide(at_once, self.folder, console)
-            side_by_side.run([Job(run.name, run.command) for run in missing])
+            due = {run: run.command() for run in missing}
+            while due:
+                side_by_side.run([Job(run.name, run.command) for run in due])
+                # A run may need two commands, such as the rest of its training, then test games.
+                done = [run for run in due if run.finished or run.name in side_by_side.failures]
+                next_ones = {run: run.command() for run in due if run not in done}
+                due = {run: one for run, one in next_ones.items() if one != due[run]}
         unmeasured = {run.name: "it has no result" for run in missing if not run.finished}
         return unmeasured | side_by_side.failures
 

@@ -58,8 +58,9 @@ def memories() -> dict[str, tuple[str, dict[str, Any]]]:
 def state(result: Mapping[str, Any]) -> str:
     """Return a run's outcome: generalises, solved, fits or fails."""
     if is_solved(result):
-        longest = [row["sequence_accuracy"] for row in result["lengths"]]
-        return "generalises" if longest and min(longest) == 1 else "solved"
+        longer = [row["sequence_accuracy"] == 1 for row in result["lengths"]]
+        every = len(result["options"]["test_lengths"])  # attention is not measured at all of them
+        return "generalises" if longer and len(longer) == every and all(longer) else "solved"
     return "fits" if result["bin0"]["sequence_accuracy"] >= FITS else "fails"
 
 
@@ -152,8 +153,9 @@ def _pair(row: Row) -> tuple[str, str]:
 def _shown(row: Row) -> str:
     """Return the outcome, and the percentage of Bin1 unless all seeds solve the language."""
     said = outcome(row)
-    shown_alone = ("", "generalises", "solved")
-    return said if said in shown_alone or row.mean is None else f"{said} ({row.mean:.1f})"
+    if row.mean is None or worst(row) in ("generalises", "solved"):
+        return said
+    return f"{said} ({row.mean:.1f})"
 
 
 def _baseline(row: Row) -> str:

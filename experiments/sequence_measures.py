@@ -45,7 +45,7 @@ def measure(
     lengths = [_of_length(model, options, longest, size) for size in options.test_lengths]
     return {
         **{split: found.result()._asdict() for split, found in judged.items()},
-        "solved": all(judged[s].result().sequence_accuracy == 1 for s in options.selecting),
+        "solved": all(judged[split].result().sequence_accuracy == 1 for split in tested),
         "lengths": [row for row in lengths if row],
         "by_length": [row for split in tested for row in _rows(split, splits, judged[split])],
         "baselines": {

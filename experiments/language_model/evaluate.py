@@ -119,7 +119,9 @@ def _by_position(saved: SavedModel, text: Corpus, span: int, asked: LanguageEval
         for first, last, loss in curves[split]:
             print(f"{split}, tokens {first} to {last}: perplexity {np.exp(loss):.2f}")
     content = {"buckets": curves, "trained_span": saved.options.trainer.span}
-    path = _keep(saved, text, asked, f"by_position_{asked.split}_{asked.context}", content)
+    name = f"by_position_{asked.split}_{asked.context}"
+    name += f"_window_{asked.window}" if asked.window else ""
+    path = _keep(saved, text, asked, name, content)
     picture = path.with_suffix(".png")
     title = f"{saved.options.core}, {saved.step:,} updates"
     save_figure(position_figure(curves, saved.options.trainer.span, title), picture)
@@ -129,7 +131,7 @@ def _by_position(saved: SavedModel, text: Corpus, span: int, asked: LanguageEval
 def _keep(
     saved: SavedModel, text: Corpus, asked: LanguageEvaluation, name: str, content: dict[str, Any]
 ) -> Path:
-    """Write an evaluation into a file whose name has a part of the digest of another text."""
+    """Write an evaluation; if --data names a text, the file's name has a part of its digest."""
     facts = {"update": saved.step, "text": text.digest, "unit": text.vocabulary.kind}
     name = name.replace(", ", "_").replace(" ", "-")
     if asked.data:

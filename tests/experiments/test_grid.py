@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.table import Table, each_seed, interval, mean_and_std, other
 from fastweights.host.errors import UserError
-from fastweights.launch import atari
+from fastweights.launch import atari, evaluate
 from fastweights.launch.cli.atari_options import parse
 from fastweights.records import RunFolder
 from fastweights.training.options import RunOptions
@@ -156,6 +157,37 @@ def test_an_agent_killed_before_its_first_checkpoint_begins_again(tmp_path, monk
     run.check()
     assert atari.main(run.command()[2:]) == 0
     assert run.finished and run.result()["training"]["agent_steps"] >= 40
+
+
+def agent_with_tests(folder: Path) -> AgentRun:
+    """Return a short training on Catch that is tested on games of at most 50 agent steps."""
+    plain, small = preset("plain", "lstm"), {"num_envs": 4, "batch_size": 4, "unroll_length": 5}
+    where = {"env": "Catch", "savedir": folder, "xpid": "x"}
+    tests = {"evaluate_episodes": 3, "evaluate_max_frames": 50}
+    options = replace(plain, learner=replace(plain.learner, total_steps=40), **small, **where)
+    return AgentRun(replace(options, **tests), "plain")
+
+
+def test_missing_test_games_are_played_under_the_runs_own_limit(tmp_path):
+    run = agent_with_tests(tmp_path)
+    assert atari.main(run.command()[2:]) == 0 and run.finished
+    own = run.result()["returns"]
+    shutil.rmtree(run.path / "evaluations")
+    assert not run.finished
+    assert evaluate.main(run.command()[2:]) == 0
+    assert run.finished and run.result()["returns"] == own
+
+
+def test_a_run_killed_after_its_last_checkpoint_is_tested_in_the_same_fill(tmp_path):
+    """It needs two commands: one marks it finished, one plays its test games."""
+    run = agent_with_tests(tmp_path)
+    assert atari.main(run.command()[2:]) == 0
+    shutil.rmtree(run.path / "evaluations")
+    meta = json.loads((run.path / "meta.json").read_text())
+    killed = json.dumps(meta | {"successful": False, "date_end": None})
+    (run.path / "meta.json").write_text(killed)
+    grid = Grid("", cells(lambda seed: run, seed=(1,)), tmp_path)
+    assert grid.fill(1) == {} and run.finished
 
 
 def test_an_agent_of_a_grid_has_a_name(tmp_path):
