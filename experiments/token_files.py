@@ -8,6 +8,7 @@ Bin1, where 50 is the largest size in training. `selection_50` selects the best 
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from fastweights.host import UserError, describe_os_error, did_you_mean, write_bytes
 from fastweights.tasks import UNASKED, Sample, Sequences, Task
@@ -50,21 +51,45 @@ def read_splits(folder: Path, task: Task) -> dict[str, Sequences]:
     """
     found = {split: _read_split(folder, task, split) for split in task.splits}
     if found["valid"] is None and found["train"]:
-        held_out = found["train"][::_HELD_OUT]
-        found["train"] = [s for place, s in enumerate(found["train"]) if place % _HELD_OUT]
-        found["valid"] = held_out
-    for split, samples in found.items():
-        if not samples:
+        found["train"], found["valid"] = _hold_out(found["train"], stem(task, "valid"))
+    for split, part in found.items():
+        if part is None:
             name = stem(task, split)
             raise UserError(
                 f"--files {folder} has no sequences in {name}.src and {name}.tgt; a size may stand "
                 f"before the ending, as in {name}_50.src"
             )
-    return {split: Sequences.of(samples) for split, samples in found.items()}
+        if all(set(sample.targets) == {task.blank} for sample in part.samples):
+            raise UserError(
+                f"{part.target}: no position has an answer; all are {task.answers[task.blank]}"
+            )
+    return {split: Sequences.of(part.samples) for split, part in found.items()}
 
 
-def _read_split(folder: Path, task: Task, split: str) -> list[Sample] | None:
-    """Return the samples of a split; None if it has no file."""
+class _Part(NamedTuple):
+    """The sequences of a split, and the file and lines of their answers, for messages."""
+
+    target: str
+    samples: list[Sample]
+
+
+def _hold_out(read: _Part, name: str) -> tuple[_Part, _Part]:
+    """Return the sequences to learn from and those held out, because `name`.src is missing."""
+    if len(read.samples) < 2:
+        raise UserError(
+            f"{read.target} has one sequence, which is held out: add others, or {name}.src and "
+            f"{name}.tgt"
+        )
+    kept = [sample for place, sample in enumerate(read.samples) if place % _HELD_OUT]
+    lines = f"1, {_HELD_OUT + 1}, ... (held out: there is no {name}.src)"
+    return (
+        _Part(f"{read.target}, lines other than {lines}", kept),
+        _Part(f"{read.target}, lines {lines}", read.samples[::_HELD_OUT]),
+    )
+
+
+def _read_split(folder: Path, task: Task, split: str) -> _Part | None:
+    """Return the sequences of a split; None if it has no file."""
     pattern = re.compile(rf"{stem(task, split)}(_\d+)?\.src")
     try:
         sources = sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
@@ -86,9 +111,7 @@ def _read_split(folder: Path, task: Task, split: str) -> list[Sample] | None:
         _sample(task, source, target, number, *pair)
         for number, pair in enumerate(zip(lines, answers, strict=True), 1)
     ]
-    if all(set(sample.targets) == {task.blank} for sample in samples):
-        raise UserError(f"{target}: no position has an answer; all are {task.answers[task.blank]}")
-    return samples
+    return _Part(str(target), samples)
 
 
 def _sample(

@@ -96,6 +96,37 @@ def test_a_file_without_answers_is_refused_before_a_run_begins(name, tmp_path, c
         shutil.rmtree(files)
 
 
+@pytest.mark.parametrize("is_held_out", [True, False])
+def test_a_part_without_answers_is_refused_where_training_sequences_are_held_out(
+    is_held_out, tmp_path, capsys, monkeypatch
+):
+    """Without answers that select weights, a run ended with "no checkpoint at .../best.pt"."""
+    monkeypatch.chdir(tmp_path)
+    task = CodeExecution(variables=2)
+    files = tmp_path / "files"
+    write_splits(files, task, draw_splits(task, split_sizes(task, 20, 10, 10), seed=1))
+    for ending in ("src", "tgt"):
+        (files / f"valid.{ending}").unlink()
+    target = files / "train.tgt"
+    lines = target.read_text().splitlines()
+    for place in range(20):
+        if (place % 10 == 0) is is_held_out:
+            lines[place] = re.sub(r"\S+", "_", lines[place])
+    target.write_text("\n".join(lines))
+    said = error_of(
+        code_execution.main, ["--preset", "small", "--core", "lstm", "--files", files], capsys
+    )
+    which = "lines 1, 11, ..." if is_held_out else "lines other than 1, 11, ..."
+    assert f"{target}, {which} (held out: there is no valid.src): no position has" in said
+    assert [one.name for one in tmp_path.iterdir()] == ["files"]
+
+
+def test_one_training_sequence_cannot_be_held_out(tmp_path):
+    files = folder(tmp_path, train_src="0 1\n", train_tgt="T F\n")
+    with pytest.raises(UserError, match=r"train\.tgt has one sequence, which is held out: add"):
+        read_splits(files, LANGUAGES["parity"]())
+
+
 def test_files_that_are_not_there(tmp_path):
     with pytest.raises(UserError, match="No such file"):
         read_splits(tmp_path / "nowhere", LANGUAGES["parity"]())
