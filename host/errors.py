@@ -135,8 +135,8 @@ def without_new_folders(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with suppress(OSError):
-            for folder in new:
+        for folder in new:
+            with suppress(OSError):  # not made, or not empty
                 folder.rmdir()
         raise
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastweights.host.errors import UserError, one_line_errors, user_input
+from fastweights.host.errors import UserError, one_line_errors, user_input, without_new_folders
 from fastweights.records.checkpoints import CheckpointError
 from fastweights.records.run_folder import RunFolderError
 
@@ -106,3 +106,38 @@ def test_user_input_vouches_for_value_errors_only():
         raise TypeError
     with pytest.raises(UserError), user_input():
         json.loads("{")
+
+
+@pytest.mark.parametrize("failure", [ValueError("a"), KeyboardInterrupt()], ids=repr)
+def test_a_failure_leaves_no_folder_that_was_not_there(failure, tmp_path):
+    (tmp_path / "old").mkdir()
+    with pytest.raises(type(failure)), without_new_folders(tmp_path / "old" / "new" / "newer"):
+        (tmp_path / "old" / "new" / "newer").mkdir(parents=True)
+        raise failure
+    assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
+
+
+@pytest.mark.parametrize("made", [[], ["new"]], ids=["nothing", "one of two"])
+def test_a_failure_before_all_folders_were_made_is_the_one_that_is_raised(made, tmp_path):
+    with pytest.raises(ValueError, match="a"), without_new_folders(tmp_path / "new" / "newer"):
+        for name in made:
+            (tmp_path / name).mkdir()
+        raise ValueError("a")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failure_keeps_folders_with_files_and_folders_from_before(tmp_path):
+    (tmp_path / "old").mkdir()
+    with pytest.raises(ValueError, match="a"), without_new_folders(tmp_path / "old"):
+        raise ValueError("a")
+    with pytest.raises(ValueError, match="a"), without_new_folders(tmp_path / "new" / "newer"):
+        (tmp_path / "new" / "newer").mkdir(parents=True)
+        (tmp_path / "new" / "file").touch()
+        raise ValueError("a")
+    assert {path.name for path in tmp_path.rglob("*")} == {"old", "new", "file"}
+
+
+def test_folders_of_a_block_that_ends_well_stay(tmp_path):
+    with without_new_folders(tmp_path / "new"):
+        (tmp_path / "new").mkdir()
+    assert (tmp_path / "new").is_dir()
