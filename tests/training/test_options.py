@@ -18,7 +18,7 @@ from fastweights.tasks import CodeExecution
 from fastweights.training.checks import check_options
 from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.presets import PRESETS, preset
-from fastweights.training.schedules.plan import Plan, _check_cuda_graphs
+from fastweights.training.schedules.plan import Plan
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FULL = RunOptions(core="rdn", feed_last_action=False)
@@ -283,9 +283,10 @@ def test_only_lockstep_needs_whole_batches_of_environments():
         Plan(parsed(*published, "--device", "cpu"))
 
 
-def test_cuda_graphs_on_another_gpu_are_refused_by_its_name():
+def test_cuda_graphs_on_another_gpu_are_refused_by_its_name(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.raises(ValueError, match="on a CUDA GPU, not on mps: leave it out"):
-        _check_cuda_graphs(RunOptions(cuda_graphs=True), torch.device("mps"))
+        Plan(RunOptions(cuda_graphs=True, device="mps"))
 
 
 def test_flags_without_a_meaning_here_are_named():
