@@ -9,7 +9,8 @@ the correlation ratio: the share of its variance that lies between states.
 A state that only one beginning of a string reaches would explain every memory, so positions with
 such states do not count. Where nearly all are such, as those of a machine that keeps the whole
 string, the machine's answers select the component instead, at the positions that have an answer.
-Truth values in a state do not count: they say which symbols may follow, as whether a b was read.
+Truth values among a state's parts do not count: they say which symbols may follow, as whether a b
+was read. Those within a part count, as the minus of a bracket that a stack holds.
 """
 
 import csv
@@ -191,7 +192,7 @@ def _beginnings(
 
 
 def _counted(state: Hashable) -> Hashable:
-    """Return a state without the truth values that stand in it."""
+    """Return a state without the truth values among its parts."""
     if not isinstance(state, tuple):
         return state
     return tuple(part for part in state if not isinstance(part, bool))

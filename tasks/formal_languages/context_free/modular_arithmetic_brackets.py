@@ -26,7 +26,7 @@ class Frame(NamedTuple):
     value: int | None = None  # of the left operand, or of the result
     operation: str | None = None
     minus: bool = False  # before the next operand
-    is_last: bool = False  # whether no operation may follow: the second operand, or no bracket
+    takes_operation: bool = True  # false outside brackets, and after a bracket's operation
 
     def __str__(self) -> str:
         operand = "_" if self.value is None else self.value
@@ -41,9 +41,9 @@ class Frame(NamedTuple):
         """Return the frame after an operation; a minus is a sign where an operand is expected."""
         if self.is_open and symbol == "-" and not self.minus:
             return self._replace(minus=True)
-        if self.is_open or self.is_last:
+        if self.is_open or not self.takes_operation:
             raise ValueError("no operation can stand here")
-        return self._replace(operation=symbol, is_last=True)
+        return self._replace(operation=symbol, takes_operation=False)
 
     def with_value(self, value: int) -> "Frame":
         """Return the frame after an operand."""
@@ -54,7 +54,7 @@ class Frame(NamedTuple):
             value = self.value * value
         elif self.operation is not None:
             value = self.value + (value if self.operation == "+" else -value)
-        return Frame(value % MODULUS, is_last=self.is_last)
+        return Frame(value % MODULUS, takes_operation=self.takes_operation)
 
 
 Stack = tuple[Frame, ...]
@@ -68,7 +68,7 @@ class ModularArithmeticBrackets(Language):
     alphabet: ClassVar[tuple[str, ...]] = (*DIGITS, *OPERATIONS, "(", ")")
     answers: ClassVar[tuple[str, ...]] = DIGITS
     asks: ClassVar[bool] = True
-    start: ClassVar[Stack] = (Frame(is_last=True),)
+    start: ClassVar[Stack] = (Frame(takes_operation=False),)
 
     def step(self, state: Stack, symbol: str) -> tuple[Stack, str | None]:
         *below, top = state
