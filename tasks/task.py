@@ -65,12 +65,16 @@ class Task(abc.ABC):
         return self.sample(random)
 
     def sample_of_length(self, length: int, random: Random) -> Sample:
-        """Draw one sequence of this length, if the task `has_lengths`."""
-        raise NotImplementedError
+        """Draw one sequence of size `size_up_to(length)`; raise `ValueError` as that does."""
+        raise ValueError(f"the lengths of {self.name} cannot be chosen")
 
     def size_up_to(self, length: int) -> int:
-        """Return the size of `sample_of_length`; raise a one-line `ValueError` if there is none."""
-        raise NotImplementedError
+        """Return the size of `sample_of_length`.
+
+        Raises:
+            ValueError: the task has no such size, or not `has_lengths`; one line.
+        """
+        raise ValueError(f"the lengths of {self.name} cannot be chosen")
 
     def rivals(self) -> Mapping[str, Machine]:
         """Return wrong machines that the task must distinguish from the right one, by name."""

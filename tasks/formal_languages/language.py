@@ -123,8 +123,8 @@ class Language(Task):
             if self.has(size):
                 return size
         raise ValueError(
-            f"--test-lengths {length}: {self.name} has no string of this size or a smaller one; "
-            f"its sizes are {self._smallest_sizes()}"
+            f"{self.name} has no string of size {length} or smaller; its sizes are "
+            f"{self._smallest_sizes()}"
         )
 
     def _smallest_sizes(self) -> str:

@@ -20,6 +20,13 @@ def test_flat_storage_keeps_every_sample(task):
     assert Sequences.of(samples).samples() == samples
 
 
+@pytest.mark.parametrize("task", [CodeExecution(), ListOps()], ids=lambda task: task.name)
+def test_a_task_whose_lengths_cannot_be_chosen_says_so(task):
+    for asked in (task.size_up_to, lambda length: task.sample_of_length(length, Random(1))):
+        with pytest.raises(ValueError, match=f"the lengths of {task.name} cannot be chosen"):
+            asked(20)
+
+
 def test_splits_share_no_sequence_and_come_again_with_the_seed():
     task = ListOps(depth=1)
     sizes = dict(

@@ -247,12 +247,12 @@ def test_a_length_below_the_smallest_size_is_refused(name):
     """Every other length has a string, and its first three sizes are named."""
     language = LANGUAGES[name]()
     sizes = [size for size in range(1, 30) if language.has(size)]
-    said = f"--test-lengths 1: {name} has no string of this size or a smaller one; its sizes are "
     for length in range(1, 13):
         if length < sizes[0]:
-            with pytest.raises(ValueError, match=said.replace("1", str(length), 1)) as error:
+            with pytest.raises(ValueError) as error:
                 language.sample_of_length(length, Random(1))
-            assert str(error.value).endswith("are {}, {}, {}, ...".format(*sizes))
+            said = f"{name} has no string of size {length} or smaller; its sizes are "
+            assert str(error.value) == said + "{}, {}, {}, ...".format(*sizes)
         else:
             sample = language.sample_of_length(length, Random(1))
             assert set(sample.targets) != {UNASKED}
