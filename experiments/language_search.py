@@ -14,20 +14,24 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from fastweights.cores import core_kind
+from fastweights.cores import core_kind, of_core
 from fastweights.experiments.grid import Grid, cells, rebuild
+from fastweights.experiments.learning_options import changed_learning_options
 from fastweights.experiments.rows import Row, rows_of
 from fastweights.experiments.sequence_cells import SequenceRun
 from fastweights.experiments.sequence_options import SequenceOptions, with_epochs_at_most
 from fastweights.experiments.sequence_outcomes import best_baseline, is_solved
+from fastweights.experiments.sequence_presets import sequence_preset
 from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
 from fastweights.experiments.table import Table, each_seed, label, mean_and_std
-from fastweights.host import UserError, expanded, unknown_name, write_json
+from fastweights.host import UserError, expanded, flags, unknown_name, write_json
 
 LAYERS, WIDTHS, MULTIPLES, HEADS = (1, 2, 4), (8, 16, 32), (1, 2, 4), (1, 2, 4)
 RATES, BATCHES = (1e-3, 2e-3, 3e-3, 1e-2, 2e-2, 3e-2), (16, 32, 64)
 LSTM_LAYERS, LSTM_WIDTHS = (1, 2), (8, 16, 32, 64)
 ORDERS = ("grid", "random")
+# What every run of a search has from its setting, its seed or its place, besides the core's sizes.
+_REPLACED = ("seed", "savedir", "xpid", "num_threads", "learning_rate", "batch_size")
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ def search_settings(
         raise UserError(f"--trials must be at least 1, not {trials}")
     check_table(asked)
     chosen = space(base.core)
+    _check_kept(base, preset_name, chosen[0])
     if order == "random":
         chosen = Random(0).sample(chosen, min(trials, len(chosen)))
     base = with_epochs_at_most(base, asked.epochs_at_most)
@@ -102,6 +107,18 @@ def search_settings(
     grid = Grid(title, cells(run, setting=chosen, seed=asked.seeds), folder)
     out = expanded(asked.out or folder).resolve()
     return rebuild(grid, partial(_write, grid, base.selecting, out), out, asked.jobs)
+
+
+def _check_kept(base: SequenceOptions, preset_name: str, setting: Setting) -> None:
+    """Raise a one-line `UserError` for given options that the runs of a search replace."""
+    preset = sequence_preset(preset_name, base.core, type(base.task)())
+    replaced = (*_REPLACED, *of_core(base.core, dict(setting.sizes)))
+    given = changed_learning_options(preset, base)
+    if refused := [name for name in given if name in replaced]:
+        raise UserError(
+            f"{flags(refused)} cannot go with --search, whose runs have their own; --seeds, --jobs "
+            "and --runs select seeds, threads and folder"
+        )
 
 
 def _in_units(size: Mapping[str, int]) -> dict[str, int]:

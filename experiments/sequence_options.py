@@ -72,8 +72,6 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         self.task.check()
         self.trainer.check()
         check_at_least(self, 1, "train_size", "valid_size", "test_size", "length_size")
-        if self.test_lengths and not self.task.has_lengths:
-            raise ValueError(f"--test-lengths: the lengths of {self.task.name} cannot be chosen")
         if self.legacy_selection and not self.task.has_lengths:
             raise ValueError(
                 "--legacy-selection is for formal languages: other published results were selected "
@@ -82,7 +80,10 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         for length in self.test_lengths:
             if not 1 <= length <= LONGEST_TEST:
                 raise ValueError(f"--test-lengths must lie in 1 to {LONGEST_TEST:,}, not {length}")
-            self.task.size_up_to(length)
+            try:
+                self.task.size_up_to(length)
+            except ValueError as error:
+                raise ValueError(f"--test-lengths: {error}") from error
         check_seed("--data-seed", self.data_seed)
         if self.core_dropout is not None and not 0 <= self.core_dropout < 1:
             raise ValueError(f"--core-dropout must lie in [0, 1), not {self.core_dropout}")
@@ -149,14 +150,14 @@ def check_own_options(words: Sequence[str], task: type[Task], others: Iterable[t
         task: the task that they are for.
         others: the tasks of the same command.
     """
-    given = [word for word in words if word.startswith("--")]
+    given = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
+    several = [name for name in ("--table", "--summary") if name in given]
+    instead = f"; the runs of {several[0]} have the tasks' defaults" if several else ""
     for other in others:
         for name in (one.name for one in fields(other) if not hasattr(task, one.name)):
-            if flag(name) in given:
-                raise ValueError(
-                    f"{flag(name)} is an option of --task {other.name}; the runs of --table and "
-                    "--summary have the tasks' defaults"
-                )
+            for spelling in (flag(name), flag(f"no_{name}")):
+                if spelling in given:
+                    raise ValueError(f"{spelling} is an option of --task {other.name}{instead}")
 
 
 # Feature maps of the published code for sequences (these tasks and language models), if they differ

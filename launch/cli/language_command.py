@@ -17,7 +17,7 @@ from fastweights.launch.cli.parser import changed_fields
 from fastweights.launch.cli.sequence_command import SequenceCommand
 
 _OF_RUNS = ("device", "kernels")
-_WHERE = ("seeds", "jobs", "epochs_at_most", "runs", "out")
+_WHERE = ("seeds", "jobs", "epochs_at_most", "runs", "out", "preset")
 _NO_TRAINING = ("resume", "statistics", "export")
 # What may be given besides each flag that does something else than training.
 _TAKEN = {
@@ -78,7 +78,7 @@ class LanguageCommand(SequenceCommand[Question]):
             return
         (action,) = wanted
         named = [name for name in given if action != "search" or name in _NO_TRAINING]
-        named += changed_fields(self.of_table)
+        named += changed_fields(self.of_table) + ["preset"] * (self.preset != type(self).preset)
         if refused := [name for name in named if name not in _TAKEN[action]]:
             raise UserError(
                 f"{flags(refused)} cannot go with --{action}, which takes "

@@ -25,6 +25,9 @@ QUICK = ("--task", "aa", "--core", "lstm", "--preset", "small", "--core-width", 
 QUICK += ("--embedding", "4", "--sizes", "2", "8", "--train-size", "160", "--epochs", "60")
 QUICK += ("--learning-rate", "0.03", "--evaluate-every", "10", "--num-threads", "1")
 QUICK += ("--test-lengths", "30", "61")
+# With options that the settings of a search replace.
+SEARCH = ["--search", "random", "--trials", "1", "--seed", "5", "--learning-rate", "9"]
+SEARCH += ["--core-width", "7", "--xpid", "q", "--savedir", "z"]
 
 
 @pytest.fixture(scope="module")
@@ -174,16 +177,21 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
         (["--task", "aa", "--sizes", "1", "1"], "aa has no strings of sizes 1 to 1"),
         (["--sizes", "9", "2"], "--sizes must be two, the smaller first"),
         (["--test-lengths", "0"], "--test-lengths must lie in 1 to 1,000,000, not 0"),
-        (["--task", "aa", "--test-lengths", "9", "1"], "--test-lengths 1: aa has no string of"),
+        (["--task", "aa", "--test-lengths", "9", "1"], "--test-lengths: aa has no string of si"),
         (["--task", "abab", "--test-lengths", "3"], "its sizes are 4, 8, 12, ..."),
         (["--task", "missing_duplicate", "--test-lengths", "1"], "its sizes are 2, 4, 6, ..."),
         (["--sizes", "1", "2"], "too few different sequences: 3 found, 15000 wanted"),
         (["--sizes", "1", "2", "--export", "new/folder"], "too few different sequences"),
         (["--export", __file__], f"--export cannot be made: {__file__}: File exists"),
-        (["--legacy"], "--legacy is an option of --task shuffle_2; the runs of --table and"),
+        (["--legacy"], "--legacy is an option of --task shuffle_2\n"),
+        (["--task", "aa", "--no-legacy"], "--no-legacy is an option of --task shuffle_2\n"),
+        (["--task", "aa", "--no_legacy_labels"], "--no-legacy-labels is an option of --task a_n"),
         (["--task", "aa", "--legacy-labels"], "--legacy-labels is an option of --task a_n_b_n_si"),
-        (["--table", "1", "--legacy"], "--legacy is an option of --task shuffle_2; the runs of -"),
-        (["--summary", "--legacy-labels"], "the runs of --table and --summary have the tasks'"),
+        (
+            ["--table", "1", "--legacy"],
+            "--legacy is an option of --task shuffle_2; the runs of --t",
+        ),
+        (["--summary", "--legacy-labels"], "the runs of --summary have the tasks' defaults"),
         (["--length-size", "0"], "--length-size must be at least 1"),
         (["--decoder", "-1"], "--decoder must lie in 0 to"),
         (["--evaluate-every", "-1"], "--evaluate-every must be at least 0"),
@@ -206,6 +214,10 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
         (["--search", "grid", "--only", "lstm"], "--only cannot go with --search, which takes --s"),
         (["--search", "grid", "--settings", "aa"], "--settings cannot go with --search"),
         (["--search", "grid", "--trials", "5"], "--trials is the number of settings of --search r"),
+        (SEARCH, "--core-width, --seed, --savedir, --xpid, --learning-rate cannot go with --se"),
+        ([*SEARCH[:4], "--core", "rdn", "--core-feedforward", "9"], "--core-feedforward cannot go"),
+        ([*SEARCH[:4], "--core", "lstm", "--batch-size", "9"], "--batch-size cannot go with --se"),
+        (["--trained", "x", "--trace", "1", "--preset", "small"], "--preset cannot go with --tra"),
         (["--trained", "x", "--trace", "1", "--core", "lstm"], "--core cannot go with --trace"),
         (["--table", "3"], "--table 3 has no formal_language; tables that have: 1, 2"),
         (["--table", "1", "--task", "aa"], "--task cannot go with --table"),
