@@ -18,7 +18,7 @@ class LearningOptions(CoreSizes):
 
     core: str
     seed: int = 1
-    """Seed of weights, dropout and batches; of a language model's sampled text, too."""
+    """Seed of weights, dropout and batches, and of the text that wikitext103 samples."""
     device: str = "auto"
     """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0

@@ -25,25 +25,24 @@ from fastweights.tasks import Task
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceTableOptions:
-    """Options of a table: its cells, and its folders."""
+    """Options of a table or another command of many runs: its cells, and its folders."""
 
     seeds: tuple[int, ...] = (1, 2, 3)
-    """--table: seeds of each cell."""
+    """Seeds of each cell of a table, figure or search."""
     only: tuple[str, ...] = ()
-    """--table: only these cores."""
+    """Only these cores of a table or figure."""
     further: tuple[str, ...] = ()
     """--table: cores that the paper's table does not have, or all."""
     settings: tuple[str, ...] = ()
-    """--table: only these of the paper's settings, such as variables=3, depth=10 or parity."""
+    """Only these settings of a table, such as variables=3, depth=10 or parity."""
     jobs: int = 0
-    """--table: runs at once, one thread each; 0: as many as there are cores."""
+    """Number of runs at once, one thread each; 0: as many as there are cores."""
     epochs_at_most: int | None = None
-    """--table: fewer epochs than the preset has, for a first look."""
+    """Maximum number of epochs of each run, for a first look."""
     runs: Path = Path("runs/tables")
-    """--table: folder of the runs."""
+    """Folder of the runs of a table, figure or search."""
     out: Path | None = None
-    """--table: folder of TASK_table_NUMBER.md, .csv, .json and .png (default: in --runs, by the
-    preset)."""
+    """Folder of the table or figure and of its numbers (default: in --runs, by the preset)."""
 
     @property
     def shortened(self) -> str:

@@ -14,6 +14,7 @@ from fastweights.launch import (
     atari,
     code_execution,
     evaluate,
+    formal_language,
     list_ops,
     replay,
     report,
@@ -28,7 +29,7 @@ from fastweights.training.presets import PRESETS, preset
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
-    *(atari, code_execution, evaluate, list_ops, replay, report, suite, t_maze),
+    *(atari, code_execution, evaluate, formal_language, list_ops, replay, report, suite, t_maze),
     wikitext103,
     watch_command,
 ]
@@ -103,6 +104,12 @@ def test_no_default_is_none(command, screen, capsys):
         and "tyro" not in text
         and "==SUPPRESS==" not in text
     )
+
+
+def test_options_that_several_flags_take_are_not_described_as_one_s(capsys):
+    text = printed(formal_language, capsys, "--help-all")
+    assert re.findall(r"(--\S+) .*\n? +--table: ", text) == ["--further"]
+    assert "a language model" not in text  # of --seed, which such a model has, too
 
 
 def test_allowed_values_are_listed(capsys):
