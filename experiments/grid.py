@@ -156,9 +156,12 @@ class Grid:
             while due:
                 side_by_side.run([Job(run.name, run.command) for run in due])
                 # A run may need two commands, such as the rest of its training, then test games.
-                done = [run for run in due if run.finished or run.name in side_by_side.failures]
-                next_ones = {run: run.command() for run in due if run not in done}
-                due = {run: one for run, one in next_ones.items() if one != due[run]}
+                due = {
+                    run: then
+                    for run, now in due.items()
+                    if run.name not in side_by_side.failures
+                    and (then := run.command()) not in (None, now)
+                }
         unmeasured = {run.name: "it has no result" for run in missing if not run.finished}
         return unmeasured | side_by_side.failures
 
