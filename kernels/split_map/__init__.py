@@ -24,6 +24,7 @@ MAPS: dict[str, Callable[[Tensor], Tensor]] = FEATURE_MAPS | STRENGTH_MAPS
 UNMAPPED = "identity"
 SOURCE = "split_map/cpu.cpp"
 _HALF = (torch.bfloat16, torch.float16)
+_ELEMENTWISE = {"elu", "identity", *STRENGTH_MAPS}
 _CODES = {name: code for code, name in enumerate(MAPS)}  # values of the C++ enum
 
 Row = Float[Tensor, "*batch N"]
@@ -101,11 +102,16 @@ def _library(x: Tensor) -> cpu_build.Library:
 
 
 def _layout(x: Row, parts: Sequence[Part]) -> list[int]:
-    """Return rows and parts, and for each part its vectors, their length and their map."""
+    """Return rows and parts, and for each part its vectors, their length and their map.
+
+    Numbers that are mapped one by one count as a single vector.
+    """
     layout = [x.shape[:-1].numel(), len(parts)]
     for part in parts:
-        size = part.shape[-1] if part.shape else 1
-        layout += part.length // size, size, _CODES[part.map]
+        vectors, size = math.prod(part.shape[:-1]), math.prod(part.shape[-1:])
+        if part.map in _ELEMENTWISE:
+            vectors, size = 1, part.length
+        layout += vectors, size, _CODES[part.map]
     return layout
 
 

@@ -6,9 +6,22 @@
 
 using namespace fastweights;
 
-constexpr int L = kRegisterBytes / int(sizeof(T));  // lanes in a register
-constexpr int64_t kTask = 16384;                    // numbers that are worth a thread
-using Lane = Row<T, L>;
+constexpr int kLanes = kRegisterBytes / int(sizeof(T));  // in a register
+constexpr int64_t kTask = 16384;                         // numbers that are worth a thread
+
+// A register for vectors of such a size. Those shorter than the longest register have one of their
+// own length: to fill up a longer one takes several times as long as to compute with it.
+template <class Size>
+struct Register {
+  using type = Row<T, kLanes>;
+};
+
+template <int64_t size>
+struct Register<std::integral_constant<int64_t, size>> {
+  using type = Row<T, (size < kLanes ? size : kLanes)>;
+};
+template <class Size>
+using Lane = typename Register<Size>::type;
 
 // FeatureMap and the strengths' maps, in the order of MAPS (__init__.py).
 enum class Map : int64_t {
@@ -24,8 +37,9 @@ struct Part {
 // Calls body(i, how many of the numbers from i on fill a register, the mask of these).
 template <class Size, class Body>
 static FW_INLINE void each(Size size, Body body) {
+  constexpr int L = Lane<Size>::kWidth;
   int64_t i = 0;
-  for (; i + L <= size; i += L) body(i, std::integral_constant<int, L>(), Lane::fill(T(1)));
+  for (; i + L <= size; i += L) body(i, std::integral_constant<int, L>(), Lane<Size>::fill(T(1)));
   if (i < size) body(i, size - i, live_lanes<T, L>(size - i));
 }
 
@@ -34,7 +48,8 @@ static FW_INLINE void each(Size size, Body body) {
 template <class Body>
 static FW_INLINE void with_size(int64_t size, Body body) {
   switch (size) {
-    case 1: return body(std::integral_constant<int64_t, 1>());
+    case 4: return body(std::integral_constant<int64_t, 4>());
+    case 8: return body(std::integral_constant<int64_t, 8>());
     case 16: return body(std::integral_constant<int64_t, 16>());
     case 32: return body(std::integral_constant<int64_t, 32>());
     case 64: return body(std::integral_constant<int64_t, 64>());
@@ -75,56 +90,57 @@ struct Parts {
   }
 };
 
-static FW_INLINE Lane positive(const T* x, int64_t live, const Lane& mask) {
-  return activate(FeatureMap::elu, Lane::load(x, live), mask);
+template <class Register>
+static FW_INLINE Register positive(const T* x, int64_t live, const Register& mask) {
+  return activate(FeatureMap::elu, Register::load(x, live), mask);
 }
 
 template <class Size>
 static FW_INLINE void softmax(const T* x, T* y, Size size) {
-  Lane top = Lane::fill(T(-__builtin_inf())), total = Lane::fill(T(0));
-  each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
-    Lane part = select(mask, Lane::load(x + i, live), T(-__builtin_inf()));
+  Lane<Size> top = Lane<Size>::fill(T(-__builtin_inf())), total = Lane<Size>::fill(T(0));
+  each(size, [&](int64_t i, auto live, const Lane<Size>& mask) __attribute__((always_inline)) {
+    Lane<Size> part = select(mask, Lane<Size>::load(x + i, live), T(-__builtin_inf()));
     top.part[0] = part.part[0] > top.part[0] ? part.part[0] : top.part[0];
   });
-  const Lane most = Lane::fill(maximum(top));
-  each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
-    Lane part = select(mask, exp(Lane::load(x + i, live) - most), T(0));
+  const Lane<Size> most = Lane<Size>::fill(maximum(top));
+  each(size, [&](int64_t i, auto live, const Lane<Size>& mask) __attribute__((always_inline)) {
+    Lane<Size> part = select(mask, exp(Lane<Size>::load(x + i, live) - most), T(0));
     total = total + part;
     part.store(y + i, live);
   });
   const T scale = T(1) / sum(total);
-  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-    (scale * Lane::load(y + i, live)).store(y + i, live);
+  each(size, [&](int64_t i, auto live, const Lane<Size>&) __attribute__((always_inline)) {
+    (scale * Lane<Size>::load(y + i, live)).store(y + i, live);
   });
 }
 
 template <class Size>
 static FW_INLINE void elu_sum(const T* x, T* y, Size size) {
-  Lane total = Lane::fill(T(0));
-  each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
-    Lane part = positive(x + i, live, mask);
+  Lane<Size> total = Lane<Size>::fill(T(0));
+  each(size, [&](int64_t i, auto live, const Lane<Size>& mask) __attribute__((always_inline)) {
+    Lane<Size> part = positive(x + i, live, mask);
     total = total + part;
     part.store(y + i, live);
   });
   const T scale = T(1) / (sum(total) + kSumFloor<T>);
-  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-    (scale * Lane::load(y + i, live)).store(y + i, live);
+  each(size, [&](int64_t i, auto live, const Lane<Size>&) __attribute__((always_inline)) {
+    (scale * Lane<Size>::load(y + i, live)).store(y + i, live);
   });
 }
 
 // y = f(x) / |f(x)|, where f is silu or nothing; returns 1 / |f(x)|.
 template <class Size>
 static FW_INLINE T unit(Map map, const T* x, T* y, Size size) {
-  Lane total = Lane::fill(T(0));
-  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-    Lane part = Lane::load(x + i, live);
+  Lane<Size> total = Lane<Size>::fill(T(0));
+  each(size, [&](int64_t i, auto live, const Lane<Size>&) __attribute__((always_inline)) {
+    Lane<Size> part = Lane<Size>::load(x + i, live);
     if (map == Map::silu_unit) part = silu(part);
     total = total + part * part;
     part.store(y + i, live);
   });
   const T scale = T(1) / T(__builtin_sqrt(sum(total) + kSquareFloor<T>));
-  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-    (scale * Lane::load(y + i, live)).store(y + i, live);
+  each(size, [&](int64_t i, auto live, const Lane<Size>&) __attribute__((always_inline)) {
+    (scale * Lane<Size>::load(y + i, live)).store(y + i, live);
   });
   return scale;
 }
@@ -139,7 +155,8 @@ static FW_INLINE void map_vector(Map map, const T* x, T* y, Size size) {
     case Map::softmax: return softmax(x, y, size);
     case Map::elu_sum: return elu_sum(x, y, size);
     case Map::elu:
-      return each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
+      return each(size, [&](int64_t i, auto live, const Lane<Size>& mask)
+                            __attribute__((always_inline)) {
         positive(x + i, live, mask).store(y + i, live);
       });
     case Map::identity:
@@ -151,8 +168,9 @@ static FW_INLINE void map_vector(Map map, const T* x, T* y, Size size) {
       return;
     case Map::sigmoid:
     case Map::double_sigmoid:
-      return each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-        (largest(map) * sigmoid(Lane::load(x + i, live))).store(y + i, live);
+      return each(size, [&](int64_t i, auto live, const Lane<Size>&)
+                            __attribute__((always_inline)) {
+        (largest(map) * sigmoid(Lane<Size>::load(x + i, live))).store(y + i, live);
       });
   }
 }
@@ -161,30 +179,30 @@ static FW_INLINE void map_vector(Map map, const T* x, T* y, Size size) {
 template <class Size>
 static FW_INLINE void softmax_back(const T* x, const T* g, T* dx, Size size) {
   softmax(x, dx, size);
-  Lane total = Lane::fill(T(0));
-  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-    total = total + Lane::load(dx + i, live) * Lane::load(g + i, live);
+  Lane<Size> total = Lane<Size>::fill(T(0));
+  each(size, [&](int64_t i, auto live, const Lane<Size>&) __attribute__((always_inline)) {
+    total = total + Lane<Size>::load(dx + i, live) * Lane<Size>::load(g + i, live);
   });
-  const Lane mean = Lane::fill(sum(total));
-  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-    (Lane::load(dx + i, live) * (Lane::load(g + i, live) - mean)).store(dx + i, live);
+  const Lane<Size> mean = Lane<Size>::fill(sum(total));
+  each(size, [&](int64_t i, auto live, const Lane<Size>&) __attribute__((always_inline)) {
+    (Lane<Size>::load(dx + i, live) * (Lane<Size>::load(g + i, live) - mean)).store(dx + i, live);
   });
 }
 
 // As include/feature_maps.h has it; elu(x) + 1 lies in dx meanwhile.
 template <class Size>
 static FW_INLINE void elu_sum_back(const T* x, const T* g, T* dx, Size size) {
-  Lane total = Lane::fill(T(0)), weighted = total;
-  each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
-    Lane part = positive(x + i, live, mask);
-    total = total + part, weighted = weighted + part * Lane::load(g + i, live);
+  Lane<Size> total = Lane<Size>::fill(T(0)), weighted = total;
+  each(size, [&](int64_t i, auto live, const Lane<Size>& mask) __attribute__((always_inline)) {
+    Lane<Size> part = positive(x + i, live, mask);
+    total = total + part, weighted = weighted + part * Lane<Size>::load(g + i, live);
     part.store(dx + i, live);
   });
   const T scale = T(1) / (sum(total) + kSumFloor<T>);
-  const Lane mean = Lane::fill(scale * sum(weighted));
-  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-    Lane grad = scale * (Lane::load(g + i, live) - mean);
-    feature_adjoint(FeatureMap::elu, Lane::load(dx + i, live), grad).store(dx + i, live);
+  const Lane<Size> mean = Lane<Size>::fill(scale * sum(weighted));
+  each(size, [&](int64_t i, auto live, const Lane<Size>&) __attribute__((always_inline)) {
+    Lane<Size> grad = scale * (Lane<Size>::load(g + i, live) - mean);
+    feature_adjoint(FeatureMap::elu, Lane<Size>::load(dx + i, live), grad).store(dx + i, live);
   });
 }
 
@@ -192,14 +210,15 @@ static FW_INLINE void elu_sum_back(const T* x, const T* g, T* dx, Size size) {
 template <class Size>
 static FW_INLINE void unit_back(Map map, const T* x, const T* g, T* dx, Size size) {
   const T scale = unit(map, x, dx, size);
-  Lane total = Lane::fill(T(0));
-  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-    total = total + Lane::load(dx + i, live) * Lane::load(g + i, live);
+  Lane<Size> total = Lane<Size>::fill(T(0));
+  each(size, [&](int64_t i, auto live, const Lane<Size>&) __attribute__((always_inline)) {
+    total = total + Lane<Size>::load(dx + i, live) * Lane<Size>::load(g + i, live);
   });
   const T along = sum(total);
-  each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-    Lane grad = scale * (Lane::load(g + i, live) - along * Lane::load(dx + i, live));
-    if (map == Map::silu_unit) grad = grad * silu_slope(Lane::load(x + i, live));
+  each(size, [&](int64_t i, auto live, const Lane<Size>&) __attribute__((always_inline)) {
+    const Lane<Size> y = Lane<Size>::load(dx + i, live);
+    Lane<Size> grad = scale * (Lane<Size>::load(g + i, live) - along * y);
+    if (map == Map::silu_unit) grad = grad * silu_slope(Lane<Size>::load(x + i, live));
     grad.store(dx + i, live);
   });
 }
@@ -210,8 +229,9 @@ static FW_INLINE void unmap_vector(Map map, const T* x, const T* g, T* dx, Size 
     case Map::softmax: return softmax_back(x, g, dx, size);
     case Map::elu_sum: return elu_sum_back(x, g, dx, size);
     case Map::elu:
-      return each(size, [&](int64_t i, auto live, const Lane& mask) __attribute__((always_inline)) {
-        Lane grad = Lane::load(g + i, live);
+      return each(size, [&](int64_t i, auto live, const Lane<Size>& mask)
+                            __attribute__((always_inline)) {
+        Lane<Size> grad = Lane<Size>::load(g + i, live);
         feature_adjoint(FeatureMap::elu, positive(x + i, live, mask), grad).store(dx + i, live);
       });
     case Map::identity:
@@ -221,10 +241,11 @@ static FW_INLINE void unmap_vector(Map map, const T* x, const T* g, T* dx, Size 
     case Map::silu_unit: return unit_back(map, x, g, dx, size);
     case Map::sigmoid:
     case Map::double_sigmoid:
-      return each(size, [&](int64_t i, auto live, const Lane&) __attribute__((always_inline)) {
-        Lane y = sigmoid(Lane::load(x + i, live));
-        Lane grad = largest(map) * Lane::load(g + i, live);
-        (grad * y * (Lane::fill(T(1)) - y)).store(dx + i, live);
+      return each(size, [&](int64_t i, auto live, const Lane<Size>&)
+                            __attribute__((always_inline)) {
+        Lane<Size> y = sigmoid(Lane<Size>::load(x + i, live));
+        Lane<Size> grad = largest(map) * Lane<Size>::load(g + i, live);
+        (grad * y * (Lane<Size>::fill(T(1)) - y)).store(dx + i, live);
       });
   }
 }

@@ -15,7 +15,7 @@ from fastweights.kernels.split_map import MAPS, Part, split_map
 pytestmark = pytest.mark.compiler
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
-SIZES = [1, 3, 16, 19, 32, 64, 130]  # less than a register, whole registers, and a remainder
+SIZES = [1, 3, 4, 8, 16, 19, 32, 64, 130]  # less than a register, whole ones, and a remainder
 ROWS = [(5, 2, 3), (2,), ()]
 
 
@@ -88,6 +88,8 @@ def test_no_rows_and_no_numbers():
     assert grad.shape == (0, 2, sum(part.length for part in parts))
     (empty,) = split_map(torch.zeros(3, 0), (Part((0, 5), "softmax"),))
     assert empty.shape == (3, 0, 5)
+    empty, half = split_map(torch.zeros(3, 1), (Part((2, 0), "softmax"), Part((), "sigmoid")))
+    assert empty.shape == (3, 2, 0) and torch.equal(half, torch.full((3,), 0.5))
 
 
 def test_maps_are_what_they_are_called():
