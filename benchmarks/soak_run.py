@@ -27,7 +27,7 @@ LAUNCHED = {1}  # exit code of torchrun and of Ray when they give up
 # Exceptions that may end a traceback: an interrupted start, and those of torchrun itself.
 EXPLAINED = ("KeyboardInterrupt", "torch.distributed.")
 WARM = 20.0  # seconds until a process's memory stops growing
-HEADER = r"Traceback \(most"
+HEADER = r"Traceback \(most|Exception ignored in"  # what precedes an exception's own line
 MARK = "FASTWEIGHTS_SOAK"  # environment variable of all processes that a run starts
 PATIENCE = 10.0  # seconds for killed processes to disappear
 
@@ -91,7 +91,8 @@ class SoakRun:
 
         If two processes print at once, two headers follow each other; a header is no exception.
         """
-        found = re.findall(rf"^{HEADER}.*\n(?:[ \t].*\n)*(?=(.*))", self._said(), re.MULTILINE)
+        traceback = rf"^(?:{HEADER}).*\n(?:[ \t].*\n)*(?=(.*))"
+        found = re.findall(traceback, self._said(), re.MULTILINE)
         lines = [line for line in found if not re.match(HEADER, line)]
         return [line for line in lines if not line.startswith(EXPLAINED)]
 

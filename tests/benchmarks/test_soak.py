@@ -244,6 +244,12 @@ def test_tracebacks_that_two_processes_print_at_once_are_told_apart(run):
     header, where = "Traceback (most recent call last):\n", '  File "a.py", line 1\n'
     run._out.write_text(header + header + where + where + "RuntimeError: broken\n")
     assert run.tracebacks() == ["RuntimeError: broken"]
+    # A second interrupt, torchrun's own, that comes while two processes end.
+    ignored = "Exception ignored in atexit callback: <bound method>\n"
+    run._out.write_text((ignored + header + where) * 2 + "KeyboardInterrupt: \n" * 2)
+    assert run.tracebacks() == []
+    run._out.write_text(ignored + header + where + "RuntimeError: at exit\n")
+    assert run.tracebacks() == ["RuntimeError: at exit"]
 
 
 def test_torchrun_may_end_with_1(tmp_path):

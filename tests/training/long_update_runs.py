@@ -4,7 +4,7 @@
 
 The update computes the whole batch at once and takes about as long as acting for its rollouts. The
 run gets SIGINT after `MOMENT` of this time, counted from the start of the gradient's stage. It ends
-as the command does. FOLDER/signalled is written when the signal is sent.
+as the command does. FOLDER/signalled gets the run's CPU seconds when the signal is sent.
 """
 
 import os
@@ -27,7 +27,7 @@ def main(folder: Path, case: str, moment: float) -> int:
     begun: dict[str, float] = {}
 
     def send() -> None:
-        (folder / "signalled").touch()
+        (folder / "signalled").write_text(str(time.process_time()))
         os.kill(os.getpid(), signal.SIGINT)
 
     @contextmanager
