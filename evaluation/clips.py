@@ -12,6 +12,7 @@ from fastweights.evaluation.games import film
 from fastweights.evaluation.pictures import write_clip
 from fastweights.evaluation.play import GamePlan, environments_of_plan
 from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.rules import in_file_name
 from fastweights.host import UserError
 from fastweights.training import SavedAgent
 
@@ -72,7 +73,8 @@ def steps_a_second(environments: Environments) -> float:
 
 def clip_path(agent: SavedAgent, plan: GamePlan, action_mode: ActionMode, ending: str) -> Path:
     """Return a file in the run's folder `clips`, which is made if missing."""
-    game = f"{plan.protocol}_{action_mode}_seed{plan.seed}"
+    changes = map(in_file_name, plan.env_options)
+    game = "_".join((plan.protocol, *changes, action_mode, f"seed{plan.seed}"))
     path = agent.run / "clips" / f"step_{agent.step:012d}_{game}{ending}"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

@@ -13,12 +13,12 @@ import io
 import math
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
-from fastweights.evaluation.rules import changed_rules
+from fastweights.evaluation.rules import changed_rules, in_file_name
 from fastweights.evaluation.training_returns import FULL_GAME, LIFE, Unit
 from fastweights.host import (
     UserError,
@@ -70,6 +70,8 @@ class Evaluation:
     core: str
     score_modulus: int | None  # score at which the counter overflows to zero; None: never
     episodes: tuple[PlayedGame, ...]
+    # Options that differ from those in training; those of Atari differ from the protocol's.
+    changed_options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def unit(self) -> Unit:
@@ -185,12 +187,17 @@ class Evaluation:
         write_bytes(path.with_suffix(".csv"), _csv(self._rows()))
 
     def changed_rules(self) -> dict[str, Any]:
-        """Return the rules that differ from the protocol's, without the time limit."""
-        return changed_rules(self.protocol, self.rules)
+        """Return what differs from the protocol or from training, without the time limit."""
+        return changed_rules(self.protocol, self.rules) | self.changed_options
+
+    def rules_in_words(self) -> str:
+        """Return the protocol's name and what differs from it: `full-game, sticky 0.25`."""
+        changes = [f"{name} {value}" for name, value in self.changed_rules().items()]
+        return ", ".join([self.protocol, *changes])
 
     def file_name(self) -> str:
         """The file's name: checkpoint, protocol and changes, limit, mode, number of games, seed."""
-        changes = [f"{n.replace('_', '-')}-{v}".lower() for n, v in self.changed_rules().items()]
+        changes = [in_file_name(f"{name}-{v}") for name, v in self.changed_rules().items()]
         count = f"{self.repeats}x{len(self.episodes) // self.repeats}"
         cap = () if self.max_frames is None else (f"cap{self.max_frames}",)
         parts = (self.protocol, *changes, *cap, self.action_mode, count, f"seed{self.seed}")

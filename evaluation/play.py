@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import torch
 
@@ -18,7 +18,7 @@ from fastweights.evaluation.games import Played, check_actions, play_games, scor
 from fastweights.evaluation.player import ActionMode
 from fastweights.evaluation.rules import complete_rules, longest_test, rules_for_testing
 from fastweights.host import ProgressDisplay, check_at_least, git_revision
-from fastweights.training import TEST_SEEDS, RunOptions, make_environments, trained_rules
+from fastweights.training import TEST_SEEDS, Rules, RunOptions, make_environments, trained_rules
 
 _MOST_AT_ONCE = 256  # environments in parallel
 _LONG = HALF_AN_HOUR // 4  # agent steps of half an hour of Atari
@@ -42,6 +42,9 @@ class GamePlan:
     max_frames: int | None = None
     """Maximum length of a game in emulator frames (agent steps where there is no emulator); 0: no
     limit. Default: 108000, half an hour; for trained the limit in training."""
+    env_options: tuple[str, ...] = ()
+    """Options of the environment that replace those in training, such as corridor=20 (TMaze) or
+    sticky=0.25 (Atari)."""
     seed: int = TEST_SEEDS.start
     """Seed of the first game; game i, counted through all repeats, has seed + i."""
     num_threads: int = 0
@@ -107,7 +110,7 @@ def environments_of_plan(
     trained: RunOptions, plan: GamePlan, num_envs: int, seed: int, render: bool = False
 ) -> Environments:
     """Return `num_envs` environments for `plan` and an agent trained with `trained`."""
-    rules = rules_for_testing(trained, plan.protocol, plan.max_frames)
+    rules = rules_for_testing(trained, plan.protocol, plan.max_frames, plan.env_options)
     return make_environments(
         trained, num_envs, seed, rules=rules, render=render, num_threads=plan.num_threads
     )
@@ -169,6 +172,16 @@ def progress_bar(
         yield report
 
 
+def _changes(trained: RunOptions, rules: Rules) -> dict[str, Any]:
+    """Return the options that differ from those in training."""
+    known = trained.environment_options()
+    return {
+        name: value
+        for name, value in rules.options.items()
+        if name not in known or known[name] != value
+    }
+
+
 def _evaluation(
     environments: Environments,
     trained: RunOptions,
@@ -177,7 +190,7 @@ def _evaluation(
     action_mode: ActionMode,
     played: list[Played],
 ) -> Evaluation:
-    rules = complete_rules(trained, plan.protocol, plan.max_frames)
+    rules = complete_rules(trained, plan.protocol, plan.max_frames, plan.env_options)
     resolved = rules.resolved(trained.env)
     cap = longest_test(trained, plan.protocol, plan.max_frames)
     frames = environments.frames_per_step
@@ -185,6 +198,7 @@ def _evaluation(
         env=environments.name,
         protocol=rules.protocol,
         rules=rules.options,
+        changed_options={} if resolved else _changes(trained, rules),
         score=resolved.score if resolved else "game",
         max_frames=cap,
         action_mode=action_mode,

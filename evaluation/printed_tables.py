@@ -22,7 +22,7 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
     means; returns are the mean and standard deviation over all games or lives.
     """
     first = next(iter(evaluations.values()))
-    table = Table("", title=f"{title}: {first.env}, {first.protocol}")
+    table = Table("", title=escape(f"{title}: {first.env}, {first.rules_in_words()}"))
     for name in evaluations:
         table.add_column(name, justify="right")
     score = {

@@ -1,7 +1,8 @@
 """The rules of test games: a protocol's, except for what belongs to the agent or to its task."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from fastweights.envs import HALF_AN_HOUR, PROTOCOLS, protocol_named
@@ -15,32 +16,62 @@ THE_AGENTS_OWN = ("frame_skip", "max_pool", "frame_stack", "full_action_set")
 THE_TASKS_OWN = ("flicker",)
 
 
-def rules_for_testing(options: RunOptions, protocol: str, max_frames: int | None = None) -> Rules:
+def rules_for_testing(
+    options: RunOptions,
+    protocol: str,
+    max_frames: int | None = None,
+    env_options: tuple[str, ...] = (),
+) -> Rules:
     """Return the rules of test games for an agent trained with `options`.
 
-    `protocol` may be `trained`. On Atari a game is cut as `longest_test` says. Observations and
-    actions stay as in training: an agent with fewer actions than the protocol never uses the
-    others.
+    On Atari a game is cut as `longest_test` says. Observations and actions stay as in training: an
+    agent with fewer actions than the protocol never uses the others.
+
+    Args:
+        options: those of training.
+        protocol: name of a protocol, or `trained`.
+        max_frames: as for `longest_test`.
+        env_options: `name=value` pairs that replace training's, or rules of the protocol.
 
     Raises:
-        ValueError: an unknown protocol, or one for other environments.
+        ValueError: an unknown protocol, or one for other environments; an option that the
+            environment does not have, or that belongs to the agent.
     """
     if protocol not in (known := (*PROTOCOLS, "trained")):
         raise ValueError(unknown_name("protocol", protocol, known))
+    changes = replace(options, env_options=env_options).environment_options()
     trained = trained_rules(options)
     learned = trained.resolved(options.env)
     if learned is None:
-        return trained if protocol == "trained" else trained._replace(protocol=protocol)
-    cap = {"max_frames": longest_test(options, protocol, max_frames)}
+        rules = trained if protocol == "trained" else trained._replace(protocol=protocol)
+        return rules._replace(options=rules.options | changes)
+    _check_changes(changes)
+    changes |= {"max_frames": longest_test(options, protocol, max_frames)}
     if protocol == "trained":
-        return trained._replace(options=trained.options | cap)
+        return trained._replace(options=trained.options | changes)
     own = {name: getattr(learned, name) for name in (*THE_AGENTS_OWN, *THE_TASKS_OWN)}
-    return Rules(protocol, own | cap)
+    return Rules(protocol, own | changes)
 
 
-def complete_rules(options: RunOptions, protocol: str, max_frames: int | None = None) -> Rules:
+def _check_changes(changes: Mapping[str, Any]) -> None:
+    for name in changes:
+        if name in THE_AGENTS_OWN:
+            raise ValueError(
+                f"--env-options {name}: an agent plays with the pictures and actions that it was "
+                "trained with; train another agent with this option"
+            )
+    if "max_frames" in changes:
+        raise ValueError("--env-options max_frames: give the limit as --max-frames")
+
+
+def complete_rules(
+    options: RunOptions,
+    protocol: str,
+    max_frames: int | None = None,
+    env_options: tuple[str, ...] = (),
+) -> Rules:
     """Return the rules of `rules_for_testing` with all fields of an Atari protocol."""
-    rules = rules_for_testing(options, protocol, max_frames)
+    rules = rules_for_testing(options, protocol, max_frames, env_options)
     resolved = rules.resolved(options.env)
     return rules._replace(options=asdict(resolved)) if resolved else rules
 
@@ -76,3 +107,8 @@ def changed_rules(protocol: str, rules: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in usual.items()
         if name not in aside and rules.get(name, value) != value
     }
+
+
+def in_file_name(change: str) -> str:
+    """Return a change of rules, such as `noop_max-0`, in characters that any file name may have."""
+    return re.sub(r"[^\w.-]+|_", "-", change).lower()

@@ -104,18 +104,18 @@ def scores(groups: Sequence[Group]) -> list[Score]:
 
 
 def protocol_played(evaluation: Evaluation) -> str:
-    """Return the protocol's name and deviations from it: `full-game, sticky 0.25`.
+    """Return the rules in words, and the limit if it matters: `full-game, sticky 0.25`.
 
     Evaluations stored as full-game may have been played as the run was trained, or with a limit.
     """
     protocol = PROTOCOLS.get(evaluation.protocol)
     cap = protocol.max_frames if protocol else HALF_AN_HOUR
-    changed = [f"{name} {value}" for name, value in evaluation.changed_rules().items()]
+    parts = [evaluation.rules_in_words()]
     if (frames := evaluation.max_frames) is None:  # matters only for games beyond the limit
-        changed += ["never cut"] * any(one.emulator_frames > cap for one in evaluation.episodes)
+        parts += ["never cut"] * any(one.emulator_frames > cap for one in evaluation.episodes)
     elif frames != cap:
-        changed.append(f"cut after {frames:,} frames")
-    return ", ".join([evaluation.protocol, *changed])
+        parts.append(f"cut after {frames:,} frames")
+    return ", ".join(parts)
 
 
 def human_normalised(score: Score) -> float | None:

@@ -47,6 +47,17 @@ def test_an_agent_of_flickering_pictures_is_tested_on_flickering_pictures(protoc
     assert (rules.flicker, rules.frame_stack) == (0.5, 1)
 
 
+@pytest.mark.parametrize("protocol", ["full-game", "trained"])
+def test_options_of_a_test_replace_rules_but_not_what_the_agent_sees(protocol):
+    trained = RunOptions(env="Pong", env_options=("flicker=0.5",))
+    rules = rules_for_testing(trained, protocol, 400, ("flicker=0.1", "sticky=0.25"))
+    found = rules.resolved("Pong")
+    assert (found.flicker, found.sticky, found.max_frames) == (0.1, 0.25, 400)
+    for wrong, says in (("frame_stack=1", "train another"), ("max_frames=9", "--max-frames")):
+        with pytest.raises(ValueError, match=says):
+            rules_for_testing(trained, protocol, None, (wrong,))
+
+
 @pytest.mark.parametrize(
     ("env", "trained_for", "protocol", "limit"),
     [

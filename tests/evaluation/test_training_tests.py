@@ -83,6 +83,34 @@ def test_later_games_under_other_rules_are_not_the_trainings_own(tmp_path, capsy
     assert len(own_tests(run, options, warnings.append)) == 3 and len(warnings) == 1
 
 
+def test_games_in_a_longer_corridor_than_the_trainings_are_not_its_own(tmp_path, capsys):
+    maze = ["--env", "TMaze", "--env-options", "corridor=3", "--core", "feedforward", *FAST]
+    where = ["--savedir", str(tmp_path), "--xpid", "run"]
+    assert atari.main([*maze, "--total-steps", "16", "--evaluate-episodes", "2", *where]) == 0
+    run = tmp_path / "run"
+    options = RunOptions.from_dict(read_meta(run)["args"])
+    few = ["--episodes", "2", "--repeats", "1", "--protocol", "trained", "--action-mode", "sampled"]
+    few += ["--no-clip", "--num-threads", "1"]
+    for corridor in (3, 8):
+        changed = ["--env-options", f"corridor={corridor}"]
+        assert evaluate.main([str(run), *few, *changed]) == 0
+    of_training, longer = (
+        next(one for one in evaluations_in(run).values() if one.rules == {"corridor": corridor})
+        for corridor in (3, 8)
+    )
+    assert (of_training.changed_options, longer.changed_options) == ({}, {"corridor": 8})
+    assert "full-game_corridor-8_cap108000_sampled_1x2" in longer.file_name()
+    every = list(evaluations_in(run).values())
+    assert list(own_tests(run, options).values()) == [one for one in every if one != longer]
+    # The shortest game that is won has a step for each place of the corridor, and a turn.
+    assert all(game.agent_steps >= 8 for game in longer.episodes)
+    assert "full-game, corridor 8" in " ".join(capsys.readouterr().out.split())
+    for wrong, says in (("corridr=8", "corridor"), ("corridor=x", "a whole number")):
+        with pytest.raises(SystemExit, match="2"):
+            evaluate.main([str(run), *few, "--env-options", wrong])
+        assert says in (error := capsys.readouterr().err) and error.count("\n") == 1
+
+
 def test_an_asynchronous_run_is_tested_too(tmp_path):
     asynchronous = ["--schedule", "asynchronous", "--env-groups", "2"]
     every = ["--evaluate-every", "50", "--evaluate-episodes", "3"]
