@@ -12,7 +12,7 @@ from jaxtyping import Int, UInt8
 from fastweights.envs.accounting import Accounting
 from fastweights.envs.actions import action_format
 from fastweights.envs.checked import check_batch_of, check_parts, checked
-from fastweights.envs.constructors import check_can_draw, check_kinds, constructor, expected
+from fastweights.envs.constructors import check_can_draw, check_kinds, constructor, expected, takes
 from fastweights.envs.interface import (
     Restorable,
     TimeStep,
@@ -145,7 +145,8 @@ def make_gymnasium(
 
     Raises:
         ValueError: as in `GymnasiumEnvironments`. Also an option that the constructor does not
-            take, a value of another type, or a package that is not installed.
+            take, a value of another type, or a package that is not installed. Other errors of the
+            environment are raised as they are.
     """
     check_batch(num_envs, seed)
     keywords = {**options, "render_mode": "rgb_array"} if render else dict(options)
@@ -166,14 +167,10 @@ def make_gymnasium(
             **keywords,
         )
     except (TypeError, LookupError) as error:
-        if isinstance(error, LookupError) and not options:
+        has_unknown_value = bool(options) and isinstance(error, LookupError)  # FrozenLake's maps
+        if not has_unknown_value and takes(gymnasium_id, keywords):
             raise  # a bug in the environment
-        known = expected(gymnasium_id)
-        hints = [did_you_mean(name, known) for name in options if name not in known]
-        raise ValueError(
-            f"{display} does not take the options {keywords} ({type(error).__name__}: {error}); "
-            f"it has: {_listed(known)}{''.join(hints[:1])}"
-        ) from error
+        raise ValueError(_wrong_options(gymnasium_id, display, options, error)) from error
     except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(
             f"{display} cannot be made here: {' '.join(str(error).split())}"
@@ -183,6 +180,18 @@ def make_gymnasium(
     except ValueError:
         vector_env.close()
         raise
+
+
+def _wrong_options(
+    gymnasium_id: str, display: str, options: Mapping[str, object], error: Exception
+) -> str:
+    known = expected(gymnasium_id)
+    hints = [did_you_mean(name, known) for name in options if name not in known]
+    wrong = f"does not take the options {dict(options)}" if options else "needs options"
+    return (
+        f"{display} {wrong} ({type(error).__name__}: {error}); "
+        f"it has: {_listed(known)}{''.join(hints[:1])}"
+    )
 
 
 def _listed(options: Mapping[str, str]) -> str:

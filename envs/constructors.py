@@ -1,11 +1,14 @@
 """The arguments of an environment's constructor, as far as its signature shows them."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+from fastweights.host import whole_number
 
 _OURS = {"self", "num_envs", "render_mode"}  # never given as options
 # Keyed by the annotation's name: annotations can be strings.
@@ -15,6 +18,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "float": ((int, float), "a number"),
     "str": ((str,), "text"),
 }
+_OPTIONAL_TEXT = ("str | None", "None | str")
 
 
 def expected(gymnasium_id: str) -> dict[str, str]:
@@ -23,6 +27,54 @@ def expected(gymnasium_id: str) -> dict[str, str]:
     Raises what importing the environment raises.
     """
     return {name: _KINDS.get(kind, ((), ""))[1] for name, kind in _annotations(gymnasium_id)}
+
+
+def declared_kinds(gymnasium_id: str) -> dict[str, str]:
+    """Return the name of each option's type; none if the environment cannot be imported."""
+    try:
+        return dict(_annotations(gymnasium_id))
+    except (ImportError, gymnasium.error.Error):  # which `make` reports
+        return {}
+
+
+def value_of(text: str, kind: str = "") -> object:
+    """Return the value of an option given as text.
+
+    If its type is not text, `20`, `1e5`, `0.5`, `true`, `false` and `none` are what they look like.
+
+    Args:
+        text: what was given.
+        kind: name of the option's type; "" for none.
+    """
+    if kind == "str" or (kind in _OPTIONAL_TEXT and text.lower() != "none"):
+        return text
+    for number in (whole_number, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def takes(gymnasium_id: str, options: Mapping[str, object]) -> bool:
+    """Return whether the constructor can be called with `options`; True if it has no signature."""
+    spec = _spec(gymnasium_id)
+    signature = _signature(spec)
+    if signature is None:
+        return True
+    if _named_parameters(gymnasium.make_vec) & set(options):
+        return False  # `make_gymnasium` gives these itself
+    given = {**spec.kwargs, **options}
+    if spec.entry_point is None:
+        given["num_envs"] = 1
+    else:
+        for name in _named_parameters(gymnasium.make):  # it does not pass them on
+            given.pop(name, None)
+    try:
+        signature.bind(**given)
+    except TypeError:
+        return False
+    return True
 
 
 def check_kinds(gymnasium_id: str, display: str, options: Mapping[str, object]) -> None:
@@ -56,17 +108,38 @@ def constructor(spec: EnvSpec) -> Callable[..., Any]:
 
 def _annotations(gymnasium_id: str) -> list[tuple[str, str]]:
     """Return each option's name and the name of its type."""
-    parameters = _parameters(gymnasium.spec(gymnasium_id.rpartition(":")[2])) or ()
     return [
-        (one.name, getattr(one.annotation, "__name__", str(one.annotation)))
-        for one in parameters
+        (one.name, _kind(one.annotation))
+        for one in _parameters(_spec(gymnasium_id)) or ()
         if one.name not in _OURS and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
 
 
 def _parameters(spec: EnvSpec) -> list[inspect.Parameter] | None:
-    """Return the constructor's parameters; None if it has no signature, as in C extensions."""
+    """Return the constructor's parameters; None if it has no signature."""
+    signature = _signature(spec)
+    return None if signature is None else list(signature.parameters.values())
+
+
+def _signature(spec: EnvSpec) -> inspect.Signature | None:
+    """Return the constructor's signature; None if it has none, as in C extensions."""
     try:
-        return list(inspect.signature(constructor(spec)).parameters.values())
+        return inspect.signature(constructor(spec))
     except (TypeError, ValueError):
         return None
+
+
+def _spec(gymnasium_id: str) -> EnvSpec:
+    return gymnasium.spec(gymnasium_id.rpartition(":")[2])
+
+
+def _kind(annotation: Any) -> str:
+    """Return the name of a type: `str`, or `str | None` for an optional one."""
+    if isinstance(annotation, type):
+        return annotation.__name__
+    return re.sub(r"(?:typing\.)?Optional\[(\w+)\]", r"\1 | None", str(annotation))
+
+
+def _named_parameters(function: Callable[..., Any]) -> set[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name for one in parameters if one.kind != one.VAR_KEYWORD}

@@ -4,11 +4,13 @@ import importlib
 import importlib.util
 import re
 import sys
+from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
 import gymnasium
 
+from fastweights.envs.constructors import declared_kinds, value_of
 from fastweights.host import nearest_name
 
 # Our small games: name and registered Gymnasium id.
@@ -38,6 +40,14 @@ class Name(NamedTuple):
     rom: str | None
     gymnasium_id: str | None  # with its module, if the user gave one
     display: str  # name for messages and logs
+
+    def options_of(self, texts: Mapping[str, str]) -> dict[str, object]:
+        """Return options given as text, with the types that the constructor declares.
+
+        Where it declares none, and for Atari, a text that looks like a number is a number.
+        """
+        kinds = declared_kinds(self.gymnasium_id) if self.gymnasium_id and texts else {}
+        return {name: value_of(text, kinds.get(name, "")) for name, text in texts.items()}
 
 
 def names() -> tuple[str, ...]:

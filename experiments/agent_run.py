@@ -8,7 +8,7 @@ from typing import Any
 
 from fastweights.agents import ImageStem, Network
 from fastweights.cores import count_parameters
-from fastweights.envs import BrokenEnvironment, resolve
+from fastweights.envs import resolve
 from fastweights.evaluation import PeriodicTest, before_training, show_trained
 from fastweights.host import (
     Interrupted,
@@ -113,16 +113,16 @@ def _train_and_record(training: Training, records: Kept | NotKept, plan: Plan) -
         if isinstance(records, Kept):
             _say_how_to_go_on(options, records.path, training.steps)
         return 128 + interrupted.signal_number
-    except BrokenEnvironment:
-        if isinstance(records, Kept):
-            records.drop_if_nothing_came_of_it(training)
-        raise
     except (Diverged, NothingLearned) as failure:
         records.finish(successful=False)
         if not isinstance(records, Kept):
             raise
         log = records.path / "logs.csv"
         raise type(failure)(f"{failure}; the log of the losses: {log}") from failure
+    except Exception:  # of the user's game, for example: once it is mended, the name is free
+        if isinstance(records, Kept):
+            records.drop_if_nothing_came_of_it(training)
+        raise
     records.finish(successful=True)
     return 0
 

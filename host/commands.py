@@ -2,7 +2,8 @@
 
 Commands run as `python launch/atari.py` from a checkout, and as `fastweights atari` or
 `python -m fastweights atari` where the package is installed. Hints name a command in the way in
-which the user started this process.
+which the user started this process. A user's own program gets hints that work in the current
+folder.
 """
 
 import shlex
@@ -32,7 +33,13 @@ def _typed(command: str) -> str:
         return f"python -m fastweights {command}"
     if started.stem == "fastweights":
         return f"fastweights {command}"
-    return f"python launch/{command}.py" if _SCRIPTS.is_dir() else f"fastweights {command}"
+    return f"python launch/{command}.py" if _is_in_checkout() else f"fastweights {command}"
+
+
+def _is_in_checkout() -> bool:
+    """Return whether this checkout is the current folder."""
+    here = Path("launch")
+    return here.is_dir() and here.resolve() == _SCRIPTS
 
 
 @one_line_errors  # Ctrl-C during the imports, too

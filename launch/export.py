@@ -27,6 +27,7 @@ from fastweights.training import (
     SavedAgent,
     check_game,
     check_packages,
+    module_arguments,
     open_agent,
     write_onnx,
 )
@@ -76,7 +77,8 @@ def export_safetensors(agent: SavedAgent, folder: Path) -> None:
     kept = evaluations_in(agent.run).values()
     card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
     AGENT_EXPORT.write(agent.payload, folder, card)
-    print(f"exported: {folder}\nto evaluate:\n  {typed_command('evaluate', folder)}")
+    command = typed_command("evaluate", folder, *module_arguments(agent.options))
+    print(f"exported: {folder}\nto evaluate:\n  {command}")
 
 
 def check_export_folder(path: Path, flag: str) -> None:

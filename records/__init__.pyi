@@ -19,5 +19,6 @@ from .run_folder import RunFolderError as RunFolderError
 from .run_folder import check_xpid as check_xpid
 from .run_folder import claim_xpid as claim_xpid
 from .run_folder import read_meta as read_meta
+from .run_folder import resolved_run as resolved_run
 from .run_folder import runs_near as runs_near
 from .tensorboard import Scalars as Scalars

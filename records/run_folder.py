@@ -100,6 +100,15 @@ def read_meta(path: Path) -> dict[str, Any]:
     return meta
 
 
+def resolved_run(path: Path) -> Path:
+    """Return the run folder at `path` without links: another run may move `latest` meanwhile.
+
+    A path that is no folder stays as it is. Raises `UserError` for ~ without a home folder.
+    """
+    path = expanded(path)
+    return path.resolve() if path.is_dir() else path
+
+
 def runs_near(path: Path) -> str:
     """Return a hint where there is no run at `path`: the nearest name, or else the newest run.
 

@@ -8,8 +8,8 @@ import tyro
 
 from fastweights.agents import LearnerConfig, NetworkConfig
 from fastweights.cores import CoreSizes
-from fastweights.envs import shows_last_action
-from fastweights.host import contradictions, typed_values, whole_number
+from fastweights.envs import resolve, shows_last_action
+from fastweights.host import contradictions, typed_values
 
 Learner = tyro.conf.OmitArgPrefixes[LearnerConfig]
 
@@ -145,8 +145,15 @@ class RunOptions(CoreSizes):
         return self.feed_last_action
 
     def environment_options(self) -> dict[str, Any]:
-        """Return `env_options` as a dictionary, with numbers as numbers."""
-        return dict(_name_and_value(pair) for pair in self.env_options)
+        """Return `env_options` as a dictionary, with the types that the environment declares.
+
+        Imports the environment's module if there are options.
+
+        Raises:
+            ValueError: a malformed pair, or options of an unknown environment; one line.
+        """
+        texts = dict(map(_name_and_text, self.env_options))
+        return resolve(self.env).options_of(texts) if texts else {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, flat, under TorchBeast's names if any; `from_dict` reads them."""
@@ -203,16 +210,11 @@ CHANGEABLE_ON_RESUME = (
 )
 
 
-def _name_and_value(pair: str) -> tuple[str, Any]:
+def _name_and_text(pair: str) -> tuple[str, str]:
     name, equals, text = pair.partition("=")
     if not (name and equals):
         raise ValueError(f"--env-options takes name=value pairs, not {pair!r}")
-    for kind in (whole_number, float):
-        try:
-            return name, kind(text)
-        except ValueError:
-            continue
-    return name, {"true": True, "false": False, "none": None}.get(text.lower(), text)
+    return name, text
 
 
 def changed_flags(saved: RunOptions, asked: RunOptions) -> list[str]:

@@ -24,6 +24,7 @@ from fastweights.experiments.language_model import (
 from fastweights.host import HelpLayout, UserError, expanded, flag, typed_command, user_input
 from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import check_unchanged, early_options, typed_options
+from fastweights.records import resolved_run
 from fastweights.tasks.language_model import KINDS, PYTHON_DOCS, CutOptions, LanguageTrainerConfig
 
 # What `--help` describes; the chosen core's options follow.
@@ -81,7 +82,8 @@ def train(arguments: Sequence[str]) -> int:
         if known.resume and known.preset:
             raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
         name = known.preset or "paper"
-        saved = LanguageOptions.of_run(known.resume, LANGUAGE_COMMAND) if known.resume else None
+        resume = known.resume and resolved_run(known.resume)
+        saved = LanguageOptions.of_run(resume, LANGUAGE_COMMAND) if resume else None
         command = typed_command(LANGUAGE_COMMAND)
         defaults = saved or language_preset(name, known.core or "rdn")
         asked = typed_options(
@@ -109,11 +111,9 @@ def train(arguments: Sequence[str]) -> int:
     if saved:
         with user_input():
             options = resumed_language_options(replace(saved, data=_resolved(saved.data)), options)
-        if (expanded(asked.resume) / RESULT_FILE).exists():
-            raise UserError(
-                f"{asked.resume} has finished: its result is in {RESULT_FILE}; start anew"
-            )
-    return run_language_model(options, asked.resume)
+        if (resume / RESULT_FILE).exists():
+            raise UserError(f"{resume} has finished: its result is in {RESULT_FILE}; start anew")
+    return run_language_model(options, resume)
 
 
 def _layout(core: str) -> HelpLayout:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from fastweights.host import check_kept, expanded, typed_command
-from fastweights.records import holds_checkpoints, runs_near
+from fastweights.records import holds_checkpoints, resolved_run, runs_near
 from fastweights.training import RunOptions, SavedAgent, changed_flags, open_agent
 
 
@@ -15,9 +15,9 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
 
     `known`: result of `atari_options.peek`. Raises `ValueError`, one line.
     """
-    path = known.resume and expanded(known.resume)
+    path = known.resume and resolved_run(known.resume)
     if path is None and known.auto_resume and known.xpid:
-        path = expanded(known.savedir) / known.xpid
+        path = resolved_run(expanded(known.savedir) / known.xpid)
         if not holds_checkpoints(path):
             return None
     elif path is None:
@@ -26,7 +26,7 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
         raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
     elif not path.is_dir():
         raise ValueError(f"--resume {path}: no such run folder; {runs_near(path)}")
-    elif _is_elsewhere(known, path.resolve()):
+    elif _is_elsewhere(known, path):
         raise ValueError(
             "--xpid, --savedir and --resume contradict: a resumed run stays where it is"
         )

@@ -39,6 +39,7 @@ from fastweights.host import (
 )
 from fastweights.launch.cli.parser import check_unchanged, early_options, typed_options
 from fastweights.launch.cli.sequence_help import HELP, layout
+from fastweights.records import resolved_run
 from fastweights.tasks import Task
 
 
@@ -124,7 +125,8 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         known = _peek(arguments, family)
         if known.resume and known.preset:
             raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
-        saved = saved_sequence_options(known.resume, family.command) if known.resume else None
+        resume = known.resume and resolved_run(known.resume)
+        saved = saved_sequence_options(resume, family.command) if resume else None
         task = type(saved.task) if saved and not known.task else family.task(known.task)
         check_own_options(arguments, task, family.tasks.values())
         name = known.preset or "paper"
@@ -161,8 +163,8 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
             print(path)
         return 0
     if saved:
-        _check_same(asked.resume, saved, asked.run)
-    return run_sequence_task(asked.run, asked.resume)
+        _check_same(resume, saved, asked.run)
+    return run_sequence_task(asked.run, resume)
 
 
 def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:
@@ -199,7 +201,6 @@ def _of_cells(given: Mapping[str, Any], taken: Sequence[str]) -> dict[str, Any]:
 
 
 def _check_same(path: Path, saved: SequenceOptions, asked: SequenceOptions) -> None:
-    path = expanded(path)
     with user_input():
         check_kept(differing_learning_options(saved, asked))
     if (path / RESULT_FILE).exists():

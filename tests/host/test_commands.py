@@ -1,5 +1,6 @@
 """Hints and `--help` name commands in the way in which the user started this process."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +66,47 @@ def test_a_command_started_in_the_folder_of_the_commands(monkeypatch):
 
 def test_another_programs_script_in_a_folder_named_launch_is_no_command(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "launch" / "mine.py")])
+    monkeypatch.chdir(ROOT)
     assert typed_command("evaluate") == "python launch/evaluate.py"
+    (tmp_path / "launch").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert typed_command("evaluate") == "fastweights evaluate"
+
+
+def test_a_command_of_the_checkout_that_is_started_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script = os.path.relpath(ROOT / "launch" / "atari.py", tmp_path)
+    monkeypatch.setattr(sys, "argv", [script])
+    assert typed_command("evaluate") == f"python {Path(script).with_name('evaluate.py')}"
+
+
+def test_a_program_of_the_user_gets_hints_that_work_in_its_folder(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from fastweights.experiments import run_agent\n"
+        "from fastweights.agents import LearnerConfig\n"
+        "from fastweights.training import RunOptions\n"
+        "learner = LearnerConfig(total_steps=20)\n"
+        "options = RunOptions(env='Catch', core='feedforward', num_threads=1, num_envs=4,\n"
+        "    batch_size=4, unroll_length=5, learner=learner, xpid='maze')\n"
+        "raise SystemExit(run_agent(options))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "mine.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "to evaluate:\n  fastweights evaluate runs/maze\n" in done.stdout
+
+
+def test_a_folder_that_was_removed_is_no_checkout(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setattr(sys, "argv", ["mine"])
+    assert typed_command("evaluate") == "fastweights evaluate"
 
 
 @pytest.mark.parametrize(

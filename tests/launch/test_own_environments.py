@@ -1,11 +1,15 @@
 """User-made environments that break Gymnasium's interface: one error line, no run folder."""
 
+import shlex
+import traceback
+
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Sequence, Text, Tuple
 
-from fastweights.launch import atari
+from fastweights.launch import atari, evaluate, export
+from fastweights.records.log_table import read_logs
 
 GAME = "fastweights-tests/Own-v0"
 SMALL = ["--env", GAME, "--core", "lstm", "--core-width", "8", "--num-threads", "1"]
@@ -146,3 +150,122 @@ def test_a_space_that_is_refused_has_a_wrapper_that_helps(space, says, train):
     assert said.startswith(f"error: {GAME} has ") and said.count("\n") == 1
     assert f"wrap it in {says}" in said
     assert not folders
+
+
+class Sized(Own):
+    def __init__(self, level: str = "1", size=3, nothing=0):
+        len(size)  # a bug: a number has no length
+
+
+@pytest.mark.parametrize("options", [(), ("level=2",), ("size=2", "nothing=1")])
+def test_a_type_error_in_the_constructor_keeps_its_traceback(options, register_game, tmp_path):
+    register_game(GAME, entry_point=Sized)
+    given = ("--env-options", *options) if options else ()
+    with pytest.raises(TypeError, match=r"object of type 'int' has no len") as raised:
+        atari.main([*SMALL, *given, "--savedir", str(tmp_path / "runs")])
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "len(size)  # a bug: a number has no length" in shown
+    assert not (tmp_path / "runs").exists()
+
+
+class Needy(Own):
+    def __init__(self, size: int):
+        self.size = size
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "says"),
+    [
+        (Sized, ("sise=2",), "it has: level (text), size, nothing; did you mean size?"),
+        (Sized, ("size=2", "num_envs=3"), "it has: level (text), size, nothing"),
+        (Needy, (), "missing 1 required positional argument: 'size'"),
+        (Needy, ("sise=2",), "it has: size (a whole number); did you mean size?"),
+    ],
+)
+def test_options_that_the_constructor_does_not_take_are_one_line(
+    kind, options, says, register_game, tmp_path, capsys
+):
+    register_game(GAME, entry_point=kind)
+    given = ("--env-options", *options) if options else ()
+    with pytest.raises(SystemExit, match="2"):
+        atari.main([*SMALL, *given, "--savedir", str(tmp_path / "runs")])
+    said = capsys.readouterr().err
+    wrong = "does not take the options {'si" if options else "needs options ("
+    assert said.startswith(f"error: {GAME} {wrong}") and said.count("\n") == 1
+    assert says in said
+
+
+@pytest.mark.parametrize("text", ["2", "1e5", "inf", "true", "none", "4x4"])
+def test_an_option_declared_as_text_gets_what_was_typed(text, register_game, tmp_path):
+    levels = []
+
+    class Leveled(Own):
+        def __init__(self, level: str = "1", symbols: "str | None" = None, plain=0):
+            levels.append((level, symbols, plain))
+
+    register_game(GAME, entry_point=Leveled)
+    given = ("--env-options", f"level={text}", "symbols=7", "plain=3", "--total-steps", "8")
+    where = ("--savedir", str(tmp_path), "--xpid", "a")
+    assert atari.main([*SMALL, *given, *where]) == 0
+    assert evaluate.main([str(tmp_path / "a"), "--episodes", "1", "--repeats", "1"]) == 0
+    assert set(levels) == {(text, "7", 3)}
+
+
+def test_the_command_that_an_export_prints_evaluates_a_game_in_a_module(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "my_recall.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Recall-v0', vector_entry_point='fastweights.envs.catch:Catch')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    game = ("--env", "my_recall:Recall-v0")
+    try:
+        assert atari.main([*SMALL, *game, "--total-steps", "8", "--xpid", "a"]) == 0
+        assert export.main(["runs/a", "--format", "safetensors", *game]) == 0
+        hint = capsys.readouterr().out.splitlines()[-1]
+        assert hint.split()[-4:] == ["evaluate", "agent", *game]
+        few = ("--episodes", "1", "--repeats", "1", "--num-threads", "1", "--no-clip")
+        assert evaluate.main([*shlex.split(hint)[-3:], *few]) == 0
+    finally:
+        gymnasium.registry.pop("Recall-v0", None)
+
+
+class Mended(Own):
+    """Fails at its step `bad`, unless that is None."""
+
+    bad: int | None = None
+
+    def step(self, action):
+        if self.time + 1 == self.bad:
+            raise ValueError("a bug of the game")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "asynchronous"])
+def test_a_game_that_fails_before_anything_is_learned_leaves_the_name_free(
+    schedule, register_game, tmp_path, monkeypatch
+):
+    register_game(GAME, entry_point=Mended)
+    monkeypatch.setattr(Mended, "bad", 3)
+    run = (*SMALL, "--savedir", str(tmp_path), "--xpid", "a", "--schedule", schedule)
+    with pytest.raises(ValueError, match="a bug of the game"):
+        atari.main([*run])
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(Mended, "bad", None)
+    assert atari.main([*run]) == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--disable-checkpoint",)])
+def test_a_game_that_fails_later_leaves_what_was_learned(
+    options, register_game, tmp_path, monkeypatch
+):
+    register_game(GAME, entry_point=Mended)
+    monkeypatch.setattr(Mended, "bad", 11)
+    with pytest.raises(ValueError, match="a bug of the game"):
+        atari.main([*SMALL, "--savedir", str(tmp_path), "--xpid", "a", *options])
+    assert read_logs(tmp_path / "a")["step"] == [8, 16]
+    monkeypatch.setattr(Mended, "bad", None)
+    if not options:
+        assert atari.main(["--resume", str(tmp_path / "a")]) == 0
