@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fastweights.cores import growth, network_facts
 from fastweights.experiments.learning_options import LearningOptions
@@ -174,7 +174,8 @@ class Learning:
         """Train to the end, and save at intervals; return an exit code, 0 unless a signal came.
 
         Raises:
-            UserError: a loss is not finite, or a file cannot be written; one line.
+            UserError: a loss, gradient or weight is not finite, or a file cannot be written; one
+                line.
         """
         git = git_revision()
 
@@ -212,7 +213,7 @@ class Learning:
         rows = self._rows()
         with stop, shown, closing(rows):
             for row in rows:
-                self._check_finite(row["total_loss"])
+                self._check_finite(row)
                 score = self.measure(row, display)
                 if self.files:
                     with self.stages("log"):
@@ -224,7 +225,9 @@ class Learning:
                 if is_due:
                     last_save = time.monotonic()
                     with self.stages("save"):
-                        self._save(payload(), score, must=score is not None or signal_number > 0)
+                        content = payload()
+                        self._check_weights(content["model_state_dict"])
+                        self._save(content, score, must=score is not None or signal_number > 0)
                 if signal_number:
                     raise Interrupted(signal_number)
 
@@ -234,16 +237,28 @@ class Learning:
             return profiled(rows, (self.stages,), self.files.path)
         return rows
 
-    def _check_finite(self, loss: float) -> None:
-        """Raise a one-line `UserError` with the remedy for a loss that is NaN or infinite."""
-        if math.isfinite(loss):
-            return
-        model = self.options.model()
+    def _check_finite(self, row: Mapping[str, Any]) -> None:
+        """Raise a one-line `UserError` with the remedy for a loss or gradient that is not finite.
+
+        Such an update may leave weights that are not finite: call this before anything is saved.
+        """
+        for name, what in (("total_loss", "loss"), ("gradient_norm", "gradient's norm")):
+            if not math.isfinite(row[name]):
+                raise self._diverged(
+                    f"the {what} became {row[name]} at update {self.trainer.updates}"
+                )
+
+    def _check_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Raise a one-line `UserError` with the remedy for weights that are not finite."""
+        if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
+            raise self._diverged(f"update {self.trainer.updates} left weights that are not finite")
+
+    def _diverged(self, what: str) -> UserError:
+        model, clip = self.options.model(), self.options.clip
         grows = growth(model.core, **dict(model.core_options))
-        raise UserError(
-            f"the loss became {loss} at update {self.trainer.updates}: "
-            f"{f'{grows}; else ' if grows else ''}lower --learning-rate, or set --clip"
-        )
+        less = f"lower --learning-rate, or --clip below {clip:g}"
+        remedy = less if clip else "lower --learning-rate, or set --clip"
+        return UserError(f"{what}: {f'{grows}; else ' if grows else ''}{remedy}")
 
     def _agree(self, is_due: bool, stop: StopRequests) -> tuple[bool, int]:
         """Return whether to save, and the signal that came or 0; the same in all learners.

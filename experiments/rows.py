@@ -46,8 +46,11 @@ class Row:
         return interval_of(list(self.values.values()))
 
     def plain(self, unit: str) -> dict[str, Any]:
-        """Return the row as JSON; the seeds' values have the name `unit`."""
-        values = {unit: list(self.values.values())}
+        """Return the row as JSON.
+
+        The values have the name `unit` and the order of `seeds`; None for a seed without a value.
+        """
+        values = {unit: [self.values.get(seed) for seed in self.seeds]}
         by_seed = {"seeds": list(self.seeds), "failed": list(self.failed)}
         found = {**self._statistics(), **self.others}
         return {**self.labels, **values, **by_seed, **found, **self.details}

@@ -1,7 +1,9 @@
 """A task's sequences in a folder: drawn once and cached, by one process at a time."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +37,29 @@ def sequences_of(options: SequenceOptions) -> dict[str, Sequences]:
             few different sequences, or a file of tokens has a bad line.
     """
     if options.files:
-        return read_splits(expanded(options.files), options.task)
-    folder = expanded(options.data or default_folder(options))
-    path = folder / FILE
+        return read_splits(source_of(options), options.task)
+    path = source_of(options)
     if not path.exists():  # an existing file is complete, and may belong to another user
-        with without_new_folders(folder):
+        with without_new_folders(path.parent):
             _draw_once(options, path)
     return _read(path, options)
+
+
+def source_of(options: SequenceOptions) -> Path:
+    """Return the folder of token files, or the file of drawn sequences, that `options` ask for."""
+    if options.files:
+        return expanded(options.files)
+    return expanded(options.data or default_folder(options)) / FILE
+
+
+def digest_of(splits: Mapping[str, Sequences]) -> str:
+    """Return a digest of all splits' tokens, targets and lengths."""
+    total = blake2b(digest_size=16)
+    for name, sequences in splits.items():
+        for part in sequences:
+            total.update(f"{name} {part.dtype} {len(part)}\n".encode())
+            total.update(part.contiguous().numpy())
+    return total.hexdigest()
 
 
 def export_sequences(options: SequenceOptions, folder: Path) -> list[Path]:

@@ -76,7 +76,7 @@ def figures(
     scores = [one for one in algorithmic() if TASKS[one.task].trained_by() == command]
     if number not in {score.table for score in scores}:
         known = ", ".join(map(str, sorted({score.table for score in scores})))
-        raise UserError(f"--table {number} has no {command}; tables that have: {known}")
+        raise UserError(f"--table {number} is no table of {command}, which has tables {known}")
     wanted = [score for score in scores if score.table == number]
     return [
         _figure(score, preset_name, epochs, changes or {})

@@ -12,13 +12,14 @@ from torch import Tensor
 from fastweights.cores import count_parameters
 from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
 from fastweights.experiments.learning_options import differing_learning_options
-from fastweights.experiments.sequence_data import sequences_of
+from fastweights.experiments.sequence_data import digest_of, sequences_of, source_of
 from fastweights.experiments.sequence_measures import measure, write_lengths
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_outcomes import best_baseline
 from fastweights.host import (
     ProgressDisplay,
     Stages,
+    UserError,
     choose_device,
     tune_allocator,
     use_threads,
@@ -76,6 +77,7 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
             use_backend(options.kernels)
         _try(options, device)  # raise errors before sequences are drawn
     splits = sequences_of(options)
+    digest = digest_of(splits)
     options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
     torch.manual_seed(options.seed)
     model = options.build().to(device)
@@ -85,7 +87,7 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
     trainer = Trainer(model, learned, held_out, options.task.blank, *settings)
     files = Files.open(options, model, resume)
     if resume:
-        _restore(trainer, options, files, device)
+        _restore(trainer, options, digest, files, device)
     parameters = count_parameters(model)
     code = Learning(
         trainer=trainer,
@@ -96,7 +98,7 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
             f"seed {options.seed}, {device}"
         ),
         stages=stages,
-        pack=partial(_packed, trainer, options),
+        pack=partial(_packed, trainer, options, digest),
         measure=partial(_score_to_keep, trainer, files.checkpoints),
         files=files,
     ).run()
@@ -106,6 +108,8 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
         result = measured | {"parameters": parameters, "seconds": seconds_of(files.path)}
         files.finish(result)
         _say(options.task, result)
+        if note := trainer.note():
+            print(note)
     return code
 
 
@@ -132,7 +136,7 @@ def _score_to_keep(
     return score if trainer.finished or score > checkpoints.best_score else None
 
 
-def _packed(trainer: Trainer, options: SequenceOptions) -> dict[str, Any]:
+def _packed(trainer: Trainer, options: SequenceOptions, digest: str) -> dict[str, Any]:
     device, random = trainer.model.output.weight.device, {"torch": torch.get_rng_state()}
     if device.type == "cuda":  # for dropout
         random["cuda"] = torch.cuda.get_rng_state(device)
@@ -140,15 +144,23 @@ def _packed(trainer: Trainer, options: SequenceOptions) -> dict[str, Any]:
         "model_state_dict": trainer.model.state_dict(),
         "trainer": trainer.state_dict(),
         "flags": options.to_dict(),
+        "sequences": digest,
         "rng": random,
     }
 
 
 def _restore(
-    trainer: Trainer, options: SequenceOptions, files: Files, device: torch.device
+    trainer: Trainer, options: SequenceOptions, digest: str, files: Files, device: torch.device
 ) -> None:
     if (found := files.newest(device)) is None:
         return
+    _check_task(found.payload, options, found.path)
+    if found.payload.get("sequences", digest) != digest:  # older checkpoints have no digest
+        place = "--files " * bool(options.files) + str(source_of(options))
+        raise UserError(
+            f"{place} has other sequences than those that {files.path} began with: put the run's "
+            "own back, or start a new run"
+        )
     _check_own(found.payload, options, found.path)
     with fitting(found.path):
         trainer.model.load_state_dict(found.payload["model_state_dict"])
@@ -177,13 +189,19 @@ def _mend_best(trainer: Trainer, found: FoundCheckpoint, checkpoints: Checkpoint
 
 def _check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) -> None:
     """Raise a one-line `CheckpointError` if a checkpoint has other options than the run."""
+    _check_task(payload, options, path)
     with fitting(path):
-        plain = payload["flags"]
-        if plain.get("task_name") != options.task.name:
-            other = plain.get("task_name") or "an agent"
-            raise CheckpointError(f"{path} is a checkpoint of {other}, not of {options.task.name}")
-        saved = SequenceOptions.from_dict(plain).reaching(options.core_window)
+        saved = SequenceOptions.from_dict(payload["flags"]).reaching(options.core_window)
     check_same_run(path, differing_learning_options(saved, options))
+
+
+def _check_task(payload: dict[str, Any], options: SequenceOptions, path: Path) -> None:
+    """Raise a one-line `CheckpointError` if a checkpoint is of another task than the run."""
+    with fitting(path):
+        name = payload["flags"].get("task_name")
+        if name != options.task.name:
+            other = name or "an agent"
+            raise CheckpointError(f"{path} is a checkpoint of {other}, not of {options.task.name}")
 
 
 def _measure(

@@ -5,6 +5,7 @@ The loss is the mean cross-entropy over a batch's asked positions. The validatio
 best epoch and ends training early. Reported scores are of a third split, which training never sees.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from fastweights.host import check_at_least
+from fastweights.host import UserError, check_at_least
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import (
     POOL,
@@ -29,6 +30,7 @@ from fastweights.tasks.task import UNASKED
 
 LARGEST_BATCH = 2**20  # sequences
 JUDGED_AT_ONCE = 256  # sequences; fewer if they are long
+LARGEST_FIRST_SHARE = 0.01  # of the first weights in an average that needs no note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,9 @@ class TrainerConfig:
     """Whether a batch has sequences of similar lengths, which saves time, or of any lengths."""
     average: float = 0.0
     """Share of the old value in an exponential average of the weights, in [0, 1). The average is
-    then what is measured and kept as the best; 0: no average."""
+    then what is measured and kept as the best; 0: no average. The share of the first weights in it
+    is average ** (updates - 1), which is 0.57 after 57 updates with 0.99: short runs need a smaller
+    value."""
     epochs: int = 200
     """Largest number of epochs."""
     evaluate_every: int = 0
@@ -196,14 +200,34 @@ class Trainer:
         is_solved = 0 < config.solved_for <= self.solved
         return self.epoch >= config.epochs or out_of_patience or is_solved
 
+    def note(self) -> str:
+        """Return a line about an average that is mostly first weights; empty if it is not."""
+        average, updates = self.config.average, self.updates
+        share = average ** (updates - 1) if average and updates else 0.0
+        if share <= LARGEST_FIRST_SHARE:
+            return ""
+        longer = "" if self.epoch < self.config.epochs else "train for more --epochs, or "
+        return (
+            f"note: after {updates:,} updates, the measured average of the weights still has "
+            f"{100 * share:.0f} % of the first weights: {longer}choose an --average below {average}"
+        )
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Update until the end of training; yield each update's row of the log.
 
         If the validation split is measured after an update, its row also has `valid_*` and `score`.
         It is measured after the last update in any case.
+
+        Raises:
+            UserError: restored within an epoch that has fewer batches now; one line.
         """
         while not self.finished:
             batches = self._batches()
+            if self.position >= len(batches):
+                raise UserError(
+                    f"training stopped after {self.position} batches of an epoch, which has "
+                    f"{len(batches)} now: put the run's own training sequences back"
+                )
             for chosen in batches[self.position :]:
                 row = self.update(self._train.batch(chosen))
                 self.position += 1
@@ -219,7 +243,10 @@ class Trainer:
                     break
 
     def update(self, batch: Batch) -> dict[str, Any]:
-        """Take one step of Adam on a batch; return loss, norm of the gradient and positions."""
+        """Take one step of Adam on a batch; return loss, norm of the gradient and positions.
+
+        If the norm is not finite, the update leaves all weights as they are.
+        """
         with self._stage("transfer"):
             batch = _on(_device(self.model), batch)
             asked = batch.targets != UNASKED
@@ -231,16 +258,15 @@ class Trainer:
         with self._stage("optimise"):
             self._optimiser.param_groups[0]["lr"] = self.learning_rate
             largest = self.config.clip or float("inf")
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest)
-            self._optimiser.step()
-            if self._average:
-                self._average.update_parameters(self.model)
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest).item()
+            if math.isfinite(norm):  # clipping turns one infinite entry into NaN
+                self._step()
             self.updates += 1
             return {
                 "step": self.updates,
                 "epoch": self.epoch,
                 "total_loss": loss.item(),
-                "gradient_norm": norm.item(),
+                "gradient_norm": norm,
                 "positions": batch.tokens.numel(),
             }
 
@@ -258,6 +284,11 @@ class Trainer:
         counters = {"solved": 0} | state["counters"]  # older checkpoints lack `solved`
         for name in _COUNTERS:
             setattr(self, name, counters[name])
+
+    def _step(self) -> None:
+        self._optimiser.step()
+        if self._average:
+            self._average.update_parameters(self.model)
 
     def _batches(self) -> list[Tensor]:
         generator = torch.Generator().manual_seed(1_000_003 * self._seed + self.epoch)

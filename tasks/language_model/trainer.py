@@ -166,10 +166,12 @@ class LanguageTrainer:
             gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
             self._together.sum([*gradients, loss])
         with self._stage("optimise"):
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip or float("inf"))
+            largest = config.clip or float("inf")
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest).item()
             rate = self._optimiser.param_groups[0]["lr"] = config.rate(self.updates + 1)
-            self._optimiser.step()
-            row = {"epoch": self.epoch, "total_loss": loss.item(), "gradient_norm": norm.item()}
+            if math.isfinite(norm):  # clipping turns one infinite entry into NaN
+                self._optimiser.step()
+            row = {"epoch": self.epoch, "total_loss": loss.item(), "gradient_norm": norm}
         self._advance(len(tokens))
         row["perplexity"] = math.exp(min(row["total_loss"], 700))
         return {"step": self.updates, **row, "learning_rate": rate, "positions": count}

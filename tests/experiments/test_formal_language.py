@@ -76,6 +76,17 @@ def test_both_bins_select_if_the_published_selection_is_asked_for(tmp_path):
     assert not result["solved"]
 
 
+def test_a_short_run_says_that_its_average_is_mostly_first_weights(solved, tmp_path, capsys):
+    where = ("--savedir", str(tmp_path), "--xpid", "short", "--epochs", "2")
+    assert formal_language.main([*QUICK, *where]) == 0
+    note = "note: after 20 updates, the measured average of the weights still has 83 % of the first"
+    assert note in (said := capsys.readouterr().out) and said.count("note: ") == 1
+    assert "train for more --epochs, or choose an --average below 0.99" in said
+    where = ("--savedir", str(tmp_path), "--xpid", "fast", "--epochs", "2", "--average", "0.5")
+    assert formal_language.main([*QUICK, *where]) == 0
+    assert "note: " not in capsys.readouterr().out
+
+
 def test_the_published_selection_has_runs_of_its_own():
     options = "formal_language", 1, "paper", None
     honest, published = (
@@ -219,7 +230,7 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
         ([*SEARCH[:4], "--core", "lstm", "--batch-size", "9"], "--batch-size cannot go with --se"),
         (["--trained", "x", "--trace", "1", "--preset", "small"], "--preset cannot go with --tra"),
         (["--trained", "x", "--trace", "1", "--core", "lstm"], "--core cannot go with --trace"),
-        (["--table", "3"], "--table 3 has no formal_language; tables that have: 1, 2"),
+        (["--table", "3"], "--table 3 is no table of formal_language, which has tables 1, 2"),
         (["--table", "1", "--task", "aa"], "--task cannot go with --table"),
         (["--table", "1", "--settings", "partiy"], "did you mean parity?"),
         (["--table", "1", "--further", "rnd"], "did you mean rdn?"),

@@ -124,8 +124,14 @@ def test_csv_and_json_have_gaps_and_the_papers_figure():
     assert (ours["mean"], ours["std"], ours["paper_mean"]) == ("70.0", "10.0", "75.0")
     assert (ours["seed_1"], ours["seed_3"], none["mean"], none["paper_mean"]) == ("60.0", *[""] * 3)
     plain = [one.plain("percent") for one in rows]
-    assert json.loads(json.dumps(plain[0]))["percent"] == [60.0, 80.0]
-    assert (plain[0]["failed"], plain[1]["percent"], plain[1]["low"]) == ([3], [], None)
+    assert json.loads(json.dumps(plain[0]))["percent"] == [60.0, 80.0, None]
+    assert (plain[0]["failed"], plain[1]["percent"], plain[1]["low"]) == ([3], [None] * 3, None)
+
+
+def test_json_has_each_value_at_the_place_of_its_seed():
+    gap = replace(row(0.5), values={3: 0.9, 1: 0.5}, failed=[2])
+    plain = json.loads(json.dumps(gap.plain("return")))
+    assert (plain["seeds"], plain["return"]) == ([1, 2, 3], [0.5, None, 0.9])
 
 
 def agent(tmp_path: Path, **changes) -> RunOptions:

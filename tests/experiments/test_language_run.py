@@ -294,6 +294,33 @@ def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path, monkeypatch, caps
     assert load_checkpoint(tmp_path / "a" / "model.tar")["step"] == 3
 
 
+@pytest.mark.parametrize(
+    ("clip", "says"), [("0.25", "or --clip below 0.25"), ("0", "or set --clip")]
+)
+def test_a_gradient_that_is_not_finite_is_not_saved(
+    clip, says, text, tmp_path, monkeypatch, capsys
+):
+    """One infinite entry in the last update, after which the run would be measured and saved."""
+    update = LanguageTrainer.update
+
+    def broken(self):
+        if self.updates == 5:
+            next(self.model.parameters()).register_hook(lambda gradient: gradient / 0)
+        return update(self)
+
+    monkeypatch.setattr(LanguageTrainer, "update", broken)
+    words = ("--data", text, "--savedir", tmp_path, "--xpid", "a", "--clip", clip)
+    said = error_of((*TINY, "--core", "lt", *words), capsys)
+    assert re.search(r"the gradient's norm became (inf|nan) at update 6: .*lower --lear", said)
+    assert said.endswith(says)
+    monkeypatch.undo()
+    for name in ("model.tar", "checkpoints/best.pt"):
+        kept = load_checkpoint(tmp_path / "a" / name)
+        assert kept["step"] == 3
+        assert all(tensor.isfinite().all() for tensor in kept["model_state_dict"].values())
+    assert wikitext103.main(["--resume", str(tmp_path / "a"), "--num-threads", "1"]) == 0
+
+
 def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
     assert train(text, tmp_path, "a", "--updates", "1") == 0
     for folder, task in (("other", "parity"), ("lists", "list_ops")):

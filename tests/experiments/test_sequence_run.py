@@ -220,7 +220,7 @@ def test_kernels_that_cannot_be_are_one_line(arguments, says, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("main", "arguments", "says"),
     [
-        (code_execution.main, ["--table", "7"], "tables that have: 2, 5, 6"),
+        (code_execution.main, ["--table", "7"], "which has tables 2, 5, 6"),
         (list_ops.main, ["--only", "rnd"], "--only rnd: this table has lstm, transformer, lt,"),
         (list_ops.main, ["--settings", "depth=5"], "known: depth=10, depth=15"),
         (list_ops.main, ["--seeds", "-1"], "--seeds must lie in [0, 2^31), not -1"),

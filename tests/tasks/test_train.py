@@ -1,10 +1,13 @@
 """The trainer learns, chooses by the held-out split, stops early, and resumes bit for bit."""
 
 import copy
+import math
+import re
 
 import pytest
 import torch
 
+from fastweights.host import UserError
 from fastweights.tasks import UNASKED, CodeExecution, ListOps, Sample, baseline_accuracies
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
 from fastweights.tasks.sequences import Sequences, draw_splits
@@ -214,6 +217,39 @@ def test_the_average_of_the_weights_is_what_is_measured():
     assert row["score"] == held_out.score
 
 
+@pytest.mark.parametrize(
+    ("average", "changes", "says"),
+    [
+        (0.8, {}, "after 14 updates, .* has 5 % of the first .* --epochs, or choose .* below 0.8$"),
+        (0.99, {"epoch": 1}, "88 % of the first weights: choose an --average below 0.99$"),
+        (0.9, {"updates": 1}, "after 1 updates, .* 100 % of the first"),
+        (0.7, {}, "^$"),  # 0.97 %
+        (0.99, {"updates": 0}, "^$"),
+        (0.0, {"updates": 1}, "^$"),
+    ],
+)
+def test_an_average_that_is_mostly_first_weights_is_said(average, changes, says):
+    training = trainer(average=average)
+    training.updates, training.epoch = 14, 2
+    vars(training).update(changes)
+    assert re.search(says, training.note())
+
+
+def test_the_share_of_the_first_weights_is_as_said():
+    training = trainer(average=0.8)
+    rows = training.rows()
+    next(rows)
+    with torch.no_grad():  # weights that stay 0 leave the first weights' share in the average
+        for first in training.measured.parameters():
+            first.fill_(1.0)
+        for _ in range(13):
+            for weight in training.model.parameters():
+                weight.zero_()
+            training._average.update_parameters(training.model)
+    for weight in training.measured.parameters():
+        torch.testing.assert_close(weight, torch.full_like(weight, 0.8**13))
+
+
 def test_without_an_average_the_weights_themselves_are_measured():
     training = trainer()
     assert training.measured is training.model
@@ -243,6 +279,33 @@ def test_clipping_bounds_the_step_of_the_gradient():
     next(training.rows())
     squares = sum(p.grad.square().sum() for p in training.model.parameters())
     assert squares.sqrt() <= 1e-3 * 1.001
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.1])
+def test_a_gradient_that_is_not_finite_moves_nothing(clip):
+    """One infinite entry; clipping multiplies it by 0, which gives NaN."""
+    training = trainer(clip=clip, average=0.8)
+    rows = training.rows()
+    next(rows)
+    before = copy.deepcopy((training.state_dict(), training.model.state_dict()))
+    entry = next(training.model.parameters()).register_hook(
+        lambda gradient: gradient.index_fill(0, torch.tensor([0]), torch.inf)
+    )
+    assert next(rows)["gradient_norm"] == torch.inf
+    entry.remove()
+    for name, kept in before[1].items():
+        assert torch.equal(kept, training.model.state_dict()[name]), name
+    for name in ("optimiser", "average"):
+        torch.testing.assert_close(training.state_dict()[name], before[0][name], rtol=0, atol=0)
+    assert math.isfinite(next(rows)["gradient_norm"]) and weights(training).isfinite().all()
+
+
+def test_a_run_restored_beyond_the_end_of_an_epoch_is_refused():
+    """Its training split was longer; without a batch, it would wait for ever."""
+    training = trainer()
+    training.position = 7
+    with pytest.raises(UserError, match="after 7 batches of an epoch, which has 7 now: put"):
+        next(training.rows())
 
 
 def test_without_a_limit_a_long_gradient_is_left_alone():
