@@ -16,9 +16,9 @@ from fastweights.kernels.linear_attention import (
     NormalisedState,
     linear_attention,
     normalised_linear_attention,
+    normalised_step,
     step,
 )
-from fastweights.kernels.linear_attention import normalised_step as normalised_step
 
 
 class Recurrence(NamedTuple):
@@ -37,6 +37,9 @@ NORMALISERS = {
     "none": Recurrence(linear_attention, step, LinearAttentionState),
     "key_sum": Recurrence(normalised_linear_attention, normalised_step, _without_keys),
 }
+
+
+POSITIVE_MAPS = ("softmax", "elu_sum", "elu")  # a sum of such weights does not vanish
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +71,10 @@ class LinearTransformer(FastWeightCore):
     def __init__(self, width: int, heads: int, feature_map: str, normaliser: str = "none"):
         super().__init__(width, heads, feature_map)
         self.normaliser = chosen("normaliser", normaliser, tuple(NORMALISERS))
-        if normaliser != "none" and feature_map == "identity":
+        if normaliser != "none" and feature_map not in POSITIVE_MAPS:
             raise ValueError(
-                f"normaliser {normaliser!r} divides by a sum that the feature map 'identity' lets "
-                "vanish; use softmax, elu_sum or elu"
+                f"normaliser {normaliser!r} divides by a sum that the feature map {feature_map!r} "
+                "lets vanish; use softmax, elu_sum or elu"
             )
         self.slow_net = SlowNet(width, heads, (self.key(), self.key(), self.value()))
 

@@ -51,11 +51,11 @@ def show_trace(path: Path, command: str, text: str) -> int:
 def trace_figure(found: Trace, title: str) -> Any:
     """Return a figure over the string: the machine, the number that follows it, the strengths."""
     count, places = 3 if found.strengths else 2, np.arange(1, len(found.symbols) + 1)
-    heights = [panel_height(found.states), *[1.8] * (count - 1)]
+    heights = [panel_height(found.language, found.states), *[1.8] * (count - 1)]
     figure = new_figure(sum(heights) + 1.2)
     figure.suptitle(literal_text(title), fontsize="medium")
     panels = figure.subplots(count, sharex=True, height_ratios=heights)
-    draw_states(panels[0], found.states)
+    draw_states(panels[0], found.language, found.states)
     _mark_answers(panels[0], found)
     panels[1].plot(places, found.values, ".-", color=BLUE)
     panels[1].set_ylabel(literal_text(f"memory:\n{found.component}"))

@@ -1,8 +1,8 @@
 """The panel of a trace that draws the machine: counters, labels, or the content of a stack.
 
-A state's type says what it is. A whole number is a counter, a depth or a residue; a tuple may have
-several. A string is a label, such as a permutation, or a phase if it stands beside a number.
-Strings of various lengths, and tuples of tuples, are stacks from their bottom.
+A language declares whether its state is a stack, and which parts of it do not count. Of all other
+parts, whole numbers and truth values are counters. Everything else is a label, such as a
+permutation, or a phase if it stands beside a number.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastweights.evaluation import COLOURS, ORANGE, line_styles, literal_text
+from fastweights.tasks import Language
 
 LONGEST_WRITTEN = 80  # positions, if something is written at each; more do not fit
 _MOST_LABELS = 12  # on an axis; more are written beside the line
@@ -21,19 +22,20 @@ _MOST_COLOURS = 6  # different symbols on stacks; more are written into the cell
 Stack = Sequence[Hashable]
 
 
-def draw_states(axes: Any, states: Sequence[Hashable]) -> None:
-    """Draw the machine's states, at positions 1, 2, ..."""
+def draw_states(axes: Any, language: Language, states: Sequence[Hashable]) -> None:
+    """Draw the states of the language's machine, at positions 1, 2, ..."""
     axes.set_ylabel("state of the\nlanguage's machine")
-    if stacks := _stacks(states):
-        _draw_stacks(axes, stacks)
+    if language.is_stack:
+        _draw_stacks(axes, _stacks(states))
         return
-    parts = [_parts(state) for state in states]
+    columns = _columns(states, language.untraced)
     numbers = {
-        name: [part[name] for part in parts]
-        for name, value in parts[0].items()
-        if isinstance(value, int) and not isinstance(value, bool)
+        name: [int(value) for value in values]
+        for name, values in columns.items()
+        if all(isinstance(value, int) for value in values)
     }
-    labels = [" ".join(v for v in part.values() if isinstance(v, str)) for part in parts]
+    others = [values for name, values in columns.items() if name not in numbers]
+    labels = [" ".join(str(values[place]) for values in others) for place in range(len(states))]
     if len(numbers) > _MOST_LINES:
         _draw_rows(axes, numbers)
     elif numbers:
@@ -43,26 +45,35 @@ def draw_states(axes: Any, states: Sequence[Hashable]) -> None:
         _draw_labels(axes, labels)
 
 
-def panel_height(states: Sequence[Hashable]) -> float:
+def panel_height(language: Language, states: Sequence[Hashable]) -> float:
     """Return the height that the panel needs, in inches."""
-    return 1.8 + min(1.8, 0.06 * max(map(len, _stacks(states)), default=0))
+    deepest = max(map(len, _stacks(states)), default=0) if language.is_stack else 0
+    return 1.8 + min(1.8, 0.06 * deepest)
 
 
 def _stacks(states: Sequence[Hashable]) -> list[Stack]:
-    """Return the content of each stack, from its bottom; nothing if the states are no stacks."""
-    if all(isinstance(state, str) for state in states):
-        return [tuple(state) for state in states] if len(set(map(len, states))) > 1 else []
-    if all(isinstance(state, tuple) and isinstance(state[0], tuple) for state in states):
-        return [tuple(map(str, state)) for state in states]
-    return []
+    """Return the content of each stack as texts, from its bottom."""
+    return [tuple(map(str, state)) for state in states]
 
 
-def _parts(state: Hashable) -> Mapping[str, Hashable]:
+def _columns(
+    states: Sequence[Hashable], untraced: Sequence[str]
+) -> Mapping[str, Sequence[Hashable]]:
+    """Return each part's values by its name; states without the same parts are one part."""
+    parts = [_parts(state, untraced) for state in states]
+    names = list(parts[0])
+    if any(list(part) != names for part in parts):
+        return {"": list(map(str, states))}
+    return {name: [part[name] for part in parts] for name in names}
+
+
+def _parts(state: Hashable, untraced: Sequence[str]) -> Mapping[str, Hashable]:
     """Return the parts of a state by their names; those of a plain tuple are numbered from 1."""
     if not isinstance(state, tuple):
         return {"": state}
     names = getattr(state, "_fields", range(1, len(state) + 1))
-    return {str(name).replace("_", " "): part for name, part in zip(names, state, strict=True)}
+    named = zip(map(str, names), state, strict=True)
+    return {name.replace("_", " "): part for name, part in named if name not in untraced}
 
 
 def _draw_counters(axes: Any, numbers: Mapping[str, Sequence[int]]) -> None:

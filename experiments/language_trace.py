@@ -9,8 +9,8 @@ the correlation ratio: the share of its variance that lies between states.
 A state that only one beginning of a string reaches would explain every memory, so positions with
 such states do not count. Where nearly all are such, as those of a machine that keeps the whole
 string, the machine's answers select the component instead, at the positions that have an answer.
-Truth values among a state's parts do not count: they say which symbols may follow, as whether a b
-was read. Those within a part count, as the minus of a bracket that a stack holds.
+Parts of a state that the language leaves untraced do not count: they say which symbols may follow,
+as whether a b was read.
 """
 
 import csv
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ _GROWING = ("count",)  # tells the position, which a machine's state may follow 
 class Trace:
     """One string, position by position: the machine, the model's answer, and the component."""
 
+    language: Language
     symbols: Sequence[str]
     states: Sequence[Hashable]  # of the machine
     expected: Sequence[str | None]
@@ -66,7 +67,7 @@ def trace(model: SequenceModel, options: SequenceOptions, text: str) -> Trace:
 
     Raises:
         ValueError: no string of the language begins so, the string is too long, or the core has no
-            memory to inspect or none that changes; one line.
+            memory to inspect or none that changes, or all positions are in one group; one line.
     """
     language = options.task
     symbols = _symbols(language, text)
@@ -80,6 +81,7 @@ def trace(model: SequenceModel, options: SequenceOptions, text: str) -> Trace:
     own = _follow(model, [language.labelled(symbols)], everywhere)
     special = [place for place, name in enumerate(names) if _is_strength(name)]
     return Trace(
+        language=language,
         symbols=symbols,
         states=[state for state, _ in passed],
         expected=[answer for _, answer in passed],
@@ -156,7 +158,22 @@ ANSWERS = "the machine's answers (nearly every position has a state of its own)"
 
 
 def _chosen(language: Language, options: SequenceOptions) -> Chosen:
-    """Draw strings; group their positions by the machine's state, or else by its answer."""
+    """Draw strings; group their positions by the machine's state, or else by its answer.
+
+    Raises:
+        ValueError: all positions are in one group, so no share of a variance lies between groups.
+    """
+    chosen = _by_states_or_answers(language, options)
+    if len(set(chosen.groups)) == 1:
+        fewer = f", or leave less of its state untraced than {', '.join(language.untraced)}"
+        raise ValueError(
+            f"no number can follow the machine of {language.name}: {chosen.by} are the same at all "
+            f"positions; train with larger --sizes{fewer if language.untraced else ''}"
+        )
+    return chosen
+
+
+def _by_states_or_answers(language: Language, options: SequenceOptions) -> Chosen:
     samples = _drawn(language, options, STRINGS)
     passed = _beginnings(language, samples)
     sizes = Counter(state for state, _ in passed.values())
@@ -186,16 +203,16 @@ def _beginnings(
         for time, (word, passed) in enumerate(zip(words, language.run(words), strict=True)):
             if (key := (beginning, word)) not in seen:
                 seen[key] = len(seen) + 1
-                found[time, number] = _counted(passed[0]), passed[1]
+                found[time, number] = _counted(language, passed[0]), passed[1]
             beginning = seen[key]
     return found
 
 
-def _counted(state: Hashable) -> Hashable:
-    """Return a state without the truth values among its parts."""
-    if not isinstance(state, tuple):
+def _counted(language: Language, state: Any) -> Hashable:
+    """Return a state without the parts that the language leaves untraced."""
+    if not language.untraced:
         return state
-    return tuple(part for part in state if not isinstance(part, bool))
+    return tuple(part for name, part in state._asdict().items() if name not in language.untraced)
 
 
 class Followed(NamedTuple):

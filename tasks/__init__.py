@@ -1,6 +1,6 @@
 """Other questions to the same memories: sequences of words with answers.
 
-A new task is one file and one line here; a new formal language, a line in `formal_languages`.
+A new task is one file and one line here; a new formal language, two in `formal_languages`.
 """
 
 from fastweights.tasks.baselines import baseline_accuracies

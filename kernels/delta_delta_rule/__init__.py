@@ -1,3 +1,8 @@
+"""A delta rule whose q, k, v and beta are read from the matrix of another delta rule.
+
+`reference.py` defines it. Source: Irie et al. 2021 (Delta-Delta Net).
+"""
+
 from fastweights.kernels.delta_delta_rule.nested import unroll as delta_delta_rule
 from fastweights.kernels.delta_delta_rule.reference import DeltaDeltaState, program, step
 

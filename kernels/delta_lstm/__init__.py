@@ -1,3 +1,8 @@
+"""A fast LSTM: c_t = f * c_{t-1} + (1 - f) * u, its six matrices written by delta rules.
+
+`reference.py` defines it. Source: Irie et al. 2021, appendix A.2 (Delta LSTM).
+"""
+
 from fastweights.kernels.delta_lstm import reference
 from fastweights.kernels.delta_lstm.reference import DeltaLSTMState, step
 from fastweights.kernels.machinery.operation import build_operation

@@ -1,3 +1,8 @@
+"""Several delta rules a step, one after the other, and one reading: y_t = W_t^T q_t.
+
+`reference.py` defines it. Source: Siems et al. 2025 (DeltaProduct, Gated DeltaProduct).
+"""
+
 from fastweights.kernels.delta_product.interleaved import gated_unroll as gated_delta_product
 from fastweights.kernels.delta_product.interleaved import unroll as delta_product
 from fastweights.kernels.delta_product.reference import gated_step, step

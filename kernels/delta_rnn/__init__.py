@@ -1,3 +1,8 @@
+"""A fast RNN: y_t = W_t^T q_t + R_t^T softmax(y_{t-1}), W and R written by delta rules.
+
+`reference.py` defines it. Source: Irie et al. 2021, eq. 12 (Delta RNN).
+"""
+
 from fastweights.kernels.delta_rnn import reference
 from fastweights.kernels.delta_rnn.reference import DeltaRNNState, step
 from fastweights.kernels.machinery.operation import build_operation

@@ -1,3 +1,8 @@
+"""The delta rule on a matrix that decays first, to a_t W_{t-1}.
+
+`reference.py` defines it. Source: Yang, Kautz & Hatamizadeh 2025 (Gated Delta Networks).
+"""
+
 from fastweights.kernels.delta_rule.reference import DeltaRuleState
 from fastweights.kernels.gated_delta_rule import chunked, reference
 from fastweights.kernels.gated_delta_rule.reference import step

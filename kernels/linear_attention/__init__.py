@@ -1,3 +1,9 @@
+"""Linear attention, the sum rule: W_t = W_{t-1} + k_t v_t^T, y_t = W_t^T q_t.
+
+`reference.py` defines it, and `normaliser.py` the form that divides by the keys' sum.
+Source: Katharopoulos et al. 2020; Irie et al. 2021, eqs. 6-7.
+"""
+
 from fastweights.kernels.linear_attention import chunked, reference
 from fastweights.kernels.linear_attention.normaliser import (
     NormalisedState,

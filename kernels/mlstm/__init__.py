@@ -1,3 +1,8 @@
+"""The matrix memory of xLSTM: C_t = f_t C_{t-1} + i_t k_t v_t^T, read divided by its keys' sum.
+
+`reference.py` defines it. Source: Beck et al. 2024, eqs. 19-27.
+"""
+
 from fastweights.kernels.mlstm.gated import unroll as mlstm
 from fastweights.kernels.mlstm.reference import MLSTMState, step
 

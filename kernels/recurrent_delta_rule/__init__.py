@@ -1,3 +1,8 @@
+"""The delta rule whose q, k, v and beta also depend on the last output, tanh(y_{t-1}).
+
+`reference.py` defines it. Source: Irie et al. 2021, eqs. 15-18 (Recurrent Delta Net).
+"""
+
 from fastweights.kernels.feature_maps import FEATURE_MAPS, STRENGTH_MAPS
 from fastweights.kernels.machinery.operation import build_operation
 from fastweights.kernels.recurrent_delta_rule import reference

@@ -1,3 +1,8 @@
+"""A weight matrix that rewrites itself: y_t, q_t, k_t, b_t = split(W_{t-1}^T x_t).
+
+`reference.py` defines it. Source: Irie et al. 2022 (SRWM), eqs. 5-8.
+"""
+
 from fastweights.kernels.feature_maps import FEATURE_MAPS, STRENGTH_MAPS
 from fastweights.kernels.machinery.operation import build_operation
 from fastweights.kernels.self_referential import reference

@@ -6,8 +6,13 @@ compare it with an independent one.
 
 In some languages questions, `?`, follow a string, and the answers stand at the questions. There is
 one question for each symbol of the answer. This is the convention of Delétang et al. 2023, "Neural
-Networks and the Chomsky Hierarchy", for a model that reads from left to right. `OfPrefixes` makes
-of such a language one that answers at every position, which teaches far more a string.
+Networks and the Chomsky Hierarchy", for a model that reads from left to right. A language that
+answers every prefix instead, with `step_and_ask`, teaches far more a string.
+
+`--trace` draws the machine's state and groups positions by it. Whole numbers and truth values are
+drawn as counters, everything else as a label. A tuple has several of these, and a NamedTuple names
+them. The class declares whether the state is a stack (`is_stack`), and which parts of it are
+neither drawn nor count (`untraced`).
 """
 
 import abc
@@ -48,10 +53,18 @@ class Language(Task):
     one_a_size: ClassVar[bool] = False  # whether there is one string of each size
     multiple: ClassVar[int] = 1  # divisor of all sizes
     start: ClassVar[Any] = 0  # the machine's state before the first symbol
+    # Whether the state is what the machine keeps, such as a stack from its bottom: a string of
+    # one-letter symbols, or a plain tuple of symbols.
+    is_stack: ClassVar[bool] = False
+    # Names of parts of a NamedTuple that say only which symbols may follow.
+    untraced: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def step(self, state: Any, symbol: str) -> tuple[Any, str | None]:
-        """Read a symbol: return the next state and the answer there (None: no answer asked)."""
+        """Read a symbol: return the next state and the answer there (None: no answer asked).
+
+        A state is hashable and of the kind that the class declares.
+        """
 
     def draw(self, random: Random, size: int) -> Iterable[str]:
         """Draw a string of this size, without questions: by default, each symbol uniformly."""
@@ -80,6 +93,21 @@ class Language(Task):
             raise ValueError(f"--sizes must be two, the smaller first and above 0, not {given}")
         for low, high in (span for split in self.splits for span in self.spans(split)):
             self.sizes_in(low, high)
+        self._check_state()
+
+    def _check_state(self) -> None:
+        """Raise a one-line `ValueError` if `start` is not of the kind that the class declares."""
+        parts = getattr(self.start, "_fields", ())
+        if self.is_stack and (parts or not isinstance(self.start, str | tuple)):
+            raise ValueError(
+                f"{self.name} has is_stack = True, so its state must be a string or a plain tuple, "
+                f"not {self.start!r}"
+            )
+        if unknown := [name for name in self.untraced if name not in parts]:
+            known = ", ".join(parts) or "none: its state is not a NamedTuple"
+            raise ValueError(
+                f"{self.name} leaves {unknown[0]!r} untraced; parts of its state: {known}"
+            )
 
     def spans(self, split: str) -> list[tuple[int, int]]:
         """Return the smallest and largest size of a split, for each of its one or two parts."""
@@ -207,19 +235,12 @@ class Language(Task):
         ]
 
 
-class OfPrefixes(Language):
-    """Abstract: the strings of a language with one question, and the answer for every prefix.
+def step_and_ask(
+    language: Language, state: Any, symbol: str, asked: bool = True
+) -> tuple[Any, str | None]:
+    """Read a symbol, and answer the question of the string so far if `asked`.
 
-    A subclass names the language after this class: `class X(OfPrefixes, Parent)`.
+    `language` has one question a string. This is the step of a language of its prefixes.
     """
-
-    asks: ClassVar[bool] = False
-
-    def can_end_with(self, symbol: str) -> bool:
-        """Return whether a prefix that ends with this symbol is a string of the language."""
-        return True
-
-    def step(self, state: Any, symbol: str) -> tuple[Any, str | None]:
-        state, _ = super().step(state, symbol)
-        answer = super().step(state, ASK)[1] if self.can_end_with(symbol) else None
-        return state, answer
+    state, _ = language.step(state, symbol)
+    return state, language.step(state, ASK)[1] if asked else None

@@ -1,6 +1,7 @@
 """Cores as published: parameter counts by hand, feature maps, initialisation; bad options."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from fastweights.agents.network import Network, NetworkConfig
 from fastweights.cores import CORES, build_core, core_kind, count_parameters
 from fastweights.cores.lstm import LSTM, LSTMConfig
+from fastweights.kernels.feature_maps import FEATURE_MAPS, feature_map
 
 ACTIONS, FEATURES = 18, 256
 CORE_INPUT = FEATURES + 1  # features and the reward
@@ -261,9 +263,16 @@ def test_an_unknown_choice_lists_the_known(core, option, known):
     assert message(error)
 
 
-def test_a_sum_that_may_vanish_divides_nothing():
-    with pytest.raises(ValueError, match="lets vanish; use softmax, elu_sum or elu") as error:
-        build_core("lt", 3, normaliser="key_sum", feature_map="identity")
+@pytest.mark.parametrize("name", FEATURE_MAPS)
+def test_a_sum_that_may_vanish_divides_nothing(name):
+    """Signed keys and queries have weights of both signs."""
+    build = partial(build_core, "lt", 3, normaliser="key_sum", feature_map=name)
+    if (feature_map(name)(torch.tensor([-3.0, 0.1])) > 0).all():
+        build()
+        return
+    says = f"'{name}' lets vanish; use softmax, elu_sum or elu"
+    with pytest.raises(ValueError, match=says) as error:
+        build()
     assert message(error)
 
 

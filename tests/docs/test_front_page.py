@@ -1,4 +1,7 @@
-"""The README: folder descriptions equal the folders' docstrings; links and commands exist."""
+"""The README: folder descriptions equal the folders' docstrings; links and commands exist.
+
+Every package has a docstring.
+"""
 
 import ast
 import re
@@ -10,6 +13,9 @@ from PIL import Image
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text()
 ROOMS = sorted(path.name for path in (ROOT / "fastweights").iterdir() if path.is_symlink())
+PACKAGES = sorted(
+    path for room in ("fastweights", *ROOMS) for path in (ROOT / room).rglob("__init__.py")
+)
 TREE = dict(re.findall(r"^(\w+)/ +(.+)$", PAGE.partition("## The tree")[2], re.MULTILINE))
 
 
@@ -18,6 +24,11 @@ def test_the_tree_says_what_the_folder_says(room):
     purpose = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text()))
     first = re.split(r"\.(?: |$)", purpose.splitlines()[0])[0]
     assert TREE[room].casefold() == first.casefold()
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.parent.relative_to(ROOT)))
+def test_every_package_says_what_it_is(package):
+    assert ast.get_docstring(ast.parse(package.read_text())), f"{package} has no docstring"
 
 
 def test_links_lead_somewhere():

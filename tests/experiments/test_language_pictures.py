@@ -7,6 +7,7 @@ from fastweights.experiments.language_model.pictures import position_figure
 from fastweights.experiments.language_pictures import trace_figure
 from fastweights.experiments.language_trace import STATES, Trace
 from fastweights.experiments.pictures import lengths_figure
+from fastweights.tasks import LANGUAGES
 from tests.evaluation.drawings import words_in
 
 
@@ -14,6 +15,7 @@ def traced(length: int, units: int) -> Trace:
     gates = {f"layer 1 forget_gate[{n}]": [0.5] * length for n in range(units)}
     symbols = ["a"] * length
     return Trace(
+        language=LANGUAGES["aa"](),
         symbols=symbols,
         states=[place % 2 for place in range(length)],
         expected=symbols,

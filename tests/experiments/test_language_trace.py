@@ -3,6 +3,7 @@
 import csv
 import sys
 from random import Random
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from fastweights.experiments.language_pictures import trace_figure
 from fastweights.experiments.language_trace import ANSWERS, STATES, trace, write_csv
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.launch import formal_language
-from fastweights.tasks import LANGUAGES
+from fastweights.tasks import LANGUAGES, Language
 from tests.evaluation.drawings import words_in
 from tests.launch.test_bad_input import error_of
 
@@ -29,21 +30,21 @@ SHOWN = {  # words in the picture of an example
 }
 
 
-def untrained(name, core="lstm", width=4):
-    options = SequenceOptions(
-        task=LANGUAGES[name]().small(), core=core, core_width=width, embedding=width, decoder=0
-    )
+def untrained(task, core="lstm", width=4):
+    """Return an untrained model of a language, or of the known language of that name."""
+    task = LANGUAGES[task]().small() if isinstance(task, str) else task
+    options = SequenceOptions(task=task, core=core, core_width=width, embedding=width, decoder=0)
     torch.manual_seed(1)
     return options.build(), options
 
 
-def one_cell(name, forget, candidate, of_symbols=0.0):
+def one_cell(task, forget, candidate, of_symbols=0.0):
     """Return an LSTM of one cell with constant gates, and its options.
 
     `forget`: 0 or 1. The candidate is the tangent of `candidate`, plus `of_symbols` for the first
     symbol and minus it for the second.
     """
-    model, options = untrained(name, width=1)
+    model, options = untrained(task, width=1)
     gates = [SATURATED, SATURATED * (2 * forget - 1), candidate, SATURATED]
     with torch.no_grad():
         for weights in model.parameters():
@@ -168,3 +169,98 @@ def test_a_memory_that_never_changes_is_one_line():
     model, options = one_cell("parity", forget=0, candidate=0)
     with pytest.raises(ValueError, match="no number of the core's memory changes"):
         trace(model, options, "0110")
+
+
+class OfLettersAB(Language):
+    """Abstract: a user's language, whose answers say whether the last symbol is a b."""
+
+    alphabet = ("a", "b")
+    answers = ("0", "1")
+
+    def step(self, state, symbol):
+        return self.following(state, symbol), str(int(symbol == "b"))
+
+
+class Named(OfLettersAB):
+    """The state is a label; labels have different lengths."""
+
+    name = title = "named"
+    start = "a"
+
+    def following(self, state, symbol):
+        return {"a": "b", "b": "bad"}.get(state, "a") if symbol == "b" else state
+
+
+class Last(NamedTuple):
+    """The last symbol, and whether the first is a b."""
+
+    is_a: bool = False
+    is_b: bool = False
+    begins_with_b: bool | None = None
+
+
+class OfTruths(OfLettersAB):
+    """The state has truth values alone."""
+
+    name = title = "of_truths"
+    start = Last()
+
+    def following(self, state, symbol):
+        begins = symbol == "b" if state.begins_with_b is None else state.begins_with_b
+        return Last(symbol == "a", symbol == "b", begins)
+
+
+class OfTheFirst(OfTruths):
+    name = title = "of_the_first"
+    untraced = ("is_a", "is_b")
+
+
+class OfNothing(OfTruths):
+    name = title = "of_nothing"
+    untraced = Last._fields
+
+
+class Growing(OfLettersAB):
+    """The state is a stack, which the class does not say."""
+
+    name = title = "growing"
+    start = ()
+
+    def following(self, state, symbol):
+        return (*state, symbol) if symbol == "a" else state[:-1]
+
+
+class GrowingStack(Growing):
+    name = title = "growing_stack"
+    is_stack = True
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "hidden"),
+    [
+        (Named, {"a", "b", "bad"}, {"kept: b", "kept: d"}),
+        (OfTruths, {"is a", "is b", "begins with b"}, set()),
+        (OfTheFirst, {"language's machine: begins with b"}, {"is a", "machine: is a"}),
+        (Growing, {"('a',)", "('a', 'a')"}, {"kept: a"}),
+        (GrowingStack, {"kept: a"}, {"('a',)"}),
+    ],
+)
+def test_the_picture_of_a_new_language_shows_what_its_class_declares(kind, shown, hidden):
+    found = trace(*untrained(kind(sizes=(2, 8))), "aabbba")
+    words = {*words_in(trace_figure(found, "x"))}
+    assert shown <= words and not hidden & words
+
+
+@pytest.mark.parametrize(("kind", "follows"), [(OfTruths, True), (OfTheFirst, False)])
+def test_truth_values_count_unless_the_class_says_otherwise(kind, follows):
+    """A cell with the sign of the last symbol does not know the first."""
+    model, options = one_cell(kind(sizes=(4, 8)), forget=0, candidate=0, of_symbols=1)
+    found = trace(model, options, "abba")
+    assert found.explained > 0.999 if follows else found.explained < 0.1
+
+
+def test_states_that_are_all_one_group_are_one_line():
+    says = "no number can follow the machine of of_nothing: .* untraced than is_a, is_b, begins_wi"
+    with pytest.raises(ValueError, match=says) as error:
+        trace(*untrained(OfNothing(sizes=(2, 8))), "abba")
+    assert "\n" not in str(error.value)

@@ -69,6 +69,7 @@ class ModularArithmeticBrackets(Language):
     answers: ClassVar[tuple[str, ...]] = DIGITS
     asks: ClassVar[bool] = True
     start: ClassVar[Stack] = (Frame(takes_operation=False),)
+    is_stack: ClassVar[bool] = True
 
     def step(self, state: Stack, symbol: str) -> tuple[Stack, str | None]:
         *below, top = state

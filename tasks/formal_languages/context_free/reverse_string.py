@@ -21,6 +21,7 @@ class ReverseString(Language):
     answers: ClassVar[tuple[str, ...]] = ("a", "b")
     asks: ClassVar[bool] = True
     start: ClassVar[str] = ""
+    is_stack: ClassVar[bool] = True
 
     def step(self, state: str, symbol: str) -> tuple[str, str | None]:
         return (state[:-1], state[-1]) if symbol == ASK else (state + symbol, None)

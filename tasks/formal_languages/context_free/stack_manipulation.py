@@ -27,6 +27,7 @@ class StackManipulation(Language):
     answers: ClassVar[tuple[str, ...]] = ("a", "b", END)
     asks: ClassVar[bool] = True
     start: ClassVar[str] = ""
+    is_stack: ClassVar[bool] = True
 
     def step(self, state: str, symbol: str) -> tuple[str, str | None]:
         if symbol == ASK:

@@ -25,6 +25,7 @@ class MissingDuplicate(Language):
     asks: ClassVar[bool] = True
     multiple: ClassVar[int] = 2
     start: ClassVar[str] = ""
+    is_stack: ClassVar[bool] = True
 
     def step(self, state: str, symbol: str) -> tuple[str, str | None]:
         if symbol != ASK:

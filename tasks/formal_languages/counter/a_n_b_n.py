@@ -34,6 +34,7 @@ class ANBN(Language):
     answers: ClassVar[tuple[str, ...]] = ("N", "b", "S")
     one_a_size: ClassVar[bool] = True
     start: ClassVar[Counter] = Counter()
+    untraced: ClassVar[tuple[str, ...]] = ("b_read",)
 
     def step(self, state: Counter, symbol: str) -> tuple[Counter, str]:
         if state.b_read if symbol == "a" else not state.b_to_come:

@@ -35,6 +35,7 @@ class ANBNCN(Language):
     answers: ClassVar[tuple[str, ...]] = ("N", "b", "c", "S")
     one_a_size: ClassVar[bool] = True
     start: ClassVar[Counters] = Counters()
+    untraced: ClassVar[tuple[str, ...]] = ("c_read",)
 
     def step(self, state: Counters, symbol: str) -> tuple[Counters, str]:
         b, c, c_read = state

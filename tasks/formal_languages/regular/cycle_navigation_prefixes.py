@@ -9,12 +9,19 @@ Source: `cycle_navigation.py`, with an answer at every position.
 
 from typing import ClassVar
 
-from fastweights.tasks.formal_languages.language import OfPrefixes
+from fastweights.tasks.formal_languages.language import Language, step_and_ask
 from fastweights.tasks.formal_languages.regular.cycle_navigation import CycleNavigation
 
+ASKED = CycleNavigation()
 
-class CycleNavigationPrefixes(OfPrefixes, CycleNavigation):
+
+class CycleNavigationPrefixes(Language):
     """The state is the place."""
 
     name: ClassVar[str] = "cycle_navigation_prefixes"
     title: ClassVar[str] = "cycle navigation, prefixes"
+    alphabet: ClassVar[tuple[str, ...]] = CycleNavigation.alphabet
+    answers: ClassVar[tuple[str, ...]] = CycleNavigation.answers
+
+    def step(self, state: int, symbol: str) -> tuple[int, str | None]:
+        return step_and_ask(ASKED, state, symbol)

@@ -39,6 +39,7 @@ class ModularArithmetic(Language):
     answers: ClassVar[tuple[str, ...]] = DIGITS
     asks: ClassVar[bool] = True
     start: ClassVar[Sum] = Sum()
+    untraced: ClassVar[tuple[str, ...]] = ("is_open",)
 
     def step(self, state: Sum, symbol: str) -> tuple[Sum, str | None]:
         if (symbol in DIGITS) != state.is_open:

@@ -1,14 +1,16 @@
 """Every language: its example, its answers against a second computation, splits, strings."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from fastweights.tasks import LANGUAGES, UNASKED
+from fastweights.tasks import LANGUAGES, UNASKED, Language, formal_languages
 from fastweights.tasks.formal_languages.counter.a_n_b_n_sigma import ANBNSigma
 from fastweights.tasks.formal_languages.counter.brackets import nested, uniform
 from fastweights.tasks.formal_languages.counter.reset_dyck_1 import ResetDyck1
@@ -16,6 +18,7 @@ from fastweights.tasks.formal_languages.counter.shuffle_2 import Shuffle2
 from fastweights.tasks.sequences import Sequences, draw_splits, split_sizes
 from tests.tasks.formal_languages.second_opinions import (
     OPINIONS,
+    Answers,
     legacy_a_n_b_n_sigma,
     of_prefixes,
     reduced,
@@ -23,7 +26,14 @@ from tests.tasks.formal_languages.second_opinions import (
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")  # the machines make millions of steps
 EVERY = pytest.mark.parametrize("name", LANGUAGES)
-FAMILIES = {"regular": 11, "counter": 7, "context-free": 3, "context-sensitive": 2}
+FOLDER = Path(formal_languages.__file__).resolve().parent
+OPINIONS_FILE = "tests/tasks/formal_languages/second_opinions.py"
+
+
+def opinion_of(name: str) -> Callable[..., Answers]:
+    if name not in OPINIONS:
+        pytest.fail(f"{OPINIONS_FILE} lacks {name!r}: add its second opinion to OPINIONS")
+    return OPINIONS[name]
 
 
 def words(language, sample) -> list[str]:
@@ -39,8 +49,14 @@ def test_the_example_of_its_file(name):
     language = LANGUAGES[name]()
     if name == "s5":  # its file is that of S3, whose example it has
         return
-    lines = (sys.modules[type(language).__module__].__doc__ or "").splitlines()
-    symbols, expected = (line.split() for line in lines if line.startswith("    "))
+    module = sys.modules[type(language).__module__]
+    lines = (module.__doc__ or "").splitlines()
+    example = [line.split() for line in lines if line.startswith("    ")]
+    said = (
+        f"the docstring of {module.__file__} lacks an example: two lines, indented by four spaces"
+    )
+    assert len(example) == 2, said
+    symbols, expected = example
     assert [answer or "_" for _, answer in language.run(symbols)] == expected
 
 
@@ -48,7 +64,7 @@ def test_the_example_of_its_file(name):
 def test_answers_are_those_of_a_second_opinion(name):
     language, random = LANGUAGES[name](), Random(1)
     count = 3000 if language.sizes[1] <= 50 and not language.one_a_size else 300
-    opinion = OPINIONS[name]
+    opinion = opinion_of(name)
     for place in range(count):
         split = language.splits[place % 4] if place % 10 == 0 else "train"
         sample = language.sample_of(split, random)
@@ -90,16 +106,50 @@ def test_the_published_labels_of_a_n_b_n_sigma():
 def test_its_class_is_its_folder_and_it_has_a_file_of_its_own(name):
     kind = LANGUAGES[name]
     assert kind.name == name and kind.title
-    assert kind.family() in FAMILIES
     assert (
         Path(sys.modules[kind.__module__].__file__).parent.name.replace("_", "-") == kind.family()
     )
 
 
-def test_every_language_of_a_class():
-    families = [kind.family() for kind in LANGUAGES.values()]
-    assert {family: families.count(family) for family in dict.fromkeys(families)} == FAMILIES
-    assert set(OPINIONS) == set(LANGUAGES)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*/*.py")), ids=lambda path: path.stem)
+def test_every_language_of_a_file_is_registered(path):
+    module = import_module(f"{formal_languages.__name__}.{path.parent.name}.{path.stem}")
+    for kind in vars(module).values():
+        if not (isinstance(kind, type) and issubclass(kind, Language)) or not hasattr(kind, "name"):
+            continue  # abstract, or something else
+        if kind.__module__ == module.__name__:
+            assert LANGUAGES.get(kind.name) is kind, (
+                f"{FOLDER / '__init__.py'} lacks {kind.__name__} of {path.name}: import it and add "
+                "it to _LANGUAGES"
+            )
+
+
+def test_every_class_has_languages_and_every_second_opinion_is_of_one():
+    folders = {path.parent.name.replace("_", "-") for path in FOLDER.glob("*/__init__.py")}
+    assert {kind.family() for kind in LANGUAGES.values()} == folders
+    unknown = set(OPINIONS) - set(LANGUAGES)
+    assert not unknown, f"{OPINIONS_FILE} has opinions of no language: {sorted(unknown)}"
+
+
+class Piled(Language):
+    """A language that declares what its state is not."""
+
+    name = title = "piled"
+    alphabet = answers = ("a",)
+
+    def step(self, state, symbol):
+        return state + 1, "a"
+
+
+def test_a_state_of_another_kind_than_declared_is_refused_before_training(monkeypatch):
+    Piled().check()
+    monkeypatch.setattr(Piled, "untraced", ("depht",))
+    with pytest.raises(ValueError, match="piled leaves 'depht' untraced; parts of its state: none"):
+        Piled().check()
+    monkeypatch.setattr(Piled, "untraced", ())
+    monkeypatch.setattr(Piled, "is_stack", True)
+    with pytest.raises(ValueError, match="must be a string or a plain tuple, not 0"):
+        Piled().check()
 
 
 @EVERY
