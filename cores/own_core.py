@@ -94,11 +94,12 @@ def _problem(core: Core) -> str | None:
     x = x.view(_STEPS, _STREAMS, core.input_size)
     is_first = torch.zeros(_STEPS, _STREAMS, dtype=torch.bool)
     is_first[1, 0] = True
-    stepped, unrolled = core.step(x[0], fresh), core.unroll(x, fresh, is_first)
     shape = (_STREAMS, core.output_size)
-    for name, answer, wanted in (("step", stepped, shape), ("unroll", unrolled, (_STEPS, *shape))):
-        if problem := _of_answer(answer, fresh, wanted):
-            return f"{name}() {problem}"
+    if problem := _of_answer(core.step(x[0], fresh), fresh, shape):
+        return f"step() {problem}"
+    unrolled = core.unroll(x, fresh, is_first)
+    if problem := _of_answer(unrolled, fresh, (_STEPS, *shape)):
+        return f"unroll() {problem}"
     if _of_fresh(fresh, "state"):
         return "step() or unroll() changes the state that it is given: return a new one"
     expected, last = unroll_by_steps(core, x, fresh, is_first)
