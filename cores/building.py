@@ -61,7 +61,7 @@ def core_kind(name: str) -> CoreKind:
         return CORES[name]
     if ":" in name:
         raise ValueError(
-            f"the core {name!r} has a module, which would be imported: if you trust that, "
+            f"the core {name!r} is in a module, which would be imported: if you trust that, "
             f"add --core {shlex.quote(name)}"
         )
     raise ValueError(f"{unknown_name('core', name, CORES)}; a core of your own is my_module:name")
