@@ -1,9 +1,11 @@
 from .building import CORES as CORES
 from .building import LARGEST as LARGEST
 from .building import build_core as build_core
+from .building import core_arguments as core_arguments
 from .building import core_config as core_config
 from .building import core_kind as core_kind
 from .building import growth as growth
+from .building import import_core as import_core
 from .core import Core as Core
 from .core import detach as detach
 from .core import unroll_by_steps as unroll_by_steps
@@ -11,6 +13,8 @@ from .core import unroll_truncated as unroll_truncated
 from .facts import count_parameters as count_parameters
 from .facts import network_facts as network_facts
 from .kind import CoreKind as CoreKind
+from .kind import alone as alone
+from .kind import stacked as stacked
 from .options import CoreSizes as CoreSizes
 from .options import core_defaults as core_defaults
 from .options import is_named_by_size as is_named_by_size

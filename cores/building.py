@@ -1,6 +1,7 @@
 """Construction of a core from its name and options: lookup, checks and defaults."""
 
 import math
+import shlex
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 from fastweights.cores import registry
 from fastweights.cores.core import Core
 from fastweights.cores.kind import CoreKind
+from fastweights.cores.own_core import check_core, kind_in
 from fastweights.cores.unbounded import remedy, say_once, unbounded_maps
-from fastweights.host import did_you_mean, typed_values, unknown_name
+from fastweights.host import did_you_mean, import_named, typed_values, unknown_name
 
 CORES: dict[str, CoreKind] = {
     name: kind for name, kind in vars(registry).items() if isinstance(kind, CoreKind)
@@ -30,11 +32,39 @@ LARGEST = {
 }
 
 
+def import_core(name: str | None) -> None:
+    """Import the core `my_module:name` into `CORES`; None and other names change nothing.
+
+    Only for a name that the user gives: importing a module runs its code, and a file must not make
+    a program do so. The module is looked for in the current folder, too.
+
+    Raises:
+        ValueError: there is no such module, or it has no such kind of core; one line.
+    """
+    if name and ":" in name and name not in CORES:
+        module = import_named(name, "my_module:name")
+        CORES[name] = kind_in(module, name.rpartition(":")[2])
+
+
+def core_arguments(name: str) -> list[str]:
+    """Return the arguments by which a command imports the core; none for the project's own."""
+    return ["--core", name] if ":" in name else []
+
+
 def core_kind(name: str) -> CoreKind:
-    """Return the kind of a core; raise a `ValueError` that lists the known for an unknown name."""
-    if name not in CORES:
-        raise ValueError(unknown_name("core", name, CORES))
-    return CORES[name]
+    """Return the kind of a core.
+
+    Raises:
+        ValueError: an unknown name, or one whose module was not imported by `import_core`.
+    """
+    if name in CORES:
+        return CORES[name]
+    if ":" in name:
+        raise ValueError(
+            f"the core {name!r} is in a module, which would be imported: if you trust that, "
+            f"add --core {shlex.quote(name)}"
+        )
+    raise ValueError(f"{unknown_name('core', name, CORES)}; a core of your own is my_module:name")
 
 
 def build_core(name: str, input_size: int, **changes: Any) -> Core:
@@ -44,11 +74,14 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
 
     Raises:
         ValueError: as in `core_config`; an input size below 1; or values that do not fit each other
-            (a width that the heads do not divide, an unknown feature map).
+            (a width that the heads do not divide, an unknown feature map); or a core of the user's
+            own that breaks the interface.
     """
     if not isinstance(input_size, Integral) or input_size < 1:
         raise ValueError(f"the input size must be a whole number of at least 1, not {input_size!r}")
     core = core_kind(name).build(input_size, core_config(name, **changes))
+    if ":" in name:
+        check_core(name, core, input_size)
     if line := growth(name, **changes):
         say_once(name, line)
     return core

@@ -45,7 +45,7 @@ def _check_state(core: Any, x: Tensor, state: Any) -> None:
     if core.state_form is None:
         core.state_form = _form(core.initial_state(1), 1, double)
     if _form(state, batch, double) != core.state_form:
-        difference = _difference(state, core.initial_state(batch), "state")
+        difference = state_difference(state, core.initial_state(batch), "state")
         name = type(core).__name__
         raise ValueError(f"{name}: {difference}; initial_state({batch}) makes a fresh one")
 
@@ -79,7 +79,7 @@ def _form(state: Any, batch: int, double: bool) -> Any:
     return type(state)
 
 
-def _difference(given: Any, expected: Any, name: str) -> str | None:
+def state_difference(given: Any, expected: Any, name: str) -> str | None:
     """Describe the first part of a state that is not as expected; None if all parts are."""
     if isinstance(expected, Tensor):
         if isinstance(given, Tensor) and given.shape == expected.shape:
@@ -93,7 +93,7 @@ def _difference(given: Any, expected: Any, name: str) -> str | None:
     fields = getattr(expected, "_fields", None)
     for i, (part, wanted) in enumerate(zip(given, expected, strict=True)):
         place = f"{name}.{fields[i]}" if fields else f"{name}[{i}]"
-        if difference := _difference(part, wanted, place):
+        if difference := state_difference(part, wanted, place):
             return difference
     return None
 

@@ -1,9 +1,7 @@
 """Names of environments: our games, Atari games in several spellings, and Gymnasium ids."""
 
-import importlib
 import importlib.util
 import re
-import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
@@ -11,7 +9,7 @@ from typing import NamedTuple
 import gymnasium
 
 from fastweights.envs.constructors import declared_kinds, value_of
-from fastweights.host import nearest_name
+from fastweights.host import import_named, nearest_name
 
 # Our small games: name and registered Gymnasium id.
 OWN_GAMES = {"Catch": "fastweights/Catch-v0", "TMaze": "fastweights/TMaze-v0"}
@@ -91,28 +89,8 @@ def shows_last_action(name: str) -> bool:
 def _is_registered(name: str) -> bool:
     module, _, gymnasium_id = name.rpartition(":")
     if module:
-        _import(module, name)
+        import_named(name, "my_module:MyGame-v0", _PACKAGES.values())
     return gymnasium_id in _registered()
-
-
-def _import(module: str, name: str) -> None:
-    """Import `module`, also from the current folder, which comes last on the path.
-
-    The folder stays on the path for imports that the game makes later.
-    """
-    if module.startswith("."):
-        raise ValueError(f"the module of {name!r} begins with a dot: give my_module:MyGame-v0")
-    if "" not in sys.path:
-        sys.path.append("")
-    try:
-        importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        advice = (
-            "it is looked for among installed packages, on PYTHONPATH and in the current folder"
-        )
-        if error.name in _PACKAGES.values():
-            advice = f"pip install {error.name}"
-        raise ValueError(f"cannot import the module of {name!r}: {error}; {advice}") from error
 
 
 def _registered() -> set[str]:

@@ -1,6 +1,8 @@
 """An exported agent's model card, in the form that model hubs read."""
 
+import shlex
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from fastweights.evaluation.evaluation_file import Evaluation
@@ -17,6 +19,8 @@ def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) 
     tag = "impala" if objective == "vtrace" else objective
     tags = "".join(f"\n- {one}" for one in ("reinforcement-learning", tag, options["core"]))
     seed = f", seed {options['seed']}" if "seed" in options else ""  # TorchBeast's have none
+    in_modules = [(f"--{n}", options[n]) for n in ("env", "core") if ":" in options[n]]
+    command = shlex.join(["fastweights", "evaluate", "PATH_TO_THIS_FOLDER", *chain(*in_modules)])
     scores = [_score(evaluation) for evaluation in evaluations]
     table = markdown_table(("protocol", "actions", "games", "score", "± over"), scores)
     return f"""---
@@ -39,7 +43,7 @@ deviation: of those means, or over the episodes where there was one repeat.
 
 ## Use
 
-    fastweights evaluate PATH_TO_THIS_FOLDER
+    {command}
 """
 
 
@@ -47,7 +51,7 @@ def _score(evaluation: Evaluation) -> tuple[str, ...]:
     score = spread(evaluation, "score")
     games = f"{evaluation.repeats} x {len(evaluation.episodes) // evaluation.repeats}"
     return (
-        evaluation.protocol,
+        evaluation.rules_in_words(),
         evaluation.action_mode,
         games,
         f"{score} a {evaluation.unit.name}",

@@ -57,7 +57,7 @@ def show_trained(run: Path, options: RunOptions, frames_per_step: int) -> None:
     `frames_per_step`: emulator frames an agent step.
     """
     device = choose_device(options.learner_device or options.device)
-    agent = open_agent(run, device, options.env)
+    agent = open_agent(run, device, options.env, options.core)
     with shown(options, "test games after training") as report:
         after = play_games_of(agent.network, options, agent.step, device, report)
         keep(after, run, options)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from fastweights.cores import growth, network_facts
+from fastweights.cores import core_arguments, growth, network_facts
 from fastweights.experiments.learning_options import LearningOptions
 from fastweights.host import (
     Interrupted,
@@ -191,10 +191,9 @@ class Learning:
         except Interrupted as interrupted:
             if self.files:
                 self.files.folder.finish(successful=False)
-                print(
-                    f"saved at update {self.trainer.updates:,}; to go on:\n"
-                    f"  {typed_command(self.options.command, '--resume', self.files.path)}"
-                )
+                resume = ("--resume", self.files.path, *core_arguments(self.options.core))
+                command = typed_command(self.options.command, *resume)
+                print(f"saved at update {self.trainer.updates:,}; to go on:\n  {command}")
             return 128 + interrupted.signal_number
         except BaseException:
             if self.files:

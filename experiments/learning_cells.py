@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fastweights.cores import core_arguments
 from fastweights.experiments.grid import Run, as_flags, read_result
 from fastweights.experiments.learning import RESULT_FILE
 from fastweights.experiments.learning_options import LearningOptions
@@ -36,7 +37,8 @@ class LearningRun(Run):
         own = {name: getattr(self.options, name, None) for name in ("device", "data", "cache")}
         where = {name: value for name, value in own.items() if value is not None}
         resumed = {"resume": self.path, "num_threads": 1}
-        return [*command_argv(self.options.command), *as_flags(resumed | where)]
+        words = [*as_flags(resumed | where), *core_arguments(self.options.core)]
+        return [*command_argv(self.options.command), *words]
 
     def result(self) -> dict[str, Any]:
         """Return the result with the run's commit, seed and options."""

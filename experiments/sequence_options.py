@@ -24,7 +24,7 @@ class SequenceOptions(LearningOptions, Generic[Question]):
 
     task: tyro.conf.OmitArgPrefixes[Question]
     core: str = "delta_net"
-    """Memory; the command `atari` shows them all with --list-cores."""
+    """Memory, or my_module:name for one of your own (docs/cores.md)."""
     core_dropout: float | None = None
     """Dropout rate in each residual block."""
     embedding: int | None = None

@@ -35,7 +35,7 @@ from fastweights.records import (
     load_checkpoint,
 )
 from fastweights.tasks import SequenceModel, Sequences, Task, Trainer
-from fastweights.training import check_memory
+from fastweights.training import check_known_core, check_memory
 
 
 def saved_sequence_options(path: Path, command: str) -> SequenceOptions:
@@ -55,6 +55,7 @@ def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
         UserError: there are none; one line.
     """
     options = saved_sequence_options(path, command)
+    check_known_core(options.core, path)
     best = load_checkpoint(CheckpointFolder(path, milestones=()).best_path, torch.device("cpu"))
     _check_own(best, options, path)
     model = options.build()

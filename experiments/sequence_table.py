@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fastweights.cores import CORES, core_kind, is_named_by_size
+from fastweights.cores import CORES, core_kind, import_core, is_named_by_size
 from fastweights.evaluation import PublishedScore
 from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.learning_cells import without_folders
@@ -212,6 +212,7 @@ def _further(asked: SequenceTableOptions) -> tuple[str, ...]:
         return tuple(name for name in CORES if not is_named_by_size(name))
     with user_input():
         for name in asked.further:
+            import_core(name)
             core_kind(name)
     return asked.further
 

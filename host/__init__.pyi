@@ -56,5 +56,6 @@ from .stopping import Interrupted as Interrupted
 from .stopping import StopRequests as StopRequests
 from .typed_fields import typed_values as typed_values
 from .typed_fields import typed_whole as typed_whole
+from .user_modules import import_named as import_named
 from .waiting import sleep_while_waiting as sleep_while_waiting
 from .whole_numbers import whole_number as whole_number

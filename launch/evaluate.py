@@ -43,11 +43,11 @@ from fastweights.host import (
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.export import check_export_folder, export_safetensors
 from fastweights.records import runs_near
-from fastweights.training import check_game, open_agent
+from fastweights.training import Named
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(GamePlan):
+class EvaluateOptions(GamePlan, Named):
     """Play test games with trained agents; report scores, their spread and every raw episode.
 
     Returns are undiscounted and unclipped. Writes RUN/evaluations/*.json and *.csv, and a clip.
@@ -65,9 +65,6 @@ class EvaluateOptions(GamePlan):
     """Maximum length of the clip, in seconds of play at the speed of the game."""
     clip_format: ClipFormat = "mp4"
     """Format of the clip; without ffmpeg it is a GIF."""
-    env: str | None = None
-    """Game (default: the game of the run). Required for TorchBeast's files that do not name their
-    game, and for a game in a module (my_module:MyGame-v0), which is then imported."""
     export: Path | None = None
     """Instead of playing, write the agent as safetensors, config and model card into this folder.
     """
@@ -89,9 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         use_threads(options.num_threads)
         compute_exactly()
         device = choose_device(options.device)
-        agents = [open_agent(run, device, options.env) for run in options.runs]
+        agents = options.agents(options.runs, device)
         for agent in agents:
-            check_game(agent.options, options.env, agent.path)
             check_plays(agent.network, agent.options, options)
     for warning in (warning for agent in agents for warning in agent.warnings):
         print(f"warning: {warning}", file=sys.stderr)

@@ -24,17 +24,16 @@ from fastweights.launch.cli.parser import typed_options
 from fastweights.records import AGENT_EXPORT
 from fastweights.training import (
     Exported,
+    Named,
     SavedAgent,
-    check_game,
     check_packages,
     module_arguments,
-    open_agent,
     write_onnx,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions:
+class ExportOptions(Named):
     """Write a trained agent as ONNX or safetensors.
 
     onnx: one file with one step of the agent; the memory's state is an input and an output.
@@ -48,8 +47,6 @@ class ExportOptions:
     """Format of the files: onnx needs the extra `onnx`."""
     out: Path | None = None
     """File (onnx) or folder (safetensors) to write (default: agent.onnx or agent)."""
-    env: str | None = None
-    """Game (default: the file's). Required for files that name none, and for games in a module."""
 
 
 @one_line_errors
@@ -58,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = typed_options(ExportOptions, arguments, prog=typed_command("export"))
     with user_input():
         out = _check(options)
-        agent = open_agent(options.run, "cpu", options.env)
-        check_game(agent.options, options.env, agent.path)
+        (agent,) = options.agents([options.run], "cpu")
     for warning in agent.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if options.format == "safetensors":

@@ -22,6 +22,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from fastweights.cores import import_core
 from fastweights.host import (
     ProgressDisplay,
     Stages,
@@ -34,8 +35,8 @@ from fastweights.kernels import restoring_backend
 from fastweights.launch.cli.parser import typed_options
 from fastweights.training import (
     Hashed,
+    Named,
     assemble,
-    check_game,
     check_module,
     first_updates,
     hash_conditions,
@@ -49,7 +50,7 @@ DIFFERENT = 1  # exit code
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayOptions:
+class ReplayOptions(Named):
     """Run the first updates of a lockstep run again, and compare hashes of what it learned from
     and of its weights.
 
@@ -60,8 +61,6 @@ class ReplayOptions:
     """Run folder of an agent."""
     updates: int | None = None
     """Number of first updates to run (default: all that were recorded)."""
-    env: str | None = None
-    """Game of a run whose game is in a module (my_module:MyGame-v0), which is then imported."""
 
 
 @one_line_errors
@@ -71,9 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = typed_options(ReplayOptions, arguments, prog=typed_command("replay"))
     with user_input():
         run = expanded(asked.run)
+        import_core(asked.core)
         recorded, options = read_hashes_of(run)
         check_module(options, asked.env, run)
-        check_game(options, asked.env, run)
+        asked.check({run: options})
         expected = first_updates(recorded, asked.updates)
         options, plan = plan_for(options)
         environments, network = assemble(options, plan)

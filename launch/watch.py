@@ -40,11 +40,11 @@ from fastweights.host import (
     user_input,
 )
 from fastweights.launch.cli.parser import typed_options
-from fastweights.training import TEST_SEEDS, check_game, open_agent
+from fastweights.training import TEST_SEEDS, Named
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchOptions:
+class WatchOptions(Named):
     """Film one episode: the game, the network's input and decisions, and its memory.
 
     Writes an MP4 into RUN/clips, or opens a window with --live.
@@ -60,8 +60,6 @@ class WatchOptions:
     """Maximum number of pictures, one per agent step (default: the whole episode)."""
     seconds: float | None = None
     """Maximum length of the film in seconds (default: the whole episode)."""
-    env: str | None = None
-    """Game of a run whose game is in a module (my_module:MyGame-v0), which is then imported."""
     protocol: str = "trained"
     """Rules: trained (as in training), full-game, published, machado or noop30."""
     action_mode: ActionMode = "argmax"
@@ -88,8 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compute_exactly()
         check(options)
         device = choose_device(options.device)
-        agent = open_agent(options.run, device, options.env)
-        check_game(agent.options, options.env, agent.path)
+        (agent,) = options.agents([options.run], device)
         environments = visible_environments(agent, options.game)
         check_actions(agent.network, environments)
     for warning in agent.warnings:

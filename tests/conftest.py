@@ -6,7 +6,9 @@ GPUs. Shapes are checked, except in tests of whole runs.
 """
 
 import gc
+import importlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -109,3 +111,27 @@ def register_game() -> Iterator[Callable[..., None]]:
     yield register
     for name in names:
         del gymnasium.registry[name]
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch) -> Iterator[Callable[[str, str], None]]:
+    """`own_module(name, source)` writes a user's module, whose cores are not imported yet."""
+    from fastweights.cores import CORES
+
+    modules = []
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def forget() -> None:
+        for name in modules:
+            sys.modules.pop(name, None)
+            for core in [one for one in CORES if one.startswith(f"{name}:")]:
+                del CORES[core]
+        importlib.invalidate_caches()
+
+    def write(name: str, source: str) -> None:
+        (tmp_path / f"{name}.py").write_text(source)
+        modules.append(name)
+        forget()
+
+    yield write
+    forget()

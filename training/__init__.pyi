@@ -30,8 +30,9 @@ from .replaying import read_hashes_of as read_hashes_of
 from .replaying import replay_updates as replay_updates
 from .replaying import replay_verdict as replay_verdict
 from .replicas import Replicas as Replicas
+from .saved_agent import Named as Named
 from .saved_agent import SavedAgent as SavedAgent
-from .saved_agent import check_game as check_game
+from .saved_agent import check_known_core as check_known_core
 from .saved_agent import check_module as check_module
 from .saved_agent import module_arguments as module_arguments
 from .saved_agent import open_agent as open_agent

@@ -26,7 +26,7 @@ class RunOptions(CoreSizes):
     protocol: str = "full-game"
     """Atari rules: full-game, published, machado or noop30."""
     core: str = "rdn"
-    """Memory; `--list-cores` shows them all."""
+    """Memory (`--list-cores` shows them), or my_module:name of your own."""
     bptt: Literal["full"] | int = "full"
     """Number of steps that gradients reach back through the core: full, or a number (published:
     1)."""

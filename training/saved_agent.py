@@ -1,6 +1,7 @@
 """A trained agent in a checkpoint: its content, and the network made from it."""
 
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 
 from fastweights.agents import Learner, Network
+from fastweights.cores import core_arguments, core_kind, import_core
 from fastweights.envs import resolve
 from fastweights.host import check_contained, expanded, git_revision
 from fastweights.records import (
@@ -106,7 +108,10 @@ class SavedAgent:
 
 
 def open_agent(
-    path: Path, device: torch.device | str = "cpu", env: str | None = None
+    path: Path,
+    device: torch.device | str = "cpu",
+    env: str | None = None,
+    core: str | None = None,
 ) -> SavedAgent:
     """Load an agent onto `device`.
 
@@ -115,16 +120,28 @@ def open_agent(
             `records.exports` wrote, or TorchBeast's `model.tar` or its folder.
         device: device of the network.
         env: the game of a file that does not name it, or whose game has a module of its own.
+        core: a memory that has a module of its own (`my_module:name`), which is then imported.
 
     Raises:
         CheckpointError: anything else at `path`; one line.
+        ValueError: the memory cannot be imported; one line.
     """
+    import_core(core)
     found = _find(expanded(path), device, env)
     with fitting(found.path):
         if task := found.payload["flags"].get("task_name"):
             raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")
         options = RunOptions.from_dict(found.payload["flags"])
-        network = _network(options, found.payload).to(device)
+        check_known_core(options.core, found.path)
+        try:
+            network = _network(options, found.payload).to(device)
+        except ValueError as error:
+            if ":" not in options.core:
+                raise
+            raise CheckpointError(
+                f"{found.path} does not fit {options.core} as it is now: {error}; restore the "
+                "module with which it was trained"
+            ) from error
         network.load_state_dict(found.payload["model_state_dict"])
         step = found.payload["step"]
         if type(step) is not int or step < 0:
@@ -145,18 +162,50 @@ def check_module(options: RunOptions, env: str | None, path: Path) -> None:
         )
 
 
+def check_known_core(core: str, path: Path) -> None:
+    """Raise a one-line `CheckpointError` for a file's core that is unknown or not yet imported."""
+    try:
+        core_kind(core)
+    except ValueError as error:
+        raise CheckpointError(f"{path} cannot be loaded: {error}") from error
+
+
 def module_arguments(options: RunOptions) -> list[str]:
-    """Return the arguments by which a command passes `check_module`; none for most games."""
-    return ["--env", options.env] if ":" in options.env else []
+    """Return the arguments by which a command imports the run's own modules; mostly none."""
+    game = ["--env", options.env] if ":" in options.env else []
+    return [*game, *core_arguments(options.core)]
 
 
-def check_game(options: RunOptions, env: str | None, path: Path) -> None:
-    """Raise a one-line `CheckpointError` if `env` names another game than the agent's."""
-    if env is not None and resolve(env)[:2] != resolve(options.env)[:2]:
-        raise CheckpointError(
-            f"{path} was trained on {options.env}, and --env says {env}: an agent plays the game "
-            "that it was trained on; leave --env out"
-        )
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """Game and memory that the user of a command names, so that their modules may be imported."""
+
+    env: str | None = None
+    """Game (default: the file's). Required for files that name none, as TorchBeast's, and for a
+    game in a module (my_module:MyGame-v0), which is then imported."""
+    core: str | None = None
+    """Memory in a module (my_module:name), which is then imported. Required for agents with one."""
+
+    def agents(self, paths: Sequence[Path], device: torch.device | str) -> list[SavedAgent]:
+        """Load agents onto `device`. Raises a one-line `ValueError`: see `open_agent`, `check`."""
+        found = [open_agent(path, device, self.env, self.core) for path in paths]
+        self.check({agent.path: agent.options for agent in found})
+        return found
+
+    def check(self, agents: Mapping[Path, RunOptions]) -> None:
+        """Raise a one-line `CheckpointError` for another game, or a memory that no agent has."""
+        for path, options in agents.items():
+            if self.env is not None and resolve(self.env)[:2] != resolve(options.env)[:2]:
+                raise CheckpointError(
+                    f"{path} was trained on {options.env}, and --env says {self.env}: an agent "
+                    "plays the game that it was trained on; leave --env out"
+                )
+        cores = dict.fromkeys(options.core for options in agents.values())
+        if self.core is not None and self.core not in cores:
+            raise CheckpointError(
+                f"{', '.join(map(str, agents))}: the memory is {', '.join(cores)}, and --core says "
+                f"{self.core}: an agent keeps its memory; leave --core out"
+            )
 
 
 def _network(options: RunOptions, payload: dict[str, Any]) -> Network:

@@ -29,7 +29,7 @@ class LanguageOptions(LearningOptions):
     """All options of a language model's run: what it computes, and where it runs."""
 
     core: str = "rdn"
-    """Memory; the command `atari` shows them all with --list-cores."""
+    """Memory, or my_module:name for one of your own (docs/cores.md)."""
     core_output_scale: str | None = None
     """Factor of a memory's output in residual blocks: one, or head_size for 1 / sqrt(size of a
     head), as in the published language models."""

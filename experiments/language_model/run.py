@@ -58,8 +58,8 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
         if replicas.leads:
             print("\n".join(described(text)), flush=True)
         torch.manual_seed(options.seed)
-        model = options.build(text.vocabulary.size).to(setting.device)
         with user_input():
+            model = options.build(text.vocabulary.size).to(setting.device)
             check_kernels(model.core, options.kernels, setting.device)
         stages = Stages("learner")
         together = Together(share, replicas.rank, replicas.sum)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from fastweights.cores import import_core
 from fastweights.experiments.language_model.options import LANGUAGE_COMMAND, LanguageOptions
 from fastweights.experiments.language_model.text import read_vocabulary
 from fastweights.experiments.learning import RESULT_FILE
@@ -21,6 +22,7 @@ from fastweights.records import (
     runs_near,
 )
 from fastweights.tasks.language_model import LanguageModel, Vocabulary
+from fastweights.training import check_known_core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +44,17 @@ class SavedModel:
             return {}
 
 
-def open_model(path: Path, device: torch.device) -> SavedModel:
+def open_model(path: Path, device: torch.device, core: str | None = None) -> SavedModel:
     """Return the best weights of a run, those of a checkpoint, or an export's.
 
+    `core`: a memory that has a module of its own (`my_module:name`), which is then imported.
+
     Raises:
+        ValueError: the memory cannot be imported; one line.
         UserError: there is no such model; one line.
         CheckpointError: a file is damaged; one line.
     """
+    import_core(core)
     path = expanded(path)
     if not path.exists():
         raise UserError(f"{path}: there is no such run; {runs_near(path)}")
@@ -63,6 +69,7 @@ def open_model(path: Path, device: torch.device) -> SavedModel:
     vocabulary = read_vocabulary(folder)
     with fitting(path):
         options = LanguageOptions.from_dict(payload["flags"])
+        check_known_core(options.core, path)
         model = options.build(vocabulary.size)
         weights = payload["model_state_dict"]
         if weights["softmax.bias"].shape != model.softmax.bias.shape:

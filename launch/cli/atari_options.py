@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from fastweights.agents import STEMS, LearnerConfig, without_unread
-from fastweights.cores import CORES, core_defaults
+from fastweights.cores import CORES, core_defaults, import_core
 from fastweights.envs import PROTOCOLS, resolve
 from fastweights.host import PRECISIONS, HelpLayout, typed_command
 from fastweights.kernels import BACKENDS
@@ -126,8 +126,11 @@ def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
 
 
 def peek(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options that determine the others' defaults: preset, core, the run to resume."""
-    return early_options(
+    """Return the options that determine the others' defaults: preset, core, the run to resume.
+
+    Imports a core from a module, which is named here.
+    """
+    known = early_options(
         arguments,
         preset={},
         core={"default": "rdn"},
@@ -137,6 +140,8 @@ def peek(arguments: Sequence[str]) -> argparse.Namespace:
         xpid={},
         env={},
     )
+    import_core(known.core)
+    return known
 
 
 def _layout(core: str) -> HelpLayout:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastweights.host import UserError, expanded
+from fastweights.cores import import_core
+from fastweights.host import UserError, expanded, user_input
 from fastweights.launch.cli.parser import count
 
 
@@ -39,6 +40,9 @@ def add_grid_options(parser: argparse.ArgumentParser, seeds: Sequence[int], runs
 def axes_of(options: argparse.Namespace, names: Sequence[str]) -> Mapping[str, Sequence[Any]]:
     """Return the values of these axes and the seeds; raise `UserError` for a value given twice."""
     axes = {name: getattr(options, name) for name in (*names, "seed")}
+    with user_input():
+        for core in axes.get("core", ()):
+            import_core(core)
     if twice := [name for name, values in axes.items() if len(set(values)) < len(values)]:
         raise UserError(f"--{twice[0]}s takes each of its values once")
     return axes

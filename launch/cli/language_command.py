@@ -79,6 +79,8 @@ class LanguageCommand(SequenceCommand[Question]):
         (action,) = wanted
         named = [name for name in given if action != "search" or name in _NO_TRAINING]
         named += changed_fields(self.of_table) + ["preset"] * (self.preset != type(self).preset)
+        if action == "trace" and ":" in given.get("core", ""):
+            named.remove("core")  # the module of the run's memory
         if refused := [name for name in named if name not in _TAKEN[action]]:
             raise UserError(
                 f"{flags(refused)} cannot go with --{action}, which takes "

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from fastweights.cores import CORES, core_defaults
+from fastweights.cores import CORES, core_defaults, import_core
 from fastweights.experiments import RESULT_FILE
 from fastweights.experiments.language_model import (
     LANGUAGE_CELL_OPTIONS,
@@ -79,6 +79,7 @@ def train(arguments: Sequence[str]) -> int:
     """Parse the words and train, or make a table; return the exit code."""
     with user_input():
         known = early_options(arguments, preset={}, core={}, resume={"type": Path})
+        import_core(known.core)
         if known.resume and known.preset:
             raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
         name = known.preset or "paper"

@@ -8,6 +8,7 @@ from typing import Annotated
 import torch
 import tyro
 
+from fastweights.cores import core_arguments
 from fastweights.experiments.language_model import (
     LANGUAGE_COMMAND,
     LanguageEvaluation,
@@ -30,12 +31,20 @@ from fastweights.host import (
 from fastweights.launch.cli.parser import typed_options
 from fastweights.tasks.language_model import Sampling
 
-RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+
+@dataclass(frozen=True, kw_only=True)
+class Which:
+    """A language model, and its memory if that has a module to import."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run folder (its best weights are taken), checkpoint, or exported folder."""
+    core: str | None = None
+    """Memory in a module (my_module:name), which is then imported. Required for models with one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
-    """Options of the device that computes a model."""
+class Where(Which):
+    """A language model, and the device that computes it."""
 
     device: str = "auto"
     """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
@@ -50,16 +59,11 @@ class EvaluateOptions(LanguageEvaluation, Where):
     Writes RUN/evaluations/*.json and, with --by-position, a picture.
     """
 
-    run: RunPath
-    """Run folder (its best weights are taken), checkpoint, or exported folder."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions(Sampling, Where):
     """Generate text with a language model, whose memory has one size for texts of any length."""
 
-    run: RunPath
-    """Run folder (its best weights are taken), checkpoint, or exported folder."""
     prompt: str = ""
     """Text to continue (default: the start of a line)."""
     length: int = 200
@@ -69,11 +73,9 @@ class WriteOptions(Sampling, Where):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions:
+class ExportOptions(Which):
     """Write a language model as safetensors, with its vocabulary, options and a model card."""
 
-    run: RunPath
-    """Run folder (its best weights are taken) or checkpoint."""
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
     """Folder to write into."""
 
@@ -84,7 +86,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     options = typed_options(EvaluateOptions, arguments, prog=prog)
     with user_input():
         options.check()
-        saved = _open(options.run, options)
+        saved = _open(options)
     return evaluate_model(saved, options)
 
 
@@ -97,7 +99,7 @@ def write(arguments: Sequence[str]) -> int:
         options.check()
         if options.length < 0:
             raise ValueError(f"--length must be at least 0, not {options.length}")
-        saved = _open(options.run, options)
+        saved = _open(options)
         prompt = prompt_tokens(saved.vocabulary, options.prompt)
     how = {"length": options.length, "seed": options.seed, "with_prompt": bool(options.prompt)}
     for piece in written_text(saved, prompt, options, **how):
@@ -114,14 +116,16 @@ def export(arguments: Sequence[str]) -> int:
     folder = expanded(options.folder)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: name a folder")
-    saved = open_model(options.run, torch.device("cpu"))
+    with user_input():
+        saved = open_model(options.run, torch.device("cpu"), options.core)
     write_export(saved.payload, saved.vocabulary, folder, saved.results())
-    command = typed_command(LANGUAGE_COMMAND, "generate", folder)
+    own = core_arguments(saved.options.core)
+    command = typed_command(LANGUAGE_COMMAND, "generate", folder, *own)
     print(f"exported: {folder}\nto let it write:\n  {command} --prompt ...")
     return 0
 
 
-def _open(run: Path, where: Where) -> SavedModel:
+def _open(where: Where) -> SavedModel:
     use_threads(where.num_threads)
     compute_exactly()
-    return open_model(run, choose_device(where.device))
+    return open_model(where.run, choose_device(where.device), where.core)

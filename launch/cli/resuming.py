@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fastweights.host import check_kept, expanded, typed_command
 from fastweights.records import holds_checkpoints, resolved_run, runs_near
-from fastweights.training import RunOptions, SavedAgent, changed_flags, open_agent
+from fastweights.training import RunOptions, SavedAgent, changed_flags, module_arguments, open_agent
 
 
 def saved_run(known: argparse.Namespace) -> SavedAgent | None:
@@ -65,5 +65,5 @@ def check_unfinished(saved: SavedAgent) -> None:
     if has_finished(saved):
         raise ValueError(
             f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "
-            f"{typed_command('evaluate', saved.run)}"
+            f"{typed_command('evaluate', saved.run, *module_arguments(saved.options))}"
         )

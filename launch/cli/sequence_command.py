@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic
 import tyro
 from rich.console import Console
 
+from fastweights.cores import import_core
 from fastweights.experiments import (
     RESULT_FILE,
     Question,
@@ -171,6 +172,7 @@ def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:
     """Return the options that determine the others' defaults."""
     task = {"task": {}} if len(family.tasks) > 1 else {}
     known = early_options(arguments, preset={}, core={}, resume={"type": Path}, **task)
+    import_core(known.core)
     return argparse.Namespace(**{"task": None} | vars(known))
 
 

@@ -20,4 +20,6 @@ def test_the_examples_of_the_library_page(tmp_path, monkeypatch):
     y, _ = names["core"](one_hot(symbols, 8).float())
     right = names["head"](y).argmax(-1) == symbols[0]
     assert right.float().mean() > 0.9  # of eight symbols, at every step
+    (played,) = names["row"].episodes
+    assert played.agent_steps >= 11 and names["row"].is_first.all()
     assert names["agent"].step >= 20_000 and names["run"].resolve().is_relative_to(tmp_path)

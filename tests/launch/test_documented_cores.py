@@ -1,7 +1,6 @@
 """The example cores of docs/cores.md: their code from the page works in a real run."""
 
 import re
-import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
@@ -10,30 +9,22 @@ from pathlib import Path
 import pytest
 from small_runs import logged, train
 
-from fastweights import cores
-from fastweights.cores import CORES, registry
+from fastweights.cores import CORES, import_core
 from fastweights.cores.options import is_named_by_size
 from fastweights.training.presets import preset
 from tests.cores import test_contract, test_inspect
 
 PAGE = Path(__file__).parents[2] / "docs" / "cores.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-SOURCES_AND_LINES = zip(BLOCKS[::2], BLOCKS[1::2], strict=True)
-EXAMPLES = dict(zip(("trace", "plain_delta_net"), SOURCES_AND_LINES, strict=True))
+EXAMPLES = dict(zip(("my_memory:trace", "my_delta_net:plain"), BLOCKS, strict=True))
 
 
 @pytest.fixture
-def documented(request, monkeypatch, tmp_path) -> Iterator[str]:
-    """Register the page's core with its file and its line; return its name."""
-    source, line = EXAMPLES[request.param]
-    name = request.param
-    (tmp_path / f"{name}.py").write_text(source)
-    monkeypatch.setattr(cores, "__path__", [*cores.__path__, str(tmp_path)])
-    names = vars(registry).copy()
-    exec(compile(line, PAGE, "exec"), names)
-    monkeypatch.setitem(CORES, name, names[name])
-    yield name
-    del sys.modules[f"fastweights.cores.{name}"]
+def documented(request, own_module) -> str:
+    """Import the page's core from a file of its own; return its name."""
+    own_module(request.param.partition(":")[0], EXAMPLES[request.param])
+    import_core(request.param)
+    return request.param
 
 
 every_example = pytest.mark.parametrize("documented", EXAMPLES, indirect=True)

@@ -65,6 +65,16 @@ def test_the_card_names_what_taught_the_agent(objective, said, tag):
     assert f"trained by {said}:" in card and f"\n- {tag}\n" in card
 
 
+def test_the_card_s_command_names_the_modules_of_the_game_and_the_memory():
+    own = {"env": "recall:Recall-v0", "core": "mine:decay"}
+    card = model_card(
+        {"flags": RunOptions().to_dict() | own, "model_state_dict": {}, "step": 5},
+        [evaluation(*PLAIN, changed_options={"delay": 9})],
+    )
+    command = "fastweights evaluate PATH_TO_THIS_FOLDER --env recall:Recall-v0 --core mine:decay"
+    assert f"\n    {command}\n" in card and "| full-game, delay 9 |" in card
+
+
 @pytest.mark.parametrize(
     ("games", "score", "over"),
     [(PLAIN[:2], "3.00 ± 1.00", "episodes"), (PLAIN[:1], "4.00", "-")],  # returns of 4 and 2

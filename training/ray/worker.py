@@ -15,6 +15,7 @@ import torch
 from ray.actor import ActorHandle
 
 from fastweights.agents import Actor, Network
+from fastweights.cores import import_core
 from fastweights.envs import BrokenEnvironment
 from fastweights.host import Stages, compute_exactly, tune_allocator, use_threads
 from fastweights.kernels import use_backend
@@ -72,6 +73,7 @@ class RemoteActor:
             use_backend(options.kernels)
         use_threads(options.num_threads)
         compute_exactly()
+        import_core(options.core)
         environments = make_environments(options, job.num_envs, job.environment_seed)
         network = Network(options.network(environments.frame_shape, environments.num_actions))
         self._length, self._network = options.unroll_length, network.to(job.device)

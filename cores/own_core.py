@@ -1,0 +1,144 @@
+"""Cores from users' own modules: what `my_module:name` must be, and what its core must return."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, is_dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.cores.core import Core, unroll_by_steps
+from fastweights.cores.inputs import state_difference
+from fastweights.cores.kind import CoreKind
+from fastweights.host import did_you_mean
+
+_STEPS, _STREAMS = 3, 2
+_TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # another order of sums
+
+
+def kind_in(module: ModuleType, attribute: str) -> CoreKind:
+    """Return the kind that a module has under this name.
+
+    Raises:
+        ValueError: there is none, it is no kind, or its options are not plain values; one line.
+    """
+    name, found = f"{module.__name__}:{attribute}", vars(module).get(attribute)
+    if not isinstance(found, CoreKind):
+        kinds = [one for one, value in vars(module).items() if isinstance(value, CoreKind)]
+        place = getattr(module, "__file__", None) or "built in"
+        raise ValueError(
+            f"{name} {_described(found)}: name a CoreKind, as `alone` and `stacked` of "
+            f"fastweights.cores make; {place} has {', '.join(kinds) or 'none'}"
+            f"{did_you_mean(attribute, kinds)}"
+        )
+    try:
+        if not is_dataclass(found.config) or isinstance(found.config, type):
+            raise TypeError(f"{_type_of(found.config)} is no object of a dataclass")
+        json.dumps(asdict(found.config))
+    except TypeError as error:
+        raise ValueError(
+            f"the options of {name} must be a dataclass of plain values: {error}"
+        ) from error
+    return found
+
+
+def _described(found: Any) -> str:
+    if found is None:
+        return "is not there"
+    return f"is {'the class' if isinstance(found, type) else 'a'} {_type_of(found)}"
+
+
+def _type_of(value: Any) -> str:
+    return value.__name__ if isinstance(value, type) else type(value).__name__
+
+
+def check_core(name: str, core: Any, input_size: int) -> None:
+    """Raise a one-line `ValueError` unless a core keeps the interface's promises on a few numbers.
+
+    A fresh state is zero, its tensors are float32 with the batch first, `step` and `unroll` return
+    an output and such a state, and `unroll` is a loop of steps with resets. Draws no random
+    numbers. On the device `meta`, which computes nothing, only the core's type and sizes count.
+
+    Args:
+        name: the core's name, for messages.
+        core: the object to check.
+        input_size: D, for which it was built.
+    """
+    if not isinstance(core, Core):
+        raise ValueError(f"{name} builds a {type(core).__name__}, not a fastweights.cores.Core")
+    sizes = [getattr(core, size, None) for size in ("input_size", "output_size")]
+    if sizes[0] != input_size or type(sizes[1]) is not int or sizes[1] < 1:
+        raise ValueError(
+            f"{name} must set input_size to {input_size}, for which it is built, and output_size "
+            f"to a whole number of at least 1, not to {sizes[0]} and {sizes[1]}"
+        )
+    if torch.get_default_device().type == "meta":
+        return
+    was_training = core.training
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        core.eval()
+        problem = _problem(core)
+        core.train(was_training)
+    if problem:
+        raise ValueError(f"{name} breaks the interface of cores (docs/cores.md): {problem}")
+
+
+def _problem(core: Core) -> str | None:
+    """Return what is wrong with a core's answers; None where nothing is."""
+    fresh = core.initial_state(_STREAMS)
+    if problem := _of_fresh(fresh, "initial_state()"):
+        return problem
+    x = torch.linspace(-1, 1, _STEPS * _STREAMS * core.input_size)
+    x = x.view(_STEPS, _STREAMS, core.input_size)
+    is_first = torch.zeros(_STEPS, _STREAMS, dtype=torch.bool)
+    is_first[1, 0] = True
+    shape = (_STREAMS, core.output_size)
+    if problem := _of_answer(core.step(x[0], fresh), fresh, shape):
+        return f"step() {problem}"
+    unrolled = core.unroll(x, fresh, is_first)
+    if problem := _of_answer(unrolled, fresh, (_STEPS, *shape)):
+        return f"unroll() {problem}"
+    if _of_fresh(fresh, "state"):
+        return "step() or unroll() changes the state that it is given: return a new one"
+    expected, last = unroll_by_steps(core, x, fresh, is_first)
+    pairs = zip(_tensors((expected, last)), _tensors(unrolled), strict=True)
+    if all(torch.allclose(one, other, **_TOLERANCE, equal_nan=True) for one, other in pairs):
+        return None
+    return "unroll() differs from a loop of step() with the state forgotten where is_first is true"
+
+
+def _of_answer(answer: Any, fresh: Any, shape: tuple[int, ...]) -> str | None:
+    """Return what is wrong with an output of this shape and a state like `fresh`."""
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        return f"returns a {type(answer).__name__}: return the output and the next state"
+    y, state = answer
+    if not isinstance(y, Tensor) or y.shape != shape or y.dtype != torch.float32:
+        found = f"{y.dtype} {list(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+        return f"returns the output {found}, which must be torch.float32 {list(shape)}"
+    return state_difference(state, fresh, "returns a state that is none: state")
+
+
+def _of_fresh(state: Any, where: str) -> str | None:
+    """Return what is wrong with a fresh state."""
+    if not isinstance(state, tuple):
+        return f"{where} is a {type(state).__name__}: return a NamedTuple of tensors [B, ...]"
+    for part in state:
+        if not isinstance(part, Tensor):
+            if problem := _of_fresh(part, where):
+                return problem
+        elif part.dtype != torch.float32 or part.shape[:1] != (_STREAMS,) or part.any():
+            return (
+                f"{where} for {_STREAMS} streams has a tensor of {part.dtype} {list(part.shape)}: "
+                f"return zeros of float32 [{_STREAMS}, ...]"
+            )
+    return None
+
+
+def _tensors(state: Any) -> Iterator[Tensor]:
+    for part in state:
+        if isinstance(part, Tensor):
+            yield part
+        else:
+            yield from _tensors(part)
