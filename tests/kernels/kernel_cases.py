@@ -61,6 +61,24 @@ def truth(case: Example) -> dict[str, torch.Tensor]:
         return case.to(torch.float64).run_with_gradients()
 
 
+def with_neighbours(case: Example, number: int = 4) -> list[Example]:
+    """Return the case in float32, and copies whose numbers differ from it in the last bit.
+
+    A computation that magnifies rounding may be lucky once. What it makes of one call says little;
+    the largest error over several says what is unavoidable.
+    """
+    generator, cases = torch.Generator().manual_seed(0), [case.to(torch.float32)]
+    for _ in range(number):
+        moved = [
+            tensor * (1 + 1e-7 * torch.randn(tensor.shape, generator=generator))
+            if tensor.is_floating_point()
+            else tensor
+            for tensor in cases[0].tensors
+        ]
+        cases.append(Example(case.operation, moved, case.options))
+    return cases
+
+
 def assert_agree(
     found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float
 ) -> None:
