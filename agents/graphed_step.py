@@ -7,14 +7,13 @@ each with a launch of its own.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fastweights.agents.network import Network, NetworkOutput
-from fastweights.kernels import State, map_state, without_waiting
+from fastweights.kernels import State, map_state, tensors_of, without_waiting
 
 Replay = Callable[[], object]
 
@@ -78,23 +77,15 @@ class GraphedStep:
         """
         if self._replay is None:
             self._seen = map_state(torch.clone, seen)
-            device = next(_tensors(seen)).device
+            device = tensors_of(seen)[0].device
             self._acted, self._replay = record(lambda: self._network(*self._seen), device)
-        for place, given in zip(_tensors(self._seen), _tensors(seen), strict=True):
+        for place, given in zip(tensors_of(self._seen), tensors_of(seen), strict=True):
             if (place.shape, place.dtype) != (given.shape, given.dtype):
                 was, now = (f"{x.dtype} of shape {tuple(x.shape)}" for x in (place, given))
                 raise ValueError(f"the recorded step takes {was}, not {now}")
             place.copy_(given)
         self._replay()
         return map_state(torch.clone, self._acted)
-
-
-def _tensors(nested: Any) -> Iterator[Tensor]:
-    for part in nested:
-        if isinstance(part, Tensor):
-            yield part
-        else:
-            yield from _tensors(part)
 
 
 def _first(error: BaseException) -> str:

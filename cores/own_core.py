@@ -1,7 +1,6 @@
 """Cores from users' own modules: what `my_module:name` must be, and what its core must return."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, is_dataclass
 from types import ModuleType
 from typing import Any
@@ -13,6 +12,7 @@ from fastweights.cores.core import Core, unroll_by_steps
 from fastweights.cores.inputs import state_difference
 from fastweights.cores.kind import CoreKind
 from fastweights.host import did_you_mean
+from fastweights.kernels import tensors_of
 
 _STEPS, _STREAMS = 3, 2
 _TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # another order of sums
@@ -103,7 +103,7 @@ def _problem(core: Core) -> str | None:
     if _of_fresh(fresh, "state"):
         return "step() or unroll() changes the state that it is given: return a new one"
     expected, last = unroll_by_steps(core, x, fresh, is_first)
-    pairs = zip(_tensors((expected, last)), _tensors(unrolled), strict=True)
+    pairs = zip(tensors_of((expected, last)), tensors_of(unrolled), strict=True)
     if all(torch.allclose(one, other, **_TOLERANCE, equal_nan=True) for one, other in pairs):
         return None
     return "unroll() differs from a loop of step() with the state forgotten where is_first is true"
@@ -134,11 +134,3 @@ def _of_fresh(state: Any, where: str) -> str | None:
                 f"return zeros of float32 [{_STREAMS}, ...]"
             )
     return None
-
-
-def _tensors(state: Any) -> Iterator[Tensor]:
-    for part in state:
-        if isinstance(part, Tensor):
-            yield part
-        else:
-            yield from _tensors(part)

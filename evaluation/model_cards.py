@@ -2,12 +2,12 @@
 
 import shlex
 from collections.abc import Iterable
-from itertools import chain
 from typing import Any
 
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.markdown import markdown_table
 from fastweights.evaluation.score_summary import spread
+from fastweights.training import RunOptions, module_arguments
 
 
 def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) -> str:
@@ -19,8 +19,8 @@ def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) 
     tag = "impala" if objective == "vtrace" else objective
     tags = "".join(f"\n- {one}" for one in ("reinforcement-learning", tag, options["core"]))
     seed = f", seed {options['seed']}" if "seed" in options else ""  # TorchBeast's have none
-    in_modules = [(f"--{n}", options[n]) for n in ("env", "core") if ":" in options[n]]
-    command = shlex.join(["fastweights", "evaluate", "PATH_TO_THIS_FOLDER", *chain(*in_modules)])
+    modules = module_arguments(RunOptions.from_dict(options))
+    command = shlex.join(["fastweights", "evaluate", "PATH_TO_THIS_FOLDER", *modules])
     scores = [_score(evaluation) for evaluation in evaluations]
     table = markdown_table(("protocol", "actions", "games", "score", "± over"), scores)
     return f"""---

@@ -16,7 +16,7 @@ from fastweights.envs import HALF_AN_HOUR, Environments
 from fastweights.evaluation.evaluation_file import Evaluation, PlayedGame, write_overview
 from fastweights.evaluation.games import Played, check_actions, play_games, score_modulus
 from fastweights.evaluation.player import ActionMode
-from fastweights.evaluation.rules import complete_rules, longest_test, rules_for_testing
+from fastweights.evaluation.rules import longest_test, rules_for_testing
 from fastweights.host import ProgressDisplay, check_at_least, git_revision
 from fastweights.training import TEST_SEEDS, Rules, RunOptions, make_environments, trained_rules
 
@@ -106,11 +106,16 @@ def play(
     return _evaluation(environments, trained, step, plan, action_mode, played)
 
 
+def rules_of_plan(trained: RunOptions, plan: GamePlan) -> Rules:
+    """Return the rules of the plan's games for an agent trained with `trained`."""
+    return rules_for_testing(trained, plan.protocol, plan.max_frames, plan.env_options)
+
+
 def environments_of_plan(
     trained: RunOptions, plan: GamePlan, num_envs: int, seed: int, render: bool = False
 ) -> Environments:
     """Return `num_envs` environments for `plan` and an agent trained with `trained`."""
-    rules = rules_for_testing(trained, plan.protocol, plan.max_frames, plan.env_options)
+    rules = rules_of_plan(trained, plan)
     return make_environments(
         trained, num_envs, seed, rules=rules, render=render, num_threads=plan.num_threads
     )
@@ -190,7 +195,7 @@ def _evaluation(
     action_mode: ActionMode,
     played: list[Played],
 ) -> Evaluation:
-    rules = complete_rules(trained, plan.protocol, plan.max_frames, plan.env_options)
+    rules = rules_of_plan(trained, plan).complete(trained.env)
     resolved = rules.resolved(trained.env)
     cap = longest_test(trained, plan.protocol, plan.max_frames)
     frames = environments.frames_per_step

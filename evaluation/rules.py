@@ -64,18 +64,6 @@ def _check_changes(changes: Mapping[str, Any]) -> None:
         raise ValueError("--env-options max_frames: give the limit as --max-frames")
 
 
-def complete_rules(
-    options: RunOptions,
-    protocol: str,
-    max_frames: int | None = None,
-    env_options: tuple[str, ...] = (),
-) -> Rules:
-    """Return the rules of `rules_for_testing` with all fields of an Atari protocol."""
-    rules = rules_for_testing(options, protocol, max_frames, env_options)
-    resolved = rules.resolved(options.env)
-    return rules._replace(options=asdict(resolved)) if resolved else rules
-
-
 def longest_test(options: RunOptions, protocol: str, max_frames: int | None = None) -> int | None:
     """Return the time limit of a test game in frames; None for no limit.
 

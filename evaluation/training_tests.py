@@ -14,9 +14,16 @@ import torch
 
 from fastweights.agents import Network
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in, print_warning
-from fastweights.evaluation.play import GamePlan, Report, keep, play, progress_bar
+from fastweights.evaluation.play import (
+    GamePlan,
+    Report,
+    keep,
+    play,
+    progress_bar,
+    rules_of_plan,
+)
 from fastweights.evaluation.player import ActionMode
-from fastweights.evaluation.rules import changed_rules, complete_rules, longest_test
+from fastweights.evaluation.rules import changed_rules, longest_test
 from fastweights.evaluation.score_summary import cut_games
 from fastweights.host import UserError
 from fastweights.training import RunOptions
@@ -45,7 +52,7 @@ def own_tests(
     each file that cannot be read.
     """
     plan = games_of(options)
-    rules = complete_rules(options, plan.protocol, plan.max_frames)
+    rules = rules_of_plan(options, plan).complete(options.env)
     limit = longest_test(options, plan.protocol, plan.max_frames)
     changes = changed_rules(rules.protocol, rules.options)
     own = rules.protocol, changes, limit, ACTION_MODE, plan.seed, plan.repeats, plan.games

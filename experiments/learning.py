@@ -145,6 +145,11 @@ class Trains(Protocol):
     """A model in training."""
 
     @property
+    def config(self) -> Any:
+        """Its options; `clip` is the largest norm of the gradient, 0 for no limit."""
+        ...
+
+    @property
     def updates(self) -> int:
         """The number of updates so far."""
         ...
@@ -253,7 +258,7 @@ class Learning:
             raise self._diverged(f"update {self.trainer.updates} left weights that are not finite")
 
     def _diverged(self, what: str) -> UserError:
-        model, clip = self.options.model(), self.options.clip
+        model, clip = self.options.model(), self.trainer.config.clip
         grows = growth(model.core, **dict(model.core_options))
         less = f"lower --learning-rate, or --clip below {clip:g}"
         remedy = less if clip else "lower --learning-rate, or set --clip"

@@ -52,11 +52,6 @@ class LearningOptions(CoreSizes):
         """The command that trains on the task."""
         raise NotImplementedError
 
-    @property
-    def clip(self) -> float:
-        """The largest norm of the gradient; 0: no limit."""
-        raise NotImplementedError
-
     def model(self) -> Any:
         """Return the model's configuration; it has `core` and `core_options`."""
         raise NotImplementedError

@@ -66,11 +66,6 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         """The command that trains on the task."""
         return self.task.trained_by()
 
-    @property
-    def clip(self) -> float:
-        """The largest norm of the gradient; 0: no limit."""
-        return self.trainer.clip
-
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
         super().check()

@@ -1,5 +1,6 @@
 """The environments of a run's options."""
 
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,11 @@ class Rules(NamedTuple):
         if resolve(env).rom is None:
             return None
         return protocol_named(self.protocol).override(self.options)
+
+    def complete(self, env: str) -> "Rules":
+        """Return these rules with all fields of the protocol if `env` is an Atari game."""
+        resolved = self.resolved(env)
+        return self._replace(options=asdict(resolved)) if resolved else self
 
 
 def make_environments(

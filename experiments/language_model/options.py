@@ -78,11 +78,6 @@ class LanguageOptions(LearningOptions):
     )
     task_name = command = LANGUAGE_COMMAND
 
-    @property
-    def clip(self) -> float:
-        """The largest norm of the gradient; 0: no limit."""
-        return self.trainer.clip
-
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
         super().check()

@@ -20,6 +20,7 @@ template <int64_t size>
 struct Register<std::integral_constant<int64_t, size>> {
   using type = Row<T, (size < kLanes ? size : kLanes)>;
 };
+
 template <class Size>
 using Lane = typename Register<Size>::type;
 
@@ -90,9 +91,9 @@ struct Parts {
   }
 };
 
-template <class Register>
-static FW_INLINE Register positive(const T* x, int64_t live, const Register& mask) {
-  return activate(FeatureMap::elu, Register::load(x, live), mask);
+template <class R>
+static FW_INLINE R positive(const T* x, int64_t live, const R& mask) {
+  return activate(FeatureMap::elu, R::load(x, live), mask);
 }
 
 template <class Size>
