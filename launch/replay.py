@@ -26,13 +26,13 @@ from fastweights.cores import import_core
 from fastweights.host import (
     ProgressDisplay,
     Stages,
-    expanded,
     one_line_errors,
     typed_command,
     user_input,
 )
 from fastweights.kernels import restoring_backend
 from fastweights.launch.cli.parser import typed_options
+from fastweights.records import resolved_run
 from fastweights.training import (
     Hashed,
     Named,
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     asked = typed_options(ReplayOptions, arguments, prog=typed_command("replay"))
     with user_input():
-        run = expanded(asked.run)
+        run = resolved_run(asked.run)
         import_core(asked.core)
         recorded, options = read_hashes_of(run)
         check_module(options, asked.env, run)

@@ -101,12 +101,17 @@ def read_meta(path: Path) -> dict[str, Any]:
 
 
 def resolved_run(path: Path) -> Path:
-    """Return the run folder at `path` without links: another run may move `latest` meanwhile.
+    """Return the run folder, or the file in one, without links on the way to the folder.
 
-    A path that is no folder stays as it is. Raises `UserError` for ~ without a home folder.
+    Another run may move `latest` meanwhile. A relative path stays relative where it can, and one to
+    nothing as it is. Raises `UserError` for ~ without a home folder.
     """
     path = expanded(path)
-    return path.resolve() if path.is_dir() else path
+    if not path.exists():
+        return path
+    real = path.resolve() if path.is_dir() else path.parent.resolve() / path.name
+    here = Path.cwd()
+    return real if path.is_absolute() or not real.is_relative_to(here) else real.relative_to(here)
 
 
 def runs_near(path: Path) -> str:

@@ -11,7 +11,7 @@ import torch
 from fastweights.agents import Learner, Network
 from fastweights.cores import core_arguments, core_kind, import_core
 from fastweights.envs import resolve
-from fastweights.host import check_contained, expanded, git_revision
+from fastweights.host import check_contained, git_revision
 from fastweights.records import (
     AGENT_EXPORT,
     CheckpointError,
@@ -22,6 +22,7 @@ from fastweights.records import (
     is_export,
     load_checkpoint,
     read_plain,
+    resolved_run,
     run_of,
     runs_near,
 )
@@ -127,7 +128,7 @@ def open_agent(
         ValueError: the memory cannot be imported; one line.
     """
     import_core(core)
-    found = _find(expanded(path), device, env)
+    found = _find(resolved_run(path), device, env)
     with fitting(found.path):
         if task := found.payload["flags"].get("task_name"):
             raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")

@@ -10,7 +10,7 @@ from fastweights.cores import import_core
 from fastweights.experiments.language_model.options import LANGUAGE_COMMAND, LanguageOptions
 from fastweights.experiments.language_model.text import read_vocabulary
 from fastweights.experiments.learning import RESULT_FILE
-from fastweights.host import UserError, expanded, read_object
+from fastweights.host import UserError, read_object
 from fastweights.records import (
     LANGUAGE_MODEL_EXPORT,
     CheckpointError,
@@ -18,6 +18,7 @@ from fastweights.records import (
     fitting,
     is_export,
     load_checkpoint,
+    resolved_run,
     run_of,
     runs_near,
 )
@@ -55,7 +56,7 @@ def open_model(path: Path, device: torch.device, core: str | None = None) -> Sav
         CheckpointError: a file is damaged; one line.
     """
     import_core(core)
-    path = expanded(path)
+    path = resolved_run(path)
     if not path.exists():
         raise UserError(f"{path}: there is no such run; {runs_near(path)}")
     folder = path if path.is_dir() else run_of(path.resolve())

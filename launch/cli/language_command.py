@@ -12,9 +12,10 @@ from fastweights.experiments import (
     show_trace,
     summarise_languages,
 )
-from fastweights.host import UserError, expanded, flags
+from fastweights.host import UserError, flags
 from fastweights.launch.cli.parser import changed_fields
 from fastweights.launch.cli.sequence_command import SequenceCommand
+from fastweights.records import resolved_run
 
 _OF_RUNS = ("device", "kernels")
 _WHERE = ("seeds", "jobs", "epochs_at_most", "runs", "out", "preset")
@@ -62,7 +63,7 @@ class LanguageCommand(SequenceCommand[Question]):
         if self.search is not None:
             return search_settings(self.search, self.trials, self.run, self.preset, self.of_table)
         if self.trace is not None:
-            return show_trace(expanded(self.trained), self.run.task.trained_by(), self.trace)
+            return show_trace(resolved_run(self.trained), self.run.task.trained_by(), self.trace)
         return None
 
     def _check(self, given: Mapping[str, Any]) -> None:

@@ -44,9 +44,9 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
 
 def _is_elsewhere(known: argparse.Namespace, path: Path) -> bool:
     """Return whether the given name or folder differs from those of the run at `path`."""
-    asked = (
-        expanded(known.savedir).resolve() if known.savedir != RunOptions.savedir else path.parent
-    )
+    path = path.resolve()
+    given = known.savedir != RunOptions.savedir
+    asked = expanded(known.savedir).resolve() if given else path.parent
     return asked / (known.xpid or path.name) != path
 
 

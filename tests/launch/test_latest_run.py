@@ -1,16 +1,17 @@
-"""`--resume runs/latest` goes on with the run that it named first, wherever `latest` points later.
+"""`runs/latest` means the run that it named first, wherever it points later.
 
-A run that another process starts meanwhile moves `latest`.
+A run that another process starts meanwhile moves it.
 """
 
 import shutil
+from pathlib import Path
 
 import pytest
 from small_runs import CATCH, SMALL, StoppingDisplay
 from small_texts import TEXT, plain
 
-from fastweights.launch import atari, list_ops, wikitext103
-from fastweights.records.run_folder import RunFolder, read_meta
+from fastweights.launch import atari, evaluate, list_ops, watch, wikitext103
+from fastweights.records.run_folder import RunFolder, read_meta, resolved_run
 
 LISTS = (
     *("--preset", "small", "--train-size", "16", "--valid-size", "8", "--test-size", "8"),
@@ -69,3 +70,45 @@ def test_the_run_that_is_opened_is_the_run_whose_options_were_read(
     assert command.main(["--resume", str(moving_latest())]) == 0
     assert read_meta(tmp_path / "one")["successful"]
     assert read_meta(tmp_path / "two") == before and "resumed" not in before
+
+
+@pytest.mark.parametrize(
+    ("command", "next_step", "arguments", "made"),
+    [
+        (evaluate, "check_plays", ("--episodes", "2", "--clip-seconds", "1"), "evaluations"),
+        (watch, "visible_environments", ("--frames", "2"), "clips"),
+    ],
+)
+def test_what_a_trained_agent_makes_stays_in_the_run_that_was_loaded(
+    command, next_step, arguments, made, tmp_path, monkeypatch
+):
+    for name in ("one", "two"):
+        assert atari.main([*AGENT, "--savedir", str(tmp_path), "--xpid", name]) == 0
+    latest, after_loading = tmp_path / "latest", getattr(command, next_step)
+    latest.unlink()
+    latest.symlink_to("one")
+
+    def later(*given):
+        latest.unlink()
+        latest.symlink_to("two")
+        return after_loading(*given)
+
+    monkeypatch.setattr(command, next_step, later)
+    assert command.main([str(latest), "--num-threads", "1", *arguments]) == 0
+    assert list((tmp_path / "one" / made).iterdir())
+    assert not (tmp_path / "two" / made).exists()
+
+
+def test_a_relative_path_stays_relative(tmp_path, monkeypatch):
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "model.tar").touch()
+    (tmp_path / "runs" / "latest").symlink_to("one")
+    monkeypatch.chdir(tmp_path)
+    for given, meant in [
+        ("runs/latest", "runs/one"),
+        ("runs/latest/model.tar", "runs/one/model.tar"),
+        ("runs/lates", "runs/lates"),  # as the user wrote it, for the error that follows
+        ("../nothing", "../nothing"),
+        (tmp_path / "runs" / "latest", tmp_path.resolve() / "runs" / "one"),
+    ]:
+        assert resolved_run(Path(given)) == Path(meant)
