@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import UnionType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -143,20 +144,26 @@ class Actor:
             return None
         generator = self.generator or torch.default_generator
         return {
-            "environments": _exchanged(environments, np.ndarray, torch.as_tensor),
+            "environments": _exchanged(environments, np.ndarray | np.generic, _to_plain),
             "row": list(self._sent),
             "last_action": self.last_action.clone(),
             "memory": tensors_of(self.state),
             "generator": generator.get_state(),
+            "device": generator.device.type,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Continue where `snapshot` was taken; raises errors of environments, dicts and torch."""
+        """Continue where `snapshot` was taken; raises errors of environments, dicts and torch.
+
+        On another kind of device the actions' random numbers are new ones.
+        """
         self.environments.restore(_exchanged(snapshot["environments"], Tensor, Tensor.numpy))
         self._sent = tuple(_like(self._sent, snapshot["row"]))
         (self.last_action,) = _like([self.last_action], [snapshot["last_action"]])
         self.state = refilled(self.state, _like(tensors_of(self.state), snapshot["memory"]))
-        (self.generator or torch.default_generator).set_state(snapshot["generator"].cpu())
+        generator = self.generator or torch.default_generator
+        if snapshot.get("device", generator.device.type) == generator.device.type:
+            generator.set_state(snapshot["generator"].cpu())
 
     def _look(self, row: Row) -> None:
         self.row = row
@@ -186,13 +193,19 @@ def _kind(tensor: Tensor) -> str:
     return f"{tensor.dtype} of shape {list(tensor.shape)}"
 
 
-def _exchanged(value: Any, kind: type, exchange: Callable[[Any], Any]) -> Any:
+def _to_plain(value: np.ndarray | np.generic) -> Tensor | bool | float | str | bytes:
+    if isinstance(value, np.generic):
+        return value.item()
+    return torch.as_tensor(np.array(value, order="C"))
+
+
+def _exchanged(value: Any, kind: type | UnionType, exchange: Callable[[Any], Any]) -> Any:
     """Return `value` with every `kind` in its dicts, lists and tuples exchanged."""
     if isinstance(value, kind):
         return exchange(value)
     if isinstance(value, dict):
         return {name: _exchanged(part, kind, exchange) for name, part in value.items()}
-    if isinstance(value, list | tuple):
+    if type(value) in (list, tuple):
         return type(value)(_exchanged(part, kind, exchange) for part in value)
     return value
 

@@ -183,13 +183,16 @@ class Learner:
     def _moments(self, judged: Judged, targets: Targets) -> dict[str, Tensor]:
         log_ratio = judged.log_pi - judged.log_mu
         ratio = log_ratio.exp()
-        error = targets.value_targets - judged.value
+        # In float32 the squares of large values would hide a small variance.
+        wide = torch.float32 if ratio.device.type == "mps" else torch.float64
+        target = targets.value_targets.to(wide)
+        error = target - judged.value
         return {
             "count": torch.full_like(ratio, 1.0).sum(),
             "kl": (ratio - 1 - log_ratio).sum(),
             "clipped": ((ratio - 1).abs() > self.config.clip_range).to(ratio.dtype).sum(),
-            "target": targets.value_targets.sum(),
-            "target_squared": targets.value_targets.square().sum(),
+            "target": target.sum(),
+            "target_squared": target.square().sum(),
             "error": error.sum(),
             "error_squared": error.square().sum(),
         }

@@ -42,6 +42,7 @@ class Checked(gymnasium.Wrapper):
         """Call the environment's `reset` and check its result; see `gymnasium.Env.reset`."""
         result = check_parts(self.env.reset(seed=seed, options=options), "reset", self._name)
         self._check_observation(result[0], "reset")
+        self._check_info(result[1], "reset")
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
@@ -49,13 +50,23 @@ class Checked(gymnasium.Wrapper):
         result = check_parts(self.env.step(action), "step", self._name)
         self._check_observation(result[0], "step")
         reward = result[1]
-        if type(reward) is not float and (
-            np.size(reward) != 1 or np.asarray(reward).dtype.kind not in "biuf"
-        ):
+        if type(reward) is not float and not _is_scalar(reward, "biuf"):
             raise BrokenEnvironment(
                 f"{self._name}: step() returned the reward {_short(reward)}: return one number"
             )
+        for what, ended in (("terminated", result[2]), ("truncated", result[3])):
+            if type(ended) is not bool and not _is_scalar(ended, "biu"):
+                raise BrokenEnvironment(
+                    f"{self._name}: step() returned {what} = {_short(ended)}: return true or false"
+                )
+        self._check_info(result[4], "step")
         return result
+
+    def _check_info(self, info: Any, method: str) -> None:
+        if not isinstance(info, dict):
+            raise BrokenEnvironment(
+                f"{self._name}: {method}() returned the info {_short(info)}: return a dict"
+            )
 
     def _check_observation(self, observation: Any, method: str) -> None:
         space = self.env.observation_space
@@ -69,6 +80,11 @@ class Checked(gymnasium.Wrapper):
                 return
             given = _short(observation)
         raise BrokenEnvironment(_other_observation(self._name, method, given, space))
+
+
+def _is_scalar(value: Any, kinds: str) -> bool:
+    """Return whether `value` is a number without axes, of one of NumPy's kinds of dtype."""
+    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in kinds
 
 
 def _membership(space: Space) -> Callable[[Any], bool]:

@@ -3,6 +3,7 @@ from .checkpoint_folder import FoundCheckpoint as FoundCheckpoint
 from .checkpoint_folder import holds_checkpoints as holds_checkpoints
 from .checkpoint_folder import run_of as run_of
 from .checkpoints import CheckpointError as CheckpointError
+from .checkpoints import check_plain as check_plain
 from .checkpoints import fitting as fitting
 from .checkpoints import load_checkpoint as load_checkpoint
 from .checkpoints import read_plain as read_plain

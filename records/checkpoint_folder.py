@@ -73,7 +73,14 @@ class CheckpointFolder:
             self._best_score = self._read_best_score()
         return self._best_score
 
-    def save(self, payload: dict[str, Any], step: int, score: float | None = None) -> Path:
+    def save(
+        self,
+        payload: dict[str, Any],
+        step: int,
+        score: float | None = None,
+        *,
+        provisional: bool = False,
+    ) -> Path:
         """Save `payload` with `step` and `score`, update the links, and remove old checkpoints.
 
         Checkpoints with a larger step are removed, too: they are from before a rewind.
@@ -82,6 +89,7 @@ class CheckpointFolder:
             payload: plain values and tensors.
             step: agent steps so far.
             score: higher is better; None or NaN is never the best.
+            provisional: the score is of too few games to compare: any later score replaces it.
 
         Raises:
             CheckpointError: could not write; every earlier checkpoint is still there.
@@ -90,11 +98,12 @@ class CheckpointFolder:
         path = self._checkpoints / f"step_{step:012d}.pt"
         score = None if score is None or math.isnan(score) else float(score)
         try:
-            write({**payload, "step": int(step), "score": score}, path)
+            marks = {"step": int(step), "score": score, "provisional": provisional}
+            write({**payload, **marks}, path)
         except OSError as error:
             raise cannot_write(path, error, self._what_is_kept()) from error
         try:
-            self._update_links(path, step, score)
+            self._update_links(path, step, score, provisional)
             self._drop_old(step)
         except OSError as error:
             raise cannot_write(self.newest_path, error, self._what_is_kept()) from error
@@ -121,14 +130,14 @@ class CheckpointFolder:
             raise failures[0]
         raise CheckpointError(f"no checkpoint in {self.folder}: check the path, or train it first")
 
-    def _update_links(self, path: Path, step: int, score: float | None) -> None:
+    def _update_links(self, path: Path, step: int, score: float | None, provisional: bool) -> None:
         link_or_copy(path, self.newest_path)
         for milestone in self._milestones:
             kept = self._checkpoints / f"milestone_{milestone:012d}.pt"
             if step >= milestone and not kept.exists():
                 link_or_copy(path, kept)
         if score is not None and score > self.best_score:
-            self.link_best(path, score)
+            self.link_best(path, -math.inf if provisional else score)
 
     def link_best(self, path: Path, score: float) -> None:
         """Make `path` the best checkpoint, whatever the best was."""
@@ -152,10 +161,12 @@ class CheckpointFolder:
 
     def _read_best_score(self) -> float:
         try:
-            score = load_checkpoint(self.best_path).get("score")
+            best = load_checkpoint(self.best_path)
         except CheckpointError:
             return -math.inf  # none yet, or damaged: the next scored checkpoint replaces it
-        return float(score) if isinstance(score, int | float) else -math.inf
+        score = best.get("score")
+        compares = isinstance(score, int | float) and not best.get("provisional")
+        return float(score) if compares else -math.inf
 
     def _remove_leftovers(self) -> None:
         if not self._opened:

@@ -58,13 +58,31 @@ def save_checkpoint(payload: dict[str, Any], path: Path) -> None:
 def write(payload: dict[str, Any], path: Path) -> None:
     """Write as `save_checkpoint` does; an error of the operating system stays an `OSError`."""
     payload = {"format": FORMAT, "version": VERSION, **payload}
-    _check_plain(payload, "payload")
+    check_plain(payload, "payload")
     # Write from memory: torch's file writer hides the operating system's reason for a failure.
     buffer = io.BytesIO()
     torch.save(payload, buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
     with buffer.getbuffer() as content:
         write_bytes(path, content)
+
+
+def check_plain(value: Any, where: str) -> None:
+    """Raise a `TypeError` for a value that a checkpoint cannot hold; `where` begins its message."""
+    # Check exact types: a NumPy float64 is a `float`, and a NamedTuple a `tuple`; neither loads.
+    if type(value) in (dict, OrderedDict):
+        for key, item in value.items():
+            if type(key) not in (str, int):
+                raise TypeError(f"{where} has the key {key!r}; checkpoints hold str and int keys")
+            check_plain(item, f"{where}[{key!r}]")
+    elif type(value) in (list, tuple):
+        for index, item in enumerate(value):
+            check_plain(item, f"{where}[{index}]")
+    elif type(value) not in _PLAIN:
+        raise TypeError(
+            f"{where} is a {type(value).__module__}.{type(value).__qualname__}; checkpoints hold "
+            "only tensors, numbers, strings, lists and dicts"
+        )
 
 
 def load_checkpoint(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:
@@ -121,23 +139,6 @@ def cannot_write(path: Path, error: OSError, kept: str = "") -> CheckpointError:
         remedy = "raise the limit on the size of files (ulimit -f), or write to another disk"
     parts = (f"cannot write checkpoint {path}: {error.strerror or error}", kept, remedy)
     return CheckpointError("; ".join(part for part in parts if part))
-
-
-def _check_plain(value: Any, where: str) -> None:
-    # Check exact types: a NumPy float64 is a `float`, and a NamedTuple a `tuple`; neither loads.
-    if type(value) in (dict, OrderedDict):
-        for key, item in value.items():
-            if type(key) not in (str, int):
-                raise TypeError(f"{where} has the key {key!r}; checkpoints hold str and int keys")
-            _check_plain(item, f"{where}[{key!r}]")
-    elif type(value) in (list, tuple):
-        for index, item in enumerate(value):
-            _check_plain(item, f"{where}[{index}]")
-    elif type(value) not in _PLAIN:
-        raise TypeError(
-            f"{where} is a {type(value).__module__}.{type(value).__qualname__}; checkpoints hold "
-            "only tensors, numbers, strings, lists and dicts"
-        )
 
 
 def _check_archive(path: Path) -> None:
@@ -204,7 +205,7 @@ def fitting(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except CheckpointError:
+    except (CheckpointError, torch.OutOfMemoryError):
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]

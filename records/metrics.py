@@ -72,6 +72,11 @@ class Metrics:
         self._tick_lives.append(float(life_return))
         self._life_count += 1
 
+    @property
+    def window_is_full(self) -> bool:
+        """Whether the `recent_*` means are of as many games as the window holds."""
+        return len(self._games) == self._games.maxlen
+
     def recent(self) -> dict[str, float | int | None]:
         """Return the `recent_*` means (None before the first game or life) and the counts."""
         return {

@@ -140,7 +140,14 @@ def _metas(folder: Path) -> list[Path]:
 class RunFolder:
     """A run folder held for writing: from `create` or `open`, until `finish` or `close`."""
 
-    def __init__(self, path: Path, lock: FolderLock, meta: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        lock: FolderLock,
+        meta: dict[str, Any],
+        were_there: frozenset[str] = frozenset(),
+    ) -> None:
+        self._were_there = were_there  # files of the user under names that a run uses, too
         self.path = path
         self.xpid = path.name
         self.meta = meta
@@ -177,7 +184,8 @@ class RunFolder:
             check_all_contained(path)
             with _locked(path) as lock:
                 _check_no_run(path)
-                return cls(path, lock, _new_meta(xpid, config, network))
+                were_there = frozenset(one.name for one in path.iterdir()) - {".lock"}
+                return cls(path, lock, _new_meta(xpid, config, network), were_there)
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -228,7 +236,7 @@ class RunFolder:
             self.close()
             return
         with suppress(OSError):
-            for name in (*_A_RUN_HAS, *_A_RUN_ALSO_MAKES, *beside):
+            for name in {*_A_RUN_HAS, *_A_RUN_ALSO_MAKES, *beside} - self._were_there:
                 if (path := self.path / name).is_dir():
                     shutil.rmtree(path)
                 else:

@@ -91,7 +91,7 @@ _RANGES = {
 def _check_ranges(options: RunOptions) -> None:
     for name, value in (asdict(options.learner) | {"value_scale": options.value_scale}).items():
         allowed = _RANGES.get(name, "(-inf, inf)")
-        if not isinstance(value, float):
+        if not isinstance(value, float) and (name not in _RANGES or value is None):
             continue
         if math.isnan(value) or (math.isinf(value) and not allowed.endswith("inf]")):
             raise ValueError(f"{flag(name)} must be a number, not {value}")

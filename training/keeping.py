@@ -48,7 +48,8 @@ class Kept:
         """Write a checkpoint, unless --disable-checkpoint is set. Raises `CheckpointError`."""
         if not self._options.disable_checkpoint:
             score = self.metrics.recent()["recent_full_game_return"]
-            self._checkpoints.save(training.checkpoint(), training.steps, score)
+            few = not self.metrics.window_is_full  # a lucky first game would stay the best
+            self._checkpoints.save(training.checkpoint(), training.steps, score, provisional=few)
 
     def save_first(self, training: Training) -> None:
         """Write a new run's checkpoint of step 0 before anything is learned.

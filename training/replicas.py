@@ -124,12 +124,14 @@ class Replicas:
             raise LostLearner("the torchrun that started this learner has gone")
         if self.count == 1:
             return
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        with _lost_learners():
-            dist.all_reduce(flat)
-        parts = flat.split([tensor.numel() for tensor in tensors])
-        for tensor, part in zip(tensors, parts, strict=True):
-            tensor.copy_(part.view_as(tensor))
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+            alike = [tensor for tensor in tensors if tensor.dtype == dtype]
+            flat = torch.cat([tensor.reshape(-1) for tensor in alike])
+            with _lost_learners():
+                dist.all_reduce(flat)
+            parts = flat.split([tensor.numel() for tensor in alike])
+            for tensor, part in zip(alike, parts, strict=True):
+                tensor.copy_(part.view_as(tensor))
 
     def gather(self, rows: Sequence[Sequence[float]], columns: int) -> list[list[float]]:
         """Return the rows of all learners, each of `columns` numbers, in the learners' order."""

@@ -16,6 +16,7 @@ from fastweights.agents.network import Network
 from fastweights.agents.objectives import OBJECTIVES
 from fastweights.agents.rollout import Rollout
 from fastweights.agents.vtrace import vtrace
+from fastweights.kernels import map_state
 
 SURROGATES = [name for name, objective in OBJECTIVES.items() if objective.clips]
 PPO = {"objective": "ppo", "reduction": "mean", "normalize_advantages": True}
@@ -159,6 +160,23 @@ def test_what_is_logged_of_the_policy_and_the_values(reuse):
     explained = 1 - error.var(correction=0) / targets.var(correction=0)
     torch.testing.assert_close(logs["explained_variance"], explained)
     assert "clip_fraction" not in updated(net, rollout)[1]  # V-trace has no clip range
+
+
+def test_a_small_variance_of_large_values_is_not_lost_in_float32():
+    net = network()
+    rollout = rollout_of(net)
+    rollout.is_first[1:] = False
+    net.value.bias.data.fill_(1e4)
+    _, exact = updated(net, rollout, **PPO)
+    single = rollout._replace(
+        **{name: getattr(rollout, name).float() for name in ("frame", "reward", "policy_logits")},
+        initial_state=map_state(Tensor.float, rollout.initial_state),
+    )
+    _, logs = updated(net.float(), single, **PPO)
+    assert exact["explained_variance"].abs() < 1e3
+    torch.testing.assert_close(
+        logs["explained_variance"].double(), exact["explained_variance"], rtol=1e-3, atol=1e-3
+    )
 
 
 def test_a_batch_is_left_where_the_policy_has_moved_too_far():

@@ -23,6 +23,9 @@ class Own(gymnasium.Env):
     action_space = Discrete(2)
     first, wrong, late = np.zeros(3, np.float32), None, 10**9
     reward: object = 1.0
+    terminated: object = None  # after 30 steps
+    truncated: object = False
+    info: object = {}
     values = 5
 
     def reset(self, *, seed=None, options=None):
@@ -32,7 +35,8 @@ class Own(gymnasium.Env):
     def step(self, action):
         self.time += 1
         shown = self.first if self.time < self.late else self.wrong
-        return (shown, self.reward, self.time == 30, False, {})[: self.values]
+        ended = self.time == 30 if self.terminated is None else self.terminated
+        return (shown, self.reward, ended, self.truncated, self.info)[: self.values]
 
 
 @pytest.fixture
@@ -69,6 +73,10 @@ def reset(self, *, seed=None, options=None):
         ),
         ((), {"reward": None}, "step() returned the reward None: return one number"),
         ((), {"reward": np.ones(2)}, "step() returned the reward array([1., 1.])"),
+        ((), {"reward": np.ones(1)}, "step() returned the reward array([1.]): return one number"),
+        ((), {"terminated": "no"}, "step() returned terminated = 'no': return true or false"),
+        ((), {"truncated": None}, "step() returned truncated = None: return true or false"),
+        ((), {"info": None}, "step() returned the info None: return a dict"),
         ((reset,), {}, "reset() returned ndarray: return observation, info"),
         (
             (),

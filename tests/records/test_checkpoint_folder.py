@@ -39,6 +39,17 @@ def test_the_best_score_survives_a_resume(tmp_path):
     assert CheckpointFolder(tmp_path).best_score == 6.0
 
 
+def test_a_score_of_few_games_is_the_best_only_until_one_of_enough(tmp_path):
+    folder = CheckpointFolder(tmp_path)
+    for step, score in [(100, 9.0), (200, 8.0)]:
+        folder.save({}, step, score, provisional=True)
+    assert load_checkpoint(folder.best_path)["step"] == 200
+    resumed = CheckpointFolder(tmp_path)
+    for step, score in [(300, 1.0), (400, 0.5), (500, 2.0)]:
+        resumed.save({}, step, score)
+        assert load_checkpoint(resumed.best_path)["step"] == (500 if step == 500 else 300)
+
+
 def test_a_milestone_stays_the_first_at_or_after_it(tmp_path):
     for step in (200, 300):
         CheckpointFolder(tmp_path, milestones=(200,)).save({}, step)

@@ -13,6 +13,7 @@ from forks import Program
 
 from fastweights.records.checkpoints import (
     CheckpointError,
+    fitting,
     load_checkpoint,
     read_plain,
     save_checkpoint,
@@ -59,6 +60,13 @@ def test_values_that_could_not_be_loaded_are_not_saved(tmp_path, value):
     with pytest.raises(TypeError, match=r"payload\['stats'\]\['mean'\]\[1\]"):
         save_checkpoint({"stats": {"mean": [1.0, value]}}, tmp_path / "a.pt")
     assert names(tmp_path) == []
+
+
+def test_what_a_gpu_has_no_memory_for_is_not_called_another_version(tmp_path):
+    with pytest.raises(torch.OutOfMemoryError), fitting(tmp_path):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    with pytest.raises(CheckpointError, match="does not fit this version"), fitting(tmp_path):
+        raise RuntimeError("size mismatch")
 
 
 def test_truncated_at_any_byte_is_refused(tmp_path):

@@ -209,13 +209,16 @@ def test_the_claim_xpid_is_a_unique_file_name(tmp_path):
 
 
 def test_a_run_that_fails_to_start_keeps_earlier_files(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "notes.txt").write_text("mine")
+    mine = {"notes.txt", "hashes.csv", "tensorboard"}  # also under names that a run uses
+    (tmp_path / "a" / "tensorboard").mkdir(parents=True)
+    for name in ("notes.txt", "hashes.csv", "tensorboard/events"):
+        (tmp_path / "a" / name).write_text("mine")
     RunFolder.create(tmp_path, "before", {}).close()
     for xpid in ("a", "b"):
         RunFolder.create(tmp_path, xpid, {}).discard()
         assert (tmp_path / "latest").resolve() == tmp_path / "before"
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes.txt"]
+    assert {path.name for path in (tmp_path / "a").iterdir()} == mine
+    assert (tmp_path / "a" / "tensorboard" / "events").read_text() == "mine"
     assert not (tmp_path / "b").exists()
     RunFolder.open(tmp_path / "before").discard()
     assert (tmp_path / "before" / "meta.json").exists(), "the folder of an earlier run must stay"

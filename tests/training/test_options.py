@@ -162,6 +162,14 @@ def test_a_learner_s_numbers_are_checked_before_it_is_made(name):
             check_options(RunOptions(learner=LearnerConfig(**{name: value})))
 
 
+@pytest.mark.parametrize("change", [{"discounting": 2}, {"learning_rate": -1}, {"clip_range": 1}])
+def test_whole_numbers_out_of_range_are_refused_too(change):
+    """As Python's interface takes them; a command line and files make them floats."""
+    (name,) = change
+    with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} must"):
+        check_options(RunOptions(learner=LearnerConfig(**change)))
+
+
 def test_single_options_change_a_preset():
     options = parsed("--preset", "published", "--core", "lstm", "--total-steps", "6400")
     assert (options.core, options.bptt, options.learner.total_steps) == ("lstm", "full", 6400)

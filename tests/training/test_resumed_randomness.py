@@ -16,8 +16,10 @@ import small_runs
 import torch
 from small_runs import GROUPS, assert_same_run, train
 
+from fastweights import envs
 from fastweights.agents.actor import Actor, Collected
 from fastweights.agents.learner import Learner
+from fastweights.agents.network import Network, NetworkConfig
 from fastweights.envs.t_maze import TMaze
 from fastweights.host.progress import ProgressDisplay
 from fastweights.records.checkpoints import load_checkpoint
@@ -190,6 +192,74 @@ def test_games_are_stored_before_they_are_closed(register_game, tmp_path, monkey
     cut(tmp_path, "cut", monkeypatch, 2, *options)
     resume(tmp_path / "cut")
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+class WithTotal(TMaze):
+    """A maze that counts its rewards; the sum becomes a number of NumPy."""
+
+    total = 0.0
+
+    def step(self, action):
+        row = super().step(action)
+        self.total += row[1].sum()
+        return row
+
+    def snapshot(self):
+        return super().snapshot() | {"total": self.total}
+
+    def restore(self, snapshot):
+        super().restore(snapshot)
+        self.total = snapshot["total"]
+
+
+def test_numbers_of_numpy_are_stored(register_game, tmp_path, monkeypatch):
+    register_game("WithTotal-v0", vector_entry_point=WithTotal)
+    options = ("--env", "WithTotal-v0", *MEMORY)
+    assert train(tmp_path, "whole", *FIVE_UPDATES, *options) == 0
+    cut(tmp_path, "cut", monkeypatch, 2, *options)
+    games = load_checkpoint(tmp_path / "cut" / "model.tar")["games"]
+    assert type(games["environments"]["game"]["total"]) is float
+    resume(tmp_path / "cut")
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+class Unstorable(TMaze):
+    """A maze whose state is no plain value from its third update on."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        return super().step(action)
+
+    def snapshot(self):
+        return super().snapshot() | ({"own": object()} if self.steps > 12 else {})
+
+
+def test_games_that_cannot_be_stored_do_not_cost_the_weights(register_game, tmp_path, capsys):
+    register_game("Unstorable-v0", vector_entry_point=Unstorable)
+    assert train(tmp_path, "run", *FIVE_UPDATES, "--env", "Unstorable-v0", *MEMORY) == 0
+    saved = load_checkpoint(tmp_path / "run" / "model.tar")
+    assert saved["step"] == 100 and "games" not in saved
+    (warning,) = (line for line in capsys.readouterr().err.splitlines() if "warning" in line)
+    assert "cannot be saved (TypeError: snapshot" in warning and "object" in warning
+    assert warning.endswith("a resumed run will begin new games")
+
+
+def test_random_numbers_of_another_kind_of_device_are_begun_anew():
+    """A state of 16 bytes is a GPU's; it cannot be given to the CPU's generator."""
+    network = Network(NetworkConfig(frame_shape=(4,), num_actions=3, core="lstm"))
+    actor = Actor(network, envs.make("TMaze", 4), generator=torch.Generator())
+    actor.collect(3)
+    stored = actor.snapshot()
+    before = actor.generator.get_state()
+    actor.collect(3)
+    drawn = actor.generator.get_state()
+    actor.restore(stored | {"generator": torch.zeros(16, dtype=torch.uint8), "device": "cuda"})
+    assert torch.equal(actor.generator.get_state(), drawn)
+    assert torch.equal(actor.snapshot()["row"][0], stored["row"][0])
+    actor.restore(stored)
+    assert torch.equal(actor.generator.get_state(), before)
 
 
 @pytest.fixture

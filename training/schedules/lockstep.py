@@ -4,6 +4,7 @@ One network acts and learns, so with one batch a collection the policy lag is 0.
 the same machine gives bit-identical logs.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -11,7 +12,8 @@ import torch
 
 from fastweights.agents import Actor, Network
 from fastweights.envs import Environments
-from fastweights.host import Stages
+from fastweights.host import Stages, one_line
+from fastweights.records import check_plain
 from fastweights.training.schedules.experience import Experience
 
 
@@ -58,8 +60,9 @@ class Lockstep:
             graphed=graphed,
             stage=stages,
         )
+        self._cannot_store = False
         # Taken between collections: a collection may be interrupted, and closed games have none.
-        self._games = self._actor.snapshot()
+        self._games = self._snapshot()
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +85,7 @@ class Lockstep:
         self._unused -= count
         self._games = None
         if not self._unused:
-            self._games = self._actor.snapshot()
+            self._games = self._snapshot()
 
     def columns(self) -> dict[str, float]:
         """Return no columns; see `Source.columns`."""
@@ -95,4 +98,24 @@ class Lockstep:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Restore the games; raises as `Actor.restore` does. See `Source.restore`."""
         self._actor.restore(snapshot)
-        self._games = self._actor.snapshot()
+        self._games = self._snapshot()
+
+    def _snapshot(self) -> dict[str, Any] | None:
+        """Return the games' state; None, with a warning, if it cannot be stored.
+
+        What a user's game returns must not keep the weights from being saved.
+        """
+        if self._cannot_store:
+            return None
+        try:
+            games = self._actor.snapshot()
+            check_plain(games, "snapshot")
+        except Exception as error:
+            self._cannot_store = True
+            print(
+                f"warning: the state of the games cannot be saved ({type(error).__name__}: "
+                f"{one_line(str(error))}): a resumed run will begin new games",
+                file=sys.stderr,
+            )
+            return None
+        return games
