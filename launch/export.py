@@ -21,7 +21,7 @@ import tyro
 from fastweights.evaluation import evaluations_in, model_card
 from fastweights.host import expanded, make_folder, one_line_errors, typed_command, user_input
 from fastweights.launch.cli.parser import typed_options
-from fastweights.records import AGENT_EXPORT
+from fastweights.records import AGENT_EXPORT, check_export_folder
 from fastweights.training import (
     Exported,
     Named,
@@ -77,12 +77,6 @@ def export_safetensors(agent: SavedAgent, folder: Path) -> None:
     print(f"exported: {folder}\nto evaluate:\n  {command}")
 
 
-def check_export_folder(path: Path, flag: str) -> None:
-    """Raise a one-line `ValueError` if the folder that `flag` names is a file."""
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"{flag} {path} is a file: name a folder")
-
-
 def _check(options: ExportOptions) -> Path:
     is_onnx = options.format == "onnx"
     out = expanded(options.out or Path("agent.onnx" if is_onnx else "agent"))
@@ -90,8 +84,10 @@ def _check(options: ExportOptions) -> Path:
         check_packages()
     if is_onnx and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file, such as {out / 'agent.onnx'}")
+    if is_onnx and out.exists() and out.suffix != ".onnx":
+        raise ValueError(f"--out {out} is there already: name a file that ends in .onnx")
     if not is_onnx:
-        check_export_folder(out, "--out")
+        check_export_folder(out, "--out ")
     return out
 
 

@@ -72,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _pair(text: str) -> tuple[str, str]:
     one, colon, other = text.partition(":")
-    if not colon:
-        raise ValueError(f"--compare takes pairs of cores such as rdn:lstm, not {text!r}")
+    if not colon or one == other:
+        raise ValueError(f"--compare takes pairs of different cores such as rdn:lstm, not {text!r}")
     for core in (one, other):
         core_kind(core)
     return one, other

@@ -19,6 +19,18 @@ from fastweights.records.checkpoints import CheckpointError
 VERSION = 1
 
 
+def check_export_folder(path: Path, flag: str = "") -> None:
+    """Raise a one-line `ValueError` unless an export may be written into the folder at `path`.
+
+    It may be missing, empty or an earlier export; files of the user are not overwritten. `flag`
+    begins the message.
+    """
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{flag}{path} is a file: name a folder")
+    if path.is_dir() and any(path.iterdir()) and not is_export(path):
+        raise ValueError(f"{flag}{path} has other files in it: name a new folder")
+
+
 class Export(NamedTuple):
     """A kind of exported model."""
 

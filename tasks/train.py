@@ -105,8 +105,8 @@ class Judged(NamedTuple):
     def result(self) -> Result:
         """Return the result of all sequences."""
         right = (self.wrong == 0).double().mean().item()
-        of_answers = self.right_answers.sum() / self.answers.sum()
-        return Result((self.loss.sum() / self.asked.sum()).item(), right, of_answers.item())
+        of_answers = self.right_answers.sum().item() / self.answers.sum().item()
+        return Result(self.loss.sum().item() / self.asked.sum().item(), right, of_answers)
 
 
 @torch.no_grad()

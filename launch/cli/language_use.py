@@ -20,7 +20,6 @@ from fastweights.experiments.language_model import (
     written_text,
 )
 from fastweights.host import (
-    UserError,
     choose_device,
     compute_exactly,
     expanded,
@@ -29,6 +28,7 @@ from fastweights.host import (
     user_input,
 )
 from fastweights.launch.cli.parser import typed_options
+from fastweights.records import check_export_folder
 from fastweights.tasks.language_model import Sampling
 
 
@@ -114,9 +114,8 @@ def export(arguments: Sequence[str]) -> int:
         ExportOptions, arguments, prog=typed_command(LANGUAGE_COMMAND, "export")
     )
     folder = expanded(options.folder)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file: name a folder")
     with user_input():
+        check_export_folder(folder)
         saved = open_model(options.run, torch.device("cpu"), options.core)
     write_export(saved.payload, saved.vocabulary, folder, saved.results())
     own = core_arguments(saved.options.core)

@@ -148,6 +148,10 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
             absolute = expanded(asked.run.files).resolve()
             asked = replace(asked, run=replace(asked.run, files=absolute))
         asked.run.check()
+        if saved:
+            check_kept(differing_learning_options(saved, asked.run))
+        if asked.statistics and asked.export:
+            raise ValueError("--statistics and --export exclude each other")
     default = sequence_preset(name, "delta_net", task())
     given = _given(asked, known, default)
     if (code := asked.instead(given)) is not None:
@@ -164,7 +168,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
             print(path)
         return 0
     if saved:
-        _check_same(resume, saved, asked.run)
+        _check_unfinished(resume)
     return run_sequence_task(asked.run, resume)
 
 
@@ -202,9 +206,7 @@ def _of_cells(given: Mapping[str, Any], taken: Sequence[str]) -> dict[str, Any]:
     return dict(given)
 
 
-def _check_same(path: Path, saved: SequenceOptions, asked: SequenceOptions) -> None:
-    with user_input():
-        check_kept(differing_learning_options(saved, asked))
+def _check_unfinished(path: Path) -> None:
     if (path / RESULT_FILE).exists():
         raise UserError(
             f"{path} has finished: its result is in {path / RESULT_FILE}; start a new run"

@@ -34,10 +34,10 @@ class Language(Task):
     """A language whose strings have sizes: their lengths, or the n of a^n b^n.
 
     Splits: `train` and `bin0` have sizes in `sizes`. `bin1` has sizes above them, up to twice the
-    largest. `valid` selects the best weights and ends training. It has equally many strings of the
-    sizes of `bin0` and of `bin1`, all different from theirs. For a language with one string of each
-    size, `valid` has the strings of `bin0`, and those of the sizes after `bin1`, up to 2.2 times
-    the largest.
+    largest. `valid` selects the best weights and ends training. On average, half of its strings
+    have sizes of `bin0` and half of `bin1`; none is in another split. For a language with one
+    string of each size, `valid` has the strings of `bin0`, and those of the sizes after `bin1`, up
+    to 2.2 times the largest.
     """
 
     sizes: tuple[int, int] = (2, 50)

@@ -115,3 +115,21 @@ def test_a_digest_is_of_every_token_target_and_length():
     ]
     assert len({digest_of(each) for each in (splits, *changed)}) == 10
     assert digest_of(draw_splits(TASK, SIZES, 1)) == digest_of(splits)
+
+
+def test_statistics_are_of_the_run_s_own_sequences_and_stand_alone(tmp_path, capsys):
+    small = ["--preset", "small", "--train-size", "8", "--valid-size", "4", "--test-size", "4"]
+    small += ["--epochs", "1", "--core", "lstm", "--core-width", "8", "--num-threads", "1"]
+    assert list_ops.main([*small, "--savedir", str(tmp_path), "--xpid", "a"]) == 0
+    run = str(tmp_path / "a")
+    assert list_ops.main(["--resume", run, "--statistics"]) == 0  # also of a finished run
+    capsys.readouterr()
+    for given, says in (
+        (["--resume", run, "--statistics", "--train-size", "9"], "--train-size"),
+        (["--statistics", "--export", str(tmp_path / "b")], "exclude each other"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            list_ops.main(given)
+        said = capsys.readouterr().err
+        assert said.startswith("error: ") and said.count("\n") == 1 and says in said
+    assert not (tmp_path / "b").exists()

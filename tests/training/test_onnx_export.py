@@ -159,23 +159,33 @@ def test_paths_of_a_state_are_unique():
     ("arguments", "says"),
     [
         (("--format", "safetensors", "--out", "FILE"), "is a file: name a folder"),
+        (
+            ("--format", "safetensors", "--out", "FOLDER"),
+            "has other files in it: name a new folder",
+        ),
+        (("--out", "FILE"), "is there already: name a file that ends in .onnx"),
         (("--format", "pickle"), "is none of onnx, safetensors"),
     ],
 )
 def test_bad_input_is_one_line(arguments, says, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    arguments = [one.replace("FILE", str(tmp_path / "file")) for one in arguments]
+    (tmp_path / "mine").mkdir()
+    for path in (tmp_path / "file", tmp_path / "mine" / "README.md"):
+        path.write_text("mine")
+    places = {"FILE": str(tmp_path / "file"), "FOLDER": str(tmp_path / "mine")}
+    arguments = [places.get(one, one) for one in arguments]
     with pytest.raises(SystemExit, match="2"):
         export.main([str(tmp_path), *arguments])
     said = capsys.readouterr().err
     assert said.startswith("error: ") and said.count("\n") == 1 and says in said
+    assert (tmp_path / "mine" / "README.md").read_text() == "mine"
 
 
 def test_both_commands_write_the_same_safetensors(tmp_path):
     assert train(tmp_path, "run", "--core", "lstm", "--core-width", 8, "--total-steps", 40) == 0
     one, two = tmp_path / "one", tmp_path / "two"
     run = str(tmp_path / "run")
-    assert export.main([run, "--format", "safetensors", "--out", str(one)]) == 0
+    for _ in range(2):  # an earlier export is replaced
+        assert export.main([run, "--format", "safetensors", "--out", str(one)]) == 0
     assert evaluate.main([run, "--export", str(two)]) == 0
     for name in ("model.safetensors", "config.json", "README.md"):
         assert (one / name).read_bytes() == (two / name).read_bytes()

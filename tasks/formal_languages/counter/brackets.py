@@ -9,20 +9,19 @@ from itertools import accumulate
 from random import Random
 
 ROUND = ("()",)
-LONGEST_GRAMMAR_STRING = 400  # longer strings of the grammar are too rare and nest too deep
+LONGEST_GRAMMAR_STRING = 400  # longer strings of the grammar are too rare
 _DRAWS = 10_000
 
 
 def grammar_string(random: Random, longest: int, pairs: tuple[str, ...] = ROUND) -> str:
     """Return a string of at most `longest` symbols; subtrees that do not fit are dropped."""
-    return _grow(random, 0, longest, pairs)
+    return _grow(random, longest, pairs)
 
 
 def nested(random: Random, low: int, high: int, pairs: tuple[str, ...] = ROUND) -> str:
     """Return a string of `low` to `high` symbols, from the grammar if it has them often enough.
 
-    Otherwise the brackets are of one kind, and all strings of an even length in the range are
-    equally likely among those of their length.
+    Otherwise all even lengths in the range are equally likely, and so are the strings of a length.
     """
     if high <= LONGEST_GRAMMAR_STRING:
         for _ in range(_DRAWS):
@@ -53,15 +52,25 @@ def uniform(random: Random, count: int, pairs: tuple[str, ...] = ROUND) -> str:
     return "".join(found)
 
 
-def _grow(random: Random, outside: int, longest: int, pairs: tuple[str, ...]) -> str:
-    """Return a subtree with `outside` brackets around it."""
-    if outside >= longest:
-        return ""
-    share = random.random()
-    string = ""
-    if share < 1 / 2:
-        pair = random.choice(pairs)
-        string = pair[0] + _grow(random, outside + 2, longest, pairs) + pair[1]
-    elif share < 3 / 4:
-        string = "".join(_grow(random, outside, longest, pairs) for _ in range(2))
-    return string if len(string) <= longest else ""
+def _grow(random: Random, longest: int, pairs: tuple[str, ...]) -> str:
+    """Return a string of the grammar, without recursion: long strings nest too deep for Python."""
+    todo: list[int | str | None] = [0]
+    done: list[str] = []  # subtrees
+    while todo:
+        match todo.pop():
+            case int(outside):  # grow a subtree with so many brackets around it
+                share = random.random() if outside < longest else 1
+                if share < 1 / 2:
+                    todo += [random.choice(pairs), outside + 2]
+                elif share < 3 / 4:
+                    todo += [None, outside, outside]
+                else:
+                    done.append("")
+                continue
+            case str(pair):  # put it around the newest subtree
+                string = pair[0] + done.pop() + pair[1]
+            case None:  # join the two newest
+                second = done.pop()
+                string = done.pop() + second
+        done.append(string if len(string) <= longest else "")
+    return done.pop()

@@ -4,7 +4,8 @@
     1 1 1 0 1 0
 
 A string is a prefix of a Dyck-1 string, one reset, and a Dyck-1 string. As in the published
-generator, the size applies to each of the two strings, so the whole is up to twice as long.
+generator, the largest size bounds each of the two strings, so the whole is up to twice as long.
+The smallest bounds the whole, and above 400 each of the two.
 Source: Irie et al. 2023, section 4.2; Bhattamishra et al. 2020.
 """
 

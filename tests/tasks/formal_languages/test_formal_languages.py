@@ -1,5 +1,6 @@
 """Every language: its example, its answers against a second computation, splits, strings."""
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from fastweights.tasks import LANGUAGES, UNASKED, Language, formal_languages
 from fastweights.tasks.formal_languages.counter.a_n_b_n_sigma import ANBNSigma
-from fastweights.tasks.formal_languages.counter.brackets import nested, uniform
+from fastweights.tasks.formal_languages.counter.brackets import grammar_string, nested, uniform
 from fastweights.tasks.formal_languages.counter.reset_dyck_1 import ResetDyck1
 from fastweights.tasks.formal_languages.counter.shuffle_2 import Shuffle2
 from fastweights.tasks.sequences import Sequences, draw_splits, split_sizes
@@ -217,6 +218,34 @@ def test_brackets_nest():
             assert low <= len(string) <= high and not reduced(string, "()")
     assert not reduced(uniform(random, 0) + uniform(random, 5, ("[]",)), "[]")
     assert {len(nested(random, 500, 506)) for _ in range(60)} == {500, 502, 504, 506}
+
+
+def grown(random: Random, outside: int, longest: int) -> str:
+    """Return a string of the grammar as `brackets.py` states it, by recursion."""
+    if outside >= longest:
+        return ""
+    share, string = random.random(), ""
+    if share < 1 / 2:
+        string = random.choice(("()",))[0] + grown(random, outside + 2, longest) + ")"
+    elif share < 3 / 4:
+        string = grown(random, outside, longest) + grown(random, outside, longest)
+    return string if len(string) <= longest else ""
+
+
+def test_the_grammar_needs_no_recursion():
+    """The same strings and draws, but for strings that nest too deep for Python."""
+    ours, theirs = Random(1), Random(1)
+    for longest in (2, 10, 50, 200):
+        for _ in range(500):
+            assert grammar_string(ours, longest) == grown(theirs, 0, longest)
+    assert ours.random() == theirs.random()
+    limit, random = sys.getrecursionlimit(), Random(1)
+    sys.setrecursionlimit(len(inspect.stack(0)) + 40)
+    try:
+        strings = [grammar_string(random, 400) for _ in range(500)]
+    finally:
+        sys.setrecursionlimit(limit)
+    assert max(map(len, strings)) > 100
 
 
 def test_expressions_are_of_every_depth():
