@@ -73,6 +73,7 @@ def test_a_search_writes_each_setting_with_its_seeds(tmp_path, monkeypatch, caps
     )
     assert text.count("of 1 |") == 2
     assert "finished aa-lstm-width8" in capsys.readouterr().out
+    monkeypatch.setattr(language_search, "LSTM_WIDTHS", (8,))
     longer = [*asked, "--epochs-at-most", "2"]  # a first look is in nobody's way
     assert formal_language.main([*given, *longer]) == 0
     assert (tmp_path / "found" / "search-aa-lstm-small-2-epochs" / "search.md").exists()

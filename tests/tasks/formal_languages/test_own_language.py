@@ -72,6 +72,7 @@ def run(root: Path, command: str, *more: str) -> str:
     return f"{done.stdout}{done.stderr}\nexit code {done.returncode}"
 
 
+@pytest.mark.docs
 def test_the_page_s_language_passes_the_tests_that_the_page_runs(checkout):
     write_language(checkout)
     said = run(checkout, COMMANDS[0])
@@ -87,6 +88,7 @@ def test_a_language_without_a_second_opinion_is_named():
         opinion_of("ones_modulo_3")
 
 
+@pytest.mark.docs
 def test_its_commands_run(checkout):
     write_language(checkout)
     register(checkout)
