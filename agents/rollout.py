@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from fastweights.kernels import State, map_state
+from fastweights.kernels import State, map_state, refilled, tensors_of
 
 
 class Rollout(NamedTuple):
@@ -48,16 +48,9 @@ class Rollout(NamedTuple):
         if len(rollouts) == 1:
             return rollouts[0]
         rows = (torch.cat(tensors, 1) for tensors in zip(*(r[:-1] for r in rollouts), strict=True))
-        return Rollout(*rows, _join_states([rollout.initial_state for rollout in rollouts]))
-
-
-def _join_states(states: Sequence[State]) -> State:
-    joined = [
-        torch.cat(parts) if isinstance(parts[0], Tensor) else _join_states(parts)
-        for parts in zip(*states, strict=True)
-    ]
-    kind = type(states[0])
-    return kind(*joined) if hasattr(kind, "_fields") else kind(joined)
+        states = [rollout.initial_state for rollout in rollouts]
+        parts = zip(*map(tensors_of, states), strict=True)
+        return Rollout(*rows, refilled(states[0], map(torch.cat, parts)))
 
 
 class Transitions(NamedTuple):

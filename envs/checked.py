@@ -84,7 +84,8 @@ class Checked(gymnasium.Wrapper):
 
 def _is_scalar(value: Any, kinds: str) -> bool:
     """Return whether `value` is a number without axes, of one of NumPy's kinds of dtype."""
-    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in kinds
+    array = np.asarray(value)
+    return array.ndim == 0 and array.dtype.kind in kinds
 
 
 def _membership(space: Space) -> Callable[[Any], bool]:

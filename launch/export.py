@@ -78,16 +78,16 @@ def export_safetensors(agent: SavedAgent, folder: Path) -> None:
 
 
 def _check(options: ExportOptions) -> Path:
-    is_onnx = options.format == "onnx"
-    out = expanded(options.out or Path("agent.onnx" if is_onnx else "agent"))
-    if is_onnx and out.is_dir():
-        raise ValueError(f"--out {out} is a folder: name a file, such as {out / 'agent.onnx'}")
-    if is_onnx and out.exists() and out.suffix != ".onnx":
-        raise ValueError(f"--out {out} is there already: name a file that ends in .onnx")
-    if is_onnx:
-        check_packages()
-    else:
+    if options.format == "safetensors":
+        out = expanded(options.out or Path("agent"))
         check_export_folder(out, "--out ")
+        return out
+    out = expanded(options.out or Path("agent.onnx"))
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder: name a file, such as {out / 'agent.onnx'}")
+    if out.exists() and out.suffix != ".onnx":
+        raise ValueError(f"--out {out} is there already: name a file that ends in .onnx")
+    check_packages()
     return out
 
 
