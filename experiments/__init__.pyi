@@ -14,6 +14,7 @@ from .learning_options import differing_learning_options as differing_learning_o
 from .sequence_cells import SequenceRun as SequenceRun
 from .sequence_data import export_sequences as export_sequences
 from .sequence_data import statistics_table as statistics_table
+from .sequence_data import with_files as with_files
 from .sequence_figures import cell_options as cell_options
 from .sequence_options import Question as Question
 from .sequence_options import SequenceOptions as SequenceOptions

@@ -1,7 +1,8 @@
 """A grid's rows: the measurements of one setting and core, with statistics over seeds.
 
 Means, population standard deviations, and 95 % intervals: a percentile bootstrap over seeds
-(`evaluation/statistics.py`), which is too narrow for a handful of seeds. One seed has no interval.
+(`evaluation/statistics.py`), which is too narrow for a handful of seeds. One seed has neither a
+deviation nor an interval.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,8 +38,8 @@ class Row:
 
     @property
     def std(self) -> float | None:
-        """The population standard deviation over seeds."""
-        return pstdev(self.values.values()) if self.values else None
+        """The population standard deviation over seeds; None with fewer than two seeds."""
+        return pstdev(self.values.values()) if len(self.values) > 1 else None
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,14 @@ from rich.progress import Progress
 from rich.table import Table
 from torch import Tensor
 
+from fastweights.experiments.learning_options import changed_learning_options
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.token_files import read_splits, write_splits
 from fastweights.host import (
     UserError,
     describe_os_error,
     expanded,
+    flags,
     make_folder,
     wait_for_lock,
     without_new_folders,
@@ -25,6 +27,7 @@ from fastweights.records import CheckpointError, load_checkpoint, save_checkpoin
 from fastweights.tasks import UNASKED, Sequences, Task, draw_splits
 
 FILE = "sequences.pt"
+SIZES = ("train_size", "valid_size", "test_size")
 
 
 def sequences_of(options: SequenceOptions) -> dict[str, Sequences]:
@@ -50,6 +53,35 @@ def source_of(options: SequenceOptions) -> Path:
     if options.files:
         return expanded(options.files)
     return expanded(options.data or default_folder(options)) / FILE
+
+
+def with_files(options: SequenceOptions, defaults: SequenceOptions) -> SequenceOptions:
+    """Return options whose `--files`, if given, is an absolute path: a run may go on elsewhere.
+
+    Raises:
+        ValueError: beside `--files`, which are read whole, options differ from `defaults` that say
+            which sequences are drawn; one line.
+    """
+    if not options.files:
+        return options
+    changed = changed_learning_options(defaults, options)
+    if drawing := [name for name in (*SIZES, "data") if name in changed]:
+        raise ValueError(
+            f"{flags(drawing)} cannot go with --files, of which all sequences are read: leave out "
+            "one or the other"
+        )
+    return replace(options, files=expanded(options.files).resolve())
+
+
+def sized(options: SequenceOptions, splits: Mapping[str, Sequences]) -> SequenceOptions:
+    """Return options with the sizes of the splits that were read from `--files`.
+
+    The size of the tests is that of the largest.
+    """
+    if not options.files:
+        return options
+    train, valid, *tests = (len(splits[name].lengths) for name in options.task.splits)
+    return replace(options, **dict(zip(SIZES, (train, valid, max(tests)), strict=True)))
 
 
 def digest_of(splits: Mapping[str, Sequences]) -> str:

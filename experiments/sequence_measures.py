@@ -71,7 +71,7 @@ def write_lengths(measured: dict[str, Any], folder: Path) -> None:
 def _of_length(
     model: SequenceModel, options: SequenceOptions, longest: int, size: int
 ) -> dict[str, Any] | None:
-    """Return the scores at a size, with the mean length of its strings in symbols.
+    """Return the scores at the largest size up to `size`, with its strings' mean length in symbols.
 
     None if attention would reach too many positions.
     """
@@ -85,7 +85,8 @@ def _of_length(
         model = _wider(model, options, int(sequences.lengths.max()))
     found = judge(model, sequences, options.task.blank, JUDGED_AT_ONCE)
     symbols = round(sequences.lengths.double().mean().item())
-    return _row("length", symbols, found) | {"size": size, "commonest": _commonest(sequences)}
+    used = options.task.size_up_to(size)
+    return _row("length", symbols, found) | {"size": used, "commonest": _commonest(sequences)}
 
 
 def _commonest(sequences: Sequences) -> float:

@@ -51,7 +51,7 @@ class SequenceOptions(LearningOptions, Generic[Question]):
     """Seed of the sequences."""
 
     files: Path | None = None
-    """Folder of token files (train.src, train.tgt, ...) to read the sequences from."""
+    """Folder of token files (train.src, train.tgt, ...) to read the sequences from, all of them."""
     data: Path | None = None
     """Folder that keeps the sequences (default: beside the runs, named by their settings)."""
     changeable_on_resume = (*LearningOptions.changeable_on_resume, "data")
@@ -77,18 +77,28 @@ class SequenceOptions(LearningOptions, Generic[Question]):
                 "--legacy-selection is for formal languages: other published results were selected "
                 "by the held-out split"
             )
-        for length in self.test_lengths:
-            if not 1 <= length <= LONGEST_TEST:
-                raise ValueError(f"--test-lengths must lie in 1 to {LONGEST_TEST:,}, not {length}")
-            try:
-                self.task.size_up_to(length)
-            except ValueError as error:
-                raise ValueError(f"--test-lengths: {error}") from error
+        self._check_test_lengths()
         check_seed("--data-seed", self.data_seed)
         if self.core_dropout is not None and not 0 <= self.core_dropout < 1:
             raise ValueError(f"--core-dropout must lie in [0, 1), not {self.core_dropout}")
         if self.core_forget_bias is not None and not math.isfinite(self.core_forget_bias):
             raise ValueError(f"--core-forget-bias must be a number, not {self.core_forget_bias}")
+
+    def _check_test_lengths(self) -> None:
+        lengths: dict[int, int] = {}  # by the sizes of their strings
+        for length in self.test_lengths:
+            if not 1 <= length <= LONGEST_TEST:
+                raise ValueError(f"--test-lengths must lie in 1 to {LONGEST_TEST:,}, not {length}")
+            try:
+                size = self.task.size_up_to(length)
+            except ValueError as error:
+                raise ValueError(f"--test-lengths: {error}") from error
+            if size in lengths:
+                raise ValueError(
+                    f"--test-lengths {lengths[size]} {length}: both are strings of size {size}; "
+                    "name one of them"
+                )
+            lengths[size] = length
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from fastweights.cores import count_parameters
 from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
 from fastweights.experiments.learning_options import differing_learning_options
-from fastweights.experiments.sequence_data import digest_of, sequences_of, source_of
+from fastweights.experiments.sequence_data import digest_of, sequences_of, sized, source_of
 from fastweights.experiments.sequence_measures import measure, write_lengths
 from fastweights.experiments.sequence_options import SequenceOptions
 from fastweights.experiments.sequence_outcomes import best_baseline
@@ -79,6 +79,7 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
         _try(options, device)  # raise errors before sequences are drawn
     splits = sequences_of(options)
     digest = digest_of(splits)
+    options = sized(options, splits)
     options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
     torch.manual_seed(options.seed)
     model = options.build().to(device)

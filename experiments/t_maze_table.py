@@ -14,7 +14,7 @@ from fastweights.experiments.agent_logs import RETURN, curves_of
 from fastweights.experiments.grid import Grid
 from fastweights.experiments.pictures import Panel, curves_figure
 from fastweights.experiments.rows import Row
-from fastweights.experiments.table import Table, label, write_grid
+from fastweights.experiments.table import Table, label, mean_and_std, write_grid
 from fastweights.training import preset
 
 TITLE = "T-maze, corridor of 10"
@@ -56,4 +56,4 @@ def _of_seed(seed: int, row: Row) -> str:
 
 
 def _spread(row: Row) -> str:
-    return f"{row.mean:.1f} ± {row.std:.1f} %" if row.values else ""
+    return f"{mean_and_std(row)} %" if row.values else ""

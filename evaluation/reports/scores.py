@@ -4,7 +4,7 @@ The relative improvement of a over b is 100 (a - b) / |b| percent, as in the bar
 al. 2021, Figures 1-12.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
@@ -95,27 +95,48 @@ def scores(groups: Sequence[Group]) -> list[Score]:
     result = []
     for group in groups:
         newest: dict[tuple[str, str, str], list[tuple[Run, Evaluation]]] = {}
+        everything = [one for run in group.runs for one in run.evaluations.values()]
+        endless = {_rules(one) for one in everything if _is_endless(one)}
         for run in group.runs:
             order = sorted(run.evaluations.values(), key=lambda e: (e.agent_steps, len(e.episodes)))
-            for key, one in {(e.env, protocol_played(e), e.action_mode): e for e in order}.items():
+            played = {(e.env, protocol_played(e, endless), e.action_mode): e for e in order}
+            for key, one in played.items():
                 newest.setdefault(key, []).append((run, one))
         result += [Score(group, *key, tuple(tested)) for key, tested in newest.items()]
     return result
 
 
-def protocol_played(evaluation: Evaluation) -> str:
+def protocol_played(evaluation: Evaluation, endless: Collection[tuple[str, str]]) -> str:
     """Return the rules in words, and the limit if it matters: `full-game, sticky 0.25`.
 
     Evaluations stored as full-game may have been played as the run was trained, or with a limit.
+    That there was none matters if the environment and the rules are `endless`: a seed of the group
+    has played a game beyond the protocol's limit.
     """
-    protocol = PROTOCOLS.get(evaluation.protocol)
-    cap = protocol.max_frames if protocol else HALF_AN_HOUR
     parts = [evaluation.rules_in_words()]
-    if (frames := evaluation.max_frames) is None:  # matters only for games beyond the limit
-        parts += ["never cut"] * any(one.emulator_frames > cap for one in evaluation.episodes)
-    elif frames != cap:
+    if (frames := evaluation.max_frames) is None:
+        parts += ["never cut"] * (_rules(evaluation) in endless)
+    elif frames != _limit(evaluation):
         parts.append(f"cut after {frames:,} frames")
     return ", ".join(parts)
+
+
+def _rules(evaluation: Evaluation) -> tuple[str, str]:
+    """Return the environment and the rules, without the limit."""
+    return evaluation.env, evaluation.rules_in_words()
+
+
+def _is_endless(evaluation: Evaluation) -> bool:
+    """Return whether games had no limit, and one of them went on beyond the protocol's."""
+    limit = _limit(evaluation)
+    beyond = (game.emulator_frames > limit for game in evaluation.episodes)
+    return evaluation.max_frames is None and any(beyond)
+
+
+def _limit(evaluation: Evaluation) -> int:
+    """Return the limit of the evaluation's protocol, in emulator frames."""
+    protocol = PROTOCOLS.get(evaluation.protocol)
+    return protocol.max_frames if protocol else HALF_AN_HOUR
 
 
 def human_normalised(score: Score) -> float | None:

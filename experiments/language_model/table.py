@@ -149,7 +149,7 @@ def _beside_the_papers(row: Row, figure: Figure, same_unit: bool) -> Row:
     details: dict[str, Any] = {"paper": dict(figure.published) if figure.published else None}
     if not (figure.published and same_unit):
         return replace(row, details=details)
-    published = PublishedScore(figure.published["test"], 0.0)
+    published = PublishedScore(figure.published["test"], None)  # one run
     return replace(row, details=details, published=published)
 
 

@@ -27,6 +27,7 @@ from fastweights.experiments import (
     saved_sequence_options,
     sequence_preset,
     statistics_table,
+    with_files,
 )
 from fastweights.host import (
     UserError,
@@ -144,9 +145,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
             prog=typed_command(family.command),
             description=family.help(),
         )
-        if asked.run.files:  # a resumed run may start from another folder
-            absolute = expanded(asked.run.files).resolve()
-            asked = replace(asked, run=replace(asked.run, files=absolute))
+        asked = replace(asked, run=with_files(asked.run, defaults))
         asked.run.check()
         if saved:
             check_kept(differing_learning_options(saved, asked.run))

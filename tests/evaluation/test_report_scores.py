@@ -47,6 +47,19 @@ def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
     }
 
 
+def test_seeds_that_were_never_cut_stay_together_whatever_their_games_lasted(tmp_path):
+    short, long = (
+        replace(one, episodes=(one.episodes[0]._replace(emulator_frames=frames),), max_frames=None)
+        for frames in (1_000, 200_000)
+        for one in [evaluation("rdn", [4.0], protocol="machado")]
+    )
+    runs = [short_run(tmp_path, "short", short), short_run(tmp_path, "long", long, seed=2)]
+    (score,) = scores(grouped_runs(open_runs(runs)))
+    assert (score.protocol, len(score.tested)) == ("machado, never cut", 2)
+    (score,) = scores(grouped_runs(open_runs(runs[:1])))
+    assert score.protocol == "machado"
+
+
 def test_groups_trained_under_two_protocols_are_told_apart(tmp_path):
     runs = [
         short_run(tmp_path, f"{name}-{protocol}", played, env=env, protocol=protocol)

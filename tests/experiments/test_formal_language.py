@@ -47,7 +47,7 @@ def test_a_run_ends_when_all_is_right_and_says_what_each_length_is_like(solved):
     assert len(logs["step"]) == result["updates"] < 600
     assert result["solved"] and result["best_update"] == result["updates"]
     assert result["bin0"]["sequence_accuracy"] == result["bin1"]["sequence_accuracy"] == 1
-    assert [row["size"] for row in result["lengths"]] == [30, 61]
+    assert [row["size"] for row in result["lengths"]] == [30, 60]  # 61 was asked for
     assert [row["length"] for row in result["lengths"]] == [30, 60]
     # There is one string of each length.
     assert {row["sequences"] for row in result["lengths"]} == {1}
@@ -189,6 +189,7 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
         (["--sizes", "9", "2"], "--sizes must be two, the smaller first"),
         (["--test-lengths", "0"], "--test-lengths must lie in 1 to 1,000,000, not 0"),
         (["--task", "aa", "--test-lengths", "9", "1"], "--test-lengths: aa has no string of si"),
+        (["--task", "aa", "--test-lengths", "8", "9"], "8 9: both are strings of size 8; name"),
         (["--task", "abab", "--test-lengths", "3"], "its sizes are 4, 8, 12, ..."),
         (["--task", "missing_duplicate", "--test-lengths", "1"], "its sizes are 2, 4, 6, ..."),
         (["--sizes", "1", "2"], "too few different sequences: 3 found, 15000 wanted"),

@@ -10,6 +10,7 @@ import torch
 from fastweights.experiments.token_files import read_splits, write_splits
 from fastweights.host.errors import UserError
 from fastweights.launch import code_execution, formal_language
+from fastweights.records import read_meta
 from fastweights.tasks import LANGUAGES, CodeExecution, ListOps
 from fastweights.tasks.sequences import draw_splits, split_sizes
 from tests.launch.test_bad_input import error_of
@@ -143,10 +144,14 @@ def test_files_that_are_not_there(tmp_path):
         read_splits(tmp_path, LANGUAGES["parity"]())
 
 
-def test_a_run_learns_from_files(tmp_path):
+def test_a_run_learns_from_files(tmp_path, capsys):
     task = CodeExecution(statements=4)
     write_splits(tmp_path / "files", task, draw_splits(task, split_sizes(task, 20, 10, 10), seed=1))
     given = ["--preset", "small", "--core", "lstm", "--epochs", "1", "--num-threads", "1"]
     where = ["--files", tmp_path / "files", "--savedir", tmp_path, "--xpid", "a", "--statements", 4]
+    said = error_of(code_execution.main, [*given, *where, "--train-size", 30], capsys)
+    assert "--train-size cannot go with --files, of which all sequences are read" in said
     assert code_execution.main([*given, *map(str, where), "--variables", "3"]) == 0
     assert not (tmp_path / "data").exists()
+    stored = read_meta(tmp_path / "a")["args"]
+    assert [stored[f"{split}_size"] for split in ("train", "valid", "test")] == [20, 10, 10]
