@@ -28,7 +28,8 @@ def frame_format(space: Space, name: str = "this environment") -> FrameFormat:
     - uint8 images: [H, W] -> [1, H, W]. Of three axes, the shorter of the first and the last is
       taken for the channels, and [H, W, C] becomes [C, H, W]. Values stay 0..255.
     - All other spaces, also nested: the float32 vector of `gymnasium.spaces.flatten`, with
-      Discrete and the components of MultiDiscrete one-hot.
+      Discrete and the components of MultiDiscrete one-hot. Bytes (uint8, as in Atari's RAM) are
+      divided by their upper bound, so that they lie in [0, 1] as pictures do in a stem.
 
     Args:
         space: observation space of one environment.
@@ -116,6 +117,9 @@ def _flattener(space: Space) -> Callable[[Any], Float[np.ndarray, "B N"]]:
     if isinstance(space, MultiDiscrete):
         return _one_hot(space.nvec.ravel(), space.start.ravel())
     size = flatdim(space)
+    if isinstance(space, Box) and space.dtype == np.uint8:
+        largest = np.maximum(space.high.reshape(size), 1).astype(np.float32)
+        return lambda batch: batch.reshape(len(batch), size) / largest
     return lambda batch: batch.reshape(len(batch), size).astype(np.float32)
 
 

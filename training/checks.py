@@ -65,6 +65,8 @@ def _check_run(options: RunOptions) -> None:
     """Check options that do not change what is computed, and the seed."""
     if options.evaluate_every and not options.evaluate_episodes:
         raise ValueError("--evaluate-every needs --evaluate-episodes: how many games each time")
+    if options.evaluate_max_frames is not None and not options.evaluate_episodes:
+        raise ValueError("--evaluate-max-frames needs --evaluate-episodes, the games that it ends")
     if options.xpid is not None and not options.xpid.strip():
         raise ValueError("--xpid needs a name, not an empty one")
     if options.auto_resume and options.xpid is None:

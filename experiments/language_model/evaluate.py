@@ -1,5 +1,6 @@
 """Evaluations of a trained model, stored beside it: windows, full context, loss by position."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from fastweights.experiments.language_model.measuring import EvaluationProtocol,
 from fastweights.experiments.language_model.pictures import position_figure
 from fastweights.experiments.language_model.saved import SavedModel
 from fastweights.experiments.language_model.text import check_fits, text_of
-from fastweights.host import UserError, check_at_least, user_input, write_json
+from fastweights.host import UserError, check_at_least, flag, user_input, write_json
 from fastweights.tasks.language_model import (
     Corpus,
     length_buckets,
@@ -68,6 +69,23 @@ class LanguageEvaluation:
                 f"--context {self.context:,} is more than the {predictions:,} predictions"
             )
 
+    def check_used(self, protocols: Sequence[EvaluationProtocol]) -> None:
+        """Raise a one-line `ValueError` for a given option that these protocols do not use."""
+        slides = not all(protocol.full_context for protocol in protocols)
+        carries = any(protocol.full_context for protocol in protocols)
+        positions = self.by_position
+        used = {
+            ("columns", "--protocol full-context or both"): carries,
+            ("stride", "--protocol sliding or both"): slides,
+            ("window", "--protocol sliding or both, or with --by-position"): slides or positions,
+            ("at_once", "--protocol sliding or both, or with --by-position"): slides or positions,
+            ("context", "--by-position"): positions,
+        }
+        default = LanguageEvaluation()
+        for (name, with_what), is_used in used.items():
+            if not is_used and getattr(self, name) != getattr(default, name):
+                raise ValueError(f"{flag(name)} has no effect here: it goes with {with_what}")
+
     def protocols(self, window: int, full_context: bool) -> list[EvaluationProtocol]:
         """Return the protocols, for a run that was trained with or without full context."""
         carried = {"sliding": [False], "full-context": [True], "both": [False, True]}
@@ -91,11 +109,13 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
     text = text_of(replace(options, **changes))
     check_fits(text, saved.vocabulary, saved.folder)
     window = asked.window or options.trainer.span
+    protocols = asked.protocols(window, options.trainer.full_context)
     with user_input():
         asked.check_text(text, window)
+        asked.check_used(protocols)
     if window > options.trainer.span and saved.model.config.positions != "none":
         print(f"note: the model was trained on positions up to {options.trainer.span} only")
-    for protocol in asked.protocols(window, options.trainer.full_context):
+    for protocol in protocols:
         for split in asked.splits:
             part = text.splits[split]
             with shown_progress(len(part.ids) - 1) as tick:

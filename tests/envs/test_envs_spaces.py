@@ -59,7 +59,7 @@ NESTED = [
     MultiDiscrete([3, 2], dtype=np.uint8, start=[4, 1]),
     MultiDiscrete([[2, 3], [4, 5]]),
     MultiBinary([2, 3]),
-    Tuple((Dict(a=MultiBinary(4), b=Tuple((Discrete(3, start=-1),))), Box(0, 255, (3,), np.uint8))),
+    Tuple((Dict(a=MultiBinary(4), b=Tuple((Discrete(3, start=-1),))), Box(0, 255, (3,), np.int16))),
 ]
 
 
@@ -75,6 +75,16 @@ def test_nested_observations_are_gymnasium_s_own_flat_vectors(space):
     assert len({sample.tobytes() for sample in converted}) > 1
     expected = np.array([flatten(space, one) for one in samples], np.float32)
     np.testing.assert_array_equal(converted, expected)
+
+
+def test_bytes_are_shares_of_their_upper_bound():
+    """Atari's RAM would otherwise reach a stem for vectors as numbers up to 255."""
+    ram = Box(np.zeros(3, np.uint8), np.array([255, 4, 0], np.uint8), dtype=np.uint8)
+    space = Tuple((ram, Box(0, 255, (1,), np.int16)))
+    batch = np.array([[51, 1, 0], [255, 4, 0]], np.uint8), np.array([[7], [255]], np.int16)
+    found = frame_format(space).convert(batch)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, [[0.2, 0.25, 0, 7], [1, 1, 0, 255]], rtol=1e-6)
 
 
 def test_what_stands_inside_is_named():

@@ -326,7 +326,7 @@ def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
     for folder, task in (("other", "parity"), ("lists", "list_ops")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "meta.json").write_text(f'{{"args": {{"task_name": "{task}"}}}}')
-    run = tmp_path / "a"
+    run, sliding = tmp_path / "a", ("--protocol", "sliding")
     for words, wanted in (
         ((), "there is no text: name one with --data .*load_dataset"),
         (("--data", tmp_path / "no"), "there is no such file or folder"),
@@ -345,6 +345,9 @@ def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
         (("evaluate", run, "--stride", "9"), r"--stride must lie in \[1, 8\]"),
         (("evaluate", run, "--context", "0"), "--context must be at least 1"),
         (("evaluate", run, "--by-position"), "--context 2,048 is more than the"),
+        (("evaluate", run, "--context", "9"), "--context has no effect here: it goes with --by-p"),
+        (("evaluate", run, *sliding, "--columns", "2"), "with --protocol full-context or both"),
+        (("evaluate", run, "--protocol", "full-context", "--stride", "2"), "--stride has no ef"),
         (("evaluate", run, "--data", tmp_path / "no"), "there is no such file or folder"),
         (("generate", run, "--top-p", "2"), r"--top-p must lie in \(0, 1\]"),
         (("export", run, text / "wiki.test.tokens"), "is a file: name a folder"),

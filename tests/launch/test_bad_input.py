@@ -155,6 +155,7 @@ def test_help_is_help(capsys):
         (["--checkpoint-minutes", "nan"], "--checkpoint-minutes must be above 0, not nan"),
         (["--evaluate-max-frames", "0"], "--evaluate-max-frames must be at least 1"),
         (["--evaluate-every", "100"], "--evaluate-every needs --evaluate-episodes"),
+        (["--evaluate-max-frames", "9"], "--evaluate-max-frames needs --evaluate-episodes"),
         (["--evaluate-episodes", "-1"], "--evaluate-episodes must be at least 0"),
         (["--device", "gpu"], "auto, cpu, cuda"),
         (["--cuda-graphs", "--device", "cpu"], "chosen on a CUDA GPU, not on cpu: leave it out"),

@@ -4,8 +4,8 @@ Ray moves arrays through shared memory without pickling their data; it would cop
 times. The only addition is that pictures travel unstacked (`training/ray/unstacking.py`).
 
 Ray has unpickled an actor's data before `unpack` sees it, so `unpack` gives no protection against
-attacks. It rejects rollouts of other options, of other versions of this program, and with numbers
-that are not finite.
+attacks. It rejects rollouts of other options, of other versions of this program, with actions that
+the environment lacks, and with numbers that are not finite.
 """
 
 from collections.abc import Iterator
@@ -54,23 +54,43 @@ def unpack(packed: Any, form: Rollout) -> Experience:
     """Return the argument of `pack`, on the CPU, in memory of its own.
 
     Raises:
-        WireError: not a rollout, not of this form, or a number is not finite.
+        WireError: not a rollout, not of this form, an action that there is not, or a number that is
+            not finite.
     """
     if not isinstance(packed, Experience):
         raise WireError(f"not a rollout but a {type(packed).__name__}")
     arrays = packed.collected.rollout
     if isinstance(arrays.frame, Unstacked):
-        arrays = arrays._replace(frame=restack(Unstacked(*map(torch.tensor, arrays.frame))))
+        arrays = arrays._replace(frame=_restacked(arrays.frame, form.frame))
     found, wanted = dict(_leaves(arrays)), dict(_leaves(form))
     if found.keys() != wanted.keys():
         raise WireError(f"{', '.join(sorted(found.keys() ^ wanted.keys()))} missing or unknown")
     for name, like in wanted.items():
         _check(name, found[name], like)
+    for name in ("action", "last_action"):
+        _check_within(name, found[name], form.policy_logits.shape[-1])
     return _with_rollout(packed, refilled(form, (found[name] for name in wanted)))
 
 
 def _with_rollout(experience: Experience, rollout: Rollout) -> Experience:
     return experience._replace(collected=experience.collected._replace(rollout=rollout))
+
+
+def _restacked(arrays: Unstacked, like: Tensor) -> Tensor:
+    """Return the stacks of a compact form; raise `WireError` unless its parts make up `like`."""
+    parts = Unstacked(*map(torch.tensor, arrays))
+    if like.ndim != 5:
+        raise WireError("frame is a stack of pictures")
+    (later, streams), pictures = (len(like) - 1, like.shape[1]), like.shape[2:]
+    count = parts.breaks.numel()
+    _check("frame.first", parts.first, like[0])
+    _check("frame.newest", parts.newest, like[1:, :, -1])
+    _check("frame.breaks", parts.breaks, torch.empty(count, dtype=torch.int64, device="meta"))
+    _check("frame.older", parts.older, like.new_empty(count, pictures[0] - 1, *pictures[1:]))
+    _check_within("frame.breaks", parts.breaks, later * streams)
+    if (parts.breaks.diff() <= 0).any():
+        raise WireError("frame.breaks do not rise")
+    return restack(parts)
 
 
 def _leaves(parts: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -90,3 +110,9 @@ def _check(name: str, tensor: Tensor, like: Tensor) -> None:
         )
     if tensor.is_floating_point() and not tensor.isfinite().all():
         raise WireError(f"{name} holds {tensor[~tensor.isfinite()][0]}")
+
+
+def _check_within(name: str, numbers: Tensor, count: int) -> None:
+    if ((numbers < 0) | (numbers >= count)).any():
+        first = numbers[(numbers < 0) | (numbers >= count)][0]
+        raise WireError(f"{name} holds {first}, which must lie in [0, {count})")

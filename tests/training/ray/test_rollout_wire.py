@@ -3,6 +3,7 @@
 import math
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
@@ -154,12 +155,14 @@ def qbert():
     [
         ({"reward": torch.zeros(5, 3)}, r"not torch.float32 of \(5, 2\)"),
         ({"reward": torch.zeros(5, 2, dtype=torch.float64)}, "reward is torch.float64"),
-        ({"frame": torch.zeros(5, 2, 4, 84, 83, dtype=torch.uint8)}, "frame is .* 84, 83"),
+        ({"frame": torch.zeros(5, 2, 4, 84, 83, dtype=torch.uint8)}, r"frame\.first is .* 84, 83"),
         ({"frame": torch.zeros(5, 2, 9)}, "frame is torch.float32"),
         ({"policy_logits": torch.zeros(4, 2, 7)}, r"policy_logits is .* of \(4, 2, 6\)"),
         ({"initial_state": ()}, "initial_state.* missing or unknown"),
         ({"reward": torch.tensor([[0.0, math.nan]] * 5)}, "reward holds nan"),
         ({"policy_logits": torch.full((4, 2, 6), math.inf)}, "policy_logits holds inf"),
+        ({"action": torch.full((4, 2), 6)}, r"^action holds 6, which must lie in \[0, 6\)"),
+        ({"last_action": torch.full((5, 2), -1)}, "last_action holds -1"),
     ],
 )
 def test_what_is_not_expected_is_refused(changes, says, qbert):
@@ -169,6 +172,27 @@ def test_what_is_not_expected_is_refused(changes, says, qbert):
     packed, _ = carried(experience._replace(collected=collected._replace(rollout=rollout)))
     with pytest.raises(WireError, match=says):
         unpack(packed, form)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"newest": np.zeros((3, 2, 84, 84), np.uint8)}, r"frame\.newest is .* of shape \(3, 2"),
+        ({"breaks": np.array([0, 8]), "older": 2}, r"frame\.breaks holds 8, .* \[0, 8\)"),
+        ({"breaks": np.array([3, 3]), "older": 2}, r"frame\.breaks do not rise"),
+        ({"breaks": np.array([3]), "older": 2}, r"frame\.older is .* of shape \(2, 3, 84, 84\)"),
+    ],
+)
+def test_pictures_that_cannot_be_stacked_are_refused(changes, says, qbert):
+    """The learner takes them for a lost rollout, instead of ending in an IndexError."""
+    experience, form = qbert
+    if "older" in changes:
+        changes = changes | {"older": np.zeros((changes["older"], 3, 84, 84), np.uint8)}
+    packed = pack(experience)
+    rollout = packed.collected.rollout
+    rollout = rollout._replace(frame=rollout.frame._replace(**changes))
+    with pytest.raises(WireError, match=says):
+        unpack(packed._replace(collected=packed.collected._replace(rollout=rollout)), form)
 
 
 def test_a_core_s_state_that_is_not_finite_is_refused(qbert):
