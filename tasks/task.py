@@ -5,8 +5,9 @@ A task draws samples one by one; `tasks/sequences.py` makes data sets of them.
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from random import Random
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 BAR = 12  # characters of the longest bar
 Machine = Callable[[Sequence[str]], list[str | None]]  # words -> an answer at each, or None
@@ -36,6 +37,12 @@ class Task(abc.ABC):
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test")
     has_lengths: ClassVar[bool] = False  # whether a sequence's length can be chosen
     blank: ClassVar[int | None] = None  # answer that means "none"; not counted as an answer
+
+    def __str__(self) -> str:
+        """Return the name and the settings: `code_execution (variables 3, statements 100)`."""
+        values = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        settings = [_in_words(name, value) for name, value in values if value is not False]
+        return f"{self.name} ({', '.join(settings)})"
 
     @classmethod
     def trained_by(cls) -> str:
@@ -111,3 +118,8 @@ def distribution(values: Sequence[int], names: Sequence[str]) -> list[Statistic]
 def share_of_commonest(values: Sequence[object]) -> float:
     """Return the share of the commonest value, of 1: the accuracy of always giving it."""
     return max(map(list(values).count, set(values))) / len(values)
+
+
+def _in_words(name: str, value: Any) -> str:
+    several = value if isinstance(value, tuple) else (value,)
+    return name if value is True else f"{name} {' '.join(map(str, several))}"
