@@ -21,7 +21,7 @@ from fastweights.records.run_folder import RunFolder
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
 
-STEPS = 60 * 48 * 22  # thirty updates
+STEPS = 15 * 48 * 44  # fifteen updates
 
 
 def start(game: str, core: str) -> Start:
@@ -72,7 +72,7 @@ def test_a_suite_that_is_stopped_goes_on_and_its_table_has_intervals(tiny, tmp_p
     assert f"| {STEPS:,} |" in text and "\nA note.\n" in text
     copied = list(csv.DictReader(io.StringIO((tmp_path / "logs.csv").read_text())))
     last = [one for one in copied if one["seed"] == "1"][-1]
-    assert len(copied) == 60 and float(last["step"]) == STEPS
+    assert len(copied) == 30 and float(last["step"]) == STEPS
     assert float(last["cpu_seconds"]) == pytest.approx(60 * minutes[0], rel=1e-5)
     for picture in ("table", "learning_curves"):
         assert (tmp_path / f"{picture}.png").read_bytes().startswith(b"\x89PNG")

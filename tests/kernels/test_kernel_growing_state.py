@@ -122,12 +122,14 @@ GROWTH = {
     ("self_referential", "elu"): [(4, 1.5), (5, 1.2), (6, 1.0)],
     ("self_referential", "identity"): [(3, 2.0), (4, 1.5), (6, 1.0)],
 }
+LONG = 200  # steps, of which the reference takes seconds
 LENGTHS = [(*which, *each) for which, lengths in GROWTH.items() for each in lengths]
 
 
 @pytest.mark.parametrize(("name", "feature_map", "time", "scale"), LENGTHS)
 def test_gradients_of_a_growing_state(name, feature_map, time, scale):
-    cases = [growing(name, feature_map, time, scale=scale, seed=seed) for seed in range(4)]
+    seeds = range(4 if time < LONG else 2)
+    cases = [growing(name, feature_map, time, scale=scale, seed=seed) for seed in seeds]
     assert assert_as_good_as_the_reference(cases) > GROWN
 
 
