@@ -52,7 +52,7 @@ def _zero_where(is_first: Tensor, tensor: Tensor) -> Tensor:
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
     """Return a context in which autocast changes nothing on this kind of device."""
-    on = torch.is_autocast_enabled(device)
+    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if on else nullcontext()
 
 

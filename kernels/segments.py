@@ -21,7 +21,7 @@ from torch.backends import cudnn
 
 from fastweights.kernels.machinery.dispatch import requested_backend
 from fastweights.kernels.machinery.signature import may_wait
-from fastweights.kernels.recurrence import State, forget, without_autocast
+from fastweights.kernels.recurrence import State, forget
 
 Rows = Float[Tensor, "T B E"]
 Hidden = Float[Tensor, "T B D"]
@@ -29,24 +29,28 @@ Hidden = Float[Tensor, "T B D"]
 
 @dataclass
 class Exactness:
-    """A counter that keeps TF32 off from the first `begin` to the last `end`, in any threads."""
+    """Keeps TF32 off from the first `begin` to the last `end` of all threads.
 
-    depth: int = 0
+    A thread is in one call at a time. A backward pass that raises has no `end`; the thread's next
+    call makes up for it.
+    """
+
     allowed: bool = True
+    threads: set[int] = field(default_factory=set)  # that are between `begin` and `end`
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, *_: object) -> None:
-        """Turn TF32 off if this is the first of nested calls."""
+        """Turn TF32 off, unless a call in another thread has done so."""
         with self.lock:
-            if self.depth == 0:
+            if not self.threads:
                 self.allowed, cudnn.allow_tf32 = cudnn.allow_tf32, False
-            self.depth += 1
+            self.threads.add(threading.get_ident())
 
     def end(self, *_: object) -> None:
-        """Restore TF32 if this is the last of nested calls."""
+        """Restore TF32 if no other thread is in a call."""
         with self.lock:
-            self.depth -= 1
-            if self.depth == 0:
+            self.threads.discard(threading.get_ident())
+            if not self.threads:
                 cudnn.allow_tf32 = self.allowed
 
     @contextmanager
@@ -101,18 +105,15 @@ def by_pytorch(
     state: State,
     weights: Sequence[Tensor],
 ) -> tuple[Hidden, State]:
-    """Unroll a recurrence with one hidden vector, in the state's dtype, also under autocast.
+    """Unroll a recurrence with one hidden vector.
 
     Calls `reference`, its plain loop, where the host must not wait or that backend is chosen.
     """
-    dtype = state[0].dtype
-    x, cast = x.to(dtype), [weight.to(dtype) for weight in weights]
-    with without_autocast(x.device.type):
-        if x.numel() == 0 or not may_wait(x) or requested_backend() == "reference":
-            return reference(x, is_first, state, type(weights)(*cast))
+    if x.numel() == 0 or not may_wait(x) or requested_backend() == "reference":
+        return reference(x, is_first, state, weights)
 
-        def whole(rows: Tensor, before: State) -> tuple[Tensor, State]:
-            y, hidden = one_layer(kernel, rows, before[0][None], cast, has_biases=True)
-            return y, type(before)(hidden[0])
+    def whole(rows: Tensor, before: State) -> tuple[Tensor, State]:
+        y, hidden = one_layer(kernel, rows, before[0][None], weights, has_biases=True)
+        return y, type(before)(hidden[0])
 
-        return unroll_by_segments(whole, x, is_first, state)
+    return unroll_by_segments(whole, x, is_first, state)

@@ -17,9 +17,11 @@ from torch import Tensor
 from fastweights.kernels.attention import reference
 from fastweights.kernels.attention.reference import Window, in_use
 from fastweights.kernels.chunks import keep_where, without_spoilt
+from fastweights.kernels.machinery.composed import composed
 from fastweights.kernels.machinery.signature import may_wait
 
 
+@composed("attention")
 def unroll(
     q: Float[Tensor, "T B H K"],
     k: Float[Tensor, "T B H K"],
@@ -27,11 +29,11 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: Window,
 ) -> tuple[Float[Tensor, "T B H V"], Window]:
-    """Unroll; equals `reference.unroll`. Computes in float32, or in float64 if the state does."""
+    """Unroll; equals `reference.unroll`."""
     if len(is_first) <= 1:  # acting: the reference is faster
         return reference.unroll(q, k, v, is_first, state)
     size = state.keys.shape[2]
-    q, k, v = (x.to(state.keys.dtype).movedim(0, 2) for x in (q, k, v))
+    q, k, v = (x.movedim(0, 2) for x in (q, k, v))
     keys, values = torch.cat([state.keys, k], 2), torch.cat([state.values, v], 2)
     before = attention_positions(is_first, state.count)
     reach = before.detach().nan_to_num().round().long().clamp(max=size - 1).t()

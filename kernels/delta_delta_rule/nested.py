@@ -5,9 +5,11 @@ from torch import Tensor
 
 from fastweights.kernels.delta_delta_rule.reference import DeltaDeltaState
 from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
+from fastweights.kernels.machinery.composed import composed
 from fastweights.kernels.split_map import Part, split_map
 
 
+@composed("delta_delta_rule")
 def unroll(
     q: Float[Tensor, "T B H D"],
     k: Float[Tensor, "T B H D"],

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from fastweights.kernels.delta_mlp.reference import DeltaMLPState
 from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
+from fastweights.kernels.machinery.composed import composed
 
 
+@composed("delta_mlp")
 def unroll(
     q: Float[Tensor, "T B H K"],
     up_k: Float[Tensor, "T B PH K"],

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule
 from fastweights.kernels.gated_delta_rule import gated_delta_rule
+from fastweights.kernels.machinery.composed import composed
 
 
+@composed("delta_product")
 def unroll(
     q: Float[Tensor, "T B H K"],
     k: Float[Tensor, "T B H S K"],
@@ -23,11 +25,12 @@ def unroll(
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
     """Unroll; equals a loop of `reference.step`."""
     steps = k.shape[3]
-    rows = at_last(q, steps), in_a_row(k), in_a_row(v), in_a_row(beta)
-    y, state = delta_rule(*rows, at_first(is_first, steps), state)
+    rows = spread(q, steps, last=True), in_a_row(k), in_a_row(v), in_a_row(beta)
+    y, state = delta_rule(*rows, spread(is_first, steps), state)
     return y[steps - 1 :: steps], state
 
 
+@composed("gated_delta_product")
 def gated_unroll(
     q: Float[Tensor, "T B H K"],
     k: Float[Tensor, "T B H S K"],
@@ -39,8 +42,8 @@ def gated_unroll(
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
     """Unroll; equals a loop of `reference.gated_step`."""
     steps = k.shape[3]
-    rows = at_last(q, steps), in_a_row(k), in_a_row(v), in_a_row(beta), at_first(log_decay, steps)
-    y, state = gated_delta_rule(*rows, at_first(is_first, steps), state)
+    rows = spread(q, steps, last=True), in_a_row(k), in_a_row(v), in_a_row(beta)
+    y, state = gated_delta_rule(*rows, spread(log_decay, steps), spread(is_first, steps), state)
     return y[steps - 1 :: steps], state
 
 
@@ -49,15 +52,9 @@ def in_a_row(parts: Float[Tensor, "T B H S *rest"]) -> Float[Tensor, "TS B H *re
     return parts.movedim(3, 1).flatten(0, 1)
 
 
-def at_last(rows: Tensor, steps: int) -> Tensor:
-    """Return [T S, ...] from [T, ...]: each row after S - 1 rows of zeros."""
+def spread(rows: Tensor, steps: int, last: bool = False) -> Tensor:
+    """Return [T S, ...] from [T, ...]: each row before S - 1 rows of zeros, or after them."""
     if steps == 1:
         return rows
-    return F.pad(rows.unsqueeze(1), (0, 0) * (rows.ndim - 1) + (steps - 1, 0)).flatten(0, 1)
-
-
-def at_first(rows: Tensor, steps: int) -> Tensor:
-    """Return [T S, ...] from [T, ...]: each row before S - 1 rows of zeros."""
-    if steps == 1:
-        return rows
-    return F.pad(rows.unsqueeze(1), (0, 0) * (rows.ndim - 1) + (0, steps - 1)).flatten(0, 1)
+    zeros = (steps - 1, 0) if last else (0, steps - 1)
+    return F.pad(rows.unsqueeze(1), (0, 0) * (rows.ndim - 1) + zeros).flatten(0, 1)

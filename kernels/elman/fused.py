@@ -6,9 +6,11 @@ from torch import Tensor
 
 from fastweights.kernels.elman import reference
 from fastweights.kernels.elman.reference import ElmanState, ElmanWeights
+from fastweights.kernels.machinery.composed import composed
 from fastweights.kernels.segments import by_pytorch
 
 
+@composed("elman")
 def unroll(
     x: Float[Tensor, "T B E"],
     is_first: Bool[Tensor, "T B"],

@@ -6,9 +6,11 @@ from torch import Tensor
 
 from fastweights.kernels.gru import reference
 from fastweights.kernels.gru.reference import GRUState, GRUWeights
+from fastweights.kernels.machinery.composed import composed
 from fastweights.kernels.segments import by_pytorch
 
 
+@composed("gru")
 def unroll(
     x: Float[Tensor, "T B E"],
     is_first: Bool[Tensor, "T B"],

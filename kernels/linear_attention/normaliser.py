@@ -14,6 +14,7 @@ from torch import Tensor
 from fastweights.kernels.fast_weights import add_outer, read_memory
 from fastweights.kernels.linear_attention.operation import linear_attention
 from fastweights.kernels.linear_attention.reference import LinearAttentionState
+from fastweights.kernels.machinery.composed import composed
 
 EPSILON = 1e-6
 
@@ -37,6 +38,7 @@ def normalised_step(
     return read_memory(weights, q) / (total + EPSILON), NormalisedState(weights, key_sum)
 
 
+@composed("normalised_linear_attention")
 def normalised_linear_attention(
     q: Float[Tensor, "T B H K"],
     k: Float[Tensor, "T B H K"],
@@ -44,30 +46,10 @@ def normalised_linear_attention(
     is_first: Bool[Tensor, "T B"],
     state: NormalisedState,
 ) -> tuple[Float[Tensor, "T B H V"], NormalisedState]:
-    """Unroll as `linear_attention` does, for positive feature maps: their sums do not vanish.
-
-    Raises:
-        ValueError: a key sum whose shape or dtype does not fit the fast weights.
-    """
-    _check_key_sum(state)
+    """Unroll as `linear_attention` does, for positive feature maps: their sums do not vanish."""
     weighted, fast = linear_attention(q, k, v, is_first, LinearAttentionState(state.fast_weights))
     ones = torch.ones_like(v[..., :1])
     sums = LinearAttentionState(state.key_sum.unsqueeze(-1))
     total, sums = linear_attention(q, k, ones, is_first, sums)
     y = weighted / (total + EPSILON)
     return y, NormalisedState(fast.fast_weights, sums.fast_weights.squeeze(-1))
-
-
-def _check_key_sum(state: NormalisedState) -> None:
-    """Raise a `ValueError` for a wrong key sum; `linear_attention` checks the fast weights."""
-    expected, found = list(state.fast_weights.shape[:-1]), list(state.key_sum.shape)
-    if found != expected:
-        raise ValueError(
-            f"normalised_linear_attention: state.key_sum has shape {found}, expected [B, H, K] "
-            f"of state.fast_weights, {expected}"
-        )
-    if not state.key_sum.is_floating_point():
-        raise ValueError(
-            f"normalised_linear_attention: state.key_sum has dtype {state.key_sum.dtype}, "
-            "expected a floating dtype"
-        )

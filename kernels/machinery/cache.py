@@ -13,9 +13,9 @@ def cache_folder() -> Path:
     Raises:
         OSError: the user has no home folder, as in some containers. The message is one line.
     """
-    if chosen := os.environ.get(VARIABLE):
-        return Path(chosen)
     try:
+        if chosen := os.environ.get(VARIABLE):
+            return Path(chosen).expanduser()
         folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError as error:
         raise FileNotFoundError(

@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import shutil
+import struct
 import subprocess
 import tempfile
 import threading
@@ -67,8 +68,15 @@ def compiler() -> str:
 
 @cache
 def compiler_version(path: str) -> str:
-    """Return the compiler's version line, which is part of a build's key."""
-    return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    """Return the compiler's version line, which is part of a build's key.
+
+    Raises:
+        BuildError: the file is no program.
+    """
+    try:
+        return _output([path, "--version"]).stdout
+    except OSError as error:
+        raise BuildError(f"cannot run the C++ compiler {path}: {error.strerror}") from error
 
 
 def vector_flags(capability: str | None = None) -> tuple[str, ...]:
@@ -145,14 +153,36 @@ def _load(source: Path, flags: list[str], built: Path) -> ctypes.CDLL:
     """Load the library from the cache, and build it if it is missing or damaged."""
     _build_in_turn(source, flags, built)
     try:
-        return ctypes.CDLL(str(built))
+        return _opened(built)
     except OSError:  # a full disk may have truncated the file
         try:
             built.unlink(missing_ok=True)
             _build_in_turn(source, flags, built)
-            return ctypes.CDLL(str(built))
+            return _opened(built)
         except OSError as error:
             raise BuildError(f"cannot load the kernel {built}: {error}") from error
+
+
+def _opened(built: Path) -> ctypes.CDLL:
+    if _is_cut_short(built):
+        raise OSError(f"{built} is not complete")
+    return ctypes.CDLL(str(built))
+
+
+def _is_cut_short(built: Path) -> bool:
+    """Return whether a library of 64-bit ELF lacks its end, the table of its sections.
+
+    Linux maps such a file, and the process dies of SIGBUS. Elsewhere the loader refuses it.
+    """
+    with built.open("rb") as file:
+        head = file.read(64)
+    if len(head) < 64 or not head.startswith(b"\x7fELF\x02\x01"):  # 64 bits, little-endian
+        return False
+    (table,), (size, count) = (
+        struct.unpack_from("<Q", head, 40),
+        struct.unpack_from("<HH", head, 58),
+    )
+    return table + size * count > built.stat().st_size
 
 
 def _build_in_turn(source: Path, flags: list[str], built: Path) -> None:
@@ -217,8 +247,13 @@ def _say_that_kernels_use_one_thread(problem: str) -> None:
 
 def _run(command: list[str]) -> str:
     """Run a compiler; return the first line that reports an error, or nothing on success."""
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = _output(command)
     if result.returncode == 0:
         return ""
     lines = result.stderr.splitlines() or [f"exit status {result.returncode}"]
     return next((line for line in lines if "error" in line), lines[0])
+
+
+def _output(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a compiler, whose messages may be in any encoding."""
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)

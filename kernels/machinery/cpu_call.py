@@ -66,8 +66,13 @@ class Plan:
         gaps = [
             position
             for position, tensor in enumerate(tensors)
-            if tensor.is_neg()  # as `z.conj().imag`; its strides are rare otherwise
+            if tensor.is_neg()  # as `z.conj().imag`
             or (position not in self.scattered and tensor.shape[-1] > 1 and tensor.stride(-1) != 1)
+        ]
+        suspects = [
+            position
+            for position, tensor in enumerate(tensors)
+            if position not in gaps and _may_be_negated(tensor)
         ]
         layout = self._layout([*_without_gaps(tensors, gaps)])
         null_pointers = 8 * len(self.absent)
@@ -75,6 +80,8 @@ class Plan:
         function, patterns = self.function, [_pattern(tensors[0], size) for size in self.outputs]
 
         def ready(tensors: Sequence[Tensor]) -> list[Tensor]:
+            if suspects and any(tensors[i].is_neg() for i in suspects):
+                return self.run([tensor.resolve_neg() for tensor in tensors])
             if gaps:
                 tensors = _without_gaps(tensors, gaps)
             outputs = [*map(allocate_like, patterns)]
@@ -92,6 +99,14 @@ class Plan:
         for each in strides:
             values += (len(each), *each)
         return struct.pack(f"{len(values)}q", *values)
+
+
+def _may_be_negated(tensor: Tensor) -> bool:
+    """Return whether a tensor with these strides can be a part of complex numbers.
+
+    Like `z.conj().imag` it may be stored with the other sign, which its strides do not tell.
+    """
+    return all(step % 2 == 0 for step in tensor.stride())
 
 
 def _without_gaps(tensors: Sequence[Tensor], gaps: Sequence[int]) -> list[Tensor]:

@@ -54,7 +54,7 @@ def check_backend(name: str) -> str:
 
 @contextmanager
 def backend(name: str) -> Iterator[None]:
-    """Force a backend for every operation called inside the block."""
+    """Force a backend for every operation called inside the block, in this thread."""
     token = _forced.set(check_backend(name))
     try:
         yield
@@ -213,8 +213,12 @@ class Operation:
         if is_traced():
             return self._dispatch(tensors, chosen)
         backend, threads = requested_backend(), torch.get_num_threads()
-        call = backend, threads, wants_gradient(tensors), *chosen
-        key = (*call, *map(_kind, tensors), *map(_strides, tensors))
+        try:
+            call = backend, threads, wants_gradient(tensors), *chosen
+            key = (*call, *map(_kind, tensors), *map(_strides, tensors))
+        except (AttributeError, TypeError):
+            self.signature.check_tensors(tensors)
+            raise
         prepared = self.prepared.get(key, _UNKNOWN)
         if prepared is _UNKNOWN:
             prepared = self._prepare(key, tensors, chosen)

@@ -217,10 +217,14 @@ def _refuse_tangents(operation: str, tensors: Sequence[Tensor]) -> None:
     if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return
     if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
-        raise RuntimeError(
-            f"{operation}: the compiled kernels have no forward-mode derivatives; "
-            f'use the reference backend: `with kernels.backend("reference"):`'
-        )
+        _has_no_tangents(operation)
+
+
+def _has_no_tangents(operation: str) -> typing.NoReturn:
+    raise RuntimeError(
+        f"{operation}: the compiled kernels have no forward-mode derivatives; "
+        f'use the reference backend: `with kernels.backend("reference"):`'
+    )
 
 
 def _differentiable(
@@ -240,6 +244,8 @@ def _differentiable(
         forward = staticmethod(lambda *call: called(*call))
         setup_context = staticmethod(setup)
         backward = staticmethod(differentiate)
+        # Of a gradient, as in `torch.func.hessian`.
+        jvp = staticmethod(lambda ctx, *tangents: _has_no_tangents(name))
 
     def call(*arguments: Any) -> Any:
         if torch.compiler.is_compiling() or not in_functorch():

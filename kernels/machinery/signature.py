@@ -29,8 +29,11 @@ _host = threading.local()
 
 
 def may_wait(tensor: Tensor) -> bool:
-    """Return whether the host may read `tensor`: not while a graph is traced or recorded."""
-    if is_traced() or getattr(_host, "may_not_wait", False):
+    """Return whether the host may read `tensor`: not while a graph is traced or recorded.
+
+    A tensor on the device `meta` has no data to read.
+    """
+    if is_traced() or getattr(_host, "may_not_wait", False) or tensor.is_meta:
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
@@ -208,6 +211,8 @@ class Signature:
             bound.apply_defaults()
             args, options = list(bound.arguments.values())[:expected], bound.arguments
         chosen = [options.get(name, default) for name, default in defaults] if defaults else []
+        if not isinstance(args[count + 1], tuple):
+            self._refuse_state(args[count + 1])
         if expected == count + 2:
             return [*args[:-1], *args[-1]], chosen
         weights: list[Any] = []
@@ -271,11 +276,13 @@ class Signature:
     def cast(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the tensors in the computation's dtype; raise `ValueError` for mixed devices.
 
-        The dtype is float64 if the state's is, and float32 otherwise: the state is never kept in
-        half precision. Arguments that are not of a floating dtype are refused, too.
+        The dtype is float64 if a tensor of the state is float64, and float32 otherwise: the state
+        is never kept in half precision. Arguments that are not of a floating dtype are refused,
+        too.
         """
-        device = tensors[0].device
-        dtype = torch.float64 if tensors[-1].dtype is torch.float64 else torch.float32
+        device, state = tensors[0].device, tensors[self.is_first_position + 1 :]
+        is_double = any(tensor.dtype is torch.float64 for tensor in state)
+        dtype = torch.float64 if is_double else torch.float32
         for position, tensor in enumerate(tensors):
             wanted = torch.bool if position == self.is_first_position else dtype
             if tensor.device != device:
@@ -287,6 +294,20 @@ class Signature:
                 self._refuse_kind(position, f"has dtype {tensor.dtype}, expected {expected}")
             tensors[position] = tensor.to(dtype)
         return tensors
+
+    def check_tensors(self, tensors: Sequence[Any]) -> None:
+        """Raise a `TypeError` that names an argument that is no tensor."""
+        for argument, tensor in zip(self.arguments, tensors, strict=False):
+            if not isinstance(tensor, Tensor):
+                kind = type(tensor).__name__
+                raise TypeError(f"{self.name}: {argument.name} is a {kind}, expected a tensor")
+
+    def _refuse_state(self, state: Any) -> typing.NoReturn:
+        fields = ", ".join(argument.name.removeprefix("state.") for argument in self.state)
+        raise TypeError(
+            f"{self.name}: state is a {type(state).__name__}, expected "
+            f"{self._state_type.__name__}({fields})"
+        )
 
     def _refuse(self, argument: Argument, tensor: Tensor, sizes: Sizes) -> typing.NoReturn:
         letters = ", ".join(argument.axes)

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from fastweights.kernels.chunks import keep_where
 from fastweights.kernels.gated_linear_attention import LinearAttentionState, gated_linear_attention
+from fastweights.kernels.machinery.composed import composed
 from fastweights.kernels.mlstm.reference import MLSTMState, divided
 
 
+@composed("mlstm")
 def unroll(
     q: Float[Tensor, "T B H K"],
     k: Float[Tensor, "T B H K"],
@@ -24,8 +26,6 @@ def unroll(
     state: MLSTMState,
 ) -> tuple[Float[Tensor, "T B H V"], MLSTMState]:
     """Unroll; equals a loop of `reference.step`."""
-    rows, dtype = (q, k, v, log_input, log_forget, output_gate), state.fast_weights.dtype
-    q, k, v, log_input, log_forget, output_gate = (row.to(dtype) for row in rows)
     before, log_scale = log_scales(log_input, log_forget, is_first, state.log_scale)
     log_kept = log_forget + before - log_scale
     added, one = (log_input - log_scale).exp().unsqueeze(-1), torch.ones_like(q[..., :1])

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -14,6 +15,7 @@ from forks import Program
 from remembered import forget_calls
 
 from fastweights.agents.stem import build_stem
+from fastweights.kernels.__main__ import describe_machine
 from fastweights.kernels.cuda import compiler
 from fastweights.kernels.machinery import cpu_build, direct_call, dispatch
 from fastweights.kernels.machinery.cache import cache_folder, private_cache_folder
@@ -78,6 +80,37 @@ def test_without_a_compiler_one_line_says_so(tmp_path, monkeypatch, caplog):
     ]
     with backend("reference"):
         torch.testing.assert_close(found, case.run())
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("garbage", "cannot run the C\\+\\+ compiler .*: Exec format error"),
+        (
+            "#!/bin/sh\nprintf '\\351t\\351: error\\n' >&2; exit 1",
+            "failed on cpu.cpp: \N{REPLACEMENT CHARACTER}t",
+        ),
+    ],
+)
+def test_a_compiler_that_is_none_is_a_line(program, says, tmp_path, monkeypatch, caplog):
+    (tmp_path / "c++").write_text(program)
+    (tmp_path / "c++").chmod(0o755)
+    monkeypatch.setenv("CXX", str(tmp_path / "c++"))
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
+    case = make(OPERATIONS["delta_rule"], {"T": 9, "B": 2, "H": 1, "K": 3, "V": 3})
+    forget()
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        case.run()
+    machine = " ".join(describe_machine())
+    forget()
+    assert re.search(f"runs on the slower chunked backend: .*{says}", caplog.text)
+    assert ("none: cannot run the C++ compiler" in machine) == (program == "garbage")
+
+
+def test_the_cache_s_variable_may_begin_with_the_home(monkeypatch):
+    """Where no shell reads it, as in a container's settings, nothing else replaces it."""
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", "~/kernels")
+    assert cache_folder() == Path.home() / "kernels"
 
 
 def forget() -> None:
@@ -226,6 +259,20 @@ def test_a_damaged_file_is_built_again(filled, tmp_path, monkeypatch):
     cpu_build.library.cache_clear()
     assert cpu_build.library(SOURCE, "float", (8, 8)).forward
     cpu_build.library.cache_clear()
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("kept", [63, 64, 2_000, 12_000, -1])
+def test_a_file_that_a_full_disk_cut_short_is_built_again(kept, filled, tmp_path):
+    """Linux maps it without complaint, and reading beyond its end kills the process."""
+    shutil.copytree(filled, tmp_path / "cache")
+    whole = {}
+    for built in (tmp_path / "cache").glob("*.so"):
+        whole[built] = built.read_bytes()
+        built.write_bytes(whole[built][:kept])
+    done = Program(BUILD, environment={"FASTWEIGHTS_CACHE": str(tmp_path / "cache")}).end()
+    assert done.returncode == 0, done.stderr
+    assert whole == {built: built.read_bytes() for built in whole}
 
 
 @pytest.mark.compiler

@@ -9,6 +9,7 @@ import torch
 from kernel_cases import CASES, example
 from remembered import forget_calls
 
+from fastweights.kernels.delta_rule import DeltaRuleState
 from fastweights.kernels.linear_attention import NormalisedState, normalised_linear_attention
 from fastweights.kernels.machinery import cpu_build, dispatch
 from fastweights.kernels.machinery.dispatch import (
@@ -143,6 +144,19 @@ def test_a_wrong_shape_names_the_argument(name, options):
         wrong[place] = wrong[place].unsqueeze(0)
         with pytest.raises(ValueError, match=rf"{name}: {argument.name} has shape .* expected \["):
             Example(case.operation, wrong, case.options).run()
+
+
+def test_an_argument_that_is_no_tensor_is_named(shapes_unchecked):
+    *inputs, weights = example("delta_rule", 5).tensors
+    delta_rule = OPERATIONS["delta_rule"]
+    for place, name in enumerate(("q", "k", "v", "beta", "is_first")):
+        given = [*inputs[:place], None, *inputs[place + 1 :]]
+        with pytest.raises(TypeError, match=f"delta_rule: {name} is a NoneType, expected a tensor"):
+            delta_rule(*given, DeltaRuleState(weights))
+    with pytest.raises(TypeError, match=r"state.fast_weights is a list, expected a tensor"):
+        delta_rule(*inputs, DeltaRuleState([1.0]))
+    with pytest.raises(TypeError, match=r"state is a Tensor, expected DeltaRuleState\(fast_weigh"):
+        delta_rule(*inputs, weights)
 
 
 def test_a_wrong_size_says_what_is_expected():

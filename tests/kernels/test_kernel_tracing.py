@@ -115,6 +115,8 @@ def test_forward_mode_names_the_reference(name, options, gradient):
         assert_same(of_first(case, "cpu")(first), of_first(case, "reference")(first))
     with pytest.raises(RuntimeError, match=REFERENCE):
         torch.func.jvp(of_first(case, "cpu"), (first,), (torch.ones_like(first),))
+    with pytest.raises(RuntimeError, match=REFERENCE):
+        torch.func.hessian(lambda x: of_first(case, "cpu")(x)[0].sum())(first)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)

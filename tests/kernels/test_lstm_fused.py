@@ -89,6 +89,34 @@ def test_cudnn_is_used_without_tf32_in_both_passes(through_pytorch, monkeypatch,
     assert flags() == before
 
 
+def test_tf32_is_restored_after_a_backward_pass_that_raised(through_pytorch, monkeypatch):
+    """Such a pass has no end; the next one ends for it."""
+    lstm, is_broken = torch.lstm, [True]
+
+    class Breaks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            return y.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            if is_broken.pop():
+                raise RuntimeError("out of memory")
+            return grad
+
+    def broken(*call):
+        y, hidden, cell = lstm(*call)
+        return Breaks.apply(y), hidden, cell
+
+    monkeypatch.setattr(torch, "lstm", broken)
+    monkeypatch.setattr(cudnn, "allow_tf32", True)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        run(example("lstm", 4))
+    is_broken += [False] * 9
+    run(example("lstm", 4))
+    assert cudnn.allow_tf32
+
+
 @pytest.mark.parametrize("axis", ["T", "B"])
 def test_nothing_to_do(through_pytorch, axis):
     case = example("lstm", 4)

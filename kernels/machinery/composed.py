@@ -1,0 +1,62 @@
+"""Operations made of other operations or of PyTorch's own: the rules of every call, in one place.
+
+A built operation (`machinery/dispatch.py`) checks its arguments, computes in the state's dtype, and
+is not changed by autocast. An `unroll` decorated with `composed` does the same.
+"""
+
+import operator
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from fastweights.kernels.machinery.signature import (
+    REMEMBERED_SHAPES,
+    Function,
+    Signature,
+    is_traced,
+)
+from fastweights.kernels.recurrence import without_autocast
+
+_kind = operator.attrgetter("shape", "dtype", "device")
+
+
+def composed(name: str) -> Callable[[Function], Function]:
+    """Return a decorator that makes `unroll` the operation `name`.
+
+    Its calls raise a one-line `ValueError` for a wrong shape, dtype or device, and a `TypeError`
+    for an argument that is no tensor. Its arguments are cast to float64 if a tensor of the state is
+    float64, and else to float32.
+    """
+
+    def decorate(unroll: Function) -> Function:
+        signature = Signature(name, unroll)
+        good: set[tuple[Any, ...]] = set()  # kinds of tensors that are right and need no cast
+
+        @wraps(unroll)
+        def call(*args: Any, **options: Any) -> tuple[Any, Any]:
+            tensors, chosen = signature.flatten(args, options)
+            kinds = _kinds(signature, tensors)
+            if kinds not in good:
+                signature.check(tensors)
+                cast = signature.cast([*tensors])
+                if kinds and all(map(operator.is_, cast, tensors)):
+                    _remember(good, kinds)
+                args, options = signature.unflatten(cast, chosen), {}
+            with without_autocast(tensors[0].device.type):
+                return unroll(*args, **options)
+
+        return call
+
+    return decorate
+
+
+def _kinds(signature: Signature, tensors: list[Any]) -> tuple[Any, ...]:
+    """Return each tensor's shape, dtype and device; nothing while the call is traced."""
+    signature.check_tensors(tensors)
+    return () if is_traced() else tuple(map(_kind, tensors))
+
+
+def _remember(good: set[tuple[Any, ...]], kinds: tuple[Any, ...]) -> None:
+    if len(good) >= REMEMBERED_SHAPES:
+        good.clear()
+    good.add(kinds)
