@@ -33,17 +33,20 @@ LARGEST = {
 
 
 def import_core(name: str | None) -> None:
-    """Import the core `my_module:name` into `CORES`; None and other names change nothing.
+    """Import the core `my_module:name` into `CORES`; None and known names change nothing.
 
     Only for a name that the user gives: importing a module runs its code, and a file must not make
     a program do so. The module is looked for in the current folder, too.
 
     Raises:
-        ValueError: there is no such module, or it has no such kind of core; one line.
+        ValueError: an unknown name, no such module, or one without such a kind of core; one line.
     """
-    if name and ":" in name and name not in CORES:
-        module = import_named(name, "my_module:name")
-        CORES[name] = kind_in(module, name.rpartition(":")[2])
+    if name is None or name in CORES:
+        return
+    if ":" not in name:
+        core_kind(name)  # raises
+    module = import_named(name, "my_module:name")
+    CORES[name] = kind_in(module, name.rpartition(":")[2])
 
 
 def core_arguments(name: str) -> list[str]:
@@ -62,7 +65,7 @@ def core_kind(name: str) -> CoreKind:
     if ":" in name:
         raise ValueError(
             f"the core {name!r} is in a module, which would be imported: if you trust that, "
-            f"add --core {shlex.quote(name)}"
+            f"add --core {shlex.quote(name)}, or in Python call import_core({name!r})"
         )
     raise ValueError(f"{unknown_name('core', name, CORES)}; a core of your own is my_module:name")
 

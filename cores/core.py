@@ -82,9 +82,9 @@ class Core(nn.Module, abc.ABC):
         return self.unroll(x, state, is_first)
 
 
-def detach(state: State) -> State:
-    """Return the same state without its gradient history."""
-    return map_state(Tensor.detach, state)
+def detach(state: State | None) -> State | None:
+    """Return the same state without its gradient history; None, the fresh state, stays None."""
+    return None if state is None else map_state(Tensor.detach, state)
 
 
 def unroll_truncated(

@@ -1,6 +1,7 @@
 """Cores from users' own modules: what `my_module:name` must be, and what its core must return."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, is_dataclass
 from types import ModuleType
 from typing import Any
@@ -58,8 +59,9 @@ def check_core(name: str, core: Any, input_size: int) -> None:
     """Raise a one-line `ValueError` unless a core keeps the interface's promises on a few numbers.
 
     A fresh state is zero, its tensors are float32 with the batch first, `step` and `unroll` return
-    an output and such a state, and `unroll` is a loop of steps with resets. Draws no random
-    numbers. On the device `meta`, which computes nothing, only the core's type and sizes count.
+    an output and such a state, `unroll` is a loop of steps with resets, and the streams of a batch
+    do not influence each other. Draws no random numbers. On the device `meta`, which computes
+    nothing, only the core's type and sizes count.
 
     Args:
         name: the core's name, for messages.
@@ -104,9 +106,18 @@ def _problem(core: Core) -> str | None:
         return "step() or unroll() changes the state that it is given: return a new one"
     expected, last = unroll_by_steps(core, x, fresh, is_first)
     pairs = zip(tensors_of((expected, last)), tensors_of(unrolled), strict=True)
-    if all(torch.allclose(one, other, **_TOLERANCE, equal_nan=True) for one, other in pairs):
-        return None
-    return "unroll() differs from a loop of step() with the state forgotten where is_first is true"
+    if not _equal(pairs):
+        return (
+            "unroll() differs from a loop of step() with the state forgotten where is_first is true"
+        )
+    alone, _ = core.unroll(x[:, :1], core.initial_state(1), is_first[:, :1])
+    if not _equal([(alone, expected[:, :1])]):
+        return "a stream's output depends on the other streams of the batch"
+    return None
+
+
+def _equal(pairs: Iterable[tuple[Tensor, Tensor]]) -> bool:
+    return all(torch.allclose(one, other, **_TOLERANCE, equal_nan=True) for one, other in pairs)
 
 
 def _of_answer(answer: Any, fresh: Any, shape: tuple[int, ...]) -> str | None:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import gymnasium
@@ -14,6 +15,7 @@ from fastweights.envs.actions import action_format
 from fastweights.envs.checked import check_batch_of, check_parts, checked
 from fastweights.envs.constructors import check_can_draw, check_kinds, constructor, expected, takes
 from fastweights.envs.interface import (
+    BrokenEnvironment,
     Restorable,
     TimeStep,
     check_action,
@@ -21,7 +23,10 @@ from fastweights.envs.interface import (
     check_finite,
 )
 from fastweights.envs.observations import frame_format
+from fastweights.envs.pictures import as_pictures
 from fastweights.host import did_you_mean
+
+UNKNOWN_SPEED = 8.0  # steps a second of a game without `render_fps`
 
 
 class GymnasiumEnvironments:
@@ -57,6 +62,8 @@ class GymnasiumEnvironments:
         self.frame_shape = self._format.shape
         self.frame_dtype = self._format.dtype
         self.frames_per_step = 1
+        self.steps_per_second = _steps_per_second(vector_env.metadata)
+        self._drawn: tuple[int, ...] | None = None  # the shape of the first pictures
 
     def reset(self) -> TimeStep:
         """Restart every stream from its seed; see `Environments.reset`."""
@@ -114,10 +121,26 @@ class GymnasiumEnvironments:
 
         Raises:
             ValueError: the environments were made without `render=True`.
+            BrokenEnvironment: the game's `render` raises, returns no picture, or one of another
+                size than before.
         """
         if self._vector_env.render_mode is None:
             raise ValueError("render() needs render=True at construction")
-        return np.stack(self._vector_env.render())
+        try:
+            rendered = self._vector_env.render()
+        except gymnasium.error.Error:  # such as a package that is not installed
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise BrokenEnvironment(f"{self.name}: render() raised {said}") from error
+        pictures = as_pictures(rendered, self.name)
+        self._drawn = self._drawn or pictures.shape
+        if pictures.shape != self._drawn:
+            raise BrokenEnvironment(
+                f"{self.name}: render() returned pictures of shape {pictures.shape[1:]} after "
+                f"{self._drawn[1:]}: keep one size"
+            )
+        return pictures
 
     def close(self) -> None:
         """Close the Gymnasium environment."""
@@ -180,6 +203,13 @@ def make_gymnasium(
     except ValueError:
         vector_env.close()
         raise
+
+
+def _steps_per_second(metadata: Mapping[str, Any]) -> float:
+    """Return `render_fps` of a game's metadata; `UNKNOWN_SPEED` if it is no number above 0."""
+    speed = metadata.get("render_fps")
+    is_speed = isinstance(speed, Real) and not isinstance(speed, bool)
+    return float(speed) if is_speed and 0 < speed < np.inf else UNKNOWN_SPEED
 
 
 def _wrong_options(

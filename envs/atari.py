@@ -24,6 +24,7 @@ from fastweights.envs.interface import TimeStep, check_action, check_batch
 from fastweights.envs.naming import game_name
 from fastweights.envs.protocols import Protocol
 
+FRAMES_PER_SECOND = 60
 _NEVER = 2**31 - 1  # ale-py's largest limit, in emulator frames: more than a year of play
 
 
@@ -67,6 +68,7 @@ class AtariEnvironments:
         self.frame_shape = self._emulators.single_observation_space.shape
         self.frame_dtype = np.dtype(np.uint8)
         self.frames_per_step = protocol.frame_skip
+        self.steps_per_second = FRAMES_PER_SECOND / protocol.frame_skip
 
     def reset(self) -> TimeStep:
         """Restart every stream from its seed; see `Environments.reset`."""

@@ -66,6 +66,7 @@ class Environments(Protocol):
     frame_shape: tuple[int, ...]  # (C, H, W) for images, (N,) for vectors
     frame_dtype: np.dtype  # uint8 for images, float32 for vectors
     frames_per_step: int  # emulator frames an agent step
+    steps_per_second: float  # agent steps a second at the game's own speed
 
     def reset(self) -> TimeStep:
         """Restart every stream from its seed; all `is_first` are set, all rewards are zero."""

@@ -7,7 +7,7 @@ from typing import Literal
 import gymnasium
 import torch
 
-from fastweights.envs import Environments
+from fastweights.envs import BrokenEnvironment, Environments
 from fastweights.evaluation.games import film
 from fastweights.evaluation.pictures import write_clip
 from fastweights.evaluation.play import GamePlan, environments_of_plan
@@ -35,9 +35,8 @@ def make_clip(
     try:
         environments = visible_environments(agent, plan)
     except ValueError as error:
-        print(f"note: no clip: {error}", file=sys.stderr)
-        return None
-    fps = steps_a_second(environments)
+        return _no_clip(error)
+    fps = environments.steps_per_second
     pictures = film(
         agent.network,
         environments,
@@ -46,9 +45,16 @@ def make_clip(
         max_steps=max(1, round(seconds * fps)),
         device=device,
     )
-    written = write_clip(pictures, clip_path(agent, plan, action_mode, f".{ending}"), fps)
-    environments.close()
-    return written
+    try:
+        return write_clip(pictures, clip_path(agent, plan, action_mode, f".{ending}"), fps)
+    except BrokenEnvironment as error:  # its pictures changed
+        return _no_clip(error)
+    finally:
+        environments.close()
+
+
+def _no_clip(reason: ValueError) -> None:
+    print(f"note: no clip: {reason}", file=sys.stderr)
 
 
 def visible_environments(agent: SavedAgent, plan: GamePlan) -> Environments:
@@ -64,11 +70,6 @@ def visible_environments(agent: SavedAgent, plan: GamePlan) -> Environments:
     except gymnasium.error.Error as error:
         raise UserError(f"{agent.options.env} cannot be drawn: {error}") from error
     return environments
-
-
-def steps_a_second(environments: Environments) -> float:
-    """Return agent steps a second at the game's own speed; 8 if a step is one emulator frame."""
-    return 60 / environments.frames_per_step if environments.frames_per_step > 1 else 8
 
 
 def clip_path(agent: SavedAgent, plan: GamePlan, action_mode: ActionMode, ending: str) -> Path:

@@ -64,13 +64,13 @@ def show_trained(run: Path, options: RunOptions, frames_per_step: int) -> None:
     tests = own_tests(run, options).values()
     before = next((one for one in tests if one.agent_steps == 0), None)
     pictures = _curve(run, options, frames_per_step, before)
+    console = Console()
+    columns = ({"before training": before} if before else {}) | {"after training": after}
+    console.print(evaluation_table(f"{options.core}, {ACTION_MODE} actions", columns))
     plan = games_of(options)
     if clip := make_clip(agent, plan, ACTION_MODE, seconds=_CLIP_SECONDS, device=device):
         pictures |= {"clip": clip, "frame": run / "clips" / "frame.png"}
         still(_middle(clip), pictures["frame"])
-    console = Console()
-    columns = ({"before training": before} if before else {}) | {"after training": after}
-    console.print(evaluation_table(f"{options.core}, {ACTION_MODE} actions", columns))
     for what, path in {**pictures, "run folder": run}.items():
         console.print(f"{what}: {path}", soft_wrap=True)
 

@@ -25,7 +25,6 @@ from fastweights.evaluation import (
     GamePlan,
     check_actions,
     clip_path,
-    steps_a_second,
     visible_environments,
     write_clip,
 )
@@ -91,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_actions(agent.network, environments)
     for warning in agent.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    fps = steps_a_second(environments)
+    fps = environments.steps_per_second
     played = episode(agent, environments, options.action_mode, options.seed, device)
     pictures = filmed(agent, environments, played, _limit(options, fps))
     if options.live:

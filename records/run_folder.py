@@ -91,6 +91,8 @@ def read_meta(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         hint = runs_near(path)
         raise RunFolderError(f"{path} holds no run (no meta.json): {hint}") from error
+    except NotADirectoryError as error:
+        raise RunFolderError(f"{path} is a file: name its run folder, {path.parent}") from error
     except OSError as error:
         raise RunFolderError(f"cannot read the run {describe_os_error(error)}") from error
     except ValueError as error:

@@ -156,11 +156,17 @@ def check_module(options: RunOptions, env: str | None, path: Path) -> None:
 
     Making the game imports the module, and a file must not run code. Raises `CheckpointError`.
     """
-    if ":" in options.env and env != options.env:
+    if ":" not in options.env or env == options.env:
+        return
+    if env is None:
         raise CheckpointError(
             f"{path} plays {options.env!r}, whose module would be imported: if you trust that, "
             f"add --env {shlex.quote(options.env)}"
         )
+    raise CheckpointError(
+        f"{path} plays {options.env!r}, not {env!r}: if you trust its module, add --env "
+        f"{shlex.quote(options.env)} instead"
+    )
 
 
 def check_known_core(core: str, path: Path) -> None:

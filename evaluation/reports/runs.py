@@ -1,5 +1,6 @@
 """The content of a run folder for a report, and the grouping of runs by seed."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -9,7 +10,7 @@ from typing import Any
 from fastweights.cores import CORES
 from fastweights.envs import Name, protocol_named, resolve, shows_last_action
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
-from fastweights.host import UserError, expanded, typed_command, typed_values
+from fastweights.host import UserError, expanded, one_line, typed_command, typed_values
 from fastweights.records import read_logs, read_meta
 from fastweights.training import CHANGEABLE_ON_RESUME, RunOptions
 
@@ -144,8 +145,16 @@ def _with_steps(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def open_runs(paths: Sequence[Path]) -> list[Run]:
-    """Return every run once, in the order given; raises as `open_run` does."""
+    """Return every run once, in the order given; raises as `open_run` does.
+
+    Of several folders, as of `runs/*`, those without a run are left out, with a line on stderr.
+    """
     once = list(dict.fromkeys(expanded(path).resolve() for path in paths))
+    others = [path for path in once if path.is_dir() and not (path / "meta.json").exists()]
+    if len(others) < len(once):
+        for path in others:
+            print(one_line(f"note: {path} holds no run and is left out"), file=sys.stderr)
+        once = [path for path in once if path not in others]
     return [replace(open_run(path), name=_name(path, once)) for path in once]
 
 

@@ -185,7 +185,8 @@ def in_one_line(box: str) -> str:
     below = others[0] if others else []
     shown = [line for line in below if line.startswith("--")]
     if shown and any(line.startswith("Perhaps you meant") for line in below):
-        return f"{message}: did you mean {' or '.join(shown[:3])}?"
+        meant = " or ".join(shown[:3]).replace("{None}|", "")
+        return f"{message}: did you mean {meant}?"
     # "Error parsing --num-envs: ..." is followed by "--num-envs INT" and its help.
     named, colon, reason = message.removeprefix("Error parsing ").partition(": ")
     if not (shown and shown[0].startswith(named)):

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from fastweights import kernels
-from fastweights.cores import CORES, build_core, unroll_by_steps, unroll_truncated
+from fastweights.cores import CORES, build_core, detach, unroll_by_steps, unroll_truncated
 from fastweights.cores.core import Core
 from fastweights.kernels.recurrence import map_state
 from tests.cores.core_variants import VARIANTS
@@ -330,6 +330,10 @@ def test_feature_map_is_used(name):
 def gradients(core: Core, loss: Tensor, x: Tensor) -> list[Tensor]:
     """Return zero for a tensor that only later steps depend on, such as a write to a stack."""
     return list(torch.autograd.grad(loss, [x, *core.parameters()], materialize_grads=True))
+
+
+def test_the_fresh_state_none_has_no_history_to_leave():
+    assert detach(None) is None
 
 
 @every_memory

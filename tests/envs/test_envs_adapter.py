@@ -165,7 +165,7 @@ def test_images_come_channels_first(shape, expected):
         Box(-1, 1, (3,), np.float64),
         Box(-1, 1, (), np.float32),
         Box(-1, 1, (2, 5), np.float32),
-        Box(0, 255, (128,), np.uint8),
+        Box(0, 255, (128,), np.int16),
     ],
 )
 def test_vectors_come_flat_and_single_precision(space):

@@ -220,7 +220,8 @@ def test_sampled_actions_have_no_bias_of_two_percent(probabilities):
 class Scripted:
     """Games of given lengths; each pays `rewards`, and every reward ends a life."""
 
-    name, num_actions, frame_shape, frames_per_step = "Scripted", 3, (4,), 1
+    name, num_actions, frame_shape = "Scripted", 3, (4,)
+    frames_per_step, steps_per_second = 1, 8.0
 
     def __init__(self, lengths, rewards=()):
         self.lengths, self.rewards = np.array(lengths), list(rewards)

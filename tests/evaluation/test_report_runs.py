@@ -34,6 +34,18 @@ def test_how_fast_a_run_was_made_is_no_difference_but_its_precision_is(runs, tmp
     }
 
 
+def test_of_several_folders_those_without_a_run_are_left_out(runs, tmp_path, capsys):
+    """As in `report.py runs/*` for the second time: the first made `runs/report`."""
+    (tmp_path / "report").mkdir()
+    (found,) = open_runs([tmp_path / "report", runs / "rdn-1"])
+    assert found.path == (runs / "rdn-1").resolve()
+    assert f"note: {tmp_path / 'report'} holds no run and is left out" in capsys.readouterr().err
+    said = error_of(report.main, [tmp_path / "report"], capsys)
+    assert "report holds no run (no meta.json)" in said
+    said = error_of(report.main, [runs / "rdn-1" / "logs.csv"], capsys)
+    assert f"logs.csv is a file: name its run folder, {runs / 'rdn-1'}" in said
+
+
 def test_an_option_that_came_later_had_its_default_before(runs, tmp_path):
     one = runs / "rdn-1"
     older = changed(one, tmp_path / "older", '"feed_last_action": false,', "")

@@ -276,6 +276,10 @@ BROKEN = {
         "def unroll(self, x, state, is_first):\n"
         "        return unroll_by_steps(self, x, state, torch.zeros_like(is_first))",
     ),
+    "a stream's output depends on the other streams of the batch": (
+        "self.write(x)",
+        "self.write(x - x.mean(0))",
+    ),
     "must be a dataclass of plain values: dict is no object of a dataclass": (
         "Sizes())",
         "{'width': 8})",
@@ -297,6 +301,13 @@ def test_what_breaks_the_interface_is_one_line_before_a_run(main, says, another_
     said = error_of(main, capsys, *where, *NAMED)
     assert says in said and CORE in said
     assert not Path("runs").exists()
+
+
+def test_a_name_that_nobody_knows_is_refused_at_its_import():
+    with pytest.raises(ValueError, match="unknown core 'nope'; known: feedforward"):
+        import_core("nope")
+    import_core(None)
+    import_core("rdn")
 
 
 def test_the_check_leaves_no_trace(another_process):

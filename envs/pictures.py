@@ -1,0 +1,38 @@
+"""What a game's `render()` returns, as pictures for clips and films."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+
+from fastweights.envs.interface import BrokenEnvironment
+
+
+def as_pictures(rendered: Sequence[Any], name: str) -> UInt8[np.ndarray, "B H W 3"]:
+    """Return the pictures in colour: grey is repeated, and transparency is left out.
+
+    Raises:
+        BrokenEnvironment: not a picture for each game, or pictures of two sizes.
+    """
+    if rendered is None:
+        raise BrokenEnvironment(f"{name}: render() returned None: return a picture")
+    pictures = [_in_colour(one, name) for one in rendered]
+    sizes = {picture.shape for picture in pictures}
+    if len(sizes) > 1:
+        found = " and ".join(map(str, sorted(sizes)))
+        raise BrokenEnvironment(f"{name}: render() returned pictures of shapes {found}")
+    return np.stack(pictures)
+
+
+def _in_colour(picture: Any, name: str) -> UInt8[np.ndarray, "H W 3"]:
+    if not isinstance(picture, np.ndarray):
+        kind = "None" if picture is None else f"a {type(picture).__name__}"
+        raise BrokenEnvironment(f"{name}: render() returned {kind}: return a picture")
+    colours = picture[..., None] if picture.ndim == 2 else picture
+    if picture.dtype != np.uint8 or colours.ndim != 3 or colours.shape[2] not in (1, 3, 4):
+        raise BrokenEnvironment(
+            f"{name}: render() returned {picture.dtype} of shape {picture.shape}: return uint8 of "
+            "shape (H, W, 3)"
+        )
+    return colours.repeat(3, axis=2) if colours.shape[2] == 1 else colours[..., :3]
