@@ -79,7 +79,8 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
         _try(options, device)  # raise errors before sequences are drawn
     splits = sequences_of(options)
     digest = digest_of(splits)
-    options = sized(options, splits)
+    if not resume:  # a resumed run has the sizes that it began with
+        options = sized(options, splits)
     options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
     torch.manual_seed(options.seed)
     model = options.build().to(device)

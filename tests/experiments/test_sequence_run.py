@@ -24,16 +24,17 @@ from fastweights.records.run_folder import read_meta
 from fastweights.tasks import ListOps
 from fastweights.tasks.train import Trainer
 
-TINY = (
-    *("--preset", "small", "--train-size", "40", "--valid-size", "8", "--test-size", "8"),
-    *("--batch-size", "8", "--epochs", "3", "--num-threads", "1", "--core-width", "16"),
-)
+DRAWN = ("--train-size", "40", "--valid-size", "8", "--test-size", "8")
+SHORT = ("--preset", "small", "--batch-size", "8", "--epochs", "3", "--num-threads", "1")
+SHORT += ("--core-width", "16")
+TINY = (*DRAWN, *SHORT)
 LISTS = (*TINY, "--depth", "1", "--core", "lstm", "--dropout", "0.2")
 
 
 def train(folder: Path, xpid: str, *options: object, main=list_ops.main) -> int:
     where = ("--savedir", folder, "--xpid", xpid)
-    return main([*map(str, (*LISTS, *where, *options))])
+    given = LISTS[len(DRAWN) :] if "--files" in options else LISTS
+    return main([*map(str, (*given, *where, *options))])
 
 
 def test_a_run_keeps_its_best_epoch_and_reports_the_test_split(tmp_path, capsys):
