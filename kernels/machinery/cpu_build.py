@@ -178,10 +178,7 @@ def _is_cut_short(built: Path) -> bool:
         head = file.read(64)
     if len(head) < 64 or not head.startswith(b"\x7fELF\x02\x01"):  # 64 bits, little-endian
         return False
-    (table,), (size, count) = (
-        struct.unpack_from("<Q", head, 40),
-        struct.unpack_from("<HH", head, 58),
-    )
+    table, size, count = *struct.unpack_from("<Q", head, 40), *struct.unpack_from("<HH", head, 58)
     return table + size * count > built.stat().st_size
 
 
