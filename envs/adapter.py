@@ -24,7 +24,7 @@ from fastweights.envs.interface import (
 )
 from fastweights.envs.observations import frame_format
 from fastweights.envs.pictures import as_pictures
-from fastweights.host import did_you_mean
+from fastweights.host import did_you_mean, one_line
 
 UNKNOWN_SPEED = 8.0  # steps a second of a game without `render_fps`
 
@@ -63,7 +63,7 @@ class GymnasiumEnvironments:
         self.frame_dtype = self._format.dtype
         self.frames_per_step = 1
         self.steps_per_second = _steps_per_second(vector_env.metadata)
-        self._drawn: tuple[int, ...] | None = None  # the shape of the first pictures
+        self._drawn: tuple[int, ...] | None = None  # the shape of a picture, from the first on
 
     def reset(self) -> TimeStep:
         """Restart every stream from its seed; see `Environments.reset`."""
@@ -131,15 +131,10 @@ class GymnasiumEnvironments:
         except gymnasium.error.Error:  # such as a package that is not installed
             raise
         except Exception as error:
-            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            said = one_line(f"{type(error).__name__}: {error}")
             raise BrokenEnvironment(f"{self.name}: render() raised {said}") from error
-        pictures = as_pictures(rendered, self.name)
-        self._drawn = self._drawn or pictures.shape
-        if pictures.shape != self._drawn:
-            raise BrokenEnvironment(
-                f"{self.name}: render() returned pictures of shape {pictures.shape[1:]} after "
-                f"{self._drawn[1:]}: keep one size"
-            )
+        pictures = as_pictures(rendered, self.name, self._drawn)
+        self._drawn = pictures.shape[1:]
         return pictures
 
     def close(self) -> None:
@@ -195,9 +190,7 @@ def make_gymnasium(
             raise  # a bug in the environment
         raise ValueError(_wrong_options(gymnasium_id, display, options, error)) from error
     except (gymnasium.error.Error, ImportError) as error:
-        raise ValueError(
-            f"{display} cannot be made here: {' '.join(str(error).split())}"
-        ) from error
+        raise ValueError(f"{display} cannot be made here: {one_line(str(error))}") from error
     try:
         return GymnasiumEnvironments(vector_env, name=display, seed=seed)
     except ValueError:

@@ -8,6 +8,8 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatdim
 from jaxtyping import Float
 
+from fastweights.host import one_line
+
 SUPPORTED = (
     "images (Box, uint8, 2 or 3 axes), vectors (other Boxes, up to 2 axes), Discrete, "
     "MultiDiscrete, MultiBinary, and Tuple and Dict of all these but images"
@@ -56,7 +58,7 @@ def frame_format(space: Space, name: str = "this environment") -> FrameFormat:
 
 def in_one_line(space: Space) -> str:
     """Return `str(space)` without line breaks."""
-    return " ".join(str(space).split())
+    return one_line(str(space))
 
 
 def _is_image(space: Space) -> bool:

@@ -9,19 +9,29 @@ from jaxtyping import UInt8
 from fastweights.envs.interface import BrokenEnvironment
 
 
-def as_pictures(rendered: Sequence[Any], name: str) -> UInt8[np.ndarray, "B H W 3"]:
+def as_pictures(
+    rendered: Sequence[Any], name: str, shape: tuple[int, ...] | None
+) -> UInt8[np.ndarray, "B H W 3"]:
     """Return the pictures in colour: grey is repeated, and transparency is left out.
 
+    Args:
+        rendered: what `render()` returned, one picture for each game.
+        name: the environment's name in error messages.
+        shape: the shape in colour that they must have; None for that of the first.
+
     Raises:
-        BrokenEnvironment: not a picture for each game, or pictures of two sizes.
+        BrokenEnvironment: not a picture for each game, or one of another shape.
     """
     if rendered is None:
         raise BrokenEnvironment(f"{name}: render() returned None: return a picture")
     pictures = [_in_colour(one, name) for one in rendered]
-    sizes = {picture.shape for picture in pictures}
-    if len(sizes) > 1:
-        found = " and ".join(map(str, sorted(sizes)))
-        raise BrokenEnvironment(f"{name}: render() returned pictures of shapes {found}")
+    shape = shape or pictures[0].shape
+    for picture in pictures:
+        if picture.shape != shape:
+            raise BrokenEnvironment(
+                f"{name}: render() returned pictures of shape {picture.shape} after {shape}: keep "
+                "one size"
+            )
     return np.stack(pictures)
 
 

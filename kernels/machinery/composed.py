@@ -35,8 +35,9 @@ def composed(name: str) -> Callable[[Function], Function]:
         @wraps(unroll)
         def call(*args: Any, **options: Any) -> tuple[Any, Any]:
             tensors, chosen = signature.flatten(args, options)
-            kinds = _kinds(signature, tensors)
+            kinds = _kinds(tensors)
             if kinds not in good:
+                signature.check_tensors(tensors)
                 signature.check(tensors)
                 cast = signature.cast([*tensors])
                 if kinds and all(map(operator.is_, cast, tensors)):
@@ -50,10 +51,14 @@ def composed(name: str) -> Callable[[Function], Function]:
     return decorate
 
 
-def _kinds(signature: Signature, tensors: list[Any]) -> tuple[Any, ...]:
-    """Return each tensor's shape, dtype and device; nothing while the call is traced."""
-    signature.check_tensors(tensors)
-    return () if is_traced() else tuple(map(_kind, tensors))
+def _kinds(tensors: list[Any]) -> tuple[Any, ...]:
+    """Return each tensor's shape, dtype and device; nothing while traced or for other objects."""
+    if is_traced():
+        return ()
+    try:
+        return tuple(map(_kind, tensors))
+    except AttributeError:
+        return ()
 
 
 def _remember(good: set[tuple[Any, ...]], kinds: tuple[Any, ...]) -> None:

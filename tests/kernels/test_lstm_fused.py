@@ -1,5 +1,7 @@
 """The LSTM through PyTorch's kernel, split at resets, against the reference."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from kernel_cases import assert_agree, example, truth
@@ -57,6 +59,22 @@ def test_where_the_host_may_not_wait_it_is_the_reference(monkeypatch):
     assert called
 
 
+def with_backward(y: torch.Tensor, act: Callable[[], None]) -> torch.Tensor:
+    """Return a copy of `y` whose backward pass calls `act`."""
+
+    class Acting(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            return y.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            act()
+            return grad
+
+    return Acting.apply(y)
+
+
 @pytest.mark.parametrize("allowed", [False, True])
 def test_cudnn_is_used_without_tf32_in_both_passes(through_pytorch, monkeypatch, allowed):
     """The process's flags are restored after each pass."""
@@ -65,20 +83,10 @@ def test_cudnn_is_used_without_tf32_in_both_passes(through_pytorch, monkeypatch,
     def flags() -> tuple[bool, ...]:
         return cudnn.enabled, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic
 
-    class Watched(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, y):
-            return y.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            seen.append(flags())
-            return grad
-
     def watched(*call):
         seen.append(flags())
         y, hidden, cell = lstm(*call)
-        return Watched.apply(y), hidden, cell
+        return with_backward(y, lambda: seen.append(flags())), hidden, cell
 
     monkeypatch.setattr(torch, "lstm", watched)
     monkeypatch.setattr(cudnn, "allow_tf32", allowed)
@@ -93,20 +101,13 @@ def test_tf32_is_restored_after_a_backward_pass_that_raised(through_pytorch, mon
     """Such a pass has no end; the next one ends for it."""
     lstm, is_broken = torch.lstm, [True]
 
-    class Breaks(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, y):
-            return y.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            if is_broken.pop():
-                raise RuntimeError("out of memory")
-            return grad
+    def fail() -> None:
+        if is_broken.pop():
+            raise RuntimeError("out of memory")
 
     def broken(*call):
         y, hidden, cell = lstm(*call)
-        return Breaks.apply(y), hidden, cell
+        return with_backward(y, fail), hidden, cell
 
     monkeypatch.setattr(torch, "lstm", broken)
     monkeypatch.setattr(cudnn, "allow_tf32", True)

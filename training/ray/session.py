@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import fastweights
+from fastweights.host import one_line
 from fastweights.training.ray.guard import guard
 
 CONNECT_SECONDS = 10.0  # for a cluster to answer
@@ -97,7 +98,7 @@ class Session:
         except Exception as error:  # Ray raises plain Exception, among others
             self.close()
             where = "start Ray here" if address is None else f"join the Ray cluster at {address}"
-            raise ValueError(f"cannot {where}: {' '.join(str(error).split())[:300]}") from error
+            raise ValueError(f"cannot {where}: {one_line(str(error))[:300]}") from error
         except BaseException:
             self.close()
             raise

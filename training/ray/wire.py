@@ -81,13 +81,12 @@ def _restacked(arrays: Unstacked, like: Tensor) -> Tensor:
     parts = Unstacked(*map(torch.tensor, arrays))
     if like.ndim != 5:
         raise WireError("frame is a stack of pictures")
-    (later, streams), pictures = (len(like) - 1, like.shape[1]), like.shape[2:]
-    count = parts.breaks.numel()
+    later, count = like[1:].flatten(0, 1), parts.breaks.numel()  # all stacks but row 0's
     _check("frame.first", parts.first, like[0])
     _check("frame.newest", parts.newest, like[1:, :, -1])
     _check("frame.breaks", parts.breaks, torch.empty(count, dtype=torch.int64, device="meta"))
-    _check("frame.older", parts.older, like.new_empty(count, pictures[0] - 1, *pictures[1:]))
-    _check_within("frame.breaks", parts.breaks, later * streams)
+    _check("frame.older", parts.older, like.new_empty(count, *like.shape[2:])[:, 1:])
+    _check_within("frame.breaks", parts.breaks, len(later))
     if (parts.breaks.diff() <= 0).any():
         raise WireError("frame.breaks do not rise")
     return restack(parts)
@@ -113,6 +112,6 @@ def _check(name: str, tensor: Tensor, like: Tensor) -> None:
 
 
 def _check_within(name: str, numbers: Tensor, count: int) -> None:
-    if ((numbers < 0) | (numbers >= count)).any():
-        first = numbers[(numbers < 0) | (numbers >= count)][0]
-        raise WireError(f"{name} holds {first}, which must lie in [0, {count})")
+    wrong = numbers[(numbers < 0) | (numbers >= count)]
+    if len(wrong):
+        raise WireError(f"{name} holds {wrong[0]}, which must lie in [0, {count})")
