@@ -3,12 +3,12 @@
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from subprocess import DEVNULL, STDOUT, Popen
 from types import FrameType
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ class SideBySide:
     def __init__(self, at_once: int, folder: Path, console: Console) -> None:
         self.failures: dict[str, str] = {}  # reason, by the name of the job
         self._at_once, self._folder = at_once, folder
-        self._running: dict[str, subprocess.Popen] = {}
+        self._running: dict[str, Popen] = {}
         self._signals: list[int] = []  # received
         self._passed_on = 0  # number of them
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -98,8 +98,8 @@ class SideBySide:
         # Unbuffered: the output is in the order of its lines, the error last.
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
         with self._said(job.name).open("wb") as out:
-            streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
-            self._running[job.name] = subprocess.Popen(command, env=environment, **streams)
+            streams = {"stdin": DEVNULL, "stdout": out, "stderr": STDOUT}
+            self._running[job.name] = Popen(command, env=environment, **streams)
         self._shown[job.name] = self._progress.add_task(f"  {job.name}", total=None)
         self._say(f"started {job.name}")
 

@@ -2,7 +2,7 @@
 
 Environment variables fix the values of `auto`, also for processes that tests start, so that results
 do not depend on the machine. `make test ON=...` imitates another machine. Only `pytest -m gpu` sees
-GPUs. Shapes are checked, except in tests of whole runs.
+GPUs. Shapes are checked, except in tests of kernels and of whole runs.
 """
 
 import gc
@@ -24,13 +24,16 @@ import jaxtyping
 import pytest
 import torch
 
-jaxtyping.install_import_hook(
-    [f"fastweights.{room}" for room in ("kernels", "cores", "agents", "tasks")], "beartype.beartype"
-)
+# The modules that declare shapes of tensors; checks make every call of a function slower.
+SHAPED = ("language_model", "sequence_model", "sequences", "train")
+SHAPED = ("kernels", "cores", "agents", *(f"tasks.{module}" for module in SHAPED))
+jaxtyping.install_import_hook([f"fastweights.{module}" for module in SHAPED], "beartype.beartype")
 
 
 TESTS = Path(__file__).parent
 WHOLE_RUNS = {"host", "records", "training", "evaluation", "experiments", "launch"}
+# Operations check shapes themselves; the tests of cores check those that their parts declare.
+SHAPES_UNCHECKED = WHOLE_RUNS | {"kernels", "kernels_cuda"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -85,14 +88,19 @@ def shapes_unchecked():
 
 
 @pytest.fixture(autouse=True)
+def _shapes(request: pytest.FixtureRequest) -> None:
+    if _room(request) in SHAPES_UNCHECKED:
+        request.getfixturevalue("shapes_unchecked")
+
+
+@pytest.fixture(autouse=True)
 def _whole_runs(request: pytest.FixtureRequest):
-    """In tests of whole runs, disable shape checks and restore the backend afterwards."""
+    """Restore the backend after tests of whole runs."""
     if _room(request) not in WHOLE_RUNS:
         yield
         return
     from fastweights.kernels import requested_backend, use_backend
 
-    request.getfixturevalue("shapes_unchecked")
     before = requested_backend()
     yield
     if requested_backend() != before:

@@ -7,11 +7,13 @@ import gc
 import multiprocessing
 import os
 import runpy
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
+ROOT = Path(__file__).parents[1]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     # including modules that a run imports late
@@ -34,7 +36,7 @@ class Program:
         self._said = tempfile.TemporaryDirectory()
         self._outputs = [Path(self._said.name) / name for name in ("out", "err")]
         variables = dict(os.environ) | (environment or {})
-        call = (program, [*map(str, arguments)], self._outputs, variables)
+        call = (program, [*map(str, arguments)], self._outputs, variables, ROOT)
         self._process = FORKS.Process(target=_execute, args=call)
         self._process.start()
 
@@ -50,6 +52,34 @@ class Program:
         return Ended(code, out, err)
 
 
+class ForkedJob:
+    """A process of a table's run, with the parts of `subprocess.Popen` that `SideBySide` uses."""
+
+    def __init__(self, command: list, env: dict, stdin: int, stdout: BinaryIO, stderr: int):
+        python, program, *arguments = map(str, command)
+        assert (python, stdin, stderr) == (sys.executable, subprocess.DEVNULL, subprocess.STDOUT)
+        call = (Path(program), arguments, [Path(stdout.name)] * 2, env, Path.cwd())
+        self._process = FORKS.Process(target=_execute, args=call)
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self) -> int | None:
+        self._process.join()
+        return self._process.exitcode
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self._process.pid, number)
+
+
 def speak_into(*paths: Path) -> None:
     """Redirect this process's stdout and stderr to two files."""
     for number, path in zip((1, 2), paths, strict=True):
@@ -57,10 +87,15 @@ def speak_into(*paths: Path) -> None:
 
 
 def _execute(
-    program: Path | str, arguments: list[str], outputs: list[Path], variables: dict[str, str]
+    program: Path | str,
+    arguments: list[str],
+    outputs: list[Path],
+    variables: dict[str, str],
+    folder: Path,
 ) -> None:
     gc.freeze()  # otherwise its exit would copy all imported objects
     speak_into(*outputs)
+    os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
     sys.argv = [str(program), *arguments]

@@ -3,8 +3,15 @@
 from typing import Any
 
 import pytest
+from forks import ForkedJob
 
-from fastweights.experiments import t_maze_table, table
+from fastweights.experiments import jobs, t_maze_table, table
+
+
+@pytest.fixture
+def forked_runs(monkeypatch) -> None:
+    """Fork the runs of a table from a process that has done their imports."""
+    monkeypatch.setattr(jobs, "Popen", ForkedJob)
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ def test_missing_test_games_are_played_under_the_runs_own_limit(tmp_path):
     assert run.finished and run.result()["returns"] == own
 
 
-def test_a_run_killed_after_its_last_checkpoint_is_tested_in_the_same_fill(tmp_path):
+def test_a_run_killed_after_its_last_checkpoint_is_tested_in_the_same_fill(forked_runs, tmp_path):
     """It needs two commands: one marks it finished, one plays its test games."""
     run = agent_with_tests(tmp_path)
     assert atari.main(run.command()[2:]) == 0

@@ -27,6 +27,8 @@ from fastweights.launch import formal_language
 from fastweights.tasks import LANGUAGES
 from tests.experiments.finished_runs import Finished
 
+pytestmark = pytest.mark.usefixtures("forked_runs")
+
 
 def test_the_published_tables_have_a_figure_for_each_model_language_and_bin():
     one, two = (figures("formal_language", number, "paper") for number in (1, 2))

@@ -265,7 +265,7 @@ def test_tables_name_the_papers_figures():
         figures("2")
 
 
-def test_a_table_is_runs_and_a_smoothed_ngram(text, tmp_path, capsys):
+def test_a_table_is_runs_and_a_smoothed_ngram(forked_runs, text, tmp_path, capsys):
     words = ("--table", "1", "--preset", "small", "--data", text, "--only", "lt", "--seeds", "1")
     where = ("--runs", tmp_path, "--updates-at-most", "1", "--jobs", "2")
     assert wikitext103.main([*map(str, (*words, *where))]) == 0

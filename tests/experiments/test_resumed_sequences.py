@@ -20,6 +20,8 @@ from fastweights.records.log_table import read_logs
 from fastweights.tasks import ListOps
 from fastweights.tasks.sequences import draw_splits
 
+pytestmark = pytest.mark.usefixtures("forked_runs")
+
 TASK = ListOps(depth=1)
 SIZES = {"train": 40, "valid": 8, "test": 8}
 

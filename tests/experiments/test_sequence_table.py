@@ -31,6 +31,8 @@ from fastweights.records.log_table import read_logs
 from fastweights.tasks import CodeExecution, ListOps
 from tests.evaluation.drawings import words_in
 
+pytestmark = pytest.mark.usefixtures("forked_runs")
+
 SCRIPT = Path(list_ops.__file__)
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 EMPTY = {"loss": 1.0, "sequence_accuracy": 0.625, "answer_accuracy": 0.625}

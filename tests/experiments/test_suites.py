@@ -21,6 +21,8 @@ from fastweights.records.run_folder import RunFolder
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
 
+pytestmark = pytest.mark.usefixtures("forked_runs")
+
 STEPS = 15 * 48 * 44  # fifteen updates
 
 

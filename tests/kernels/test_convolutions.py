@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
@@ -290,9 +289,9 @@ def test_weights_that_do_not_fit_are_refused(make, size):
     function, (x, right, bias, *rest) = make(*size)
     wrong = torch.zeros(16, 16, 5, 5).double(), torch.zeros(16, 3, 3, 3).double()
     for weight in wrong:
-        with pytest.raises((ValueError, jaxtyping.TypeCheckError), match=r"3, 3|3 3"):
+        with pytest.raises(ValueError, match=r"3, 3|3 3"):
             function(x, weight, bias, *rest)
-    with pytest.raises((ValueError, jaxtyping.TypeCheckError)):
+    with pytest.raises(ValueError):
         function(x, right, bias[:5], *rest)
     with pytest.raises(ValueError, match=r"need weights \[D, .*, 3, 3\] and a bias \[D\], got"):
         pictures.check(x, wrong[0], bias)
