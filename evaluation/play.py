@@ -86,6 +86,31 @@ def play(
     `report` is called after every step; an exception from it ends the playing. Call `check_plays`
     first, to find out whether the games can be played.
     """
+    with _evaluating(network):
+        return _play(network, trained, step, plan, action_mode, device, report)
+
+
+@contextmanager
+def _evaluating(network: Network) -> Iterator[None]:
+    """Leave out what only training has, such as dropout; restore each module's mode afterwards."""
+    training = [module for module in network.modules() if module.training]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _play(
+    network: Network,
+    trained: RunOptions,
+    step: int,
+    plan: GamePlan,
+    action_mode: ActionMode,
+    device: torch.device | str,
+    report: Report,
+) -> Evaluation:
     at_once = min(plan.num_envs or _MOST_AT_ONCE, plan.games)
     limit = longest_test(trained, plan.protocol, plan.max_frames)
     is_atari = trained_rules(trained).resolved(trained.env) is not None  # ale-py cuts these games

@@ -35,8 +35,8 @@ from fastweights.training import (
     assemble,
     check_options,
     hash_recorder,
-    ignored_flags,
     module_arguments,
+    notes_on_options,
     plan_for,
     record_nothing,
     train,
@@ -61,8 +61,8 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
         check_options(options)
         options, plan = plan_for(options, replicas)
     before = saved.options if saved else RunOptions()
-    for flag in ignored_flags(options, before, plan.schedule) if replicas.leads else ():
-        print(f"note: {flag} has no meaning in the {plan.schedule} schedule", file=sys.stderr)
+    for note in notes_on_options(options, before, plan.schedule) if replicas.leads else ():
+        print(f"note: {note}", file=sys.stderr)
     with replicas.joined(plan.learner):
         return _run(options, saved, plan)
 

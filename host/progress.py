@@ -29,7 +29,7 @@ SHOWN = {
     "total_loss": "loss",
     "pg_loss": "policy",
     "baseline_loss": "baseline",
-    "entropy_loss": "entropy",
+    "entropy": "entropy",
     "approx_kl": "KL",
     "policy_lag": "lag",
     "perplexity": "perplexity",

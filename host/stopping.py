@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a request, which a run answers when it can."""
+"""SIGINT, SIGTERM and SIGHUP as a request, which a run answers when it can."""
 
 import signal
 import time
@@ -17,10 +17,11 @@ class Interrupted(Exception):
 
 
 class StopRequests:
-    """A context in which the first SIGINT or SIGTERM only sets a flag.
+    """A context in which the first SIGINT, SIGTERM or SIGHUP only sets a flag.
 
     A run can so finish its update and save. A second signal, two seconds later or more, has its
-    default effect. For the main thread.
+    default effect. SIGHUP comes when a terminal closes; where it is ignored (`nohup`), it stays so.
+    For the main thread.
     """
 
     def __init__(self) -> None:
@@ -29,8 +30,9 @@ class StopRequests:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._note)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if (number, signal.getsignal(number)) != (signal.SIGHUP, signal.SIG_IGN):
+                self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -190,15 +190,22 @@ class RunFolder:
                 return cls(path, lock, _new_meta(xpid, config, network), were_there)
 
     @classmethod
-    def open(cls, path: Path) -> "RunFolder":
+    def open(cls, path: Path, config: Mapping[str, Any] | None = None) -> "RunFolder":
         """Open the run at `path`, `latest` included, for resuming; recorded in `meta.json`.
+
+        Args:
+            path: the run's folder.
+            config: the options that it goes on with; those that differ from the options that it
+                began with are recorded, too.
 
         Raises:
             RunFolderError: no run there, not writable, or another process is writing it.
         """
         path = expanded(path).resolve()
         meta = read_meta(path)
-        again = {"date": _now(), "command": command_line()}
+        again: dict[str, Any] = {"date": _now(), "command": command_line()}
+        if changed := _changed(config or {}, meta.get("args")):
+            again["args"] = changed
         before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []
         resumed = [*before, {**again, "git": git_revision()}]
         meta.update(date_end=None, successful=False, resumed=resumed)
@@ -274,6 +281,13 @@ def _new_meta(xpid: str, config: dict[str, Any], network: dict[str, Any] | None)
         "machine": machine(),
         "command": command_line(),
     }
+
+
+def _changed(config: Mapping[str, Any], begun: object) -> dict[str, Any]:
+    """Return options that differ from those that a run began with."""
+    before = begun if isinstance(begun, dict) else {}
+    written = json.loads(json.dumps(dict(config), default=str))
+    return {name: value for name, value in written.items() if value != before.get(name)}
 
 
 def _check_no_run(path: Path) -> None:

@@ -39,4 +39,4 @@ from .saved_agent import open_agent as open_agent
 from .schedules.plan import Plan as Plan
 from .seeds import TEST_SEEDS as TEST_SEEDS
 from .unused_options import check_engine as check_engine
-from .unused_options import ignored_flags as ignored_flags
+from .unused_options import notes_on_options as notes_on_options

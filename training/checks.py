@@ -81,7 +81,7 @@ def _check_run(options: RunOptions) -> None:
 _SHARE, _NOT_NEGATIVE, _POSITIVE = "[0, 1]", "[0, inf)", "(0, inf)"
 _RANGES = {
     **dict.fromkeys(("alpha", "momentum", "gae_lambda", "discounting"), _SHARE),
-    **dict.fromkeys(("learning_rate", "epsilon", "adam_epsilon"), _NOT_NEGATIVE),
+    **dict.fromkeys(("learning_rate", "epsilon", "adam_epsilon", "baseline_cost"), _NOT_NEGATIVE),
     **dict.fromkeys(("adam_beta1", "adam_beta2"), "[0, 1)"),
     **dict.fromkeys(("rho_clip", "c_clip", "pg_rho_clip"), "[0, inf]"),
     **dict.fromkeys(("value_scale", "kl_limit"), _POSITIVE),

@@ -122,7 +122,7 @@ def mark_finished(saved: SavedAgent) -> None:
 
 def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunFolder:
     if saved:
-        return RunFolder.open(saved.run)
+        return RunFolder.open(saved.run, options.to_dict())
     xpid = options.xpid or claim_xpid(options.env, options.core, options.savedir)
     path: Path = expanded(options.savedir) / xpid
     if options.auto_resume and (path / "meta.json").exists():

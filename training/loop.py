@@ -207,7 +207,7 @@ class Training:
         if self.learner.refused_in_a_row >= limit:
             raise Diverged(
                 f"{limit} batches in a row gave a loss or gradient that is not finite, and were "
-                "refused; the weights are those before the first step that was not finite. "
+                "refused; the weights are those before each step that was not finite. "
                 f"{self._remedy('--precision float32')}"
             )
 

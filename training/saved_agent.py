@@ -114,7 +114,7 @@ def open_agent(
     env: str | None = None,
     core: str | None = None,
 ) -> SavedAgent:
-    """Load an agent onto `device`.
+    """Load an agent onto `device`, in evaluation mode.
 
     Args:
         path: a run folder (the newest usable checkpoint), a checkpoint, a folder that
@@ -148,7 +148,7 @@ def open_agent(
         if type(step) is not int or step < 0:
             raise ValueError("its step is not a count")
     check_module(options, env, found.path)
-    return SavedAgent(network, options, found.payload, found.path, found.warnings)
+    return SavedAgent(network.eval(), options, found.payload, found.path, found.warnings)
 
 
 def check_module(options: RunOptions, env: str | None, path: Path) -> None:

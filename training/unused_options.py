@@ -1,5 +1,8 @@
 """Options that only some schedules or engines use, and messages about their use with others."""
 
+from collections.abc import Iterator
+
+from fastweights.agents import OBJECTIVES
 from fastweights.host import flag
 from fastweights.training.options import RunOptions
 from fastweights.training.schedules.plan import Schedule
@@ -39,6 +42,26 @@ def check_engine(asked: RunOptions, before: RunOptions) -> None:
 def ignored_flags(asked: RunOptions, before: RunOptions, schedule: Schedule) -> list[str]:
     """Return the flags of given options that a run in this schedule does not use."""
     return [flag(name) for name in _given(asked, before) if schedule not in USED_BY[name]]
+
+
+def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule) -> Iterator[str]:
+    """Yield a line about each option that changes nothing in this run; `before` as above."""
+    learner = options.learner
+    for name in ignored_flags(options, before, schedule):
+        yield f"{name} has no meaning in the {schedule} schedule"
+    if options.bptt != "full" and options.bptt >= options.unroll_length:
+        yield f"--bptt {options.bptt} cuts nothing: a rollout has {options.unroll_length} steps"
+    if (
+        schedule == "lockstep"
+        and OBJECTIVES[learner.objective].clips
+        and learner.epochs * learner.minibatches == 1
+    ):
+        yield (
+            f"--objective {learner.objective} clips nothing at the first step from a batch, and "
+            "each batch has one: add --epochs or --minibatches"
+        )
+    if options.evaluate_episodes and options.disable_checkpoint:
+        yield "no test games after training: --disable-checkpoint keeps no weights to play them"
 
 
 def _given(asked: RunOptions, before: RunOptions) -> list[str]:

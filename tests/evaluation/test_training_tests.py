@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from fastweights.agents.network import Network
 from fastweights.envs.catch import Catch
 from fastweights.evaluation.evaluation_file import evaluations_in
-from fastweights.evaluation.training_tests import PeriodicTest, own_tests
+from fastweights.evaluation.play import play
+from fastweights.evaluation.training_tests import PeriodicTest, games_of, own_tests
 from fastweights.host.stopping import Interrupted
 from fastweights.launch import atari, evaluate
 from fastweights.records.log_table import read_logs
@@ -54,6 +56,21 @@ def test_training_learns_the_same_bits_with_tests_as_without(tmp_path, capsys):
     assert "test at 112 agent steps: " in capsys.readouterr().out
     assert not (tmp_path / "without" / "evaluations.csv").exists()
     assert_the_log_has_the_time(tmp_path / "with", [64, 112])
+
+
+def test_games_are_played_without_dropout_and_the_modes_come_back():
+    options = RunOptions(env="Catch", core="feedforward", evaluate_episodes=8)
+    torch.manual_seed(1)
+    network = Network(options.network((50,), 3))
+    network.head_norm = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5).eval())
+    modes = [module.training for module in network.modules()]
+
+    def games() -> list[float]:
+        played = play(network, options, 0, games_of(options), "sampled")
+        return [game.episode_return for game in played.episodes]
+
+    assert games() == games()
+    assert [module.training for module in network.modules()] == modes
 
 
 def assert_the_log_has_the_time(run, tested) -> None:

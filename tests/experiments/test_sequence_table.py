@@ -31,8 +31,6 @@ from fastweights.records.log_table import read_logs
 from fastweights.tasks import CodeExecution, ListOps
 from tests.evaluation.drawings import words_in
 
-pytestmark = pytest.mark.usefixtures("forked_runs")
-
 SCRIPT = Path(list_ops.__file__)
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 EMPTY = {"loss": 1.0, "sequence_accuracy": 0.625, "answer_accuracy": 0.625}
@@ -189,7 +187,7 @@ def tiny(core, task):
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
+def asked(tmp_path, monkeypatch, forked_runs):
     """Return options of a table with one cell, whose runs take a second."""
     monkeypatch.setitem(SEQUENCE_PRESETS, "tiny", tiny)
     only = {"only": ("lstm",), "settings": ("depth=10",), "jobs": 1}

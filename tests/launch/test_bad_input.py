@@ -137,6 +137,7 @@ def test_help_is_help(capsys):
         (["--preset", "quick", "--gae-lambda", "1.1"], "--gae-lambda must lie in [0, 1]"),
         (["--preset", "quick", "--kl-limit", "0"], "--kl-limit must be above 0, not 0"),
         (["--kl-limit", "0.02"], "add --epochs or --minibatches, or leave it out"),
+        (["--baseline-cost", "-1"], "--baseline-cost must be at least 0, not -1.0"),
         (["--gae-lambda", "0.9"], "leave --gae-lambda out, or --objective ppo"),
         (["--objective", "appo", "--gae-lambda", "0.9"], "and the objective is appo"),
         (["--adam-beta1", "0.8"], "leave --adam-beta1 out, or --optimizer adam"),

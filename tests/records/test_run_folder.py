@@ -133,13 +133,15 @@ def test_open_without_a_run_is_one_line(tmp_path):
 
 
 def test_a_resume_is_noted_and_the_start_kept(tmp_path):
-    run = RunFolder.create(tmp_path, "a", {"seed": 1})
+    run = RunFolder.create(tmp_path, "a", {"seed": 1, "precision": "float32"})
     begin = run.meta["date_start"]
     run.log({"step": 100})
     run.finish()
-    again = RunFolder.open(run.path)
+    again = RunFolder.open(run.path, {"seed": 1, "precision": "bfloat16"})
     meta = read_meta(run.path)
-    assert meta["date_start"] == begin and meta["args"] == {"seed": 1}
+    assert meta["date_start"] == begin
+    assert meta["args"] == {"seed": 1, "precision": "float32"}
+    assert meta["resumed"][0]["args"] == {"precision": "bfloat16"}
     assert meta["successful"] is False and len(meta["resumed"]) == 1
     again.log({"step": 200})
     again.rewind(150)

@@ -1,5 +1,6 @@
 """`--auto-resume` for jobs that are started again, and runs that make no progress."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -327,6 +328,20 @@ def test_the_same_signal_twice_is_one_request(monkeypatch):
         now[0] += 1.5
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_terminal_that_closes_stops_a_run_unless_it_was_started_by_nohup(handler):
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with StopRequests() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            closed = pytest.raises(Interrupted, match="SIGHUP")
+            with closed if handler == signal.SIG_DFL else contextlib.nullcontext():
+                stop.check()
+        assert signal.getsignal(signal.SIGHUP) == handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_best_checkpoint_is_kept_with_its_score(tmp_path):

@@ -9,6 +9,8 @@ from fastweights.launch.cli.atari_options import parse
 from fastweights.training.options import RunOptions
 from fastweights.training.unused_options import USED_BY, ignored_flags
 
+UNKEPT = ("--evaluate-episodes", 1, "--disable-checkpoint")
+
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
@@ -56,3 +58,8 @@ def test_the_command_names_what_it_does_not_use(tmp_path, capsys):
     assert note in capsys.readouterr().err
     assert train(tmp_path, "other", *GROUPS, "--env-groups", 3, *once) == 0
     assert "note:" not in capsys.readouterr().err
+    assert train(tmp_path, "last", "--objective", "ppo", "--bptt", 5, *once, *UNKEPT) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 3
+    assert notes[0] == "note: --bptt 5 cuts nothing: a rollout has 5 steps"
+    assert "--objective ppo clips nothing" in notes[1] and "after training" in notes[2]
