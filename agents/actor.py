@@ -57,7 +57,7 @@ class Decision(NamedTuple):
 
 
 class Actor:
-    """The state of acting: between two calls, the current row has not been acted on yet.
+    """Acting in a batch of environments; between two calls the current row is still to be acted on.
 
     Args:
         network: the network.

@@ -1,9 +1,11 @@
 """The learner's options, each with its unit and source, and their dependence on each other."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import torch
+
+from fastweights.host import flag, one_of
 
 # Options that only some choices read: option -> choice -> values that read it.
 READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
@@ -59,6 +61,13 @@ class LearnerConfig:
     # None: 4 on a CPU, where they stay in its caches, and all elsewhere.
     micro_batch: int | None = None
 
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            one_of(name, getattr(self, name), known)
+        for name in ("epochs", "minibatches"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{flag(name)} must be at least 1, not {getattr(self, name)}")
+
     def streams_at_once(self, batch: int, device: torch.device) -> int:
         """Return how many of `batch` streams go through the network together."""
         asked = self.micro_batch
@@ -92,4 +101,9 @@ def without_unread(config: LearnerConfig, known: LearnerConfig) -> LearnerConfig
     return replace(config, **{name: _DEFAULTS[name] for name in given})
 
 
+_CHOICES = {
+    name: get_args(kind)
+    for name, kind in get_type_hints(LearnerConfig).items()
+    if get_origin(kind) is Literal
+}
 _DEFAULTS = {field.name: field.default for field in fields(LearnerConfig)}

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fastweights.agents.stem import apply_over_time, build_stem
 from fastweights.cores import build_core, core_kind, unroll_truncated
+from fastweights.host import one_of
 from fastweights.kernels import State, forget
 
 
@@ -32,6 +33,9 @@ class NetworkConfig:
     head_norm: bool = False  # normalise the core's output before the heads
     head_init: str = "torch"  # initial weights of the heads; see `RunOptions.head_init`
     value_scale: float = 1.0  # unit of the value head's output, in discounted returns
+
+    def __post_init__(self) -> None:
+        one_of("head_init", self.head_init, ("torch", "orthogonal"))
 
 
 class NetworkOutput(NamedTuple):

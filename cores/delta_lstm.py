@@ -7,7 +7,8 @@ from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
 from fastweights.cores.kind import stacked
-from fastweights.cores.stack import FastRecurrentConfig, chosen
+from fastweights.cores.stack import FastRecurrentConfig
+from fastweights.host import one_of
 from fastweights.kernels.delta_lstm import DeltaLSTMState, delta_lstm, step
 
 GATES = 3  # main, forget, output
@@ -38,7 +39,7 @@ class DeltaLSTM(FastWeightCore):
         recurrent_feature_map: str,
     ):
         super().__init__(width, heads, feature_map, max_write_strength)
-        self.version = chosen("version", version, ("A", "B", "C", "D"))
+        self.version = one_of("version", version, ("A", "B", "C", "D"))
         each = GATES, self.head_size
         written = self.key(*each), self.key(*each), self.value(*each), self.strength(GATES)
         recurrent_key = mapped(recurrent_feature_map, *each)

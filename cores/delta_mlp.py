@@ -5,7 +5,8 @@ from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
-from fastweights.cores.stack import VersionedConfig, chosen
+from fastweights.cores.stack import VersionedConfig
+from fastweights.host import one_of
 from fastweights.kernels.delta_mlp import DeltaMLPState, delta_mlp, queries, side_by_side, step
 
 PAIRS = {"A": 2, "B": 1}  # pairs of fast layers, up and down: 4 layers or 2
@@ -35,7 +36,7 @@ class DeltaMLP(FastWeightCore):
         version: str = "B",
     ):
         super().__init__(width, heads, feature_map, max_write_strength)
-        self.pairs = PAIRS[chosen("version", version, tuple(PAIRS))]
+        self.pairs = PAIRS[one_of("version", version, PAIRS)]
         hidden = HIDDEN * self.head_size
         up = self.key(), self.value(hidden), self.strength()
         down = self.key(hidden), self.value(), self.strength()

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet, mapped
 from fastweights.cores.kind import stacked
-from fastweights.cores.stack import FastRecurrentConfig, chosen
+from fastweights.cores.stack import FastRecurrentConfig
+from fastweights.host import one_of
 from fastweights.kernels.delta_rnn import DeltaRNNState, delta_rnn, step
 
 
@@ -35,7 +36,7 @@ class DeltaRNN(FastWeightCore):
         recurrent_feature_map: str,
     ):
         super().__init__(width, heads, feature_map, max_write_strength)
-        self.version = chosen("version", version, ("A", "B"))
+        self.version = one_of("version", version, ("A", "B"))
         written = self.key(), self.key(), self.value(), self.strength()
         recurrent_key = mapped(recurrent_feature_map, self.head_size)
         recurrent = recurrent_key, self.value(), self.strength()

@@ -34,7 +34,9 @@ class ELSTM(Core):
     PyTorch's LSTM.
     """
 
-    equation = "c_t = f_t * c_(t-1) + (1 - f_t) * z_t;  y_t = o_t * c_t;  f, z hear own c_(t-1)"
+    equation = (
+        "c_t = f_t * c_(t-1) + (1 - f_t) * z_t;  y_t = o_t * c_t;  f_t, z_t read c_(t-1), too"
+    )
     source = "Irie et al. 2023, eqs. 17-21"
 
     def __init__(self, input_size: int, config: ELSTMConfig | None = None):

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
-from fastweights.cores.stack import StackConfig, chosen
+from fastweights.cores.stack import StackConfig
+from fastweights.host import one_of
 from fastweights.kernels.linear_attention import (
     LinearAttentionState,
     NormalisedState,
@@ -70,7 +71,7 @@ class LinearTransformer(FastWeightCore):
 
     def __init__(self, width: int, heads: int, feature_map: str, normaliser: str = "none"):
         super().__init__(width, heads, feature_map)
-        self.normaliser = chosen("normaliser", normaliser, tuple(NORMALISERS))
+        self.normaliser = one_of("normaliser", normaliser, NORMALISERS)
         if normaliser != "none" and feature_map not in POSITIVE_MAPS:
             raise ValueError(
                 f"normaliser {normaliser!r} divides by a sum that the feature map {feature_map!r} "

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
-from fastweights.cores.stack import BlocksConfig, chosen
+from fastweights.cores.stack import BlocksConfig
+from fastweights.host import one_of
 from fastweights.kernels import identity
 from fastweights.kernels.mlstm import MLSTMState, mlstm, step
 from fastweights.kernels.split_map import Part
@@ -47,7 +48,7 @@ class MatrixLSTM(FastWeightCore):
 
     def __init__(self, width: int, heads: int, forget_gate: str = "sigmoid"):
         super().__init__(width, heads, "identity")
-        self.log_forget = LOG_FORGET[chosen("forget_gate", forget_gate, tuple(LOG_FORGET))]
+        self.log_forget = LOG_FORGET[one_of("forget_gate", forget_gate, LOG_FORGET)]
         size = self.head_size
         parts = self.value(), self.value(), self.value(), SCALAR, SCALAR, Part((size,), "sigmoid")
         self.slow_net = SlowNet(width, heads, parts)

@@ -11,7 +11,7 @@ from fastweights.cores.causal_window import window, windows
 from fastweights.cores.chain import Chain
 from fastweights.cores.core import Core
 from fastweights.cores.kind import alone
-from fastweights.cores.stack import chosen
+from fastweights.host import one_of
 from fastweights.kernels.elementwise_lstm import (
     ElementwiseState,
     ElementwiseWeights,
@@ -54,7 +54,7 @@ class QRNNLayer(Core):
         super().__init__()
         self.input_size, self.output_size = input_size, config.width
         self.before = config.window - 1
-        parts = 3 if chosen("pooling", config.pooling, POOLING) == "fo" else 4
+        parts = 3 if one_of("pooling", config.pooling, POOLING) == "fo" else 4
         self.convolution = nn.Linear(config.window * input_size, parts * config.width)
         self.register_buffer("unheard", torch.zeros(config.width), persistent=False)
 

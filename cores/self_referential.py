@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from fastweights import kernels
 from fastweights.cores.fast_weight_core import FastWeightCore
 from fastweights.cores.kind import stacked
-from fastweights.cores.stack import DeltaRuleConfig, chosen
+from fastweights.cores.stack import DeltaRuleConfig
+from fastweights.host import one_of
 from fastweights.kernels.self_referential import (
     SelfReferentialState,
     program,
@@ -64,7 +65,7 @@ class SelfReferential(FastWeightCore):
         self.input_map = kernels.feature_map(input_map)
         size = self.head_size
         weights = torch.randn(heads, size, 3 * size + 4).mul_(size**-0.5)
-        if chosen("start", start, ("agents", "languages")) == "languages":
+        if one_of("start", start, ("agents", "languages")) == "languages":
             weights[..., size : 2 * size] *= 0.01
             weights[..., 3 * size :] -= 1
         self.initial_weights = nn.Parameter(weights)

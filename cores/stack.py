@@ -12,7 +12,7 @@ legacy_pre: the published code of RDN's and Delta RNN's language models, where t
 legacy_raw: that of the self-referential matrices of formal languages (Irie et al. 2023).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from fastweights.cores.chain import inspected, through
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs, check_step
-from fastweights.host import unknown_name
+from fastweights.host import one_of
 from fastweights.kernels import State
 
 
@@ -114,11 +114,11 @@ class Block(Core):
 
     def __init__(self, memory: Core, config: BlocksConfig):
         super().__init__()
-        norm = chosen("norm", config.norm, ("pre", "post", "legacy_pre", "legacy_raw"))
+        norm = one_of("norm", config.norm, ("pre", "post", "legacy_pre", "legacy_raw"))
         self.is_post_norm = norm == "post"
         self.reads_normalised = norm in ("pre", "legacy_pre")
         self.adds_to_normalised = norm in ("legacy_pre", "legacy_raw")
-        scale = chosen("output_scale", config.output_scale, ("one", "head_size"))
+        scale = one_of("output_scale", config.output_scale, ("one", "head_size"))
         self.scale = 1.0 if scale == "one" else (config.width // config.heads) ** -0.5
         width, feedforward = config.width, config.feedforward
         self.input_size = self.output_size = width
@@ -231,20 +231,13 @@ class Stack(Core):
         return inspected(self.blocks, self.embed(x), state)
 
 
-def chosen(option: str, value: str, known: Sequence[str]) -> str:
-    """Return `value`; raise a `ValueError` that lists the known values if it is not one of them."""
-    if value not in known:
-        raise ValueError(unknown_name(option, value, known))
-    return value
-
-
 def embed(input_size: int, config: BlocksConfig) -> nn.Module:
     """Return the map from the input to the model width: linear, or none.
 
     Raises:
         ValueError: an unknown map, or none for an input of another width.
     """
-    if chosen("embed", config.embed, ("linear", "none")) == "linear":
+    if one_of("embed", config.embed, ("linear", "none")) == "linear":
         return nn.Linear(input_size, config.width)
     if input_size != config.width:
         raise ValueError(

@@ -12,7 +12,8 @@ from fastweights.cores.attention import Attention
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.cores.kind import alone
-from fastweights.cores.stack import BlocksConfig, Stack, chosen, embed
+from fastweights.cores.stack import BlocksConfig, Stack, embed
+from fastweights.host import one_of
 from fastweights.kernels.attention import Window, attention_positions
 
 LONGEST_WAVE = 10_000  # steps, divided by 2 pi
@@ -50,7 +51,7 @@ class Transformer(Core):
         super().__init__()
         config = config or TransformerConfig()
         self.input_size, self.output_size = input_size, config.width
-        self.positions = chosen("positions", config.positions, ("sinusoidal", "none"))
+        self.positions = one_of("positions", config.positions, ("sinusoidal", "none"))
         self.embed = embed(input_size, config)
         self.stack = Stack(config.width, replace(config, embed="none"), Attention)
 

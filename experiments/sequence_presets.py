@@ -23,7 +23,11 @@ def paper(core: str, task: Question) -> SequenceOptions[Question]:
 
 
 def small(core: str, task: Question) -> SequenceOptions[Question]:
-    """Return options for minutes a model on two CPU cores: shorter sequences, smaller models."""
+    """Return options for minutes a model on two CPU cores: shorter sequences, smaller models.
+
+    The LSTM has a width and clipping of its own, from the paper; other cores without blocks (GRU,
+    QRNN, ...) have the blocks' width and no clipping, and were not tuned.
+    """
     own, clip = preset_of_core(core, {"width": 128}), 0.1
     if core != "lstm":
         sizes = {"layers": 2, "width": 64, "heads": 4, "feedforward": 256}

@@ -39,6 +39,7 @@ from .json_files import read_object as read_object
 from .json_files import write_json as write_json
 from .names import did_you_mean as did_you_mean
 from .names import nearest_name as nearest_name
+from .names import one_of as one_of
 from .names import unknown_name as unknown_name
 from .profiling import profiled as profiled
 from .progress import ProgressDisplay as ProgressDisplay

@@ -12,6 +12,14 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}"
 
 
+def one_of(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return `name`; raise a one-line `ValueError` if it is not one of the known names."""
+    known = list(known)
+    if name not in known:
+        raise ValueError(unknown_name(kind, name, known))
+    return name
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean rdn?`, or nothing if no known name is near."""
     near = nearest_name(name, known)

@@ -1,4 +1,4 @@
-"""`python -m fastweights.kernels`: this machine's backends, and a self-test of every operation.
+"""`python -m fastweights.kernels`: this machine's backends, and a self-test of each kernel.
 
 Builds kernels that are not built yet. Exits with 1 if an available backend gives wrong numbers, and
 with 2 if the environment names a backend that does not exist.

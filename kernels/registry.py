@@ -1,4 +1,4 @@
-"""All operations by name, for the self-test, the benchmark and the tests."""
+"""Operations with kernels of their own, by name, for self-test, benchmark and tests."""
 
 from fastweights.kernels.delta_lstm import delta_lstm
 from fastweights.kernels.delta_rnn import delta_rnn

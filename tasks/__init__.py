@@ -1,4 +1,4 @@
-"""Other questions to the same memories: sequences of words with answers.
+"""Supervised tasks for the same memories: token sequences with target answers.
 
 A new task is one file and one line here; a new formal language, two in `formal_languages`.
 """

@@ -22,7 +22,11 @@ from fastweights.training.saved_agent import SavedAgent
 
 
 class Kept:
-    """Records in the folder of a new run, or of the run that `saved` is of. Raises `UserError`."""
+    """Log and checkpoints of a new run, or of the run that `saved` belongs to.
+
+    Raises:
+        UserError: the folder cannot be made or opened; one line.
+    """
 
     def __init__(self, options: RunOptions, saved: SavedAgent | None, network: Network) -> None:
         self._options, self._saved = options, saved

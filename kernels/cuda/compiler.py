@@ -7,13 +7,13 @@ a temporary file and renames it, so that a reader never sees half a file.
 
 import hashlib
 import io
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from fastweights.host import write_bytes
 from fastweights.kernels.machinery.cache import private_cache_folder
 
 KERNELS = Path(__file__).resolve().parent.parent
@@ -75,7 +75,7 @@ def cubin(source: Path, head_size: int, architecture: str, anew: bool = False) -
             return path.read_bytes()
     code, _ = compile_source(source, head_size, architecture)
     with _kept_if_possible():
-        write_beside_and_rename(private_cache_folder() / name, code)
+        write_bytes(private_cache_folder() / name, code)
     return code
 
 
@@ -85,11 +85,3 @@ def _kept_if_possible() -> Iterator[None]:
         yield
     except OSError as error:  # a read-only cache must not stop the run
         warnings.warn(f"compiled kernels are not kept: {error}", stacklevel=4)
-
-
-def write_beside_and_rename(path: Path, content: bytes) -> None:
-    """Write a file atomically: to a temporary name in the same folder, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(content)
-    Path(file.name).replace(path)
