@@ -35,9 +35,9 @@ def moving_latest(tmp_path, monkeypatch):
         latest.unlink()
         latest.symlink_to(name)
 
-    def open_later(path):
+    def open_later(*arguments):
         point_to("two")
-        return open_run(path)
+        return open_run(*arguments)
 
     def start():
         point_to("one")
