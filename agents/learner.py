@@ -98,7 +98,7 @@ class Learner:
         self.updates += len(taken) > refused
         self.refused += refused
         self.refused_in_a_row = self.refused_in_a_row + 1 if refused else 0
-        return self._logs(taken, steps=len(taken) - refused)
+        return self._logs(taken, made=len(taken) - refused)
 
     def _learn(self, batch: _Batch) -> tuple[list[dict[str, Tensor]], bool]:
         """Return the sums of each gradient pass, and whether the last pass was refused."""
@@ -253,7 +253,7 @@ class Learner:
         limit = self.config.kl_limit
         return limit is not None and bool(sums["kl"] / sums["count"] > limit)
 
-    def _logs(self, taken: Sequence[dict[str, Tensor]], steps: int) -> dict[str, Tensor]:
+    def _logs(self, taken: Sequence[dict[str, Tensor]], made: int) -> dict[str, Tensor]:
         def mean(name: str) -> Tensor:
             return torch.stack([sums[name] for sums in taken]).mean()
 
@@ -262,13 +262,13 @@ class Learner:
         variance = total["target_squared"] - total["target"].square() / total["count"]
         residual = total["error_squared"] - total["error"].square() / total["count"]
         logs = {name: mean(name) for name in (*LOSSES, "gradient_norm")}
-        count = total["count"] / len(first)  # agent steps of a minibatch
-        logs["entropy"] = mean("entropy") / count
-        logs["approx_kl"] = mean("kl") / count
+        steps = total["count"] / len(first)  # agent steps of a minibatch
+        logs["entropy"] = mean("entropy") / steps
+        logs["approx_kl"] = mean("kl") / steps
         if self.objective.clips:
-            logs["clip_fraction"] = mean("clipped") / count
+            logs["clip_fraction"] = mean("clipped") / steps
         logs["explained_variance"] = 1 - residual / variance
-        return logs | {"gradient_steps": torch.tensor(float(steps))}
+        return logs | {"gradient_steps": torch.tensor(float(made))}
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import torch
 
-from fastweights.host import flag, one_of
+from fastweights.host import check_at_least, one_of
 
 # Options that only some choices read: option -> choice -> values that read it.
 READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
@@ -64,9 +64,7 @@ class LearnerConfig:
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
             one_of(name, getattr(self, name), known)
-        for name in ("epochs", "minibatches"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{flag(name)} must be at least 1, not {getattr(self, name)}")
+        check_at_least(self, 1, "epochs", "minibatches")
 
     def streams_at_once(self, batch: int, device: torch.device) -> int:
         """Return how many of `batch` streams go through the network together."""

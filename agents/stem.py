@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 
-from fastweights.host import unknown_name
+from fastweights.host import one_of
 from fastweights.kernels import backend
 from fastweights.kernels.pictures import as_numbers
 from fastweights.kernels.pictures.convolve_pool import convolve_pool
@@ -227,8 +227,7 @@ def build_stem(
     Raises:
         ValueError: an unknown stem, or a stem that does not take such frames.
     """
-    if name not in STEMS:
-        raise ValueError(unknown_name("stem", name, STEMS))
+    one_of("stem", name, STEMS)
     is_image = len(frame_shape) == 3
     if name == "auto":
         name = "resnet" if is_image else "mlp"

@@ -86,8 +86,25 @@ def play(
     `report` is called after every step; an exception from it ends the playing. Call `check_plays`
     first, to find out whether the games can be played.
     """
-    with _evaluating(network):
-        return _play(network, trained, step, plan, action_mode, device, report)
+    at_once = min(plan.num_envs or _MOST_AT_ONCE, plan.games)
+    limit = longest_test(trained, plan.protocol, plan.max_frames)
+    is_atari = trained_rules(trained).resolved(trained.env) is not None  # ale-py cuts these games
+    played: list[Played] = []
+    for first in range(0, plan.games, at_once):
+        number, seed = min(at_once, plan.games - first), plan.seed + first
+        environments = environments_of_plan(trained, plan, number, seed)
+        with closing(environments), _evaluating(network):
+            played += play_games(
+                network,
+                environments,
+                action_mode=action_mode,
+                seed=seed,
+                device=device,
+                score_modulus=score_modulus(trained.env),
+                max_steps=None if is_atari else limit,
+                progress=lambda finished, longest, before=first: report(before + finished, longest),
+            )
+    return _evaluation(environments, trained, step, plan, action_mode, played)
 
 
 @contextmanager
@@ -100,35 +117,6 @@ def _evaluating(network: Network) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-
-
-def _play(
-    network: Network,
-    trained: RunOptions,
-    step: int,
-    plan: GamePlan,
-    action_mode: ActionMode,
-    device: torch.device | str,
-    report: Report,
-) -> Evaluation:
-    at_once = min(plan.num_envs or _MOST_AT_ONCE, plan.games)
-    limit = longest_test(trained, plan.protocol, plan.max_frames)
-    is_atari = trained_rules(trained).resolved(trained.env) is not None  # ale-py cuts these games
-    played: list[Played] = []
-    for first in range(0, plan.games, at_once):
-        number, seed = min(at_once, plan.games - first), plan.seed + first
-        with closing(environments_of_plan(trained, plan, number, seed)) as environments:
-            played += play_games(
-                network,
-                environments,
-                action_mode=action_mode,
-                seed=seed,
-                device=device,
-                score_modulus=score_modulus(trained.env),
-                max_steps=None if is_atari else limit,
-                progress=lambda finished, longest, before=first: report(before + finished, longest),
-            )
-    return _evaluation(environments, trained, step, plan, action_mode, played)
 
 
 def rules_of_plan(trained: RunOptions, plan: GamePlan) -> Rules:

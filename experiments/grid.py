@@ -141,7 +141,7 @@ class Grid:
 
         Raises:
             UserError: the folder has a run of other options, or another process fills it.
-            Interrupted: SIGINT or SIGTERM came. All processes have ended; a later call continues.
+            Interrupted: a signal asked for a stop. All processes have ended; a later call goes on.
         """
         with _locked(self.folder):
             runs, console = self.runs, Console()

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fastweights.host import EXIT_CODE, Interrupted, one_line
+from fastweights.host import EXIT_CODE, Interrupted, one_line, stop_signals
 
 STOPPED = "stopped; its runs are saved, and the same command goes on with them"
 _POLL = 0.1  # seconds
 _NAMED = 12  # most names in a line
-_STOPPED = {128 + signal.SIGINT, 128 + signal.SIGTERM}
+_STOPPED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 
 class Job(NamedTuple):
@@ -49,7 +49,7 @@ class SideBySide:
     def run(self, jobs: Sequence[Job]) -> None:
         """Run all jobs, also after a failure. Call it from the main thread.
 
-        SIGINT and SIGTERM go on to every running job, and no more jobs start.
+        SIGINT, SIGTERM and SIGHUP go on to every running job, and no more jobs start.
 
         Raises:
             Interrupted: a signal came, and all jobs have ended.
@@ -74,7 +74,7 @@ class SideBySide:
         def note(number: int, frame: FrameType | None) -> None:
             self._signals.append(number)
 
-        before = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, note) for number in stop_signals()}
         try:
             yield
         finally:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fastweights.cores import preset_of_core
 from fastweights.experiments import language_presets
 from fastweights.experiments.sequence_options import PUBLISHED_MAPS, Question, SequenceOptions
-from fastweights.host import unknown_name
+from fastweights.host import one_of
 from fastweights.tasks import Task, TrainerConfig
 
 
@@ -49,6 +49,5 @@ def presets_of(task: Task | type[Task]) -> dict[str, Callable[[str, Task], Seque
 def sequence_preset(name: str, core: str, task: Question) -> SequenceOptions[Question]:
     """Return a preset's options; raise a `ValueError` that lists the known for an unknown name."""
     known = presets_of(task)
-    if name not in known:
-        raise ValueError(unknown_name("preset", name, known))
+    one_of("preset", name, known)
     return known[name](core, task)

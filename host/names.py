@@ -1,7 +1,7 @@
 """The message for an unknown name, with the nearest known one."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 _CUTOFF = 0.7  # of difflib's ratio: `quik` is near `quick`, `gpu` is not near `cpu`
 
@@ -12,9 +12,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}"
 
 
-def one_of(kind: str, name: str, known: Iterable[str]) -> str:
+def one_of(kind: str, name: str, known: Collection[str]) -> str:
     """Return `name`; raise a one-line `ValueError` if it is not one of the known names."""
-    known = list(known)
     if name not in known:
         raise ValueError(unknown_name(kind, name, known))
     return name

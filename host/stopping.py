@@ -16,12 +16,20 @@ class Interrupted(Exception):
         self.signal_number = signal_number
 
 
+def stop_signals() -> tuple[int, ...]:
+    """Return the signals that ask for a stop.
+
+    SIGHUP comes when a terminal closes; where it is ignored (`nohup`), it stays so.
+    """
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return signal.SIGINT, signal.SIGTERM, *(() if ignored else (signal.SIGHUP,))
+
+
 class StopRequests:
     """A context in which the first SIGINT, SIGTERM or SIGHUP only sets a flag.
 
     A run can so finish its update and save. A second signal, two seconds later or more, has its
-    default effect. SIGHUP comes when a terminal closes; where it is ignored (`nohup`), it stays so.
-    For the main thread.
+    default effect. For the main thread.
     """
 
     def __init__(self) -> None:
@@ -30,9 +38,8 @@ class StopRequests:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if (number, signal.getsignal(number)) != (signal.SIGHUP, signal.SIG_IGN):
-                self._before[number] = signal.signal(number, self._note)
+        for number in stop_signals():
+            self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *error: object) -> None:

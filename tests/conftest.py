@@ -25,8 +25,8 @@ import pytest
 import torch
 
 # The modules that declare shapes of tensors; checks make every call of a function slower.
-SHAPED = ("language_model", "sequence_model", "sequences", "train")
-SHAPED = ("kernels", "cores", "agents", *(f"tasks.{module}" for module in SHAPED))
+OF_TASKS = ("language_model", "sequence_model", "sequences", "train")
+SHAPED = ("kernels", "cores", "agents", *(f"tasks.{module}" for module in OF_TASKS))
 jaxtyping.install_import_hook([f"fastweights.{module}" for module in SHAPED], "beartype.beartype")
 
 

@@ -15,8 +15,6 @@ _LEAST = {
     "unroll_length": 1,
     "total_steps": 1,
     "bptt": 1,
-    "epochs": 1,
-    "minibatches": 1,
     "env_groups": 1,
     "max_refused_updates": 1,
     "queue_size": 0,

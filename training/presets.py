@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fastweights.agents import LearnerConfig
 from fastweights.cores import CORES, of_core, preset_of_core
-from fastweights.host import unknown_name
+from fastweights.host import one_of
 from fastweights.training.options import RunOptions
 
 
@@ -129,6 +129,5 @@ PRESETS = {
 
 def preset(name: str, core: str) -> RunOptions:
     """Return a preset's options; raise a `ValueError` that lists the known for an unknown name."""
-    if name not in PRESETS:
-        raise ValueError(unknown_name("preset", name, PRESETS))
+    one_of("preset", name, PRESETS)
     return PRESETS[name](core)

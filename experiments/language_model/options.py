@@ -9,7 +9,7 @@ import tyro
 from fastweights.cores import core_kind, preset_of_core
 from fastweights.experiments.learning_options import LearningOptions, differing_learning_options
 from fastweights.experiments.sequence_options import PUBLISHED_MAPS
-from fastweights.host import PRECISIONS, check_at_least, check_kept, typed_whole, unknown_name
+from fastweights.host import PRECISIONS, check_at_least, check_kept, one_of, typed_whole
 from fastweights.tasks.language_model import (
     POSITIONS,
     PUBLISHED_CUTOFFS,
@@ -84,8 +84,7 @@ class LanguageOptions(LearningOptions):
         self.trainer.check()
         self.cut.check()
         for name, known in (("positions", ("auto", *POSITIONS)), ("precision", PRECISIONS)):
-            if getattr(self, name) not in known:
-                raise ValueError(unknown_name(f"--{name}", getattr(self, name), known))
+            one_of(f"--{name}", getattr(self, name), known)
         check_at_least(self, 1, "evaluate_every", "at_once")
         check_at_least(self, 0, "sample_length")
         if not 0 <= self.initial_std < 1:
@@ -192,6 +191,5 @@ LANGUAGE_PRESETS = {"paper": paper, "small": small}
 
 def language_preset(name: str, core: str) -> LanguageOptions:
     """Return a preset's options; raise a `ValueError` that lists the known for an unknown name."""
-    if name not in LANGUAGE_PRESETS:
-        raise ValueError(unknown_name("preset", name, LANGUAGE_PRESETS))
+    one_of("preset", name, LANGUAGE_PRESETS)
     return LANGUAGE_PRESETS[name](core)

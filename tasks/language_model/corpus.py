@@ -24,10 +24,10 @@ import numpy as np
 from fastweights.host import (
     UserError,
     describe_os_error,
+    one_of,
     read_object,
     remove_partials,
     replacing,
-    unknown_name,
     wait_for_lock,
     write_bytes,
     write_json,
@@ -64,8 +64,7 @@ class CutOptions:
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
-        if self.vocabulary not in KINDS:
-            raise ValueError(unknown_name("--vocabulary", self.vocabulary, KINDS))
+        one_of("--vocabulary", self.vocabulary, KINDS)
         try:
             codecs.lookup(self.encoding)
         except (LookupError, ValueError) as error:

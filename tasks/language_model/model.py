@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from fastweights.cores import LARGEST, build_core, core_config, core_kind, sinusoids
-from fastweights.host import unknown_name
+from fastweights.host import one_of
 from fastweights.kernels import State, map_state
 from fastweights.tasks.language_model.adaptive_softmax import AdaptiveSoftmax
 from fastweights.tasks.language_model.ngram_vectors import NgramVectors
@@ -63,8 +63,7 @@ class LanguageModel(nn.Module):
 
     def __init__(self, types: int, config: LanguageModelConfig):
         super().__init__()
-        if config.positions not in POSITIONS:
-            raise ValueError(unknown_name("--positions", config.positions, POSITIONS))
+        one_of("--positions", config.positions, POSITIONS)
         if not 0 <= config.dropout < 1:
             raise ValueError(f"--dropout must lie in [0, 1), not {config.dropout}")
         if not 0 <= config.initial_std < 1:

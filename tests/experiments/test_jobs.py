@@ -24,7 +24,7 @@ import pathlib, signal, sys, time
 def save(number, frame):
     time.sleep(0.5)
     sys.exit(128 + number)
-for number in (signal.SIGINT, signal.SIGTERM):
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, save)
 pathlib.Path({!r}).touch()
 time.sleep(60)
@@ -79,7 +79,16 @@ def test_a_grid_names_the_outputs_that_it_has_kept(tmp_path, capsys):
     assert [path.name for path in tmp_path.glob("*.out")] == ["bad.out"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.fixture
+def _as_in_a_terminal():
+    """Undo `nohup`, if the tests run under it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("_as_in_a_terminal")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_every_job_and_starts_no_other(tmp_path, number, capsys):
     before, ready = signal.getsignal(number), tmp_path / "b is ready"
 

@@ -24,7 +24,7 @@ _PATIENCE = 10.0  # seconds for a killed process to end
 def main() -> None:
     """Run the command."""
     folder, run = sys.argv[1], os.getppid()
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to all processes of a job
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to all processes of a job
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     deadline = time.monotonic() + _PATIENCE
