@@ -1,7 +1,8 @@
-"""Recurrences by PyTorch's own kernels, which have no resets: one call for each segment.
+"""Recurrences by PyTorch's own kernels, which have no resets: one call for all segments.
 
-On a GPU these kernels are cuDNN's. An unroll is cut at the rows where any stream is reset; to find
-them, the host waits for `is_first` once.
+On a GPU these kernels are cuDNN's. A reset cuts a stream in two, and each piece is a sequence of
+its own. The pieces of all streams go through one call, as packed sequences of unequal length. To
+find them, the host waits for `is_first` once.
 
 TF32, cuDNN's default, is turned off in both passes. The switch belongs to the process, so
 convolutions in other threads run without TF32 during these calls.
@@ -11,8 +12,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -65,36 +66,89 @@ class Exactness:
 exact = Exactness()
 
 
-def unroll_by_segments(
-    whole: Callable[[Tensor, State], tuple[Tensor, State]],
+class Pieces(NamedTuple):
+    """The sequences between resets, longest first, packed as `torch.nn.utils.rnn` packs them.
+
+    All tensors but `batch_sizes` are on the device of the data.
+    """
+
+    batch_sizes: Tensor  # [longest], on the CPU: how many pieces reach each of their steps
+    rows: Tensor  # [T * B]: which row of [T, B] each packed row is
+    places: Tensor  # [T * B]: which packed row each row of [T, B] is
+    first: Tensor  # [B]: the piece at each column's beginning
+    last: Tensor  # [B]: the piece at each column's end
+
+    @property
+    def count(self) -> int:
+        """Return the number of pieces."""
+        return int(self.batch_sizes[0])
+
+
+def pieces(is_first: Bool[Tensor, "T B"]) -> Pieces | None:
+    """Return the pieces of an unroll; None if no row but the first has a reset."""
+    T, B = is_first.shape
+    begins = torch.clone(is_first.cpu().t(), memory_format=torch.contiguous_format)  # waits
+    begins[:, 0] = True
+    start = begins.flatten().nonzero().flatten()
+    if len(start) == B:
+        return None
+    piece = begins.flatten().cumsum(0) - 1  # of each row, column after column
+    lengths = start.diff(append=start.new_tensor([B * T]))
+    rank = lengths.argsort(descending=True, stable=True).argsort()[piece]
+    row = torch.arange(B * T)
+    step = row - start[piece]
+    batch_sizes = step.bincount()
+    place = (batch_sizes.cumsum(0) - batch_sizes)[step] + rank
+    rows = torch.empty_like(row).scatter_(0, place, row % T * B + row // T)
+    places = place.view(B, T).t().flatten()
+    first, last = rank.view(B, T)[:, 0], rank.view(B, T)[:, -1]
+    moved = torch.cat([rows, places, first, last]).to(is_first.device)
+    return Pieces(batch_sizes, *moved.split([T * B, T * B, B, B]))
+
+
+def unroll_by_pieces(
+    whole: Callable[[Sequence[Tensor], Sequence[Tensor]], tuple[Tensor, ...]],
     x: Rows,
     is_first: Bool[Tensor, "T B"],
     state: State,
 ) -> tuple[Hidden, State]:
-    """Apply `whole(x, state) -> (y, state)` to every stretch without a reset."""
-    cuts = is_first[1:].any(1).nonzero().flatten().tolist()
-    parts = []
-    for start, stop in pairwise([0, *(cut + 1 for cut in cuts), len(x)]):
-        y, state = whole(x[start:stop], forget(state, is_first[start]))
-        parts.append(y)
-    return torch.cat(parts), state
+    """Unroll by one call of `whole(sequence, states)`, which returns y and the final states.
+
+    `sequence` is (x,), or with resets (packed rows, batch sizes). States have a layer axis of size
+    one in front.
+    """
+    state = forget(state, is_first[0])
+    cut = pieces(is_first)
+    if cut is None:
+        y, *final = whole((x,), [part[None] for part in state])
+        return y, type(state)(*(part[0] for part in final))
+    packed = x.flatten(0, 1).index_select(0, cut.rows)
+    states = [
+        part.new_zeros(1, cut.count, part.shape[-1]).index_copy(1, cut.first, part[None])
+        for part in state
+    ]
+    y, *final = whole((packed, cut.batch_sizes), states)
+    y = y.index_select(0, cut.places).unflatten(0, is_first.shape)
+    return y, type(state)(*(part[0].index_select(0, cut.last) for part in final))
 
 
 def one_layer(
     kernel: Callable[..., tuple[Tensor, ...]],
-    x: Rows,
-    before: Any,
     weights: Sequence[Tensor],
     has_biases: bool,
+    sequence: Sequence[Tensor],
+    states: Sequence[Tensor],
 ) -> tuple[Tensor, ...]:
-    """Call `torch.lstm`, `torch.gru` or `torch.rnn_tanh`; `before` has a layer axis of size one."""
-    learning = torch.is_grad_enabled()
+    """Call `torch.lstm`, `torch.gru` or `torch.rnn_tanh` on a sequence of `unroll_by_pieces`."""
+    before = states if len(states) > 1 else states[0]
+    settings = (has_biases, 1, 0.0, torch.is_grad_enabled(), False)
+    layout = () if len(sequence) > 1 else (False,)  # batch_first
     with exact():
-        y, *state = kernel(x, before, weights, has_biases, 1, 0.0, learning, False, False)
+        y, *final = kernel(*sequence, before, weights, *settings, *layout)
     if y.grad_fn is not None:  # around cuDNN's backward pass, which is one node of the graph
         y.grad_fn.register_prehook(exact.begin)
         y.grad_fn.register_hook(exact.end)
-    return y, *state
+    return y, *final
 
 
 def by_pytorch(
@@ -112,8 +166,4 @@ def by_pytorch(
     if x.numel() == 0 or not may_wait(x) or requested_backend() == "reference":
         return reference(x, is_first, state, weights)
 
-    def whole(rows: Tensor, before: State) -> tuple[Tensor, State]:
-        y, hidden = one_layer(kernel, rows, before[0][None], weights, has_biases=True)
-        return y, type(before)(hidden[0])
-
-    return unroll_by_segments(whole, x, is_first, state)
+    return unroll_by_pieces(partial(one_layer, kernel, weights, True), x, is_first, state)

@@ -51,6 +51,8 @@ def compile_source(
         std=STANDARD,
         include_path=[str(HEADERS)],
         define_macro=[("HEAD_SIZE", str(head_size))],
+        # Otherwise NVRTC 13.0, which torch requires, rejects generic lambdas as host functions.
+        device_as_default_execution_space=True,
         ptxas_options=["-v"] if verbose else None,
     )
     program = Program(source.read_text(), "c++", options)

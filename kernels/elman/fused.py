@@ -1,4 +1,4 @@
-"""The Elman network by PyTorch's own kernel, one call for each stretch without a reset."""
+"""The Elman network by PyTorch's own kernel, one call whatever the resets."""
 
 import torch
 from jaxtyping import Bool, Float

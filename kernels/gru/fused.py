@@ -1,4 +1,4 @@
-"""The GRU by PyTorch's own kernel, one call for each stretch without a reset."""
+"""The GRU by PyTorch's own kernel, one call whatever the resets."""
 
 import torch
 from jaxtyping import Bool, Float

@@ -202,9 +202,9 @@ def test_on_a_gpu(size, dtype):
 @NEEDS_GPU
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_an_agents_stem_takes_it_on_a_gpu(precision, monkeypatch):
-    monkeypatch.setattr(F, "max_pool2d", None)  # PyTorch must not be called
     what = {"core": "lstm", "stem": "resnet", "precision": precision}
     stem = Network(NetworkConfig(frame_shape=(4, 84, 84), num_actions=6, **what)).stem.cuda()
+    monkeypatch.setattr(F, "max_pool2d", None)  # PyTorch must not be called
     frames = torch.randint(0, 256, (5, 4, 84, 84), dtype=torch.uint8, device="cuda")
     with torch.no_grad():
         acting = stem(frames)
