@@ -6,8 +6,10 @@ which the user started this process. A user's own program gets hints that work i
 folder.
 """
 
+import os
 import shlex
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +20,7 @@ from fastweights.host.waiting import sleep_while_waiting
 
 # Beside the package in a checkout; an installed package has its own folder only.
 _SCRIPTS = Path(fastweights.__file__).resolve().parents[1] / "launch"
+_left_behind: list[threading.Thread] = []
 
 
 def typed_command(command: str, *arguments: str | Path) -> str:
@@ -46,10 +49,27 @@ def _is_in_checkout() -> bool:
 def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
     """Run `command` in this process, by default with its arguments; return the exit code.
 
-    Call it before torch is imported.
+    Call it before torch is imported. If a thread was left behind, the process ends here.
     """
     sleep_while_waiting()
-    return import_module(f"fastweights.launch.{command}").main(arguments)
+    main = import_module(f"fastweights.launch.{command}").main
+    try:
+        code = main(arguments)
+    except SystemExit as end:
+        code = end.code
+    if any(thread.is_alive() for thread in _left_behind):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def leave_behind(thread: threading.Thread) -> None:
+    """Let `run_command` end the process without Python's own end while the thread is alive.
+
+    A thread that returns to Python from C++ during Python's end aborts the process.
+    """
+    _left_behind.append(thread)
 
 
 def command_argv(command: str) -> list[str]:

@@ -1,6 +1,8 @@
 """Ctrl-C at every stage, a hanging environment, and memory over time, in real processes."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,36 @@ def test_an_accident_in_any_thread_ends_the_run_and_spares_what_it_had_learned(c
     assert not ends[case]["left"] and "left behind" not in said
     last_row = max(read_logs(folder / case)["step"])
     assert load_checkpoint(folder / case / "model.tar")["step"] == last_row
+
+
+START_INTERRUPTED = """
+import os, signal, sys, threading
+from fastweights.host import run_command
+from fastweights.training.schedules import asynchronous
+
+class Interrupted(asynchronous.Asynchronous):
+    def __enter__(self):
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return super().__enter__()
+
+asynchronous._PATIENCE = 0.0
+asynchronous.Asynchronous = Interrupted
+sys.exit(run_command("atari", sys.argv[1:]))
+"""
+
+
+def test_emulators_that_are_still_starting_do_not_abort_the_process(tmp_path):
+    """They return to Python from C++ when Python is about to end."""
+    game = ["--env", "Pong", "--stem", "shallow", "--core", "feedforward", "--num-threads", "1"]
+    streams = ["--schedule", "asynchronous", "--num-envs", "8", "--batch-size", "8"]
+    where = ["--savedir", str(tmp_path), "--xpid", "run", "--env-groups", "1"]
+    done = subprocess.run(
+        [sys.executable, "-c", START_INTERRUPTED, *game, *streams, *where],
+        capture_output=True,
+        text=True,
+    )
+    assert "actor 0 is stuck in its start; left behind" in done.stderr
+    assert done.returncode == 130, done.stderr
 
 
 @pytest.mark.faults

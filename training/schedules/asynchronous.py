@@ -17,7 +17,7 @@ import torch
 
 from fastweights.agents import Actor, Network, WeightStore
 from fastweights.envs import Environments
-from fastweights.host import Stages
+from fastweights.host import Stages, leave_behind
 from fastweights.training.schedules.experience import Experience
 from fastweights.training.schedules.rollout_queue import Closed, QueuedSource
 
@@ -80,6 +80,7 @@ class Asynchronous(QueuedSource):
             if thread.is_alive():
                 stage = stages.current or "its start"
                 print(f"warning: {thread.name} is stuck in {stage}; left behind", file=sys.stderr)
+                leave_behind(thread)
 
     def publish(self, version: int) -> None:
         """Copy the network's weights to the store from which the groups fetch them."""
