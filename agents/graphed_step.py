@@ -69,7 +69,7 @@ class GraphedStep:
 
     @torch.no_grad()
     def __call__(self, *seen: Any) -> tuple[NetworkOutput, State]:
-        """Return what `Network.forward` returns, bit-identical except for the LSTM (cuDNN's here).
+        """Return what `Network.forward` returns, bit-identical.
 
         Raises:
             CannotRecord: see `record`.

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from fastweights.kernels.lstm import reference
 from fastweights.kernels.lstm.reference import LSTMState
-from fastweights.kernels.machinery.signature import may_wait
-from fastweights.kernels.segments import one_layer, unroll_by_pieces
+from fastweights.kernels.segments import is_for_the_loop, one_layer, unroll_by_pieces
 
 
 def unroll(
@@ -22,11 +21,8 @@ def unroll(
     state: LSTMState,
     hidden_weights: Float[Tensor, "D4 D"],
 ) -> tuple[Float[Tensor, "T B D"], LSTMState]:
-    """Unroll; equals `reference.unroll`, which runs where the host must not wait.
-
-    Differentiable once.
-    """
-    if z.numel() == 0 or not may_wait(z):
+    """Unroll; equals `reference.unroll`, which runs where it is better. Differentiable once."""
+    if is_for_the_loop(z):
         return reference.unroll(z, is_first, state, hidden_weights)
     weights = [torch.eye(z.shape[-1], dtype=z.dtype, device=z.device), hidden_weights]
     return unroll_by_pieces(partial(one_layer, torch.lstm, weights, False), z, is_first, state)

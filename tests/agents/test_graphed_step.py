@@ -143,10 +143,8 @@ def test_on_a_gpu_it_answers_as_the_network_does(core):
     stream = torch.cuda.current_stream()
     found = played(GraphedStep(net), net, other)
     assert torch.cuda.current_stream() == stream
-    # Recorded steps of these are the plain loop; elsewhere cuDNN computes them.
-    bound = 1e-5 if core in ("lstm", "gru", "elman") else 0.0
     for one, right in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, right, rtol=bound, atol=bound)
+        torch.testing.assert_close(one, right, rtol=0.0, atol=0.0)
 
 
 WAITS = """
