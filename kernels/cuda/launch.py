@@ -5,6 +5,7 @@ call outside the capture has loaded the kernel (torch asks for such a call anywa
 """
 
 import ctypes
+import threading
 from array import array
 from collections.abc import Sequence
 from functools import cache
@@ -20,6 +21,7 @@ from fastweights.kernels.cuda.arguments import Sizes, pack, padded
 
 WARP = 32
 OLDEST = (7, 5)  # sm_75: the oldest target of CUDA 13
+_one_loads = threading.Lock()
 
 
 class Kernel(NamedTuple):
@@ -101,10 +103,12 @@ def why_not_loaded(kernels: tuple[Kernel, ...], head_size: int, device: torch.de
     """Return why the kernels cannot be loaded on the GPU, in one line; None if they are loaded.
 
     Asked once. Kernels loaded here are not loaded later in a graph's capture or by another thread.
+    Threads take turns: one that imports `cuda.core` while another does may find half of it.
     """
     try:
-        for kernel in kernels:
-            load(kernel, head_size, device)
+        with _one_loads:
+            for kernel in kernels:
+                load(kernel, head_size, device)
     except Exception as error:  # the compiler's and driver's errors have no common base class
         reason, *_ = str(error).splitlines() or [type(error).__name__]
         return f"its kernels cannot be loaded: {reason}"

@@ -1,5 +1,9 @@
 """Launching CUDA kernels: arguments, refusals, and messages on a machine without a GPU."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from cuda_cases import CASES, RESETS, make
@@ -9,6 +13,8 @@ from fastweights.kernels.cuda.arguments import Sizes, pack, padded, views
 from fastweights.kernels.cuda.support import why_not
 from fastweights.kernels.machinery import cache, signature
 from fastweights.kernels.machinery.request import Request
+
+GPU = torch.device("cuda:0")
 
 
 def test_head_sizes_are_padded():
@@ -87,6 +93,25 @@ def test_what_was_kept_and_is_damaged_is_compiled_anew(monkeypatch, tmp_path):
     assert launch._load(kernel, 8, "sm_90").function == "delta_rule_forward"
     assert kept.read_bytes() == b"whole"
     launch._load.cache_clear()
+
+
+def test_threads_load_kernels_one_after_the_other(monkeypatch):
+    loading, overlapped = threading.Lock(), []
+
+    def load(*call) -> None:
+        overlapped.append(not loading.acquire(blocking=False))
+        time.sleep(0.02)
+        if not overlapped[-1]:
+            loading.release()
+
+    monkeypatch.setattr(launch, "load", load)
+    sizes = (8, 16, 32, 64)
+    kernel = launch.Kernel(compiler.source_file("delta_rule"), "forward", (1, 4))
+    with ThreadPoolExecutor(len(sizes)) as threads:
+        asked = [threads.submit(launch.why_not_loaded, (kernel,), size, GPU) for size in sizes]
+        assert [one.result() for one in asked] == [None] * len(sizes)
+    assert overlapped == [False] * len(sizes)
+    launch.why_not_loaded.cache_clear()
 
 
 def test_the_cache_is_where_the_user_says(monkeypatch, tmp_path):
