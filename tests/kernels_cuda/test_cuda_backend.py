@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from cuda_cases import BATCH, DELTA_PRODUCTS, RESETS, check_delta_product
+from cuda_cases import BATCH, RESETS
+from delta_product_cases import DELTA_PRODUCTS, check_delta_product
 from remembered import forget_calls
 
 from fastweights import kernels

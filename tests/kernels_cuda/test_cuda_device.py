@@ -7,18 +7,17 @@ import torch
 from cuda_cases import (
     BATCH,
     CASES,
-    DELTA_PRODUCTS,
     HEADS,
     RESETS,
     WIDE,
     Case,
     Tensors,
     check,
-    check_delta_product,
     computed,
     make,
 )
 from cuda_needs import NEEDS_GPU
+from delta_product_cases import DELTA_PRODUCTS, check_delta_product
 
 pytestmark = [pytest.mark.gpu, NEEDS_GPU]
 EVERY_CASE = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
