@@ -1,8 +1,9 @@
-"""Recurrences by PyTorch's own kernels, which have no resets: one call for all segments.
+"""Recurrences by PyTorch's own kernels, which have no resets.
 
 On a GPU these kernels are cuDNN's. A reset cuts a stream in two, and each piece is a sequence of
 its own. The pieces of all streams go through one call, as packed sequences of unequal length. To
-find them, the host waits for `is_first` once.
+find them, the host waits for `is_first` once. On CPUs packed sequences are slow and calls are
+cheap: there an unroll is cut at the rows where any stream is reset, and each stretch has a call.
 
 TF32, cuDNN's default, is turned off in both passes. The switch belongs to the process, so
 convolutions in other threads run without TF32 during these calls.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -136,6 +138,23 @@ def unroll_by_pieces(
     return y, type(state)(*(part[0].index_select(0, cut.last) for part in final))
 
 
+def unroll_by_stretches(
+    whole: Callable[[Sequence[Tensor], Sequence[Tensor]], tuple[Tensor, ...]],
+    x: Rows,
+    is_first: Bool[Tensor, "T B"],
+    state: State,
+) -> tuple[Hidden, State]:
+    """Unroll as `unroll_by_pieces` does, by one call for each stretch of rows without a reset."""
+    cuts = is_first[1:].any(1).nonzero().flatten().tolist()
+    parts = []
+    for start, stop in pairwise([0, *(cut + 1 for cut in cuts), len(x)]):
+        states = [part[None] for part in forget(state, is_first[start])]
+        y, *final = whole((x[start:stop],), states)
+        state = type(state)(*(part[0] for part in final))
+        parts.append(y)
+    return torch.cat(parts), state
+
+
 def one_layer(
     kernel: Callable[..., tuple[Tensor, ...]],
     weights: Sequence[Tensor],
@@ -179,4 +198,5 @@ def by_pytorch(
     if is_for_the_loop(x) or requested_backend() == "reference":
         return reference(x, is_first, state, weights)
 
-    return unroll_by_pieces(partial(one_layer, kernel, weights, True), x, is_first, state)
+    unroll = unroll_by_pieces if x.is_cuda else unroll_by_stretches
+    return unroll(partial(one_layer, kernel, weights, True), x, is_first, state)

@@ -1,4 +1,4 @@
-"""The Elman network by PyTorch's own kernel, one call whatever the resets."""
+"""The Elman network by PyTorch's own kernel; `segments.py` deals with resets."""
 
 import torch
 from jaxtyping import Bool, Float

@@ -1,4 +1,4 @@
-"""The GRU by PyTorch's own kernel, one call whatever the resets."""
+"""The GRU by PyTorch's own kernel; `segments.py` deals with resets."""
 
 import torch
 from jaxtyping import Bool, Float

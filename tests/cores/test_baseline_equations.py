@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from fastweights.cores import build_core
+from fastweights.kernels import segments
 
 T, B, INPUT, WIDTH = 9, 3, 5, 6
 
@@ -169,14 +170,25 @@ def test_pytorchs_networks_are_pytorchs(name, module):
 
 
 @pytest.mark.parametrize("name", ["gru", "elman"])
-def test_one_call_of_pytorchs_kernel_whatever_the_resets(name, monkeypatch):
+def test_one_call_of_pytorchs_kernel_for_each_stretch(name, monkeypatch):
     kernel = {"gru": "gru", "elman": "rnn_tanh"}[name]
     core, called, original = build_core(name, INPUT, width=WIDTH), [], getattr(torch, kernel)
     monkeypatch.setattr(torch, kernel, lambda *call: called.append(1) or original(*call))
     x = torch.randn(T, B, INPUT)
     core.unroll(x, core.initial_state(B), torch.zeros(T, B, dtype=torch.bool))
+    assert len(called) == 1
     core.unroll(x, core.initial_state(B), resets())
-    assert len(called) == 2
+    assert len(called) == 1 + 3  # stretches begin at rows 0, 4 and 5
+
+
+@pytest.mark.parametrize("name", ["gru", "elman"])
+def test_pieces_in_one_call_as_on_gpus_equal_stretches(name, monkeypatch):
+    core = build_core(name, INPUT, width=WIDTH).double()
+    x, is_first = torch.randn(T, B, INPUT).double(), resets()
+    by_stretches = with_gradients(core, x, is_first)
+    monkeypatch.setattr(segments, "unroll_by_stretches", segments.unroll_by_pieces)
+    for one, other in zip(with_gradients(core, x, is_first), by_stretches, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["gru", "elman", "e_lstm", "qrnn", "cnn", "stack_rnn"])
