@@ -25,13 +25,15 @@ from torch.backends import cudnn
 
 from fastweights.kernels.machinery.dispatch import requested_backend
 from fastweights.kernels.machinery.signature import may_wait
-from fastweights.kernels.recurrence import State, forget
+from fastweights.kernels.recurrence import State, forget, map_state
 
 # cuDNN copies the weights into one piece of memory in each call: here a call is a whole unroll.
 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
 
 Rows = Float[Tensor, "T B E"]
 Hidden = Float[Tensor, "T B D"]
+# Of a sequence and a state: y and the next state. A sequence is (x,) or (packed rows, batch sizes).
+Whole = Callable[[Sequence[Tensor], State], tuple[Tensor, State]]
 
 
 @dataclass
@@ -113,44 +115,30 @@ def pieces(is_first: Bool[Tensor, "T B"]) -> Pieces | None:
 
 
 def unroll_by_pieces(
-    whole: Callable[[Sequence[Tensor], Sequence[Tensor]], tuple[Tensor, ...]],
-    x: Rows,
-    is_first: Bool[Tensor, "T B"],
-    state: State,
+    whole: Whole, x: Rows, is_first: Bool[Tensor, "T B"], state: State
 ) -> tuple[Hidden, State]:
-    """Unroll by one call of `whole(sequence, states)`, which returns y and the final states.
-
-    `sequence` is (x,), or with resets (packed rows, batch sizes). States have a layer axis of size
-    one in front.
-    """
+    """Unroll by one call of `whole`, with the pieces packed if there are resets after row 0."""
     state = forget(state, is_first[0])
     cut = pieces(is_first)
     if cut is None:
-        y, *final = whole((x,), [part[None] for part in state])
-        return y, type(state)(*(part[0] for part in final))
+        return whole((x,), state)
+    begun = map_state(
+        lambda part: part.new_zeros(cut.count, part.shape[1]).index_copy(0, cut.first, part), state
+    )
     packed = x.flatten(0, 1).index_select(0, cut.rows)
-    states = [
-        part.new_zeros(1, cut.count, part.shape[-1]).index_copy(1, cut.first, part[None])
-        for part in state
-    ]
-    y, *final = whole((packed, cut.batch_sizes), states)
-    y = y.index_select(0, cut.places).unflatten(0, is_first.shape)
-    return y, type(state)(*(part[0].index_select(0, cut.last) for part in final))
+    y, ended = whole((packed, cut.batch_sizes), begun)
+    state = map_state(lambda part: part.index_select(0, cut.last), ended)
+    return y.index_select(0, cut.places).unflatten(0, is_first.shape), state
 
 
 def unroll_by_stretches(
-    whole: Callable[[Sequence[Tensor], Sequence[Tensor]], tuple[Tensor, ...]],
-    x: Rows,
-    is_first: Bool[Tensor, "T B"],
-    state: State,
+    whole: Whole, x: Rows, is_first: Bool[Tensor, "T B"], state: State
 ) -> tuple[Hidden, State]:
-    """Unroll as `unroll_by_pieces` does, by one call for each stretch of rows without a reset."""
+    """Unroll by one call of `whole` for each stretch of rows without a reset."""
     cuts = is_first[1:].any(1).nonzero().flatten().tolist()
     parts = []
     for start, stop in pairwise([0, *(cut + 1 for cut in cuts), len(x)]):
-        states = [part[None] for part in forget(state, is_first[start])]
-        y, *final = whole((x[start:stop],), states)
-        state = type(state)(*(part[0] for part in final))
+        y, state = whole((x[start:stop],), forget(state, is_first[start]))
         parts.append(y)
     return torch.cat(parts), state
 
@@ -160,18 +148,19 @@ def one_layer(
     weights: Sequence[Tensor],
     has_biases: bool,
     sequence: Sequence[Tensor],
-    states: Sequence[Tensor],
-) -> tuple[Tensor, ...]:
-    """Call `torch.lstm`, `torch.gru` or `torch.rnn_tanh` on a sequence of `unroll_by_pieces`."""
-    before = states if len(states) > 1 else states[0]
+    state: State,
+) -> tuple[Tensor, State]:
+    """Call `torch.lstm`, `torch.gru` or `torch.rnn_tanh`; the last two arguments are `Whole`'s."""
+    layer = [part[None] for part in state]
+    before = layer if len(layer) > 1 else layer[0]
     settings = (has_biases, 1, 0.0, torch.is_grad_enabled(), False)
     layout = () if len(sequence) > 1 else (False,)  # batch_first
     with exact():
-        y, *final = kernel(*sequence, before, weights, *settings, *layout)
+        y, *after = kernel(*sequence, before, weights, *settings, *layout)
     if y.grad_fn is not None:  # around cuDNN's backward pass, which is one node of the graph
         y.grad_fn.register_prehook(exact.begin)
         y.grad_fn.register_hook(exact.end)
-    return y, *final
+    return y, type(state)(*(part[0] for part in after))
 
 
 def is_for_the_loop(x: Rows) -> bool:
@@ -197,6 +186,5 @@ def by_pytorch(
     """
     if is_for_the_loop(x) or requested_backend() == "reference":
         return reference(x, is_first, state, weights)
-
     unroll = unroll_by_pieces if x.is_cuda else unroll_by_stretches
     return unroll(partial(one_layer, kernel, weights, True), x, is_first, state)

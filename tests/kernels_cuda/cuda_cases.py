@@ -335,8 +335,9 @@ def check(
 ) -> None:
     """Check that outputs and gradients are within the tolerance and that inputs are unchanged.
 
-    Where the reference itself has larger errors in float32, five times its largest is allowed: some
-    random calls magnify any rounding, and a gradient through short vectors of length one cancels.
+    On a GPU, where the reference itself has larger errors in float32, five times its largest is
+    allowed: some random calls magnify any rounding, and a gradient through short vectors of length
+    one cancels.
     """
     tensors, grads = make(case, T, BATCH, HEADS, K, V)
 
@@ -351,10 +352,10 @@ def check(
     actual = computed(case, single, layout(is_first), given)
     errors = _errors(actual, wanted)
     allowed = TOLERANCE
-    if max(errors.values()) > allowed:
+    if device != "cpu" and max(errors.values()) > allowed:
         floats = {name: tensor.float() for name, tensor in tensors.items()}
         rounded = expected(case, floats, is_first, [grad.float() for grad in grads])
         allowed = max(allowed, 5 * max(_errors(rounded, wanted).values()))
-    assert max(errors.values()) <= allowed, errors
+    assert max(errors.values()) <= allowed < float("inf"), errors
     for tensor, copy in zip([*single.values(), *given], before, strict=True):
         assert torch.equal(tensor, copy), "an input was changed"
