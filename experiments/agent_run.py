@@ -2,9 +2,9 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fastweights.agents import ImageStem, Network
 from fastweights.cores import count_parameters
@@ -21,12 +21,10 @@ from fastweights.host import (
     user_input,
 )
 from fastweights.kernels import restoring_backend
-from fastweights.records import fitting
+from fastweights.records import Metrics, RunRecords, fitting
 from fastweights.training import (
     Diverged,
-    Kept,
     NothingLearned,
-    NotKept,
     Plan,
     Replicas,
     RunOptions,
@@ -37,8 +35,10 @@ from fastweights.training import (
     hash_recorder,
     module_arguments,
     notes_on_options,
+    open_records,
     plan_for,
     record_nothing,
+    save,
     train,
     try_out,
 )
@@ -77,29 +77,33 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     stop = StopRequests()
     stages = Stages("learner", stop.check)
     source = plan.source(network, environments, step, stages)  # resets: what breaks leaves no run
-    first = replicas.leads
     # Under `stop`, a signal waits for the run's first checkpoint.
-    with stop, closing(Kept(options, saved, network) if first else NotKept()) as records:
+    with stop, _records(options, saved, network, replicas) as records:
         can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
         record = hash_recorder(records.path, plan.learner) if can_replay else record_nothing
-        training = Training(
-            options, network, source, records.metrics, stages, replicas, stop, record
-        )
-        _restore(training, records.last_save(), saved, replicas)
+        metrics = Metrics(records.log if records else lambda row: None)
+        training = Training(options, network, source, metrics, stages, replicas, stop, record)
+        _restore(training, records, saved, replicas)
         code = _train_and_record(training, records, plan)
-    if code == 0 and isinstance(records, Kept):
+    if code == 0 and records:
         _close(options, records.path, frames_per_step)
     return code
 
 
-def _train_and_record(training: Training, records: Kept | NotKept, plan: Plan) -> int:
+def _records(
+    options: RunOptions, saved: SavedAgent | None, network: Network, replicas: Replicas
+) -> AbstractContextManager[RunRecords | None]:
+    """Return the run's records, closed at the end of a `with`; None: another learner has them."""
+    return closing(open_records(options, saved, network)) if replicas.leads else nullcontext()
+
+
+def _train_and_record(training: Training, records: RunRecords | None, plan: Plan) -> int:
     """Train to the end, record how it ended, and return the exit code."""
     options, network = training.options, training.learner.network
     display = ProgressDisplay(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test
     try:
-        if isinstance(records, Kept):
-            records.save_first(training)
+        if records:
             if options.evaluate_episodes and training.steps == 0:
                 _play_before(training, network, options, records, plan)
             if options.profile:
@@ -107,41 +111,47 @@ def _train_and_record(training: Training, records: Kept | NotKept, plan: Plan) -
             _say_what(options, network, plan, records.path)
             where = (records.path, plan.learner, display.say)
             test = PeriodicTest(network, options, training.steps, *where)
-        train(training, rows, display, lambda: records.save(training), test)
+        train(training, rows, display, partial(save, training, records), test)
     except Interrupted as interrupted:
-        records.finish(successful=False)
-        if isinstance(records, Kept):
+        if records:
+            records.finish(successful=False)
             _say_how_to_go_on(options, records.path, training.steps)
         return 128 + interrupted.signal_number
     except (Diverged, NothingLearned) as failure:
-        records.finish(successful=False)
-        if not isinstance(records, Kept):
+        if not records:
             raise
+        records.finish(successful=False)
         log = records.path / "logs.csv"
         raise type(failure)(f"{failure}; the log of the losses: {log}") from failure
     except Exception:  # of the user's game, for example: once it is mended, the name is free
-        if isinstance(records, Kept):
-            records.drop_if_nothing_came_of_it(training)
+        if records and training.steps == 0 and not (records.path / "evaluations").exists():
+            records.discard()
         raise
-    records.finish(successful=True)
+    if records:
+        records.finish()
     return 0
 
 
 def _restore(
-    training: Training,
-    last_save: dict[str, Any] | None,
-    saved: SavedAgent | None,
-    replicas: Replicas,
+    training: Training, records: RunRecords | None, saved: SavedAgent | None, replicas: Replicas
 ) -> None:
-    """Give every learner the same start: the checkpoint, or the first learner's weights."""
+    """Give every learner the same start: the checkpoint, or the first learner's weights.
+
+    Then begin the records: a new run gets its first checkpoint before anything is learned.
+    """
     if saved or replicas.count > 1:
-        begin = replicas.broadcast(last_save or training.checkpoint())
+        # Read again under the folder's lock: the run may have advanced since `saved` was read.
+        newest = records.checkpoints.latest().payload if saved and records else None
+        begin = replicas.broadcast(newest or training.checkpoint())
         with fitting(saved.path) if saved else nullcontext():
             training.restore(begin)
+    if records:
+        is_new = saved is None and not training.options.disable_checkpoint
+        records.begin(training.steps, training.checkpoint() if is_new else None)
 
 
 def _play_before(
-    training: Training, network: Network, options: RunOptions, records: Kept, plan: Plan
+    training: Training, network: Network, options: RunOptions, records: RunRecords, plan: Plan
 ) -> None:
     """Play the test games of the untrained network; a run stopped meanwhile can be resumed."""
     try:

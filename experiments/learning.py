@@ -1,8 +1,7 @@
-"""The files and the training loop of a sequence task's run and of a language model's run."""
+"""The records and the training loop of a sequence task's run and of a language model's run."""
 
 import math
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -26,17 +25,13 @@ from fastweights.host import (
     git_revision,
     profiled,
     typed_command,
-    write_bytes,
     write_json,
 )
 from fastweights.records import (
     CheckpointError,
-    CheckpointFolder,
-    FoundCheckpoint,
     RunFolder,
-    Scalars,
+    RunRecords,
     claim_xpid,
-    holds_checkpoints,
     read_logs,
     save_or_warn,
 )
@@ -45,100 +40,39 @@ from fastweights.training import Replicas
 RESULT_FILE = "result.json"
 
 
-class Files:
-    """The folder of a run, with its log and checkpoints.
+def open_records(
+    options: LearningOptions,
+    model: nn.Module,
+    resume: Path | None,
+    beside: Mapping[str, bytes] = MappingProxyType({}),
+) -> RunRecords:
+    """Return the records of the run at `resume`, or of a new run.
+
+    A new folder is called --xpid, or else after the task, the core and the time.
 
     Args:
-        folder: the run's folder.
+        options: the run's options.
+        model: the model in training.
+        resume: the folder of a run to go on with.
         beside: names and contents of files that a new run needs beside its checkpoints.
+
+    Raises:
+        RunFolderError: the folder cannot be made, or not opened.
     """
+    if resume:
+        return RunRecords(RunFolder.open(resume), beside=beside)
+    xpid = options.xpid
+    if xpid is None:
+        xpid = claim_xpid(options.task_name, options.core, options.savedir)
+    facts = network_facts(model, options.core, dict(options.model().core_options))
+    folder = RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
+    return RunRecords(folder, beside=beside)
 
-    def __init__(self, folder: RunFolder, beside: Mapping[str, bytes]) -> None:
-        self.folder, self.path, self._beside = folder, folder.path, beside
-        self.checkpoints = CheckpointFolder(folder.path, milestones=())
-        self._scalars: Scalars | None = None
 
-    @classmethod
-    def open(
-        cls,
-        options: LearningOptions,
-        model: nn.Module,
-        resume: Path | None,
-        beside: Mapping[str, bytes] = MappingProxyType({}),
-    ) -> "Files":
-        """Open the run at `resume`, or make a new run's folder.
-
-        A new folder is called --xpid, or else after the task, the core and the time.
-
-        Raises:
-            RunFolderError: the folder cannot be made, or not opened.
-        """
-        if resume:
-            return cls(RunFolder.open(resume), beside)
-        xpid = options.xpid
-        if xpid is None:
-            xpid = claim_xpid(options.task_name, options.core, options.savedir)
-        facts = network_facts(model, options.core, dict(options.model().core_options))
-        folder = RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
-        return cls(folder, beside)
-
-    def newest(self, device: torch.device | str = "cpu") -> FoundCheckpoint | None:
-        """Return the newest checkpoint; None if the run has none yet.
-
-        Prints a warning for each newer checkpoint that is damaged.
-
-        Raises:
-            CheckpointError: there are checkpoints, but none that loads.
-        """
-        try:
-            found = self.checkpoints.latest(device)
-        except CheckpointError:
-            if holds_checkpoints(self.path):
-                raise
-            return None
-        for warning in found.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
-        return found
-
-    def begin(self, step: int, first: dict[str, Any] | None) -> None:
-        """Remove what was logged beyond the update `step`; write a new run's first files.
-
-        Args:
-            step: the updates so far.
-            first: the payload of the checkpoint before training; None after the first update.
-
-        Raises:
-            RunFolderError: the log could not be written; a new run's folder is removed.
-            CheckpointError: the checkpoint could not be written; as above.
-            OSError: a file beside it could not be written; as above.
-        """
-        try:
-            self.folder.rewind(step)
-            if first is not None and not holds_checkpoints(self.path):
-                for name, content in self._beside.items():
-                    write_bytes(self.path / name, content)
-                self.checkpoints.save(first, step)
-        except (UserError, OSError):
-            self.folder.discard(self._beside)
-            raise
-        resumed_at = step if "resumed" in self.folder.meta else None
-        self._scalars = Scalars(self.path / "tensorboard", resumed_at)
-
-    def log(self, row: dict[str, Any]) -> None:
-        """Append a row to `logs.csv` and to TensorBoard's files. Raises `RunFolderError`."""
-        self.folder.log(row)
-        if self._scalars:
-            self._scalars.write(row)
-
-    def finish(self, result: dict[str, Any]) -> None:
-        """Write the result, record the end of the run, and release the folder."""
-        write_json(self.path / RESULT_FILE, result)
-        self.folder.finish()
-
-    def close(self) -> None:
-        """Close TensorBoard's files."""
-        if self._scalars:
-            self._scalars.close()
+def finish(records: RunRecords, result: dict[str, Any]) -> None:
+    """Write the result, and end the records of a successful run."""
+    write_json(records.path / RESULT_FILE, result)
+    records.finish()
 
 
 class Trains(Protocol):
@@ -172,7 +106,7 @@ class Learning:
     # May add measurements to an update's row. Returns a score if the weights are to be saved with
     # it: they are the best if no earlier score is as high.
     measure: Callable[[dict[str, Any], ProgressDisplay], float | None]
-    files: Files | None  # None: another learner is the first, which writes files
+    records: RunRecords | None  # None: another learner is the first, which writes them
     replicas: Replicas = field(default_factory=Replicas)
 
     def run(self) -> int:
@@ -188,40 +122,37 @@ class Learning:
             return self.pack() | {"git": git}
 
         first = None if self.trainer.updates else payload()
-        if self.files:
-            self.files.begin(self.trainer.updates, first)
-            print(f"{self.opening}\nrun folder: {self.files.path}", flush=True)
+        if self.records:
+            self.records.begin(self.trainer.updates, first)
+            print(f"{self.opening}\nrun folder: {self.records.path}", flush=True)
         try:
             self._train(payload)
         except Interrupted as interrupted:
-            if self.files:
-                self.files.folder.finish(successful=False)
-                resume = ("--resume", self.files.path, *core_arguments(self.options.core))
+            if self.records:
+                self.records.finish(successful=False)
+                resume = ("--resume", self.records.path, *core_arguments(self.options.core))
                 command = typed_command(self.options.command, *resume)
                 print(f"saved at update {self.trainer.updates:,}; to go on:\n  {command}")
             return 128 + interrupted.signal_number
         except BaseException:
-            if self.files:
-                self.files.folder.close()
+            if self.records:
+                self.records.close()
             raise
-        finally:
-            if self.files:
-                self.files.close()
         return 0
 
     def _train(self, payload: Callable[[], dict[str, Any]]) -> None:
         stop, last_save, held_out = StopRequests(), time.monotonic(), {}
         patience = self.options.checkpoint_minutes * 60
         display = ProgressDisplay(self.total, self.trainer.updates, unit="updates")
-        shown: AbstractContextManager[object] = display if self.files else nullcontext()
+        shown: AbstractContextManager[object] = display if self.records else nullcontext()
         rows = self._rows()
         with stop, shown, closing(rows):
             for row in rows:
                 self._check_finite(row)
                 score = self.measure(row, display)
-                if self.files:
+                if self.records:
                     with self.stages("log"):
-                        self.files.log(row)
+                        self.records.log(row)
                         held_out |= {name: row[name] for name in row if name.startswith("valid_")}
                         display.update(self.trainer.updates, row | held_out)
                 is_due = score is not None or time.monotonic() - last_save > patience
@@ -237,8 +168,8 @@ class Learning:
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         rows = _timed(self.trainer.rows())
-        if self.options.profile and self.files:
-            return profiled(rows, (self.stages,), self.files.path)
+        if self.options.profile and self.records:
+            return profiled(rows, (self.stages,), self.records.path)
         return rows
 
     def _check_finite(self, row: Mapping[str, Any]) -> None:
@@ -283,8 +214,8 @@ class Learning:
 
     def _save(self, payload: dict[str, Any], score: float | None, must: bool) -> None:
         """Write a checkpoint; if that fails, raise if it `must` be written, and else warn."""
-        if self.files:
-            save = partial(self.files.checkpoints.save, payload, self.trainer.updates, score)
+        if self.records:
+            save = partial(self.records.checkpoints.save, payload, self.trainer.updates, score)
             save() if must else save_or_warn(save)
 
 

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from fastweights.cores import count_parameters
-from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
+from fastweights.experiments.learning import (
+    Learning,
+    check_same_run,
+    finish,
+    open_records,
+    seconds_of,
+)
 from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.experiments.sequence_data import digest_of, sequences_of, sized, source_of
 from fastweights.experiments.sequence_measures import measure, write_lengths
@@ -30,6 +36,7 @@ from fastweights.records import (
     CheckpointError,
     CheckpointFolder,
     FoundCheckpoint,
+    RunRecords,
     check_xpid,
     fitting,
     load_checkpoint,
@@ -88,9 +95,9 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
     learned, held_out = splits["train"], Sequences.join([splits[s] for s in options.selecting])
     settings = options.trainer, options.seed, stages
     trainer = Trainer(model, learned, held_out, options.task.blank, *settings)
-    files = Files.open(options, model, resume)
+    records = open_records(options, model, resume)
     if resume:
-        _restore(trainer, options, digest, files, device)
+        _restore(trainer, options, digest, records, device)
     parameters = count_parameters(model)
     code = Learning(
         trainer=trainer,
@@ -102,14 +109,14 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
         ),
         stages=stages,
         pack=partial(_packed, trainer, options, digest),
-        measure=partial(_score_to_keep, trainer, files.checkpoints),
-        files=files,
+        measure=partial(_score_to_keep, trainer, records.checkpoints),
+        records=records,
     ).run()
     if code == 0:
-        measured = _measure(trainer, options, splits, files.checkpoints)
-        write_lengths(measured, files.path)
-        result = measured | {"parameters": parameters, "seconds": seconds_of(files.path)}
-        files.finish(result)
+        measured = _measure(trainer, options, splits, records.checkpoints)
+        write_lengths(measured, records.path)
+        result = measured | {"parameters": parameters, "seconds": seconds_of(records.path)}
+        finish(records, result)
         _say(options.task, result)
         if note := trainer.note():
             print(note)
@@ -153,15 +160,19 @@ def _packed(trainer: Trainer, options: SequenceOptions, digest: str) -> dict[str
 
 
 def _restore(
-    trainer: Trainer, options: SequenceOptions, digest: str, files: Files, device: torch.device
+    trainer: Trainer,
+    options: SequenceOptions,
+    digest: str,
+    records: RunRecords,
+    device: torch.device,
 ) -> None:
-    if (found := files.newest(device)) is None:
+    if (found := records.newest(device)) is None:
         return
     _check_task(found.payload, options, found.path)
     if found.payload.get("sequences", digest) != digest:  # older checkpoints have no digest
         place = "--files " * bool(options.files) + str(source_of(options))
         raise UserError(
-            f"{place} has other sequences than those that {files.path} began with: put the run's "
+            f"{place} has other sequences than those that {records.path} began with: put the run's "
             "own back, or start a new run"
         )
     _check_own(found.payload, options, found.path)
@@ -172,7 +183,7 @@ def _restore(
         torch.set_rng_state(random["torch"].cpu())
         if device.type == "cuda" and "cuda" in random:
             torch.cuda.set_rng_state(random["cuda"].cpu(), device)
-    _mend_best(trainer, found, files.checkpoints)
+    _mend_best(trainer, found, records.checkpoints)
 
 
 def _mend_best(trainer: Trainer, found: FoundCheckpoint, checkpoints: CheckpointFolder) -> None:

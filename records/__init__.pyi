@@ -1,3 +1,4 @@
+from .checkpoint_folder import MILESTONES as MILESTONES
 from .checkpoint_folder import CheckpointFolder as CheckpointFolder
 from .checkpoint_folder import FoundCheckpoint as FoundCheckpoint
 from .checkpoint_folder import holds_checkpoints as holds_checkpoints
@@ -23,4 +24,4 @@ from .run_folder import claim_xpid as claim_xpid
 from .run_folder import read_meta as read_meta
 from .run_folder import resolved_run as resolved_run
 from .run_folder import runs_near as runs_near
-from .tensorboard import Scalars as Scalars
+from .run_records import RunRecords as RunRecords

@@ -1,4 +1,4 @@
-"""Metrics of a run: one dict for each tick, written to `logs.csv` and TensorBoard.
+"""Metrics of an agent's run: one dict for each tick, for `logs.csv` and TensorBoard.
 
 Columns of `logs.csv`:
 
@@ -18,10 +18,7 @@ An episode is a full game; returns are undiscounted and unclipped; steps are age
 
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
-
-from fastweights.records.tensorboard import Scalars
 
 
 class Game(NamedTuple):
@@ -36,22 +33,16 @@ class Metrics:
     """A collector of finished games and lives that writes a row each tick.
 
     Args:
-        write_row: takes the finished row (`RunFolder.log`).
-        tensorboard: folder for event files; None for none.
-        resumed_at: agent steps of the checkpoint that the run resumes from; TensorBoard hides
-            what was logged beyond it.
+        write_row: takes the finished row (`RunRecords.log`).
         window: number of games and lives that `recent_*` average over.
     """
 
     def __init__(
         self,
         write_row: Callable[[dict[str, Any]], None],
-        tensorboard: Path | None = None,
-        resumed_at: int | None = None,
         window: int = 100,
     ) -> None:
         self._write_row = write_row
-        self._scalars = None if tensorboard is None else Scalars(tensorboard, resumed_at)
         self._games: deque[Game] = deque(maxlen=window)
         self._lives: deque[float] = deque(maxlen=window)
         self._tick_games: list[Game] = []
@@ -103,8 +94,6 @@ class Metrics:
             **self.recent(),
         }
         self._write_row(whole)
-        if self._scalars is not None:
-            self._scalars.write(whole)
         self._tick_games, self._tick_lives = [], []
         return whole
 
@@ -127,12 +116,6 @@ class Metrics:
         self._tick_lives = [float(life) for life in state["tick_lives"]]
         self._game_count = int(state["game_count"])
         self._life_count = int(state["life_count"])
-
-    def close(self) -> None:
-        """Flush TensorBoard's files."""
-        if self._scalars is not None:
-            self._scalars.close()
-            self._scalars = None
 
 
 def _game(episode_return: float, agent_steps: int, emulator_frames: int) -> Game:

@@ -10,9 +10,9 @@ from .hashes import Hashed as Hashed
 from .hashes import hash_conditions as hash_conditions
 from .hashes import hash_recorder as hash_recorder
 from .hashes import record_nothing as record_nothing
-from .keeping import Kept as Kept
-from .keeping import NotKept as NotKept
 from .keeping import mark_finished as mark_finished
+from .keeping import open_records as open_records
+from .keeping import save as save
 from .loop import Diverged as Diverged
 from .loop import NothingLearned as NothingLearned
 from .loop import Training as Training

@@ -1,17 +1,15 @@
-"""A run's files: its folder, log and checkpoints, written by the first learner."""
+"""The records of an agent's run: where they are opened, and what is saved in them."""
 
 from pathlib import Path
-from typing import Any
 
 from fastweights.agents import Network
 from fastweights.cores import network_facts
 from fastweights.host import check_kept, expanded, user_input
 from fastweights.records import (
-    CheckpointError,
-    CheckpointFolder,
-    Metrics,
+    MILESTONES,
     RunFolder,
     RunFolderError,
+    RunRecords,
     claim_xpid,
     read_meta,
 )
@@ -21,91 +19,27 @@ from fastweights.training.replicas import Replicas
 from fastweights.training.saved_agent import SavedAgent
 
 
-class Kept:
-    """Log and checkpoints of a new run, or of the run that `saved` belongs to.
+def open_records(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunRecords:
+    """Return the records of a new run, or of the run that `saved` belongs to.
 
     Raises:
         UserError: the folder cannot be made or opened; one line.
     """
-
-    def __init__(self, options: RunOptions, saved: SavedAgent | None, network: Network) -> None:
-        self._options, self._saved = options, saved
-        self._folder = _open(options, saved, network)
-        self.path = self._folder.path
-        self._checkpoints = CheckpointFolder(self.path)
-        begin = saved.step if saved else 0 if self._folder.meta.get("resumed") else None
-        self.metrics = Metrics(self._folder.log, self.path / "tensorboard", begin)
-
-    def last_save(self) -> dict[str, Any] | None:
-        """Return the checkpoint to resume from, and remove later rows of the log.
-
-        None for a new run.
-        """
-        if self._saved is None:
-            return None
-        # Read again under the lock: the run may have advanced since the first read.
-        payload = self._checkpoints.latest().payload
-        self._folder.rewind(payload["step"])
-        return payload
-
-    def save(self, training: Training) -> None:
-        """Write a checkpoint, unless --disable-checkpoint is set. Raises `CheckpointError`."""
-        if not self._options.disable_checkpoint:
-            score = self.metrics.recent()["recent_full_game_return"]
-            few = not self.metrics.window_is_full  # a lucky first game would stay the best
-            self._checkpoints.save(training.checkpoint(), training.steps, score, provisional=few)
-
-    def save_first(self, training: Training) -> None:
-        """Write a new run's checkpoint of step 0 before anything is learned.
-
-        If that fails, remove the folder made for the run and raise `CheckpointError`.
-        """
-        if self._saved is not None:
-            return
-        try:
-            self.save(training)
-        except CheckpointError:
-            self._discard()
-            raise
-
-    def drop_if_nothing_came_of_it(self, training: Training) -> None:
-        """Remove a new run that has learned nothing and whose test games have no scores."""
-        scores = self.path / "evaluations"
-        if self._saved is None and training.steps == 0 and not scores.exists():
-            self._discard()
-
-    def _discard(self) -> None:
-        self.metrics.close()
-        self._folder.discard()
-
-    def finish(self, successful: bool) -> None:
-        """Record the end of the run and release its folder."""
-        self.metrics.close()
-        self._folder.finish(successful)
-
-    def close(self) -> None:
-        """Release the run's folder, whatever has happened; a second call does nothing."""
-        self.metrics.close()
-        self._folder.close()
+    return RunRecords(_open(options, saved, network), MILESTONES)
 
 
-class NotKept:
-    """The records of the other learners, with the methods of `Kept`: they write nothing."""
+def save(training: Training, records: RunRecords | None) -> None:
+    """Write a checkpoint, unless --disable-checkpoint is set or another learner has the records.
 
-    def __init__(self) -> None:
-        self.metrics = Metrics(lambda row: None)
-
-    def last_save(self) -> None:
-        """Return None: the first learner loads the checkpoint."""
-
-    def save(self, training: Training) -> None:
-        """Do nothing: the first learner writes checkpoints."""
-
-    def finish(self, successful: bool) -> None:
-        """Do nothing: the first learner records the end."""
-
-    def close(self) -> None:
-        """Do nothing: the first learner holds the folder."""
+    Raises:
+        CheckpointError: could not write; earlier checkpoints are still there.
+    """
+    if records is None or training.options.disable_checkpoint:
+        return
+    metrics = training.metrics
+    score = metrics.recent()["recent_full_game_return"]
+    few = not metrics.window_is_full  # a lucky first game would stay the best
+    records.checkpoints.save(training.checkpoint(), training.steps, score, provisional=few)
 
 
 def mark_finished(saved: SavedAgent) -> None:
@@ -131,9 +65,7 @@ def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> Ru
     path: Path = expanded(options.savedir) / xpid
     if options.auto_resume and (path / "meta.json").exists():
         _check_can_begin_again(path, options)
-        folder = RunFolder.open(path)
-        folder.rewind(0)  # the run ended before its first checkpoint
-        return folder
+        return RunFolder.open(path)  # the run ended before its first checkpoint
     facts = network_facts(network, options.core, dict(options.core_options()))
     return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
 

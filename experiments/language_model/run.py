@@ -18,11 +18,18 @@ from fastweights.experiments.language_model.text import (
     read_vocabulary,
     text_of,
 )
-from fastweights.experiments.learning import Files, Learning, check_same_run, seconds_of
+from fastweights.experiments.learning import (
+    Learning,
+    check_same_run,
+    finish,
+    open_records,
+    seconds_of,
+)
 from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.host import ProgressDisplay, Stages, UserError, tune_allocator, user_input
 from fastweights.kernels import restoring_backend
 from fastweights.records import (
+    RunRecords,
     check_xpid,
     fitting,
     holds_checkpoints,
@@ -65,8 +72,8 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
         together = Together(share, replicas.rank, replicas.sum)
         settings = options.trainer, options.seed, together, setting.precision, stages
         trainer = LanguageTrainer(model, ids, *settings)
-        files = _open(setting, trainer, resume)
-        _restore(setting, trainer, files, resume)
+        records = _open(setting, trainer, resume)
+        _restore(setting, trainer, records, resume)
         code = Learning(
             trainer=trainer,
             options=options,
@@ -74,33 +81,33 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
             opening=_opening(setting, model),
             stages=stages,
             pack=partial(_packed, setting, trainer),
-            measure=partial(_measure, setting, trainer, files, stages),
-            files=files,
+            measure=partial(_measure, setting, trainer, records, stages),
+            records=records,
             replicas=replicas,
         ).run()
-    if files and code == 0:
-        _finish(setting, trainer, files)
+    if records and code == 0:
+        _finish(setting, trainer, records)
     return code
 
 
-def _open(setting: Setting, trainer: LanguageTrainer, resume: Path | None) -> Files | None:
+def _open(setting: Setting, trainer: LanguageTrainer, resume: Path | None) -> RunRecords | None:
     """Make or open the run folder in the first learner."""
     if not setting.replicas.leads:
         return None
     beside = {VOCABULARY: vocabulary_to_json(setting.text.vocabulary)}
-    files = Files.open(setting.options, trainer.model, resume, beside)
+    records = open_records(setting.options, trainer.model, resume, beside)
     # A run that was killed before its first checkpoint may have no vocabulary yet.
-    begun = holds_checkpoints(files.path) or (files.path / VOCABULARY).exists()
+    begun = holds_checkpoints(records.path) or (records.path / VOCABULARY).exists()
     if resume and begun:
-        check_fits(setting.text, read_vocabulary(files.path), files.path)
-    return files
+        check_fits(setting.text, read_vocabulary(records.path), records.path)
+    return records
 
 
 def _restore(
-    setting: Setting, trainer: LanguageTrainer, files: Files | None, resume: Path | None
+    setting: Setting, trainer: LanguageTrainer, records: RunRecords | None, resume: Path | None
 ) -> None:
     """Load the newest checkpoint of the run at `resume` in every learner."""
-    payload = _newest(setting, files) if files and resume else {}
+    payload = _newest(setting, records) if records and resume else {}
     payload = setting.replicas.broadcast(payload)
     if payload:
         with fitting(resume or Path(setting.options.savedir)):
@@ -116,16 +123,16 @@ def _opening(setting: Setting, model: nn.Module) -> str:
     return "\n".join(filter(None, (line, options.trainer.note())))
 
 
-def _newest(setting: Setting, files: Files) -> dict[str, Any]:
+def _newest(setting: Setting, records: RunRecords) -> dict[str, Any]:
     """Return the payload to resume from; empty if the run stopped before its first checkpoint."""
-    if (found := files.newest()) is None:
+    if (found := records.newest()) is None:
         return {}
     with fitting(found.path):
         saved, text = LanguageOptions.from_dict(found.payload["flags"]), found.payload["text"]
     check_same_run(found.path, differing_learning_options(saved, setting.options))
     if text != setting.text.digest:
         raise UserError(
-            f"--data {setting.text.place} is not the text that {files.path} was trained on: name "
+            f"--data {setting.text.place} is not the text that {records.path} was trained on: name "
             "its own text"
         )
     return found.payload
@@ -144,29 +151,29 @@ def _packed(setting: Setting, trainer: LanguageTrainer) -> dict[str, Any]:
 def _measure(
     setting: Setting,
     trainer: LanguageTrainer,
-    files: Files | None,
+    records: RunRecords | None,
     stages: Stages,
     row: dict[str, Any],
     display: ProgressDisplay,
 ) -> float | None:
     """Add a measurement of the validation split to the row, where one is due; return its score."""
-    if not files or (trainer.updates % setting.options.evaluate_every and not trainer.finished):
+    if not records or (trainer.updates % setting.options.evaluate_every and not trainer.finished):
         return None
     with stages("test"):
         row |= quickly(trainer.model, setting)
         if setting.options.sample_length:
-            text = sample(trainer.model, setting, trainer.updates, files.path / SAMPLES)
+            text = sample(trainer.model, setting, trainer.updates, records.path / SAMPLES)
             display.say(f"sample: {' '.join(text.split())[:SHOWN_SAMPLE]}")
     return -row["valid_loss"]
 
 
-def _finish(setting: Setting, trainer: LanguageTrainer, files: Files) -> None:
+def _finish(setting: Setting, trainer: LanguageTrainer, records: RunRecords) -> None:
     """Measure the best weights on both held-out splits, and write the result."""
-    best = load_checkpoint(files.checkpoints.best_path, setting.device)
-    with fitting(files.checkpoints.best_path):
+    best = load_checkpoint(records.checkpoints.best_path, setting.device)
+    with fitting(records.checkpoints.best_path):
         trainer.model.load_state_dict(best["model_state_dict"])
     text = setting.text
-    seconds, tokens = seconds_of(files.path), sum(read_logs(files.path)["positions"])
+    seconds, tokens = seconds_of(records.path), sum(read_logs(records.path)["positions"])
     result = both_splits(trainer.model, setting) | {
         "best_update": best["step"],
         "updates": trainer.updates,
@@ -175,5 +182,5 @@ def _finish(setting: Setting, trainer: LanguageTrainer, files: Files) -> None:
         "tokens_per_second": round(tokens / seconds) if seconds else None,
         "text": {"form": text.form, "digest": text.digest, "counts": text.counts._asdict()},
     }
-    files.finish(result)
+    finish(records, result)
     print("\n".join(said(result)))

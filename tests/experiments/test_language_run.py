@@ -207,9 +207,9 @@ def test_a_signal_in_the_last_update_leaves_measuring_to_the_resumed_run(
 
 KILLED = """
 import os, sys
-from fastweights.experiments.learning import Files
 from fastweights.launch import wikitext103
-Files.begin = lambda *given: os._exit(9)
+from fastweights.records import RunRecords
+RunRecords.begin = lambda *given: os._exit(9)
 wikitext103.main(sys.argv[1:])
 """
 
@@ -230,7 +230,7 @@ def test_a_full_disk_at_the_start_leaves_no_run(text, tmp_path, monkeypatch, cap
     words = (*words, "--cache", tmp_path / "cache", "--updates", "1")
     for writes, file in (
         ("fastweights.records.log_table.LogTable.rewind", "logs.csv"),
-        ("fastweights.experiments.learning.write_bytes", "vocabulary.json"),
+        ("fastweights.records.run_records.write_bytes", "vocabulary.json"),
         ("fastweights.records.checkpoints.write_bytes", "step_000000000000.pt"),
     ):
         with monkeypatch.context() as patch:

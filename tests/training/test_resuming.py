@@ -133,7 +133,7 @@ def test_a_signal_before_the_first_checkpoint_waits_for_it(number, tmp_path, mon
         return Metrics(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.training.keeping.Metrics", signalled)
+        patch.setattr("fastweights.experiments.agent_run.Metrics", signalled)
         assert train(tmp_path, "my job", "--total-steps", 200) == 128 + number
     said = capsys.readouterr().out
     assert "saved at 0 agent steps; to go on:\n  python" in said
