@@ -225,7 +225,7 @@ def build_stem(
         channels_last: memory layout of the convolutions' weights and outputs.
 
     Raises:
-        ValueError: an unknown stem, or a stem that does not take such frames.
+        ValueError: an unknown stem or precision, or a stem that does not take such frames.
     """
     one_of("stem", name, STEMS)
     is_image = len(frame_shape) == 3
@@ -240,6 +240,7 @@ def build_stem(
             f"stem {name!r} needs pictures (channels, height, width) of at least {least} x {least} "
             f"pixels; this environment's frames have shape {tuple(frame_shape)}; use --stem mlp"
         )
+    one_of("precision", precision, ("float32", "bfloat16"))
     convolutions, in_bfloat16 = kind.convolutions(frame_shape[0]), precision == "bfloat16"
     how = (output_size, in_bfloat16, channels_last, kind.normalized)
     return ImageStem(frame_shape, convolutions, *how)

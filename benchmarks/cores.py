@@ -16,6 +16,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def contenders(names: Sequence[str], device: str) -> dict[tuple[str, str], Run]:
     """Return an acting step and the learning from an unroll, for every core."""
     runs: dict[tuple[str, str], Run] = {}
     for name in names:
-        options = preset("paper", name)
+        options = replace(preset("paper", name), precision="float32")
         core = Network(options.network(*ATARI)).core.to(device)
         state = core.initial_state(options.num_envs)
         x, is_first = _inputs(core, 1, options.num_envs, device)

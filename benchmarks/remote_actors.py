@@ -94,9 +94,10 @@ def _rate(game: str, core: str, updates: int, kind: tuple[str, ...]) -> float:
 
 def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
     """Return bytes and seconds of one message: medians over `rollouts` with random actions."""
-    options = _options(game, core)
     with user_input():
-        (environments,) = Plan(replace(options, schedule="lockstep")).environments(0)
+        plan = Plan(replace(_options(game, core), schedule="lockstep"))
+        (environments,) = plan.environments(0)
+    options = plan.options
     network = Network(options.network(environments.frame_shape, environments.num_actions))
     form = rollout_form(network, options.unroll_length, environments.num_envs)
     actor, found = Actor(network, environments), []
@@ -143,10 +144,10 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
     """Return for each round the seconds from `kill -9` of an actor to its replacement's rollout."""
-    options = replace(_options(game, core), engine="ray")
     with user_input():
-        plan, found = Plan(options), []
+        plan, found = Plan(replace(_options(game, core), engine="ray")), []
         environments = plan.environments(0)
+    options = plan.options
     network = Network(options.network(environments[0].frame_shape, environments[0].num_actions))
     source = plan.source(network, environments, 0, Stages("learner"))
     source.publish(0)

@@ -27,6 +27,7 @@ import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def _loop_elsewhere(threads: int, seconds: float, variables: Mapping[str, str]) 
 def loop(threads: int, seconds: float) -> float:
     """Return the passes/s of a small RDN, forward and backward, after two passes of warm-up."""
     torch.set_num_threads(threads)
-    options = preset("quick", "rdn")
+    options = replace(preset("quick", "rdn"), precision="float32")
     core = Network(options.network(*ATARI)).core
     x = torch.randn(options.unroll_length, STREAMS, core.input_size, requires_grad=True)
     is_first = torch.zeros(options.unroll_length, STREAMS, dtype=torch.bool)
@@ -226,9 +227,9 @@ def _cell(rates: Rates, of: tuple[str, int], policy: str) -> str:
 
 INTRODUCTION = """# Speed on a shared machine, by how threads wait
 
-Made by `python benchmarks/shared_machine.py --out docs/results/shared_machine`, which rewrites this
-page from the JSON files in its folder. [Shared machines](../../shared_machines.md) recommends
-settings.
+Made by `python benchmarks/shared_machine.py --out docs/results/shared_machine --name NAME`. It
+measures into `NAME.json` and rewrites this page from the JSON files in its folder. [Shared
+machines](../../shared_machines.md) recommends settings.
 
 Figures are medians of all rounds; the number in brackets is the median of the rounds' ratios to
 `torch`. `torch` is the default of PyTorch's OpenMP, which spins 300,000 times before it sleeps.

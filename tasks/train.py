@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fastweights.host import UserError, check_at_least
+from fastweights.tasks.gradient_step import gradient_step
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import (
     POOL,
@@ -256,11 +257,9 @@ class Trainer:
             self._optimiser.zero_grad()
             loss.backward()
         with self._stage("optimise"):
-            self._optimiser.param_groups[0]["lr"] = self.learning_rate
-            largest = self.config.clip or float("inf")
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest).item()
-            if math.isfinite(norm):  # clipping turns one infinite entry into NaN
-                self._step()
+            norm = gradient_step(self._optimiser, self.learning_rate, self.config.clip)
+            if self._average and math.isfinite(norm):
+                self._average.update_parameters(self.model)
             self.updates += 1
             return {
                 "step": self.updates,
@@ -284,11 +283,6 @@ class Trainer:
         counters = {"solved": 0} | state["counters"]  # older checkpoints lack `solved`
         for name in _COUNTERS:
             setattr(self, name, counters[name])
-
-    def _step(self) -> None:
-        self._optimiser.step()
-        if self._average:
-            self._average.update_parameters(self.model)
 
     def _batches(self) -> list[Tensor]:
         generator = torch.Generator().manual_seed(1_000_003 * self._seed + self.epoch)

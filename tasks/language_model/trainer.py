@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastweights.host import check_at_least
 from fastweights.kernels import refilled, tensors_of
+from fastweights.tasks.gradient_step import gradient_step
 from fastweights.tasks.language_model.model import LanguageModel, ModelState, detached
 
 LARGEST_BATCH = 2**20  # columns
@@ -166,11 +167,8 @@ class LanguageTrainer:
             gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
             self._together.sum([*gradients, loss])
         with self._stage("optimise"):
-            largest = config.clip or float("inf")
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), largest).item()
-            rate = self._optimiser.param_groups[0]["lr"] = config.rate(self.updates + 1)
-            if math.isfinite(norm):  # clipping turns one infinite entry into NaN
-                self._optimiser.step()
+            rate = config.rate(self.updates + 1)
+            norm = gradient_step(self._optimiser, rate, config.clip)
             row = {"epoch": self.epoch, "total_loss": loss.item(), "gradient_norm": norm}
         self._advance(len(tokens))
         row["perplexity"] = math.exp(min(row["total_loss"], 700))

@@ -150,6 +150,12 @@ def test_unknown_stem_lists_the_known():
     assert all(name in str(error.value) for name in STEMS)
 
 
+@pytest.mark.parametrize("precision", ["auto", "float16"])
+def test_a_precision_must_be_chosen(precision):
+    with pytest.raises(ValueError, match=f"'{precision}'.*float32.*bfloat16"):
+        build_stem("resnet", (4, 84, 84), precision=precision)
+
+
 @pytest.mark.parametrize(
     ("name", "shape"), [("resnet", (4,)), ("shallow", (10, 10)), ("shallow", (4, 19, 84))]
 )

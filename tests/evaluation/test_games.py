@@ -133,9 +133,8 @@ def test_emulators_get_the_threads_of_the_command_not_of_the_checkpoint(qbert, m
 
 def test_eighteen_actions_under_machado():
     """An agent trained with all eighteen actions uses them, and a cap cuts its games."""
-    options = RunOptions(
-        env="Qbert", protocol="machado", env_options=SKIP, core="lstm", stem="shallow", core_width=8
-    )
+    size = {"core": "lstm", "core_width": 8, "stem": "shallow", "precision": "float32"}
+    options = RunOptions(env="Qbert", protocol="machado", env_options=SKIP, **size)
     network = Network(options.network((1, 84, 84), 18))
     plan = GamePlan(episodes=2, repeats=2, seed=7, protocol="machado", max_frames=80)
     environments = environments_of_plan(options, plan, 2, plan.seed)
