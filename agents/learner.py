@@ -166,7 +166,7 @@ class Learner:
     def _sums(self, batch: _Batch, scale: float) -> dict[str, Tensor]:
         """Return the reduced losses, and sums from which the logs' other columns are computed."""
         config, objective = self.config, self.objective
-        judged, logits = self._judge(batch.rollout)
+        judged, logits = self.judge(batch.rollout)
         targets = batch.targets or objective.targets(judged, config)
         unit = self.network.config.value_scale
         policy = objective.policy_loss(judged, targets.advantages, config).sum()
@@ -197,7 +197,7 @@ class Learner:
             "error_squared": error.square().sum(),
         }
 
-    def _judge(self, rollout: Rollout) -> tuple[Judged, Float[Tensor, "T B A"]]:
+    def judge(self, rollout: Rollout) -> tuple[Judged, Float[Tensor, "T B A"]]:
         """Return the network's estimates of the transitions, and its policy's logits."""
         length = rollout.action.shape[0]
         transitions = align(rollout, self.config.discounting)
@@ -230,7 +230,7 @@ class Learner:
         parts = []
         for part in self._micro_batches(whole):
             with self.stage("gradient"):
-                judged, _ = self._judge(part.rollout)
+                judged, _ = self.judge(part.rollout)
                 parts.append(self.objective.targets(judged, self.config))
         targets = Targets(*(torch.cat(same, 1) for same in zip(*parts, strict=True)))
         if self.config.normalize_advantages:

@@ -1,5 +1,5 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Measure how far an update moves the policy, and which part of the network moves it.
+"""Measure how far an update moves the policy, which weights move it, and what that brings.
 
     python benchmarks/policy_movement.py runs/rdn runs/lstm
     python benchmarks/policy_movement.py runs/rdn runs/lstm --learning-rate 5e-4 --json moved.json
@@ -11,18 +11,23 @@ divergence (nats, mean over the batch) is computed from the policy before to the
 - the new weights of the stem, the core or the heads alone, and the old ones elsewhere.
 
 Memories that move the policy equally far at one learning rate can replace each other without a
-search. The learning rate is the run's own at the checkpoint's step, unless it is given; a finished
-run's is 0. The runs are only read.
+search. The gain is by how much the update raises the mean advantage, in standard deviations of the
+advantages: on the update's own batch, and on another batch of the same policy, which no update
+uses. If only the first is above 0, the update fits noise.
+
+The learning rate is the run's own at the checkpoint's step, unless it is given; a finished run's is
+0. The runs are only read.
 """
 
 import argparse
 import copy
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 sys.path[0] = str(Path(__file__).parents[1])
@@ -35,25 +40,29 @@ from torch import Tensor
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from fastweights.agents import Learner, Network, Rollout
+from fastweights.agents.objectives import Judged
 from fastweights.host import Stages, UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import Parser
 from fastweights.records import fitting
 from fastweights.training import SavedAgent, assemble, open_agent, plan_for
 from fastweights.training.saved_agent import unpack
-from fastweights.training.schedules.experience import batches
+from fastweights.training.schedules.experience import Source, batches
 
 PARTS = ("stem", "core", "heads")
+GAINS = ("gain", "gain_elsewhere")
 UNUSED = 4  # batches before the first update: all games begin alike
 _NEVER = 10**15  # agent steps: over so many, the learning rate hardly falls
 
 
 class Moved(NamedTuple):
-    """KL divergences of one update in nats, and the size of the core's output before it."""
+    """KL divergences of one update in nats, its gains, and the size of the core's output before."""
 
     whole: float
     stem: float
     core: float
     heads: float
+    gain: float  # on its own batch, in standard deviations of the advantages
+    gain_elsewhere: float  # on another batch of the same policy
     output_norm: float  # Euclidean norm, mean over the batch
 
 
@@ -81,17 +90,48 @@ def divergence(before: Tensor, after: Tensor) -> float:
     return (before.exp() * (before - after)).sum(-1).mean().item()
 
 
-def moved(learner: Learner, other: Network, rollout: Rollout) -> Moved:
-    """Make one update, and measure it; `other` is a network like the learner's, and is changed."""
+class Yardstick:
+    """The mean advantage of a batch's actions under a changing policy, by importance weights.
+
+    The advantages are those by the weights at first, centred and scaled to a standard deviation of
+    1. The weights pi / mu are not clipped: of advantages that are noise, the expected gain is 0.
+    """
+
+    def __init__(self, learner: Learner, rollout: Rollout):
+        self._learner, self._rollout = learner, rollout
+        judged, ratio = self._judged()
+        advantages = learner.objective.targets(judged, learner.config).advantages
+        self._advantages = (advantages - advantages.mean()) / advantages.std(correction=0)
+        self._ratio = ratio
+
+    def gain(self) -> float:
+        """Return how much higher the mean is than at first."""
+        _, ratio = self._judged()
+        return ((ratio - self._ratio) * self._advantages).mean().item()
+
+    @torch.no_grad()
+    def _judged(self) -> tuple[Judged, Tensor]:
+        judged, _ = self._learner.judge(self._rollout)
+        return judged, (judged.log_pi - judged.log_mu).exp()
+
+
+def moved(learner: Learner, other: Network, rollout: Rollout, elsewhere: Rollout) -> Moved:
+    """Make one update, and measure it; `other` is a network like the learner's, and is changed.
+
+    `elsewhere` is a batch of the same policy, which is not learned from.
+    """
     old = copy.deepcopy(learner.network.state_dict())
     before, output = judged(learner.network, rollout)
+    yardsticks = Yardstick(learner, rollout), Yardstick(learner, elsewhere)
     learner.update(rollout)
     new = learner.network.state_dict()
     found = {"whole": divergence(before, judged(learner.network, rollout)[0])}
+    gain, gain_elsewhere = (yardstick.gain() for yardstick in yardsticks)
     for part in PARTS:
         other.load_state_dict({n: (new if part_of(n) == part else old)[n] for n in old})
         found[part] = divergence(before, judged(other, rollout)[0])
-    return Moved(**found, output_norm=output.norm(dim=-1).mean().item())
+    norm = output.norm(dim=-1).mean().item()
+    return Moved(**found, gain=gain, gain_elsewhere=gain_elsewhere, output_norm=norm)
 
 
 def measured(agent: SavedAgent, updates: int, learning_rate: float | None) -> list[Moved]:
@@ -118,22 +158,30 @@ def measured(agent: SavedAgent, updates: int, learning_rate: float | None) -> li
     other = copy.deepcopy(network)
     found: list[Moved] = []
     with plan.source(network, environments, agent.step, Stages("learner")) as source:
-        for number, batch in enumerate(batches(source.rollouts(), options.batch_size)):
-            if number >= UNUSED:
-                found.append(moved(learner, other, batch.rollout))
-            source.release(batch.used_up)
+        taken = _taken(source, options.batch_size)
+        for elsewhere, rollout in islice(zip(taken, taken, strict=False), UNUSED // 2, None):
+            found.append(moved(learner, other, rollout, elsewhere))
             if len(found) == updates:
                 return found
     raise AssertionError("rollouts never end")
 
 
+def _taken(source: Source, batch_size: int) -> Iterator[Rollout]:
+    """Yield a copy of every batch."""
+    for batch in batches(source.rollouts(), batch_size):
+        rollout = batch.rollout.select(torch.arange(batch_size))
+        source.release(batch.used_up)
+        yield rollout
+
+
 def table(rows: Mapping[str, Moved]) -> Table:
     """Return the table that the command prints."""
-    titles = ("run", "all weights", "stem's", "core's", "heads'", "norm of the core's output")
-    shown = Table(*titles, title="KL divergence of an update, nats (medians)")
+    parts = ("all weights", "stem's", "core's", "heads'")
+    title = "KL divergence of an update in nats (medians), and its gains (means)"
+    shown = Table("run", *parts, "gain", "gain elsewhere", "norm of the core's output", title=title)
     for name, one in rows.items():
-        *nats, norm = one
-        shown.add_row(name, *(f"{value:.5f}" for value in nats), f"{norm:.2f}")
+        *figures, norm = one
+        shown.add_row(name, *(f"{value:.5f}" for value in figures), f"{norm:.2f}")
     return shown
 
 
@@ -162,7 +210,9 @@ def main(arguments: list[str] | None = None) -> None:
         agent = open_agent(path)
         updates = measured(agent, options.updates, options.learning_rate)
         name = f"{agent.options.core} on {agent.options.env}, {agent.step:,} agent steps"
-        rows[f"{name} ({path})"] = Moved(*map(median, zip(*updates, strict=True)))
+        of_updates = Moved(*map(median, zip(*updates, strict=True)))
+        gains = {name: fmean(getattr(one, name) for one in updates) for name in GAINS}
+        rows[f"{name} ({path})"] = of_updates._replace(**gains)
         plain = agent.options.to_dict()
         del plain["savedir"]
         own = {"core": agent.options.core, "env": agent.options.env, "step": agent.step}

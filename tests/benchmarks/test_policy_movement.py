@@ -7,7 +7,7 @@ import torch
 from small_runs import train
 
 from benchmarks import policy_movement
-from fastweights.agents import Learner
+from fastweights.agents import Learner, LearnerConfig, Network, NetworkConfig, Rollout
 from fastweights.training.saved_agent import open_agent
 
 
@@ -32,6 +32,38 @@ def test_weights_that_do_not_learn_do_not_move_the_policy(tmp_path, monkeypatch)
     monkeypatch.setattr(policy_movement, "assemble", frozen)
     for one in policy_movement.measured(open_agent(tmp_path / "run"), 2, 1e-3):
         assert one.whole == one.heads > 0 and one.stem == one.core == 0
+
+
+@pytest.mark.parametrize("objective", ["ppo", "vtrace"])
+def test_the_gain_by_hand(objective):
+    """A logit is raised: the gain is the change of the actions' probabilities, in advantages."""
+    frame = torch.rand(5, 2, 4)
+    config = NetworkConfig(frame_shape=(4,), num_actions=3, core="feedforward")
+    learner = Learner(Network(config), LearnerConfig(objective=objective))
+    rows = torch.randn(5, 2), torch.zeros(5, 2, dtype=torch.bool), torch.zeros(5, 2).long()
+    state = learner.network.initial_state(2)
+    logits = learner.network(frame, *rows, state)[0].policy_logits[:-1].detach()
+    rollout = Rollout(frame, *rows, torch.randint(3, (4, 2)), logits, state)
+    judged, _ = learner.judge(rollout)
+    a = learner.objective.targets(judged, learner.config).advantages
+    a = (a - a.mean()) / (a - a.mean()).square().mean().sqrt()
+    yardstick = policy_movement.Yardstick(learner, rollout)
+    with torch.no_grad():
+        learner.network.policy.bias[0] += 0.5
+    raised = (logits + torch.tensor([0.5, 0.0, 0.0])).softmax(-1) / logits.softmax(-1)
+    by_hand = (raised.gather(-1, rollout.action[..., None])[..., 0] - 1) * a
+    assert yardstick.gain() == pytest.approx(by_hand.mean().item(), abs=1e-6)
+
+
+def test_an_update_gains_as_much_elsewhere_if_that_is_its_own_batch(tmp_path, monkeypatch):
+    def same(learner, other, rollout, elsewhere):
+        return moved(learner, other, rollout, rollout)
+
+    assert train(tmp_path, "run", "--total-steps", 20) == 0
+    moved = policy_movement.moved
+    monkeypatch.setattr(policy_movement, "moved", same)
+    for one in policy_movement.measured(open_agent(tmp_path / "run"), 2, 1e-3):
+        assert one.gain == one.gain_elsewhere != 0
 
 
 def test_an_update_has_the_runs_batch(tmp_path, monkeypatch):
@@ -59,7 +91,10 @@ def test_runs_side_by_side_are_only_read(tmp_path, capsys):
     found = json.loads(file.read_text())["runs"]
     assert [run["core"] for run in found] == ["lstm", "rdn"]
     for run in found:
-        assert len(run["updates"]) == 2 and all(min(one.values()) > 0 for one in run["updates"])
+        assert len(run["updates"]) == 2
+        for one in run["updates"]:
+            gains = one.pop("gain"), one.pop("gain_elsewhere")
+            assert min(one.values()) > 0 and gains[0] != gains[1]
 
 
 @pytest.mark.parametrize(
