@@ -1,8 +1,8 @@
 """Stems: a frame in, a feature vector out; for pictures and for vectors.
 
 Source of the image stems: Espeholt et al. 2018, figure 3 (left: shallow, right: the large ResNet).
-`shallow_norm` changes the left one so that it learns from the first frames; see
-docs/design/stems.md.
+`shallow_norm` and `shallow_centred` change the left one so that it learns from the first frames;
+see docs/design/stems.md.
 """
 
 from collections import OrderedDict
@@ -81,12 +81,31 @@ def _resnet(channels: int) -> nn.Sequential:
     )
 
 
-def _shallow(channels: int) -> nn.Sequential:
+def _shallow(channels: int, bias: bool = True) -> nn.Sequential:
     return nn.Sequential(
-        PixelConv2d(channels, 16, 8, stride=4),
+        PixelConv2d(channels, 16, 8, stride=4, bias=bias),
         nn.ReLU(inplace=True),
-        nn.Conv2d(16, 32, 4, stride=2),
+        nn.Conv2d(16, 32, 4, stride=2, bias=bias),
     )
+
+
+class PictureNorm(nn.GroupNorm):
+    """Normalisation of each picture to mean 0 and variance 1 over all channels and positions."""
+
+    def __init__(self, channels: int):
+        super().__init__(1, channels)
+
+
+class CentredNorm(PictureNorm):
+    """The same with a mean of 0 in every channel, so that a plain background becomes 0.
+
+    Of two pictures that differ in brightness alone, a convolution without padding and this
+    normalisation make the same.
+    """
+
+    def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N C Y X"]:
+        """Return the normalised pictures."""
+        return super().forward(x - x.mean((2, 3), keepdim=True))
 
 
 def _shallow_norm(channels: int) -> nn.Sequential:
@@ -95,8 +114,13 @@ def _shallow_norm(channels: int) -> nn.Sequential:
     A normalised ReLU cannot be zero on the whole picture.
     """
     first, relu, second = _shallow(channels)
-    norms = (nn.GroupNorm(1, convolution.out_channels) for convolution in (first, second))
-    return nn.Sequential(first, next(norms), relu, second, next(norms))
+    return nn.Sequential(first, PictureNorm(16), relu, second, PictureNorm(32))
+
+
+def _shallow_centred(channels: int) -> nn.Sequential:
+    """Return the same with centred channels, from which a bias would be subtracted again."""
+    first, relu, second = _shallow(channels, bias=False)
+    return nn.Sequential(first, CentredNorm(16), relu, second, CentredNorm(32))
 
 
 def _draw_orthogonal(module: nn.Module) -> None:
@@ -110,7 +134,8 @@ def _draw_orthogonal(module: nn.Module) -> None:
         )
         with torch.no_grad():
             module.weight.copy_(drawn)  # keeps the memory layout
-            module.bias.zero_()
+            if module.bias is not None:
+                module.bias.zero_()
 
 
 class ImageStem(nn.Module):
@@ -188,7 +213,7 @@ class VectorStem(nn.Module):
         return self.layers(x / 255 if frame.dtype is torch.uint8 else x)
 
 
-STEMS = ("auto", "resnet", "shallow", "shallow_norm", "mlp")
+STEMS = ("auto", "resnet", "shallow", "shallow_norm", "shallow_centred", "mlp")
 
 
 class _Kind(NamedTuple):
@@ -203,6 +228,8 @@ _OF_PICTURES = {
     "resnet": _Kind(_resnet, 3),
     "shallow": _Kind(_shallow, 20),
     "shallow_norm": _Kind(_shallow_norm, 20, normalized=True),
+    # From 28 pixels on, the second convolution has more than one position.
+    "shallow_centred": _Kind(_shallow_centred, 28, normalized=True),
 }
 
 
@@ -217,8 +244,9 @@ def build_stem(
 
     Args:
         name: `resnet` (15 convolutions in three stages of 16, 32, 32 channels), `shallow` (two
-            convolutions) or `shallow_norm` (the same, each layer normalised and drawn orthogonal)
-            for uint8 pictures; `mlp` for vectors and small pictures; or `auto`.
+            convolutions), `shallow_norm` (the same, each layer normalised and drawn orthogonal) or
+            `shallow_centred` (`shallow_norm`, each channel centred first) for uint8 pictures; `mlp`
+            for vectors and small pictures; or `auto`.
         frame_shape: (C, Y, X) of pictures, or (N,) of vectors.
         output_size: number of features.
         precision: float32 or bfloat16, of the convolutions only.

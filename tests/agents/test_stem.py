@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fastweights.agents.stem import STEMS, VectorStem, apply_over_time, build_stem
 
-SIZES = [(4, 84, 84), (3, 64, 64), (1, 20, 20), (2, 21, 33)]
+SIZES = [(4, 84, 84), (3, 64, 64), (1, 28, 28), (2, 31, 43)]
 
 
 def pictures(shape, count: int = 3) -> Tensor:
@@ -15,9 +15,14 @@ def pictures(shape, count: int = 3) -> Tensor:
 
 
 def weights(stem) -> list[tuple[Tensor, Tensor]]:
-    """Return every layer's weight and bias, in order and contiguous."""
-    parameters = [parameter.detach().contiguous() for parameter in stem.parameters()]
-    return list(zip(parameters[::2], parameters[1::2], strict=True))
+    """Return every layer's weight and bias, in order and contiguous; 0 where it has no bias."""
+    layers = [m for m in stem.modules() if getattr(m, "weight", None) is not None]
+    weights = [layer.weight.detach().contiguous() for layer in layers]
+    biases = [
+        w.new_zeros(len(w)) if (b := m.bias) is None else b.detach()
+        for m, w in zip(layers, weights, strict=True)
+    ]
+    return list(zip(weights, biases, strict=True))
 
 
 def plain_resnet(stem, frame: Tensor) -> Tensor:
@@ -40,13 +45,18 @@ def plain_shallow(stem, frame: Tensor) -> Tensor:
     return F.relu(F.linear(x.reshape(len(x), -1), *last))
 
 
-def plain_shallow_norm(stem, frame: Tensor) -> Tensor:
+def plain_shallow_norm(stem, frame: Tensor, centre=lambda x: x) -> Tensor:
     """Compute `plain_shallow`, with each picture normalised to mean 0, variance 1 before a ReLU."""
     first, norm, second, second_norm, last, last_norm = weights(stem)
-    x = F.conv2d(frame.double() / 255, *first, stride=4)
-    x = F.conv2d(F.relu(standard(x) * across(norm[0]) + across(norm[1])), *second, stride=2)
-    x = F.relu(standard(x) * across(second_norm[0]) + across(second_norm[1])).reshape(len(x), -1)
-    return F.relu(standard(F.linear(x, *last)) * last_norm[0] + last_norm[1])
+    x = standard(centre(F.conv2d(frame.double() / 255, *first, stride=4)))
+    x = F.conv2d(F.relu(x * across(norm[0]) + across(norm[1])), *second, stride=2)
+    x = F.relu(standard(centre(x)) * across(second_norm[0]) + across(second_norm[1]))
+    return F.relu(standard(F.linear(x.reshape(len(x), -1), *last)) * last_norm[0] + last_norm[1])
+
+
+def plain_shallow_centred(stem, frame: Tensor) -> Tensor:
+    """Compute `plain_shallow_norm`, with each channel's mean subtracted first."""
+    return plain_shallow_norm(stem, frame, lambda x: x - x.flatten(2).mean(2)[..., None, None])
 
 
 def standard(x: Tensor) -> Tensor:
@@ -59,7 +69,12 @@ def across(channels: Tensor) -> Tensor:
     return channels.view(-1, 1, 1)
 
 
-PLAIN = {"resnet": plain_resnet, "shallow": plain_shallow, "shallow_norm": plain_shallow_norm}
+PLAIN = {
+    "resnet": plain_resnet,
+    "shallow": plain_shallow,
+    "shallow_norm": plain_shallow_norm,
+    "shallow_centred": plain_shallow_centred,
+}
 
 
 @pytest.mark.parametrize("shape", SIZES)
@@ -77,16 +92,26 @@ def test_a_normalised_stem_tells_pictures_apart_from_the_start():
     frame = torch.full((20, 4, 84, 84), 87, dtype=torch.uint8)
     for i in range(20):
         frame[i, :, 4 * i : 4 * i + 3, 40:43] = 236
-    plain, normed = (build_stem(name, (4, 84, 84)) for name in ("shallow", "shallow_norm"))
+    plain, normed, centred = (
+        build_stem(name, (4, 84, 84)) for name in ("shallow", "shallow_norm", "shallow_centred")
+    )
     assert normed(frame).std(0).mean() > 20 * plain(frame).std(0).mean()
+    assert centred(frame).std(0).mean() > 2 * normed(frame).std(0).mean()
     product = normed.project.weight @ normed.project.weight.T
     torch.testing.assert_close(product, 2 * torch.eye(256), atol=1e-4, rtol=0)
+
+
+def test_brightness_means_nothing_to_a_centred_stem():
+    stem = build_stem("shallow_centred", (1, 84, 84)).double()
+    dark = pictures((1, 84, 84)) // 2
+    torch.testing.assert_close(stem(dark), stem(dark + 100), atol=1e-10, rtol=0)
 
 
 def test_no_gradient_can_silence_all_of_a_normalised_stem():
     """The first filters are below 0 everywhere, as can happen to the plain stem in training."""
     frame = pictures((4, 84, 84))
-    for name, alive in {"shallow": False, "shallow_norm": True}.items():
+    normed = {"shallow_norm": True, "shallow_centred": True}
+    for name, alive in {"shallow": False, **normed}.items():
         stem = build_stem(name, (4, 84, 84))
         with torch.no_grad():
             stem.convolutions[0].weight.sub_(1.0)
@@ -166,12 +191,16 @@ def test_unfit_frames_are_named_in_one_line(name, shape):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("name", "side"), [("resnet", 3), ("shallow", 20), ("shallow_norm", 20)])
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [("resnet", 3), ("shallow", 20), ("shallow_norm", 20), ("shallow_centred", 28)],
+)
 def test_the_smallest_picture_is_enough(name, side):
-    assert build_stem(name, (1, side, side))(pictures((1, side, side))).shape == (3, 256)
+    features = build_stem(name, (1, side, side))(pictures((1, side, side)))
+    assert features.shape == (3, 256) and features.std(0).max() > 0
 
 
-@pytest.mark.parametrize("name", ["resnet", "shallow_norm"])
+@pytest.mark.parametrize("name", ["resnet", "shallow_norm", "shallow_centred"])
 def test_bfloat16_convolutions_leave_everything_else_in_float32(name):
     exact, rough = (build_stem(name, (4, 84, 84), precision=p) for p in ("float32", "bfloat16"))
     rough.load_state_dict(exact.state_dict())

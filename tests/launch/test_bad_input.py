@@ -119,7 +119,10 @@ def test_help_is_help(capsys):
         (["--env", "Catch", "--core", "lstm", "--core-heads", "4"], "it has: width, forget_bias"),
         (["--env", "Catch", "--core-feature-map", "relu"], "known: softmax, elu_sum"),
         (["--env", "Catch", "--stem", "resnet"], "use --stem mlp"),
-        (["--env", "Catch", "--stem", "vgg"], "known: auto, resnet, shallow, shallow_norm, mlp"),
+        (
+            ["--env", "Catch", "--stem", "vgg"],
+            "known: auto, resnet, shallow, shallow_norm",
+        ),
         (["--num-envs", "8"], "try --batch-size 8"),
         (["--num-envs", "48", "--batch-size", "32"], "try --batch-size 16"),
         (["--num-envs", "4000000000"], "--num-envs must be at most 1000000, not 4000000000"),

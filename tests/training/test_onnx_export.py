@@ -77,7 +77,7 @@ def test_steps_in_onnx_runtime_are_the_unroll(core, tmp_path):
 
 
 @docs
-@pytest.mark.parametrize("stem", ["shallow", "shallow_norm", "resnet"])
+@pytest.mark.parametrize("stem", ["shallow", "shallow_norm", "shallow_centred", "resnet"])
 def test_pictures_and_the_last_action(stem, tmp_path):
     shape = {"frame_shape": (4, 36, 36), "stem": stem, "feed_last_action": True}
     network = small_network("rdn", **shape)
