@@ -61,15 +61,28 @@ def told(features: Tensor, filters: Tensor) -> Told:
 
 
 @contextmanager
-def listening(stem: ImageStem) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """Collect the features and filters of every call inside the block into two lists."""
+def listening(
+    stem: ImageStem, first_frames: int | None = None
+) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+    """Collect the features and filters of every call inside the block into two lists.
+
+    Of each call's frames, only the `first_frames` count, and no blank ones (`flicker`).
+    """
     features: list[Tensor] = []
     filters: list[Tensor] = []
+    counted: list[Tensor] = []  # numbers of the frames of a call
     rectifiers = (module for module in stem.convolutions if isinstance(module, nn.ReLU))
     first = next(rectifiers, stem.convolutions)  # the output of all is rectified by the stem
+
+    def count(module: nn.Module, x: tuple[Tensor]) -> None:
+        counted.append(x[0][:first_frames].flatten(1).any(1).nonzero()[:, 0])
+
     hooks = [
-        stem.register_forward_hook(lambda module, x, y: features.append(y.detach().clone())),
-        first.register_forward_hook(lambda module, x, y: filters.append(y.detach().relu())),
+        stem.register_forward_pre_hook(count),
+        stem.register_forward_hook(lambda module, x, y: features.append(y.detach()[counted[-1]])),
+        first.register_forward_hook(
+            lambda module, x, y: filters.append(y.detach()[counted[-1]].relu())
+        ),
     ]
     try:
         yield features, filters
@@ -117,11 +130,11 @@ def trained(path: Path, game: str) -> tuple[str, Told]:
         )
     games = environments_of_plan(agent.options, GamePlan(), GAMES, 1)
     player = Player(agent.network, games, action_mode="sampled", seed=1)
-    with listening(agent.network.stem) as heard:
+    with listening(agent.network.stem, GAMES) as heard:  # a block of games is filled up
         for _ in range(EARLIER + STEPS):
             player.step()
     games.close()
-    late = (torch.cat([one[:GAMES] for one in whole[EARLIER:]]) for whole in heard)
+    late = (torch.cat(whole[EARLIER:]) for whole in heard)
     options = agent.options
     return f"{options.stem}: {options.core} after {agent.step:,} agent steps", told(*late)
 

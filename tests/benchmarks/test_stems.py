@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from benchmarks import stems
+from fastweights.agents import build_stem
 from fastweights.launch import atari
 
 
@@ -16,6 +17,16 @@ def test_silence_and_spread_by_hand():
     found = stems.told(features, filters)
     assert found.silent_features == pytest.approx(1 / 3) and found.silent_filters == 0.75
     assert found.mean == pytest.approx(8 / 6) and found.spread == pytest.approx(2**0.5 / 3)
+
+
+def test_only_the_first_frames_count_and_no_blank_ones():
+    stem = build_stem("shallow_norm", (1, 84, 84))
+    frames = torch.randint(1, 256, (6, 1, 84, 84), dtype=torch.uint8)
+    frames[1] = 0
+    with stems.listening(stem, 4) as (features, filters):
+        found = stem(frames)
+    assert torch.equal(features[0], found[[0, 2, 3]])
+    assert filters[0].shape[:2] == (3, 16) and filters[0].min() >= 0
 
 
 def test_stems_as_drawn_and_trained(tmp_path, monkeypatch, capsys):
