@@ -6,15 +6,17 @@
     python benchmarks/stems.py --json stems.json
 
 A filter or feature is silent if it is 0 for every frame: it passes neither information nor a
-gradient. Untrained stems see 600 frames of four games with random actions. A trained agent sees
-the frames of its own games.
+gradient. The outputs of the fully connected layer, before normalisation and ReLU, are a constant
+(their mean over the frames) plus what varies: if the constant is much larger, the agent is nearly
+blind. Untrained stems see 600 frames of four games with random actions. A trained agent sees the
+frames of its own games, without blank ones.
 """
 
 import argparse
 import statistics
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,44 +53,54 @@ class Told(NamedTuple):
     spread: float  # standard deviation over frames, averaged over features
     silent_features: float  # share of all
     silent_filters: float  # share, in the first layer of filters that ends in a ReLU
+    constant: float  # root mean square of the fully connected layer's mean outputs
+    varying: float  # the same of what its outputs differ from the means
 
 
-def told(features: Tensor, filters: Tensor) -> Told:
-    """Compute the statistics of features [N, F] and filters [N, C, Y, X], both after their ReLU."""
+class Heard(NamedTuple):
+    """What a stem computed in each call."""
+
+    features: list[Tensor]  # [N, F]
+    filters: list[Tensor]  # [N, C, Y, X], of the first layer that ends in a ReLU, after it
+    outputs: list[Tensor]  # [N, F], of the fully connected layer
+
+
+def told(features: Tensor, filters: Tensor, outputs: Tensor) -> Told:
+    """Compute the statistics of what was heard in all calls."""
     quiet = (features <= 0).all(0), (filters <= 0).all(0).flatten(1).all(1)
     silent = (one.float().mean().item() for one in quiet)
-    return Told(features.mean().item(), features.std(0).mean().item(), *silent)
+    constant = outputs.mean(0)
+    sizes = (part.square().mean().sqrt().item() for part in (constant, outputs - constant))
+    return Told(features.mean().item(), features.std(0).mean().item(), *silent, *sizes)
 
 
 @contextmanager
-def listening(
-    stem: ImageStem, first_frames: int | None = None
-) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """Collect the features and filters of every call inside the block into two lists.
+def listening(stem: ImageStem, first_frames: int | None = None) -> Iterator[Heard]:
+    """Collect what the stem computes in every call inside the block.
 
     Of each call's frames, only the `first_frames` count, and no blank ones (`flicker`).
     """
-    features: list[Tensor] = []
-    filters: list[Tensor] = []
-    counted: list[Tensor] = []  # numbers of the frames of a call
+    heard, counted = Heard([], [], []), []  # numbers of the frames of each call
     rectifiers = (module for module in stem.convolutions if isinstance(module, nn.ReLU))
     first = next(rectifiers, stem.convolutions)  # the output of all is rectified by the stem
 
     def count(module: nn.Module, x: tuple[Tensor]) -> None:
         counted.append(x[0][:first_frames].flatten(1).any(1).nonzero()[:, 0])
 
-    hooks = [
-        stem.register_forward_pre_hook(count),
-        stem.register_forward_hook(lambda module, x, y: features.append(y.detach()[counted[-1]])),
-        first.register_forward_hook(
-            lambda module, x, y: filters.append(y.detach()[counted[-1]].relu())
-        ),
-    ]
-    try:
-        yield features, filters
-    finally:
-        for hook in hooks:
-            hook.remove()
+    def into(parts: list[Tensor]) -> Callable[[nn.Module, object, Tensor], None]:
+        return lambda module, x, y: parts.append(y.detach()[counted[-1]].float())
+
+    with ExitStack() as hooks:
+        hooks.enter_context(stem.register_forward_pre_hook(count))
+        layers = stem, first, stem.project
+        for layer, parts in zip(layers, heard, strict=True):
+            hooks.enter_context(layer.register_forward_hook(into(parts)))
+        yield heard
+
+
+def _all(heard: Heard, first_call: int = 0) -> Told:
+    features, filters, outputs = (torch.cat(parts[first_call:]) for parts in heard)
+    return told(features, filters.relu(), outputs)
 
 
 def frames_of(game: str) -> Tensor:
@@ -117,7 +129,7 @@ def drawn(name: str, frames: Tensor) -> Told:
         stem = build_stem(name, tuple(frames.shape[1:]))
         with listening(stem) as heard:
             stem(frames)
-        found.append(told(*map(torch.cat, heard)))
+        found.append(_all(heard))
     return Told(*map(statistics.median, zip(*found, strict=True)))
 
 
@@ -134,17 +146,19 @@ def trained(path: Path, game: str) -> tuple[str, Told]:
         for _ in range(EARLIER + STEPS):
             player.step()
     games.close()
-    late = (torch.cat(whole[EARLIER:]) for whole in heard)
     options = agent.options
-    return f"{options.stem}: {options.core} after {agent.step:,} agent steps", told(*late)
+    return f"{options.stem}: {options.core} after {agent.step:,} agent steps", _all(heard, EARLIER)
 
 
 def table(game: str, rows: dict[str, Told]) -> Table:
-    titles = ("stem", "mean", "spread over frames", "silent features", "silent filters")
-    shown = Table(*titles, title=f"{game}: features of a stem")
+    silent = ("silent features", "silent filters")
+    titles = ("stem", "mean", "spread over frames", *silent, "constant", "varying")
+    shown = Table(*titles, title=f"{game}: features of a stem, and outputs of its last layer")
     for name, one in rows.items():
         shares = (f"{share:.0%}" for share in (one.silent_features, one.silent_filters))
-        shown.add_row(name, f"{one.mean:.4f}", f"{one.spread:.4f}", *shares)
+        sizes = (f"{size:.4f}" for size in (one.mean, one.spread, one.constant, one.varying))
+        mean, spread, constant, varying = sizes
+        shown.add_row(name, mean, spread, *shares, constant, varying)
     return shown
 
 

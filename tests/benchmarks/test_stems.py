@@ -14,19 +14,27 @@ def test_silence_and_spread_by_hand():
     features = torch.tensor([[0.0, 1.0, 2.0], [0.0, 3.0, 2.0]])
     filters = torch.zeros(2, 4, 2, 2)
     filters[1, 2, 0, 1] = 0.5
-    found = stems.told(features, filters)
+    outputs = torch.tensor([[3.0, 3.0, -1.0], [5.0, 3.0, 1.0]])
+    found = stems.told(features, filters, outputs)
     assert found.silent_features == pytest.approx(1 / 3) and found.silent_filters == 0.75
     assert found.mean == pytest.approx(8 / 6) and found.spread == pytest.approx(2**0.5 / 3)
+    assert found.constant == pytest.approx((25 / 3) ** 0.5)  # of 4, 3, 0
+    assert found.varying == pytest.approx((2 / 3) ** 0.5)
+
+
+def outputs_of(stem, frames):
+    return stem.project(stem.convolutions(frames).flatten(1).relu())
 
 
 def test_only_the_first_frames_count_and_no_blank_ones():
     stem = build_stem("shallow_norm", (1, 84, 84))
     frames = torch.randint(1, 256, (6, 1, 84, 84), dtype=torch.uint8)
     frames[1] = 0
-    with stems.listening(stem, 4) as (features, filters):
+    with stems.listening(stem, 4) as heard:
         found = stem(frames)
-    assert torch.equal(features[0], found[[0, 2, 3]])
-    assert filters[0].shape[:2] == (3, 16) and filters[0].min() >= 0
+    assert torch.equal(heard.features[0], found[[0, 2, 3]])
+    assert torch.equal(heard.outputs[0], outputs_of(stem, frames)[[0, 2, 3]])
+    assert heard.filters[0].shape[:2] == (3, 16)
 
 
 def test_stems_as_drawn_and_trained(tmp_path, monkeypatch, capsys):
