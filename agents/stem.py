@@ -56,6 +56,23 @@ class PixelConv2d(nn.Conv2d):
         return self._conv_forward(as_numbers(x, self.weight), _scaled(self.weight, x), self.bias)
 
 
+class CentredConv2d(nn.Conv2d):
+    """A convolution without padding whose filters sum to 0 in each input channel.
+
+    What is equal everywhere in a channel is convolved to the bias, so brightness has no effect. The
+    mean over the taps is subtracted in each call. Source: Huang et al. 2017, "Centered Weight
+    Normalization in Accelerating Training of Deep Neural Networks", by channel and without the
+    scale.
+    """
+
+    def forward(self, x: Shaped[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
+        """Convolve features, or uint8 pixels, which count as scaled to [0, 1]."""
+        centred = self.weight - self.weight.mean((2, 3), keepdim=True)
+        if x.dtype is not torch.uint8:
+            return self._conv_forward(x, centred, self.bias)
+        return self._conv_forward(as_numbers(x, self.weight), _scaled(centred, x), self.bias)
+
+
 def _scaled(weight: Tensor, x: Tensor) -> Tensor:
     """Scale weights by 1/255 for uint8 input; return them unchanged for floating-point input.
 
@@ -81,31 +98,12 @@ def _resnet(channels: int) -> nn.Sequential:
     )
 
 
-def _shallow(channels: int, bias: bool = True) -> nn.Sequential:
+def _shallow(channels: int) -> nn.Sequential:
     return nn.Sequential(
-        PixelConv2d(channels, 16, 8, stride=4, bias=bias),
+        PixelConv2d(channels, 16, 8, stride=4),
         nn.ReLU(inplace=True),
-        nn.Conv2d(16, 32, 4, stride=2, bias=bias),
+        nn.Conv2d(16, 32, 4, stride=2),
     )
-
-
-class PictureNorm(nn.GroupNorm):
-    """Normalisation of each picture to mean 0 and variance 1 over all channels and positions."""
-
-    def __init__(self, channels: int):
-        super().__init__(1, channels)
-
-
-class CentredNorm(PictureNorm):
-    """The same with a mean of 0 in every channel, so that a plain background becomes 0.
-
-    Of two pictures that differ in brightness alone, a convolution without padding and this
-    normalisation make the same.
-    """
-
-    def forward(self, x: Float[Tensor, "N C Y X"]) -> Float[Tensor, "N C Y X"]:
-        """Return the normalised pictures."""
-        return super().forward(x - x.mean((2, 3), keepdim=True))
 
 
 def _shallow_norm(channels: int) -> nn.Sequential:
@@ -113,14 +111,18 @@ def _shallow_norm(channels: int) -> nn.Sequential:
 
     A normalised ReLU cannot be zero on the whole picture.
     """
-    first, relu, second = _shallow(channels)
-    return nn.Sequential(first, PictureNorm(16), relu, second, PictureNorm(32))
+    return _normalized(*_shallow(channels))
 
 
 def _shallow_centred(channels: int) -> nn.Sequential:
-    """Return the same with centred channels, from which a bias would be subtracted again."""
-    first, relu, second = _shallow(channels, bias=False)
-    return nn.Sequential(first, CentredNorm(16), relu, second, CentredNorm(32))
+    """Return the same with centred filters, so that a plain background is 0 before each norm."""
+    first, second = CentredConv2d(channels, 16, 8, stride=4), CentredConv2d(16, 32, 4, stride=2)
+    return _normalized(first, nn.ReLU(inplace=True), second)
+
+
+def _normalized(first: nn.Conv2d, relu: nn.ReLU, second: nn.Conv2d) -> nn.Sequential:
+    norms = (nn.GroupNorm(1, convolution.out_channels) for convolution in (first, second))
+    return nn.Sequential(first, next(norms), relu, second, next(norms))
 
 
 def _draw_orthogonal(module: nn.Module) -> None:
@@ -134,8 +136,7 @@ def _draw_orthogonal(module: nn.Module) -> None:
         )
         with torch.no_grad():
             module.weight.copy_(drawn)  # keeps the memory layout
-            if module.bias is not None:
-                module.bias.zero_()
+            module.bias.zero_()
 
 
 class ImageStem(nn.Module):
@@ -228,8 +229,7 @@ _OF_PICTURES = {
     "resnet": _Kind(_resnet, 3),
     "shallow": _Kind(_shallow, 20),
     "shallow_norm": _Kind(_shallow_norm, 20, normalized=True),
-    # From 28 pixels on, the second convolution has more than one position.
-    "shallow_centred": _Kind(_shallow_centred, 28, normalized=True),
+    "shallow_centred": _Kind(_shallow_centred, 20, normalized=True),
 }
 
 
@@ -245,7 +245,7 @@ def build_stem(
     Args:
         name: `resnet` (15 convolutions in three stages of 16, 32, 32 channels), `shallow` (two
             convolutions), `shallow_norm` (the same, each layer normalised and drawn orthogonal) or
-            `shallow_centred` (`shallow_norm`, each channel centred first) for uint8 pictures; `mlp`
+            `shallow_centred` (`shallow_norm` with filters that sum to 0) for uint8 pictures; `mlp`
             for vectors and small pictures; or `auto`.
         frame_shape: (C, Y, X) of pictures, or (N,) of vectors.
         output_size: number of features.
