@@ -38,6 +38,7 @@ TAGS = {
     "approx_kl": "policy/approx_kl_nats",
     "clip_fraction": "policy/clip_fraction",
     "explained_variance": "value/explained_variance",
+    "feature_variation": "stem/feature_variation",
     "learning_rate": "optimiser/learning_rate",
     "gradient_norm": "optimiser/gradient_norm",
     "gradient_steps": "optimiser/gradient_steps",

@@ -23,6 +23,7 @@ from fastweights.host import (
     UserError,
 )
 from fastweights.records import Metrics, save_or_warn
+from fastweights.training.feature_variation import FeatureVariation
 from fastweights.training.hashes import Record, digest, record_nothing
 from fastweights.training.layer_checks import checked_layers
 from fastweights.training.options import RunOptions
@@ -111,7 +112,9 @@ class Training:
         self.source.publish(self.learner.updates)
         seconds, start = StageColumns(self.source.threads), time.monotonic()
         busy = process_time()
-        with self.source, checked_layers(self.learner.network, self.stages.check):
+        network = self.learner.network
+        variation, checked = FeatureVariation(network), checked_layers(network, self.stages.check)
+        with self.source, checked, variation:
             share = len(self.replicas.share(self.options.batch_size, "--batch-size"))
             for batch in batches(self._noted(self.source.rollouts()), share):
                 before = self.steps
@@ -123,7 +126,7 @@ class Training:
                     "agent_steps_per_second": (self.steps - before) / taken,
                     "cpu_seconds": busy - last,
                 }
-                yield row | clocks | self.source.columns() | seconds.row()
+                yield row | variation.row() | clocks | self.source.columns() | seconds.row()
                 if failure is not None:
                     raise failure
 
