@@ -53,6 +53,7 @@ def variation(frames: Tensor, features: Tensor) -> Tensor:
 
     NaN if all frames are blank, or all features 0.
     """
-    seen = features[frames.flatten(1).any(1).bool()]
-    common = seen.mean(0)
-    return ((seen - common).square().mean() / common.square().mean()).sqrt()
+    seen = frames.flatten(1).any(1).to(features.dtype)[:, None]  # by weights: no wait for a GPU
+    common = (seen * features).sum(0) / seen.sum()
+    differing = (seen * (features - common).square()).mean(1).sum() / seen.sum()
+    return (differing / common.square().mean()).sqrt()
