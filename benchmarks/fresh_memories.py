@@ -11,10 +11,13 @@ less than the present one. Medians over drawn weights; sizes are the published s
 """
 
 import argparse
+import ast
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1])
 
@@ -32,19 +35,23 @@ EARLIER = (1, 2, 4, 8, 16, 32)  # steps before the last input
 INPUTS, STEPS, STREAMS, DRAWS = 256, 64, 8, 5
 
 
-def options_of(core: str) -> tuple[str, dict[str, str | int]]:
+def options_of(core: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the options of `name:option=value,option=value`.
+
+    A value is a number or another literal of Python, or else a text.
 
     Raises:
         ValueError: an option without a value; one line.
     """
     name, _, rest = core.partition(":")
-    options: dict[str, str | int] = {}
+    options: dict[str, Any] = {}
     for option in filter(None, rest.split(",")):
         key, equals, value = option.partition("=")
         if not equals:
             raise ValueError(f"{core}: an option has a value, as in rdn:feature_map=unit")
-        options[key] = int(value) if value.isdigit() else value
+        options[key] = value
+        with suppress(ValueError, SyntaxError):
+            options[key] = ast.literal_eval(value)
     return name, options
 
 

@@ -23,6 +23,13 @@ def test_keys_of_length_one_remember_more_than_softmax_keys():
     assert unit > 5 * softmax > 0
 
 
+def test_an_open_forget_gate_remembers_longer():
+    usual, open_gate = (
+        fresh_memories.medians(core) for core in ("lstm", "lstm:forget_bias=4.0,width=64")
+    )
+    assert open_gate[-1] > 100 * usual[-1]
+
+
 def test_the_figures_are_printed_and_stored(tmp_path, capsys):
     file = tmp_path / "fresh.json"
     fresh_memories.main(["lstm", "rdn:layers=1,feature_map=unit", "--json", str(file)])
