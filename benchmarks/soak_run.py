@@ -157,15 +157,18 @@ class SoakRun:
     def kill_left_behind(self) -> list[int]:
         """Kill all processes that any start left behind, stopped ones too; return their numbers.
 
-        This repeats, because torchrun replaces the processes that are gone.
+        This repeats, because torchrun replaces the processes that are gone, and ends when two looks
+        find none: between its new session and its program, a process has no environment to read.
         """
         killed: set[int] = set()
-        deadline = time.monotonic() + PATIENCE
-        while (left := self.left_behind()) and time.monotonic() < deadline:
+        deadline, empty = time.monotonic() + PATIENCE, 0
+        while empty < 2 and time.monotonic() < deadline:
+            left = self.left_behind()
             for process in left:
                 _send(process, signal.SIGCONT)
                 _send(process, signal.SIGKILL)
             killed.update(left)
+            empty = 0 if left else empty + 1
             time.sleep(0.05)
         self.is_alive()  # reaps the process
         return sorted(killed)

@@ -72,18 +72,30 @@ def test_a_process_left_behind_is_noticed(run):
     assert complaints(run) == []
 
 
+def wait_until_ready(run: SoakRun) -> None:
+    """Wait for the word "ready": while a program starts, a process has no environment to read."""
+    deadline = time.monotonic() + 20
+    while "ready" not in run._said():
+        assert time.monotonic() < deadline
+
+
+IN_ANOTHER_SESSION = """
+import subprocess, sys
+program = "import time; print('ready', flush=True); time.sleep(60)"
+subprocess.Popen([sys.executable, "-c", program], start_new_session=True).wait()
+"""
+
+
 @needs_proc
 def test_processes_in_other_sessions_belong_to_a_run_and_spectators_do_not(run):
     """torchrun starts learners in other sessions; a program that reads the log is no part of it."""
-    sleeps = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True).wait()"
-    run._command = [sys.executable, "-c", sleeps]
+    run._command = [sys.executable, "-c", IN_ANOTHER_SESSION]
     spectator = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", run.folder])
     try:
         run.start()
-        deadline = time.monotonic() + 20
-        while len(run.left_behind()) < 2:  # until the second process runs its program
-            assert time.monotonic() < deadline
+        wait_until_ready(run)
         both = sorted(run.processes())
+        assert len(both) == 2
         assert sorted(run.left_behind()) == both
         assert run.kill_left_behind() == both and spectator.poll() is None
     finally:
@@ -138,9 +150,7 @@ def start_stubborn(run: SoakRun) -> None:
     """Start two processes that ignore interrupts, and stop the second."""
     run._command = [sys.executable, "-c", STUBBORN]
     run.start()
-    deadline = time.monotonic() + 20
-    while "ready" not in run._said():
-        assert time.monotonic() < deadline
+    wait_until_ready(run)
     os.kill(run.processes()[1], signal.SIGSTOP)
 
 
