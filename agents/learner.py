@@ -273,7 +273,7 @@ class Learner:
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """Restore weights and optimiser if a batch of several gradient steps is interrupted."""
-        if self.config.epochs * self.config.minibatches == 1:  # a single step needs no copy
+        if not self.config.reuses_batches:  # a single step needs no copy
             yield
             return
         weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}

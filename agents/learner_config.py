@@ -66,6 +66,11 @@ class LearnerConfig:
             one_of(name, getattr(self, name), known)
         check_at_least(self, 1, "epochs", "minibatches")
 
+    @property
+    def reuses_batches(self) -> bool:
+        """Whether there may be more than one gradient step on a batch."""
+        return self.epochs * self.minibatches > 1
+
     def streams_at_once(self, batch: int, device: torch.device) -> int:
         """Return how many of `batch` streams go through the network together."""
         asked = self.micro_batch
@@ -92,10 +97,11 @@ def unread(config: LearnerConfig) -> dict[str, tuple[str, str]]:
 def without_unread(config: LearnerConfig, known: LearnerConfig) -> LearnerConfig:
     """Return `config` with unread options reset to defaults where they equal those of `known`.
 
-    So a preset's options of another objective are dropped. Options that the user typed stay, and
-    the checks reject them.
+    So a preset's options of another objective are dropped, and its limit of a batch's reuse where
+    there is no reuse. Options that the user typed stay, and the checks reject them.
     """
-    given = {name for name in unread(config) if getattr(config, name) == getattr(known, name)}
+    useless = [*unread(config), *(() if config.reuses_batches else ("kl_limit",))]
+    given = [name for name in useless if getattr(config, name) == getattr(known, name)]
     return replace(config, **{name: _DEFAULTS[name] for name in given})
 
 

@@ -98,12 +98,16 @@ def _resnet(channels: int) -> nn.Sequential:
     )
 
 
+def _two(
+    channels: int, first: type[nn.Conv2d] = PixelConv2d, second: type[nn.Conv2d] = nn.Conv2d
+) -> tuple[nn.Conv2d, nn.Conv2d]:
+    """Return the small stem's two convolutions."""
+    return first(channels, 16, 8, stride=4), second(16, 32, 4, stride=2)
+
+
 def _shallow(channels: int) -> nn.Sequential:
-    return nn.Sequential(
-        PixelConv2d(channels, 16, 8, stride=4),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(16, 32, 4, stride=2),
-    )
+    first, second = _two(channels)
+    return nn.Sequential(first, nn.ReLU(inplace=True), second)
 
 
 def _shallow_norm(channels: int) -> nn.Sequential:
@@ -111,18 +115,17 @@ def _shallow_norm(channels: int) -> nn.Sequential:
 
     A normalised ReLU cannot be zero on the whole picture.
     """
-    return _normalized(*_shallow(channels))
+    return _normalized(*_two(channels))
 
 
 def _shallow_centred(channels: int) -> nn.Sequential:
     """Return the same with centred filters, so that a plain background is 0 before each norm."""
-    first, second = CentredConv2d(channels, 16, 8, stride=4), CentredConv2d(16, 32, 4, stride=2)
-    return _normalized(first, nn.ReLU(inplace=True), second)
+    return _normalized(*_two(channels, CentredConv2d, CentredConv2d))
 
 
-def _normalized(first: nn.Conv2d, relu: nn.ReLU, second: nn.Conv2d) -> nn.Sequential:
+def _normalized(first: nn.Conv2d, second: nn.Conv2d) -> nn.Sequential:
     norms = (nn.GroupNorm(1, convolution.out_channels) for convolution in (first, second))
-    return nn.Sequential(first, next(norms), relu, second, next(norms))
+    return nn.Sequential(first, next(norms), nn.ReLU(inplace=True), second, next(norms))
 
 
 def _draw_orthogonal(module: nn.Module) -> None:

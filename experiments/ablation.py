@@ -32,8 +32,12 @@ ARMS: dict[str, Arm] = {
         learner={"objective": "appo"},
     ),
     "no-reuse": Arm(
-        reason="One gradient step on each batch in place of four passes in minibatches.",
-        learner={"epochs": 1, "minibatches": 1},
+        reason="One gradient step on each batch in place of up to four passes in minibatches.",
+        learner={"epochs": 1, "minibatches": 1, "kl_limit": None},
+    ),
+    "no-kl-limit": Arm(
+        reason="Always four passes over a batch, however far the policy has moved.",
+        learner={"kl_limit": None},
     ),
     "rmsprop": Arm(
         reason="RMSprop with its published rate, smoothing and epsilon in place of Adam.",
@@ -43,17 +47,13 @@ ARMS: dict[str, Arm] = {
         reason="Advantages without scaling to standard deviation 1.",
         learner={"normalize_advantages": False},
     ),
-    "torch-heads": Arm(
-        reason="Heads with PyTorch's initial weights in place of a nearly uniform first policy.",
-        others={"head_init": "torch"},
-    ),
-    "plain-stem": Arm(
-        reason="The same two convolutions without normalisation.",
-        others={"stem": "shallow"},
+    "norm-stem": Arm(
+        reason="The same two normalised convolutions, with filters that need not sum to 0.",
+        others={"stem": "shallow_norm"},
     ),
     "paper": Arm(
         reason="The published recipe (V-trace, RMSprop, 32 streams of 50 steps) with this stem.",
         preset="paper",
-        others={"stem": "shallow_norm"},
+        others={"stem": "shallow_centred"},
     ),
 }

@@ -126,7 +126,7 @@ def _check_reuse(options: RunOptions) -> None:
             f"--minibatches {minibatches} does not divide --batch-size {batch}: every minibatch "
             f"has as many whole rollouts; try --minibatches {math.gcd(batch, minibatches)}"
         )
-    if options.learner.kl_limit is not None and options.learner.epochs * minibatches == 1:
+    if options.learner.kl_limit is not None and not options.learner.reuses_batches:
         raise ValueError(
             "--kl-limit ends the reuse of a batch, but each is used once: add --epochs or "
             "--minibatches, or leave it out"

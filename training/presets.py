@@ -39,15 +39,15 @@ REUSE = LearnerConfig(
 
 
 def quick(core: str) -> RunOptions:
-    """Return options for minutes on two CPU cores: a small stem, each batch used four times."""
+    """Return options for minutes on two CPU cores: a small stem, each batch used up to 4 times."""
     return replace(
         paper(core),
-        stem="shallow_norm",
+        stem="shallow_centred",
         head_init="orthogonal",
         num_envs=16,
         batch_size=16,
         unroll_length=64,
-        learner=replace(REUSE, total_steps=450_000),
+        learner=replace(REUSE, total_steps=450_000, kl_limit=0.01),
         checkpoint_minutes=1.0,
         evaluate_episodes=32,
         **of_core(core, NOT_AS_PUBLISHED),

@@ -54,7 +54,7 @@ def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule
     if (
         schedule == "lockstep"
         and OBJECTIVES[learner.objective].clips
-        and learner.epochs * learner.minibatches == 1
+        and not learner.reuses_batches
     ):
         yield (
             f"--objective {learner.objective} clips nothing at the first step from a batch, and "

@@ -62,7 +62,7 @@ def test_presets_pass_their_own_checks_and_survive_a_checkpoint(name, core):
     ("name", "stored", "env"),
     [
         ("quick", "quick_qbert/seed_1/meta.json", "Qbert"),
-        ("afternoon", "afternoon/results.json", "Qbert"),
+        ("afternoon", "afternoon/pong/results.json", "Pong"),
         ("maze", "t_maze/results.json", "TMaze"),
         ("vectors", "popgym/results.json", "popgym:popgym-RepeatPreviousEasy-v0"),
     ],
@@ -74,7 +74,7 @@ def test_a_preset_is_the_recipe_of_its_stored_results(name, stored, env):
     saved = {run["core"]: RunOptions.from_dict(run) for run in runs if run["env"] == env}
     assert saved
     for core, options in saved.items():
-        asked = replace(preset(name, core), seed=options.seed)
+        asked = replace(preset(name, core), seed=options.seed, env=env)
         assert changed_flags(options, asked) == [], core
 
 
@@ -153,6 +153,14 @@ def test_another_objective_or_optimiser_drops_what_the_preset_set_for_its_own():
     assert (learner.epochs, learner.minibatches, learner.optimizer) == (4, 4, "adam")
     kept = parsed("--preset", "quick", "--objective", "appo", "--clip-range", "0.2").learner
     assert (kept.normalize_advantages, kept.clip_range) == (True, 0.2)
+
+
+def test_a_batch_that_is_used_once_drops_the_preset_s_limit_of_reuse():
+    once = ("--preset", "quick", "--epochs", "1", "--minibatches", "1")
+    assert preset("quick", "rdn").learner.kl_limit is not None
+    assert parsed(*once).learner.kl_limit is None
+    with pytest.raises(ValueError, match="--kl-limit ends the reuse of a batch"):
+        parsed(*once, "--kl-limit", "0.5")
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "alpha", "epsilon", "momentum", "rho_clip"])
