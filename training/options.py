@@ -96,7 +96,8 @@ class RunOptions(CoreSizes):
     learner_device: str | None = None
     """asynchronous: device that computes gradients (default: --device)."""
     cuda_graphs: bool = False
-    """Replay the acting step as a CUDA graph, which saves work of the CPU; for actions on a GPU."""
+    """Replay the acting step as a CUDA graph: about twice as many agent steps a second where a GPU
+    chooses the actions. A core that waits for the GPU cannot be recorded."""
     profile: bool = False
     """Write the time of each stage (profile.txt) and a trace for Perfetto (trace.json)."""
     max_refused_updates: int = 10
