@@ -7,8 +7,9 @@
 Times are milliseconds for a batch of frames: 32 frames forward, as in acting, and 200 frames
 forward and backward, as in a micro-batch of learning. PyTorch computes in float32 with channels
 last, the layout in which its kernels are fastest. Both alternate. The whole stem is also timed in
-bfloat16 if the processor has bfloat16 matrix instructions. The small stem of the presets `quick`
-and `afternoon` is in the precision that they choose; of it only the conversion of pixels is ours.
+bfloat16 if the processor has bfloat16 matrix instructions. The small stem is in the precision that
+the presets `quick` and `afternoon` choose (theirs centres its filters, too); of it only the
+conversion of pixels is ours.
 """
 
 import argparse
