@@ -98,7 +98,7 @@ def _resnet(channels: int) -> nn.Sequential:
     )
 
 
-def _two(
+def _two_convolutions(
     channels: int, first: type[nn.Conv2d] = PixelConv2d, second: type[nn.Conv2d] = nn.Conv2d
 ) -> tuple[nn.Conv2d, nn.Conv2d]:
     """Return the small stem's two convolutions."""
@@ -106,7 +106,7 @@ def _two(
 
 
 def _shallow(channels: int) -> nn.Sequential:
-    first, second = _two(channels)
+    first, second = _two_convolutions(channels)
     return nn.Sequential(first, nn.ReLU(inplace=True), second)
 
 
@@ -115,12 +115,12 @@ def _shallow_norm(channels: int) -> nn.Sequential:
 
     A normalised ReLU cannot be zero on the whole picture.
     """
-    return _normalized(*_two(channels))
+    return _normalized(*_two_convolutions(channels))
 
 
 def _shallow_centred(channels: int) -> nn.Sequential:
     """Return the same with centred filters, so that a plain background is 0 before each norm."""
-    return _normalized(*_two(channels, CentredConv2d, CentredConv2d))
+    return _normalized(*_two_convolutions(channels, CentredConv2d, CentredConv2d))
 
 
 def _normalized(first: nn.Conv2d, second: nn.Conv2d) -> nn.Sequential:

@@ -96,8 +96,8 @@ class RunOptions(CoreSizes):
     learner_device: str | None = None
     """asynchronous: device that computes gradients (default: --device)."""
     cuda_graphs: bool = False
-    """Replay the acting step as a CUDA graph: about twice as many agent steps a second where a GPU
-    chooses the actions. A core that waits for the GPU cannot be recorded."""
+    """Replay the acting step as a CUDA graph: 1.8 times as many agent steps a second on an H200,
+    where actions are chosen on it. A core that waits for the GPU cannot be recorded."""
     profile: bool = False
     """Write the time of each stage (profile.txt) and a trace for Perfetto (trace.json)."""
     max_refused_updates: int = 10
