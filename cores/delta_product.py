@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor, nn
-
-from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
-from fastweights.cores.gated_delta_net import fresh_decay, log_decay
+from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
+from fastweights.cores.gated_delta_net import DecayingCore
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.delta_product import (
@@ -62,7 +59,7 @@ class DeltaProduct(FastWeightCore):
 KIND = stacked(DeltaProduct, "Feedforward/Delta product fast Linear Net", DeltaProductConfig())
 
 
-class GatedDeltaProduct(FastWeightCore):
+class GatedDeltaProduct(DecayingCore):
     """DeltaProduct with a decay of the fast weights, once a step, as in Gated DeltaNet."""
 
     equation = "W_t: W *= a_t;  for each of S keys, W += k (beta (v - W^T k))^T;  y_t = W_t^T q_t"
@@ -79,24 +76,7 @@ class GatedDeltaProduct(FastWeightCore):
         steps_per_token: int = 2,
     ):
         super().__init__(width, heads, feature_map, max_write_strength)
-        parts = self.key(), *written_parts(self, steps_per_token), SCALAR
-        self.slow_net = SlowNet(width, heads, parts)
-        log_rate, bias = fresh_decay(heads)
-        self.log_rate, self.decay_bias = nn.Parameter(log_rate), nn.Parameter(bias)
-
-    def initial_state(self, batch_size: int) -> DeltaRuleState:
-        """Return zero fast weights [B, H, D, D], D the head's size."""
-        return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
-
-    def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
-        """Return query, keys, values and strengths, and the logarithm of the decay."""
-        *written, fading = self.slow_net(x)
-        return *written, log_decay(fading, self.log_rate, self.decay_bias)
-
-    def programmed(self, x: Float[Tensor, "B D"], state: DeltaRuleState) -> tuple[Tensor, ...]:
-        """Return the same as `program`, but the decay itself."""
-        *written, decay = self.program(x)
-        return *written, decay.exp()
+        self.emit(self.key(), *written_parts(self, steps_per_token))
 
 
 GATED = stacked(

@@ -31,6 +31,7 @@ from fastweights.training import (
     SavedAgent,
     Training,
     assemble,
+    check_name,
     check_options,
     hash_recorder,
     module_arguments,
@@ -59,6 +60,8 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
     replicas = Replicas.from_environment()
     with user_input():
         check_options(options)
+        if not saved and replicas.leads:
+            check_name(options)
         options, plan = plan_for(options, replicas)
     before = saved.options if saved else RunOptions()
     for note in notes_on_options(options, before, plan.schedule) if replicas.leads else ():

@@ -37,7 +37,7 @@ from fastweights.records import (
     CheckpointFolder,
     FoundCheckpoint,
     RunRecords,
-    check_xpid,
+    check_new_run,
     fitting,
     load_checkpoint,
 )
@@ -78,7 +78,7 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
     with user_input():
         options.check()
         if not resume and options.xpid is not None:
-            check_xpid(options.xpid)
+            check_new_run(options.savedir, options.xpid)
         use_threads(options.num_threads)
         device = choose_device(options.device)
         if options.kernels != "auto":

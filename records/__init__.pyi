@@ -19,7 +19,7 @@ from .log_table import read_logs as read_logs
 from .metrics import Metrics as Metrics
 from .run_folder import RunFolder as RunFolder
 from .run_folder import RunFolderError as RunFolderError
-from .run_folder import check_xpid as check_xpid
+from .run_folder import check_new_run as check_new_run
 from .run_folder import claim_xpid as claim_xpid
 from .run_folder import read_meta as read_meta
 from .run_folder import resolved_run as resolved_run

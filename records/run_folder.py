@@ -50,8 +50,15 @@ class RunFolderError(UserError):
     """A run folder cannot be made, opened or written."""
 
 
-def check_xpid(xpid: str) -> None:
-    """Raise a `RunFolderError` for a name that cannot be a run folder's."""
+def check_new_run(savedir: Path, xpid: str) -> None:
+    """Raise a `RunFolderError` if `xpid` cannot name a folder, or its folder holds a run."""
+    _check_name(xpid)
+    path = expanded(savedir) / xpid
+    with _writing(path):
+        _check_no_run(path)
+
+
+def _check_name(xpid: str) -> None:
     if re.search(r"[/\\\x00-\x1f\x7f]", xpid) or xpid.strip() in ("", ".", "..", "latest"):
         raise RunFolderError(f"--xpid {xpid!r} cannot name a folder: choose another")
 
@@ -179,7 +186,7 @@ class RunFolder:
         Raises:
             RunFolderError: not writable, in use, `xpid` no file name, or the folder holds a run.
         """
-        check_xpid(xpid)
+        _check_name(xpid)
         path = expanded(savedir) / xpid
         with _writing(path):
             path.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from .hashes import Hashed as Hashed
 from .hashes import hash_conditions as hash_conditions
 from .hashes import hash_recorder as hash_recorder
 from .hashes import record_nothing as record_nothing
+from .keeping import check_name as check_name
 from .keeping import mark_finished as mark_finished
 from .keeping import open_records as open_records
 from .keeping import save as save

@@ -1,7 +1,5 @@
 """The records of an agent's run: where they are opened, and what is saved in them."""
 
-from pathlib import Path
-
 from fastweights.agents import Network
 from fastweights.cores import network_facts
 from fastweights.host import check_kept, expanded, user_input
@@ -10,6 +8,7 @@ from fastweights.records import (
     RunFolder,
     RunFolderError,
     RunRecords,
+    check_new_run,
     claim_xpid,
     read_meta,
 )
@@ -17,6 +16,16 @@ from fastweights.training.loop import Training
 from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.replicas import Replicas
 from fastweights.training.saved_agent import SavedAgent
+
+
+def check_name(options: RunOptions) -> None:
+    """Check that a new run can be recorded under its name, before anything else is made.
+
+    Raises:
+        UserError: the name cannot be a folder's, or is another run's; one line.
+    """
+    if options.xpid is not None and not _begins_again(options, options.xpid):
+        check_new_run(options.savedir, options.xpid)
 
 
 def open_records(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunRecords:
@@ -62,16 +71,21 @@ def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> Ru
     if saved:
         return RunFolder.open(saved.run, options.to_dict())
     xpid = options.xpid or claim_xpid(options.env, options.core, options.savedir)
-    path: Path = expanded(options.savedir) / xpid
-    if options.auto_resume and (path / "meta.json").exists():
-        _check_can_begin_again(path, options)
-        return RunFolder.open(path)  # the run ended before its first checkpoint
+    if _begins_again(options, xpid):
+        return RunFolder.open(expanded(options.savedir) / xpid)
     facts = network_facts(network, options.core, dict(options.core_options()))
     return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
 
 
-def _check_can_begin_again(path: Path, options: RunOptions) -> None:
-    """Check that the run at `path`, without a checkpoint, has `options` and did not finish."""
+def _begins_again(options: RunOptions, xpid: str) -> bool:
+    """Return whether --auto-resume begins a run again that ended before its first checkpoint.
+
+    Raises:
+        UserError: such a run has other options, or finished; one line.
+    """
+    path = expanded(options.savedir) / xpid
+    if not options.auto_resume or not (path / "meta.json").exists():
+        return False
     meta = read_meta(path)
     try:
         begun = RunOptions.from_dict(meta["args"])
@@ -84,3 +98,4 @@ def _check_can_begin_again(path: Path, options: RunOptions) -> None:
             f"{path} has finished and has no checkpoint; beginning again would lose its log: "
             "choose another --xpid"
         )
+    return True

@@ -30,7 +30,7 @@ from fastweights.host import ProgressDisplay, Stages, UserError, tune_allocator,
 from fastweights.kernels import restoring_backend
 from fastweights.records import (
     RunRecords,
-    check_xpid,
+    check_new_run,
     fitting,
     holds_checkpoints,
     load_checkpoint,
@@ -51,7 +51,7 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
     with user_input():
         options.check()
         if not resume and options.xpid is not None:
-            check_xpid(options.xpid)
+            check_new_run(options.savedir, options.xpid)
     text = text_of(options)
     with user_input():
         setting = setting_of(options, replicas, text)

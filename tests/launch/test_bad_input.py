@@ -212,7 +212,8 @@ def test_where_there_are_runs_the_nearest_or_the_newest_is_named(trained, monkey
     assert f"did you mean {runs}/a?" in error_of(evaluate.main, [f"{runs}/A"], capsys)
 
 
-def test_training_refuses_to_overwrite_a_run(trained, capsys):
+def test_training_refuses_to_overwrite_a_run_before_it_makes_a_game(trained, monkeypatch, capsys):
+    monkeypatch.setattr("fastweights.experiments.agent_run.assemble", None)  # not called
     again = [*CATCH, "--savedir", trained.parent, "--xpid", trained.name]
     assert "--resume" in error_of(atari.main, again, capsys)
 
