@@ -1,6 +1,7 @@
 """Named sets of options: published recipes, and recipes for minutes and hours on a laptop."""
 
 from dataclasses import replace
+from typing import Any
 
 from fastweights.agents import LearnerConfig
 from fastweights.cores import CORES, of_core, preset_of_core
@@ -82,8 +83,7 @@ SMALL_REUSE = replace(REUSE, learning_rate=1e-3, clip_range=0.2)
 
 def maze(core: str) -> RunOptions:
     """Return options for half a minute: a T-maze with a corridor of 10, which needs memory."""
-    lstm = {"width": 64, "forget_bias": 4.0}
-    small = {"width": 32, "heads": 2, "layers": 1, "feedforward": 32, **NOT_AS_PUBLISHED}
+    blocks = {"width": 32, "heads": 2, "layers": 1, "feedforward": 32, **NOT_AS_PUBLISHED}
     return RunOptions(
         env="TMaze",
         env_options=("corridor=10",),
@@ -95,14 +95,13 @@ def maze(core: str) -> RunOptions:
         learner=replace(SMALL_REUSE, total_steps=300_000, entropy_cost=0.01),
         num_threads=1,  # for networks this small, more cost more than they bring
         evaluate_episodes=200,
-        **preset_of_core(core, lstm if core == "lstm" else small),
+        **_sizes(core, blocks, {"width": 64, "forget_bias": 4.0}),
     )
 
 
 def vectors(core: str) -> RunOptions:
     """Return options for minutes on one CPU core, for games without pictures (POPGym)."""
     blocks = {"width": 64, "heads": 4, "layers": 2, "feedforward": 128, **NOT_AS_PUBLISHED}
-    has_blocks = "heads" in CORES[core].options() if core in CORES else True
     return RunOptions(
         env="popgym:popgym-RepeatPreviousEasy-v0",
         core=core,
@@ -112,8 +111,14 @@ def vectors(core: str) -> RunOptions:
         unroll_length=64,
         learner=replace(SMALL_REUSE, total_steps=1_500_000, minibatches=8, entropy_cost=0.0),
         num_threads=1,  # for networks this small, more cost more than they bring
-        **preset_of_core(core, blocks if has_blocks else {"width": 128}),
+        **_sizes(core, blocks, {"width": 128}),
     )
+
+
+def _sizes(core: str, blocks: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a core of residual blocks, or of one without, such as an LSTM."""
+    has_blocks = core not in CORES or "heads" in CORES[core].options()
+    return preset_of_core(core, blocks if has_blocks else others)
 
 
 PRESETS = {

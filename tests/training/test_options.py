@@ -377,6 +377,8 @@ def test_the_maze_preset_fits_every_core(core):
     check_options(options)
     known = CORES[core].options()
     assert {name for name, _ in options.core_options()} <= set(known)
+    if "width" in known and not is_named_by_size(core):
+        assert options.core_width == (32 if "heads" in known else 64)
 
 
 def test_a_core_that_is_named_by_its_size_keeps_it_under_every_preset():
