@@ -40,6 +40,7 @@ from fastweights.training import (
     plan_for,
     record_nothing,
     save,
+    take_weights,
     train,
     try_out,
 )
@@ -75,6 +76,9 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     with user_input():
         environments, network = assemble(options, plan, step)
     if not saved:
+        begins_with = take_weights(network, options)
+        if begins_with and replicas.leads:
+            print(begins_with)
         try_out(options)
     frames_per_step = environments[0].frames_per_step
     stop = StopRequests()

@@ -44,6 +44,7 @@ from fastweights.training import (
     read_hashes_of,
     replay_updates,
     replay_verdict,
+    take_weights,
 )
 
 DIFFERENT = 1  # exit code
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         expected = first_updates(recorded, asked.updates)
         options, plan = plan_for(options)
         environments, network = assemble(options, plan)
+        take_weights(network, options)
     stages = Stages("learner")
     source = plan.source(network, environments, 0, stages)
     now = hash_conditions(plan.learner)

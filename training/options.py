@@ -66,6 +66,9 @@ class RunOptions(CoreSizes):
     learner: Learner = field(default_factory=LearnerConfig)
     seed: int = 1
     """Random seed of weights, actions and environments."""
+    init_from: Path | None = None
+    """Run folder or checkpoint whose weights a new run begins with. The core, stem and sizes must
+    be the same, and the game must have as many actions; the optimiser begins anew."""
 
     device: str = "auto"
     """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
@@ -160,6 +163,7 @@ class RunOptions(CoreSizes):
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, flat, under TorchBeast's names if any; `from_dict` reads them."""
         flat = asdict(self) | {"savedir": str(self.savedir), "env_options": list(self.env_options)}
+        flat["init_from"] = None if self.init_from is None else str(self.init_from)
         return flat | flat.pop("learner")
 
     @classmethod

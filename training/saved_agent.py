@@ -151,6 +151,33 @@ def open_agent(
     return SavedAgent(network.eval(), options, found.payload, found.path, found.warnings)
 
 
+def take_weights(network: Network, options: RunOptions) -> str | None:
+    """Give a new run's network the weights of `options.init_from`; return a line about them.
+
+    Without that option nothing happens, and None is returned. Nothing else of the other run is
+    used: not its optimiser, nor the modules of its game and memory.
+
+    Raises:
+        CheckpointError: no agent there, or one with another network; one line.
+    """
+    if options.init_from is None:
+        return None
+    found = _find(resolved_run(options.init_from), "cpu", options.env)
+    with fitting(found.path):
+        flags, given = found.payload["flags"], found.payload["model_state_dict"]
+        if task := flags.get("task_name"):
+            raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")
+        its_agent = f"{flags['core']} on {flags['env']}"
+        odd = _difference(_shapes(network.state_dict()), _shapes(given))
+    if odd is not None:
+        raise CheckpointError(
+            f"--init-from {found.path}: {odd}. It is {its_agent}: its weights fit the same core, "
+            "stem and sizes, on games with as many actions and frames of the same shape"
+        )
+    network.load_state_dict(given)
+    return f"weights of {its_agent} after {found.payload['step']:,} agent steps: {found.path}"
+
+
 def check_module(options: RunOptions, env: str | None, path: Path) -> None:
     """Raise unless `env` also names a game that has a module of its own (`my_module:MyGame-v0`).
 
@@ -226,12 +253,26 @@ def _network(options: RunOptions, payload: dict[str, Any]) -> Network:
         raise ValueError(f"frame_shape {shape} and num_actions {actions} must be whole numbers")
     config = options.network(shape, actions)
     with torch.device("meta"):
-        wanted = {name: w.shape for name, w in Network(config).state_dict().items()}
-    given = {name: w.shape for name, w in payload["model_state_dict"].items()}
-    if wanted != given:
-        odd = next(n for n in {**wanted, **given} if wanted.get(n) != given.get(n))
-        raise ValueError(f"its weights are not those of its network, {odd} for one")
+        wanted = _shapes(Network(config).state_dict())
+    if odd := _difference(wanted, _shapes(payload["model_state_dict"])):
+        raise ValueError(f"its weights are not those of its network: {odd}")
     return Network(config)
+
+
+def _shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, list[int]]:
+    return {name: list(weight.shape) for name, weight in weights.items()}
+
+
+def _difference(wanted: Mapping[str, list[int]], given: Mapping[str, list[int]]) -> str | None:
+    """Return the first difference between weights and those that a network wants, or None."""
+    for name in {**wanted, **given}:
+        if name not in given:
+            return f"it has no {name}"
+        if name not in wanted:
+            return f"its {name} is not in this network"
+        if given[name] != wanted[name]:
+            return f"its {name} has the shape {given[name]}, not {wanted[name]}"
+    return None
 
 
 def _find(path: Path, device: torch.device | str, env: str | None) -> FoundCheckpoint:

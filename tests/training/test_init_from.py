@@ -1,0 +1,96 @@
+"""`--init-from`: a new run that begins with the weights of another."""
+
+import shutil
+
+import pytest
+import torch
+
+from fastweights.launch import atari, list_ops, replay
+from fastweights.records import load_checkpoint
+from fastweights.records.log_table import read_logs
+from fastweights.training import open_agent
+
+SMALL = ["--preset", "maze", "--evaluate-episodes", "0", "--core-width", "8", "--num-envs", "4"]
+SMALL += ["--batch-size", "4", "--unroll-length", "8"]
+
+
+def run(folder, *more: str) -> int:
+    words = [*SMALL, "--total-steps", "96", "--savedir", str(folder.parent), "--xpid", folder.name]
+    return atari.main([*words, *more])
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "teacher"
+    assert run(folder) == 0
+    return folder
+
+
+def first_weights(folder) -> dict[str, torch.Tensor]:
+    path = folder / "checkpoints" / "step_000000000000.pt"
+    return load_checkpoint(path)["model_state_dict"]
+
+
+def test_the_weights_are_the_other_run_s_and_all_else_is_new(teacher, tmp_path, capsys):
+    learned = open_agent(teacher).network.state_dict()
+    pupil = tmp_path / "pupil"
+    assert run(pupil, "--init-from", str(teacher), "--env-options", "corridor=3") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("weights of rdn on TMaze after 96 agent steps: ")
+    begun = first_weights(pupil)
+    assert all(torch.equal(begun[name], weight) for name, weight in learned.items())
+    assert not all(torch.equal(first_weights(teacher)[name], learned[name]) for name in learned)
+    assert read_logs(pupil / "logs.csv")["step"] == [32, 64, 96]
+    assert (
+        read_logs(pupil / "logs.csv")["learning_rate"]
+        == (read_logs(teacher / "logs.csv")["learning_rate"])
+    )
+
+
+def test_such_a_run_is_replayed_and_needs_the_other_run_only_to_begin(teacher, tmp_path, capsys):
+    moved = tmp_path / "moved"
+    shutil.copytree(teacher, moved)
+    assert run(tmp_path / "pupil", "--init-from", str(moved)) == 0
+    assert replay.main([str(tmp_path / "pupil")]) == 0
+    shutil.rmtree(moved)
+    assert open_agent(tmp_path / "pupil").step == 96
+    with pytest.raises(SystemExit):
+        replay.main([str(tmp_path / "pupil")])
+    assert f"no checkpoint at {moved}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--core", "lstm"], "it has no core.cell."),
+        (["--core-width", "16"], "its core.embed.weight has the shape [8, 257], not [16, 257]"),
+        (["--env", "Catch"], "has the shape [256, 4], not [256, 50]"),
+        (["--head-norm"], "it has no head_norm.weight"),
+        (["--init-from", "nowhere"], "no checkpoint at nowhere"),
+    ],
+    ids=" ".join,
+)
+def test_another_network_is_refused_in_one_line(more, says, teacher, tmp_path, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        run(tmp_path / "pupil", "--init-from", str(teacher), *more)
+    line = capsys.readouterr().err
+    assert exit_.value.code == 2 and line.count("\n") == 1 and says in line
+    assert not (tmp_path / "pupil").exists()
+
+
+def test_a_model_of_sequences_is_no_agent(tmp_path, capsys):
+    words = ["--depth", "2", "--max-arguments", "2", "--core", "lstm", "--core-width", "8"]
+    sizes = ["--epochs", "1", "--train-size", "8", "--valid-size", "4", "--test-size", "4"]
+    where = ["--savedir", str(tmp_path), "--xpid", "lists"]
+    assert list_ops.main([*words, *sizes, *where]) == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        run(tmp_path / "pupil", "--init-from", str(tmp_path / "lists"))
+    assert "is of a run of" in capsys.readouterr().err
+
+
+def test_a_resumed_run_keeps_its_first_weights(teacher, tmp_path, capsys):
+    assert run(tmp_path / "pupil", "--init-from", str(teacher), "--seed", "2") == 0
+    with pytest.raises(SystemExit):
+        run(tmp_path / "pupil", "--auto-resume", "--seed", "2")
+    assert "--init-from" in capsys.readouterr().err
