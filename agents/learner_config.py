@@ -5,7 +5,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import torch
 
-from fastweights.host import check_at_least, one_of
+from fastweights.host import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, check_range, one_of
 
 # Options that only some choices read: option -> choice -> values that read it.
 READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
@@ -18,6 +18,19 @@ READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
         "rmsprop": ("alpha", "epsilon", "momentum"),
         "adam": ("adam_beta1", "adam_beta2", "adam_epsilon"),
     },
+}
+
+RANGES = {
+    **dict.fromkeys(("total_steps", "epochs", "minibatches"), COUNT),
+    **dict.fromkeys(("alpha", "momentum", "gae_lambda", "discounting"), SHARE),
+    **dict.fromkeys(("learning_rate", "epsilon", "adam_epsilon", "baseline_cost"), NOT_NEGATIVE),
+    **dict.fromkeys(("adam_beta1", "adam_beta2"), "[0, 1)"),
+    **dict.fromkeys(("rho_clip", "c_clip", "pg_rho_clip"), "[0, inf]"),
+    "kl_limit": POSITIVE,
+    "grad_norm_clipping": "(0, inf]",
+    "clip_range": "(0, 1)",
+    "entropy_cost": "(-inf, inf)",
+    "micro_batch": NOT_NEGATIVE,
 }
 
 
@@ -53,8 +66,8 @@ class LearnerConfig:
     rho_clip: float = 1.0  # V-trace: limit of importance weights in the temporal differences.
     c_clip: float = 1.0  # V-trace: limit of importance weights that are carried back in time.
     pg_rho_clip: float = 1.0  # V-trace: limit of importance weights in the policy gradient.
-    clip_range: float = 0.1  # PPO, APPO: largest useful distance of a ratio from 1.
-    gae_lambda: float = 0.95  # PPO: weight of longer returns in advantages, per step, in [0, 1].
+    clip_range: float = 0.1  # PPO, APPO: probability ratios are clipped to [1 - x, 1 + x].
+    gae_lambda: float = 0.95  # PPO: weight of longer returns in advantages, per step.
     # PPO, APPO: shift and scale the advantages of a batch to mean 0 and standard deviation 1.
     normalize_advantages: bool = False
     # Number of streams per backward pass: fewer need less memory for the same gradient. 0: all;
@@ -64,7 +77,8 @@ class LearnerConfig:
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
             one_of(name, getattr(self, name), known)
-        check_at_least(self, 1, "epochs", "minibatches")
+        for name, allowed in RANGES.items():
+            check_range(name, getattr(self, name), allowed)
 
     @property
     def reuses_batches(self) -> bool:

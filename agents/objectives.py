@@ -2,8 +2,8 @@
 
 An objective is an entry in `OBJECTIVES`. It defines how the targets of values and policy follow
 from the network's estimates, when they are computed, and how the policy's loss follows from them.
-The learner reduces, weights and minimises the losses of any objective; no other code depends on its
-name.
+The learner reduces, weights and minimises the losses of any objective. `learner_config.READ_BY`
+lists the options that each reads.
 """
 
 from collections.abc import Callable
@@ -34,6 +34,7 @@ class Judged(NamedTuple):
 class Objective:
     """Targets and policy loss of one objective."""
 
+    title: str  # in an exported agent's model card
     targets: Callable[[Judged, LearnerConfig], Targets]
     policy_loss: Callable[[Judged, Float[Tensor, "T B"], LearnerConfig], Float[Tensor, "T B"]]
     # True: targets are computed once, with the weights before the batch's first gradient step.
@@ -88,15 +89,24 @@ def _clipped_surrogate(
 OBJECTIVES: dict[str, Objective] = {
     # Espeholt et al. 2018.
     "vtrace": Objective(
-        targets=_vtrace_targets, policy_loss=_policy_gradient, fixes_targets=False, clips=False
+        title="IMPALA / V-trace",
+        targets=_vtrace_targets,
+        policy_loss=_policy_gradient,
+        fixes_targets=False,
+        clips=False,
     ),
     # Schulman et al. 2017.
     "ppo": Objective(
-        targets=_gae_targets, policy_loss=_clipped_surrogate, fixes_targets=True, clips=True
+        title="PPO",
+        targets=_gae_targets,
+        policy_loss=_clipped_surrogate,
+        fixes_targets=True,
+        clips=True,
     ),
     # After RLlib's APPO and Sample Factory (Petrenko et al. 2020), with targets that stay fixed and
     # without a second importance weight in the advantages.
     "appo": Objective(
+        title="APPO",
         targets=_surrogate_vtrace_targets,
         policy_loss=_clipped_surrogate,
         fixes_targets=True,

@@ -217,9 +217,6 @@ class VectorStem(nn.Module):
         return self.layers(x / 255 if frame.dtype is torch.uint8 else x)
 
 
-STEMS = ("auto", "resnet", "shallow", "shallow_norm", "shallow_centred", "mlp")
-
-
 class _Kind(NamedTuple):
     """An image stem."""
 
@@ -234,6 +231,7 @@ _OF_PICTURES = {
     "shallow_norm": _Kind(_shallow_norm, 20, normalized=True),
     "shallow_centred": _Kind(_shallow_centred, 20, normalized=True),
 }
+STEMS = ("auto", *_OF_PICTURES, "mlp")
 
 
 def build_stem(

@@ -14,7 +14,6 @@ class Attention(FastWeightCore):
     """Multi-head attention over a window of the last steps, without feature maps."""
 
     operation, reference_step = staticmethod(attention), staticmethod(step)
-    vectors = ("query", "key", "value")
 
     def __init__(self, width: int, heads: int, window: int):
         super().__init__(width, heads, "identity")

@@ -56,11 +56,11 @@ class QRNNLayer(Core):
         self.before = config.window - 1
         parts = 3 if one_of("pooling", config.pooling, POOLING) == "fo" else 4
         self.convolution = nn.Linear(config.window * input_size, parts * config.width)
-        self.register_buffer("unheard", torch.zeros(config.width), persistent=False)
+        self.register_buffer("no_recurrence", torch.zeros(config.width), persistent=False)
 
     def initial_state(self, batch_size: int) -> QRNNState:
         """Return zero inputs [B, window - 1, D] and zero cells [B, E]."""
-        zeros = self.unheard.new_zeros
+        zeros = self.no_recurrence.new_zeros
         inputs = zeros(batch_size, self.before, self.input_size)
         return QRNNState(inputs, zeros(batch_size, self.output_size))
 
@@ -97,7 +97,7 @@ class QRNNLayer(Core):
         return candidate, free[0] if free else -forget, forget, output.sigmoid()
 
     def _weights(self) -> ElementwiseWeights:
-        return ElementwiseWeights(self.unheard, self.unheard, self.unheard)
+        return ElementwiseWeights(self.no_recurrence, self.no_recurrence, self.no_recurrence)
 
 
 class QRNN(Chain):

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from fastweights.agents import OBJECTIVES
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.markdown import markdown_table
 from fastweights.evaluation.score_summary import spread
@@ -15,7 +16,7 @@ def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) 
     options = payload["flags"]
     parameters = sum(weight.numel() for weight in payload["model_state_dict"].values())
     objective = options.get("objective", "vtrace")  # TorchBeast's
-    kind = {"vtrace": "IMPALA / V-trace", "ppo": "PPO", "appo": "APPO"}[objective]
+    kind = OBJECTIVES[objective].title
     tag = "impala" if objective == "vtrace" else objective
     tags = "".join(f"\n- {one}" for one in ("reinforcement-learning", tag, options["core"]))
     seed = f", seed {options['seed']}" if "seed" in options else ""  # TorchBeast's have none

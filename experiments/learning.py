@@ -229,7 +229,10 @@ def _timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def seconds_of(path: Path) -> float:
-    """Return the seconds of updates and validation, from the log, over all parts of a run."""
+    """Return the seconds of updates, from the log, over all parts of a run.
+
+    Sequence tasks validate within updates; the validation of language models is left out.
+    """
     logs = read_logs(path)
     rates = zip(logs["positions"], logs["positions_per_second"], strict=True)
     return round(sum(positions / rate for positions, rate in rates if rate), 3)

@@ -20,7 +20,7 @@ class LearningOptions(CoreSizes):
     seed: int = 1
     """Seed of weights, dropout and batches, and of the text that wikitext103 samples."""
     device: str = "auto"
-    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
     """Number of CPU threads; 0: one per core."""
     kernels: str = "auto"

@@ -1,6 +1,5 @@
 """The options of training on a sequence task."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -81,8 +80,6 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         check_seed("--data-seed", self.data_seed)
         if self.core_dropout is not None and not 0 <= self.core_dropout < 1:
             raise ValueError(f"--core-dropout must lie in [0, 1), not {self.core_dropout}")
-        if self.core_forget_bias is not None and not math.isfinite(self.core_forget_bias):
-            raise ValueError(f"--core-forget-bias must be a number, not {self.core_forget_bias}")
 
     def _check_test_lengths(self) -> None:
         lengths: dict[int, int] = {}  # by the sizes of their strings

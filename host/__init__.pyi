@@ -51,6 +51,11 @@ from .provenance import machine as machine
 from .provenance import memory_bytes as memory_bytes
 from .provenance import slurm_job as slurm_job
 from .provenance import versions as versions
+from .ranges import COUNT as COUNT
+from .ranges import NOT_NEGATIVE as NOT_NEGATIVE
+from .ranges import POSITIVE as POSITIVE
+from .ranges import SHARE as SHARE
+from .ranges import check_range as check_range
 from .stages import STAGES as STAGES
 from .stages import StageColumns as StageColumns
 from .stages import Stages as Stages

@@ -9,7 +9,7 @@ from fastweights.host.names import did_you_mean
 
 
 def choose_device(name: str, option: str = "--device") -> torch.device:
-    """Return the device; `auto` is a GPU if there is one, else the CPU.
+    """Return the device; `auto` is a CUDA GPU if there is one, else the CPU.
 
     Args:
         name: the device's name.

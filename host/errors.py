@@ -100,7 +100,8 @@ def _out_of_memory(error: Exception) -> str:
     size = f" for {asked[1]} more" if asked else ""
     return (
         f"there is no memory{size}: choose a smaller core (--core-width), fewer environments "
-        "(--num-envs) or smaller batches (--batch-size, --unroll-length, --micro-columns)"
+        "(--num-envs), smaller batches (--batch-size, --unroll-length), or less in each backward "
+        "pass (--micro-batch, --micro-columns)"
     )
 
 

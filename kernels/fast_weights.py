@@ -14,7 +14,7 @@ def add_outer(weights: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def delta_write(weights: Tensor, key: Tensor, value: Tensor, strength: Tensor) -> Tensor:
-    """Apply the delta rule: W + k (beta (v - W^T k))^T, with strength beta [B, H] in [0, 1].
+    """Apply the delta rule: W + k (beta (v - W^T k))^T, with strength beta [B, H].
 
     Moves the value stored at `key` toward `value` (Widrow & Hoff 1960; Schlag et al. 2021, eq. 24).
     """

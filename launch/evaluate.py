@@ -69,7 +69,7 @@ class EvaluateOptions(GamePlan, Named):
     """Instead of playing, write the agent as safetensors, config and model card into this folder.
     """
     device: str = "auto"
-    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
 
     @property
     def action_modes(self) -> tuple[ActionMode, ...]:

@@ -22,7 +22,6 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from fastweights.cores import import_core
 from fastweights.host import (
     ProgressDisplay,
     Stages,
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = typed_options(ReplayOptions, arguments, prog=typed_command("replay"))
     with user_input():
         run = resolved_run(asked.run)
-        import_core(asked.core)
+        asked.import_cores()
         recorded, options = read_hashes_of(run)
         check_module(options, asked.env, run)
         asked.check({run: options})

@@ -66,7 +66,7 @@ class WatchOptions(Named):
     seed: int = TEST_SEEDS.start
     """Seed of the game; seed s + i gives game i of `evaluate --seed s`."""
     device: str = "auto"
-    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
     """Number of CPU threads; 0: one per core."""
 

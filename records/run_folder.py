@@ -51,10 +51,17 @@ class RunFolderError(UserError):
 
 
 def check_new_run(savedir: Path, xpid: str) -> None:
-    """Raise a `RunFolderError` if `xpid` cannot name a folder, or its folder holds a run."""
+    """Check before anything is written that a new run can have this folder.
+
+    Raises:
+        RunFolderError: `xpid` cannot name a folder, or the folder holds a run; one line.
+        UserError: see `check_all_contained`.
+    """
     _check_name(xpid)
     path = expanded(savedir) / xpid
     with _writing(path):
+        if path.is_dir():
+            check_all_contained(path)
         _check_no_run(path)
 
 
@@ -209,14 +216,15 @@ class RunFolder:
             RunFolderError: no run there, not writable, or another process is writing it.
         """
         path = expanded(path).resolve()
-        meta = read_meta(path)
-        again: dict[str, Any] = {"date": _now(), "command": command_line()}
-        if changed := _changed(config or {}, meta.get("args")):
-            again["args"] = changed
-        before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []
-        resumed = [*before, {**again, "git": git_revision()}]
-        meta.update(date_end=None, successful=False, resumed=resumed)
+        read_meta(path)  # what is wrong with it comes before the lock's errors
         with _writing(path), _locked(path) as lock:
+            meta = read_meta(path)  # another process may have finished it meanwhile
+            again: dict[str, Any] = {"date": _now(), "command": command_line()}
+            if changed := _changed(config or {}, meta.get("args")):
+                again["args"] = changed
+            before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []
+            resumed = [*before, {**again, "git": git_revision()}]
+            meta.update(date_end=None, successful=False, resumed=resumed)
             return cls(path, lock, meta)
 
     def log(self, row: dict[str, Any]) -> None:

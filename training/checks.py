@@ -1,11 +1,10 @@
 """Checks of a run's options, alone and together, with one line for each error."""
 
 import math
-from dataclasses import asdict
 
 from fastweights.agents import unread
 from fastweights.cores import core_kind
-from fastweights.host import check_at_least, flag
+from fastweights.host import POSITIVE, check_at_least, check_range, flag
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
@@ -13,12 +12,10 @@ _LEAST = {
     "num_envs": 1,
     "batch_size": 1,
     "unroll_length": 1,
-    "total_steps": 1,
     "bptt": 1,
     "env_groups": 1,
     "max_refused_updates": 1,
     "queue_size": 0,
-    "micro_batch": 0,
     "evaluate_episodes": 0,
     "evaluate_every": 0,
     "evaluate_max_frames": 1,
@@ -32,7 +29,7 @@ def check_options(options: RunOptions) -> None:
     check_backend(options.kernels)
     _check_counts(options)
     _check_batches(options)
-    _check_ranges(options)
+    check_range("value_scale", options.value_scale, POSITIVE)
     _check_reuse(options)
     _check_run(options)
 
@@ -73,49 +70,6 @@ def _check_run(options: RunOptions) -> None:
         raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
     if not 0 <= options.seed < 2**31:
         raise ValueError(f"--seed must lie in [0, 2^31), not {options.seed}")
-
-
-# Range of an option's value; a square bracket includes the end.
-_SHARE, _NOT_NEGATIVE, _POSITIVE = "[0, 1]", "[0, inf)", "(0, inf)"
-_RANGES = {
-    **dict.fromkeys(("alpha", "momentum", "gae_lambda", "discounting"), _SHARE),
-    **dict.fromkeys(("learning_rate", "epsilon", "adam_epsilon", "baseline_cost"), _NOT_NEGATIVE),
-    **dict.fromkeys(("adam_beta1", "adam_beta2"), "[0, 1)"),
-    **dict.fromkeys(("rho_clip", "c_clip", "pg_rho_clip"), "[0, inf]"),
-    **dict.fromkeys(("value_scale", "kl_limit"), _POSITIVE),
-    "grad_norm_clipping": "(0, inf]",
-    "clip_range": "(0, 1)",
-}
-
-
-def _check_ranges(options: RunOptions) -> None:
-    for name, value in (asdict(options.learner) | {"value_scale": options.value_scale}).items():
-        allowed = _RANGES.get(name, "(-inf, inf)")
-        if not isinstance(value, float) and (name not in _RANGES or value is None):
-            continue
-        if math.isnan(value) or (math.isinf(value) and not allowed.endswith("inf]")):
-            raise ValueError(f"{flag(name)} must be a number, not {value}")
-        if not _is_in(value, allowed):
-            raise ValueError(f"{flag(name)} must {_described(allowed)}, not {value}")
-
-
-def _ends(allowed: str) -> tuple[float, float]:
-    least, most = allowed[1:-1].split(", ")
-    return float(least), float(most)
-
-
-def _is_in(value: float, allowed: str) -> bool:
-    least, most = _ends(allowed)
-    above = value >= least if allowed[0] == "[" else value > least
-    return above and (value <= most if allowed[-1] == "]" else value < most)
-
-
-def _described(allowed: str) -> str:
-    least, most = _ends(allowed)
-    if math.isfinite(most):
-        return f"lie in {allowed}"
-    side = "at least" if allowed[0] == "[" else "above"
-    return f"be {side} {least:g}" + (" (inf: no limit)" if allowed[-1] == "]" else "")
 
 
 def _check_reuse(options: RunOptions) -> None:

@@ -113,7 +113,8 @@ class Training:
         seconds, start = StageColumns(self.source.threads), time.monotonic()
         busy = process_time()
         network = self.learner.network
-        variation, checked = FeatureVariation(network), checked_layers(network, self.stages.check)
+        variation = FeatureVariation(network, self.learner.optimizer)
+        checked = checked_layers(network, self.stages.check)
         with self.source, checked, variation:
             share = len(self.replicas.share(self.options.batch_size, "--batch-size"))
             for batch in batches(self._noted(self.source.rollouts()), share):

@@ -71,7 +71,7 @@ class RunOptions(CoreSizes):
     be the same, and the game must have as many actions; the optimiser begins anew."""
 
     device: str = "auto"
-    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
     """Number of CPU threads; 0: one per core."""
     schedule: Literal["auto", "lockstep", "asynchronous"] = "auto"
@@ -97,7 +97,7 @@ class RunOptions(CoreSizes):
     actor_device: str | None = None
     """asynchronous: device that chooses actions (default: --device)."""
     learner_device: str | None = None
-    """asynchronous: device that computes gradients (default: --device)."""
+    """asynchronous, ray: device that computes gradients (default: --device)."""
     cuda_graphs: bool = False
     """Replay the acting step as a CUDA graph: 1.8 times as many agent steps a second on an H200,
     where actions are chosen on it. A core that waits for the GPU cannot be recorded."""

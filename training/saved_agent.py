@@ -2,16 +2,17 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+import tyro
 
 from fastweights.agents import Learner, Network
-from fastweights.cores import core_arguments, core_kind, import_core
+from fastweights.cores import core_arguments, core_config, core_kind, import_core
 from fastweights.envs import resolve
-from fastweights.host import check_contained, git_revision
+from fastweights.host import check_contained, flag, git_revision
 from fastweights.records import (
     AGENT_EXPORT,
     CheckpointError,
@@ -151,6 +152,13 @@ def open_agent(
     return SavedAgent(network.eval(), options, found.payload, found.path, found.warnings)
 
 
+def with_full_path(options: RunOptions) -> RunOptions:
+    """Return options that name the run of `init_from`, whatever `latest` is later, and wherever."""
+    if options.init_from is None:
+        return options
+    return replace(options, init_from=resolved_run(options.init_from).resolve())
+
+
 def take_weights(network: Network, options: RunOptions) -> str | None:
     """Give a new run's network the weights of `options.init_from`; return a line about them.
 
@@ -162,20 +170,40 @@ def take_weights(network: Network, options: RunOptions) -> str | None:
     """
     if options.init_from is None:
         return None
-    found = _find(resolved_run(options.init_from), "cpu", options.env)
+    found = _find(options.init_from, "cpu", options.env)
     with fitting(found.path):
         flags, given = found.payload["flags"], found.payload["model_state_dict"]
         if task := flags.get("task_name"):
             raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")
-        its_agent = f"{flags['core']} on {flags['env']}"
-        odd = _difference(_shapes(network.state_dict()), _shapes(given))
+        its_own = RunOptions.from_dict(flags)
+        odd = _other_network(its_own, options) or _difference(
+            _shapes(network.state_dict()), _shapes(given)
+        )
+    its_agent = f"{its_own.core} on {its_own.env}"
     if odd is not None:
         raise CheckpointError(
-            f"--init-from {found.path}: {odd}. It is {its_agent}: its weights fit the same core, "
-            "stem and sizes, on games with as many actions and frames of the same shape"
+            f"--init-from {found.path} ({its_agent}): {odd}. Its weights fit the same core, stem "
+            "and sizes, on games with as many actions and frames of the same shape"
         )
     network.load_state_dict(given)
     return f"weights of {its_agent} after {found.payload['step']:,} agent steps: {found.path}"
+
+
+def _other_network(saved: RunOptions, asked: RunOptions) -> str | None:
+    """Return the first option by which equal weights would compute something else, or None."""
+    if saved.core != asked.core:  # the saved one may not be imported
+        return f"its core is {saved.core}, not {asked.core}"
+    if "auto" in (saved.stem, asked.stem):  # their shapes tell
+        saved = replace(saved, stem=asked.stem)
+    theirs, wanted = _of_network(saved), _of_network(asked)
+    odd = next((name for name in wanted if theirs[name] != wanted[name]), None)
+    return odd and f"its {flag(odd)} is {theirs[odd]}, not {wanted[odd]}"
+
+
+def _of_network(options: RunOptions) -> dict[str, Any]:
+    core = asdict(core_config(options.core, **dict(options.core_options())))
+    own = {name: getattr(options, name) for name in ("stem", "head_norm", "value_scale")}
+    return {f"core_{name}": value for name, value in core.items()} | own
 
 
 def check_module(options: RunOptions, env: str | None, path: Path) -> None:
@@ -217,12 +245,19 @@ class Named:
     env: str | None = None
     """Game (default: the file's). Required for files that name none, as TorchBeast's, and for a
     game in a module (my_module:MyGame-v0), which is then imported."""
-    core: str | None = None
-    """Memory in a module (my_module:name), which is then imported. Required for agents with one."""
+    core: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Memory in a module (my_module:name), which is then imported. Required for agents with one;
+    once for each such memory."""
+
+    def import_cores(self) -> None:
+        """Import the named memories. Raises a one-line `ValueError` if one cannot be imported."""
+        for core in self.core:
+            import_core(core)
 
     def agents(self, paths: Sequence[Path], device: torch.device | str) -> list[SavedAgent]:
         """Load agents onto `device`. Raises a one-line `ValueError`: see `open_agent`, `check`."""
-        found = [open_agent(path, device, self.env, self.core) for path in paths]
+        self.import_cores()
+        found = [open_agent(path, device, self.env) for path in paths]
         self.check({agent.path: agent.options for agent in found})
         return found
 
@@ -235,11 +270,12 @@ class Named:
                     "plays the game that it was trained on; leave --env out"
                 )
         cores = dict.fromkeys(options.core for options in agents.values())
-        if self.core is not None and self.core not in cores:
-            raise CheckpointError(
-                f"{', '.join(map(str, agents))}: the memory is {', '.join(cores)}, and --core says "
-                f"{self.core}: an agent keeps its memory; leave --core out"
-            )
+        for core in self.core:
+            if core not in cores:
+                raise CheckpointError(
+                    f"{', '.join(map(str, agents))}: the memory is {', '.join(cores)}, and --core "
+                    f"says {core}: an agent keeps its memory; leave --core out"
+                )
 
 
 def _network(options: RunOptions, payload: dict[str, Any]) -> Network:

@@ -14,7 +14,7 @@ from fastweights.envs import PROTOCOLS, resolve
 from fastweights.host import PRECISIONS, HelpLayout, typed_command
 from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import early_options, typed_options
-from fastweights.training import RunOptions, check_engine, check_options, preset
+from fastweights.training import RunOptions, check_engine, check_options, preset, with_full_path
 
 # What `--help` describes; the chosen core's own options follow.
 FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
@@ -75,7 +75,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
         prog=typed_command("atari"),
         description=_description(),
     )
-    run = _as_torchbeast(command.run, defaults)
+    run = with_full_path(_as_torchbeast(command.run, defaults))
     learner = without_unread(run.learner, defaults.learner)
     command = replace(command, run=replace(run, learner=learner))
     check_engine(command.run, defaults)

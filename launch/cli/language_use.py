@@ -47,7 +47,7 @@ class Where(Which):
     """A language model, and the device that computes it."""
 
     device: str = "auto"
-    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
     """Number of CPU threads; 0: one per core."""
 

@@ -152,6 +152,20 @@ def test_a_file_alone_imports_nothing(another_process, capsys):
     assert f"the memory is {CORE}, and --core says users_memory:slow" in said
 
 
+def test_agents_with_different_memories_are_compared(another_process, capsys):
+    train(Path("runs"), "a", *NAMED, *SHORT)
+    train(Path("runs"), "b", "--core", "users_memory:slow", *SHORT)
+    another_process()
+    capsys.readouterr()
+    both = ("--core", "users_memory:slow", *NAMED)
+    assert evaluate.main(["runs/a", "runs/b", *both, *FEW]) == 0
+    said = capsys.readouterr().out
+    assert all(f"episodes: runs/{run}/evaluations/step_000000000060" in said for run in "ab")
+    another_process()
+    said = error_of(evaluate.main, capsys, "runs/a", "runs/b", *FEW, *NAMED)
+    assert "add --core users_memory:slow" in said
+
+
 LANGUAGE = (
     *("--task", "parity", "--train-size", "40", "--valid-size", "8", "--test-size", "8"),
     *("--batch-size", "8", "--epochs", "1", "--test-lengths", "8", "--core-width", "8"),
@@ -346,7 +360,8 @@ def test_a_module_that_has_changed_is_named(another_process, capsys):
         SOURCE.replace("self.write = nn", "self.more = nn.Linear(1, 1); self.write = nn")
     )
     said = error_of(evaluate.main, capsys, "runs/a", *NAMED)
-    assert f"does not fit {CORE} as it is now: its weights are not those of its network, " in said
+    assert f"does not fit {CORE} as it is now: its weights are not those of its network" in said
+    assert "it has no core.more.weight" in said
     assert "restore the module with which it was trained" in said and "revision" not in said
 
 

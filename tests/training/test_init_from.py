@@ -62,11 +62,13 @@ def test_such_a_run_is_replayed_and_needs_the_other_run_only_to_begin(teacher, t
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--core", "lstm"], "it has no core.cell."),
-        (["--core-width", "16"], "its core.embed.weight has the shape [8, 257], not [16, 257]"),
+        (["--core", "delta_rnn"], "its core is rdn, not delta_rnn"),  # equal shapes
+        (["--core-width", "16"], "its --core-width is 8, not 16"),
+        (["--core-feature-map", "unit"], "its --core-feature-map is "),
+        (["--value-scale", "2"], "its --value-scale is 1.0, not 2.0"),
         (["--env", "Catch"], "has the shape [256, 4], not [256, 50]"),
-        (["--head-norm"], "it has no head_norm.weight"),
-        (["--init-from", "nowhere"], "no checkpoint at nowhere"),
+        (["--feed-last-action"], "its core.embed.weight has the shape [8, 257], not [8, 260]"),
+        (["--init-from", "nowhere"], "nowhere: "),
     ],
     ids=" ".join,
 )
@@ -89,8 +91,20 @@ def test_a_model_of_sequences_is_no_agent(tmp_path, capsys):
     assert "is of a run of" in capsys.readouterr().err
 
 
+def test_latest_means_the_run_that_is_latest_before_the_new_one(teacher, tmp_path, monkeypatch):
+    runs = tmp_path / "runs"
+    assert run(runs / "first") == 0
+    monkeypatch.chdir(tmp_path)
+    assert run(runs / "second", "--init-from", "runs/latest") == 0
+    monkeypatch.chdir(teacher)
+    assert replay.main([str(runs / "second")]) == 0
+
+
 def test_a_resumed_run_keeps_its_first_weights(teacher, tmp_path, capsys):
     assert run(tmp_path / "pupil", "--init-from", str(teacher), "--seed", "2") == 0
     with pytest.raises(SystemExit):
         run(tmp_path / "pupil", "--auto-resume", "--seed", "2")
     assert "--init-from" in capsys.readouterr().err
+    again = ("--init-from", str(teacher), "--auto-resume", "--seed", "2")
+    assert run(tmp_path / "pupil", *again) == 0
+    assert "has finished" in capsys.readouterr().out

@@ -1,0 +1,36 @@
+"""Ranges of numbers as texts, such as "[0, 1)": a square bracket includes the end."""
+
+import math
+
+from fastweights.host.flag_names import flag
+
+SHARE, NOT_NEGATIVE, POSITIVE, COUNT = "[0, 1]", "[0, inf)", "(0, inf)", "[1, inf)"
+
+
+def check_range(name: str, value: float | None, allowed: str) -> None:
+    """Raise a one-line `ValueError` if the option's value is not in the range; None passes."""
+    if value is None:
+        return
+    if value != value or (abs(value) == math.inf and not allowed.endswith("inf]")):
+        raise ValueError(f"{flag(name)} must be a number, not {value}")
+    if not _is_in(value, allowed):
+        raise ValueError(f"{flag(name)} must {_described(allowed)}, not {value}")
+
+
+def _ends(allowed: str) -> tuple[float, float]:
+    least, most = allowed[1:-1].split(", ")
+    return float(least), float(most)
+
+
+def _is_in(value: float, allowed: str) -> bool:
+    least, most = _ends(allowed)
+    above = value >= least if allowed[0] == "[" else value > least
+    return above and (value <= most if allowed[-1] == "]" else value < most)
+
+
+def _described(allowed: str) -> str:
+    least, most = _ends(allowed)
+    if math.isfinite(most):
+        return f"lie in {allowed}"
+    side = "at least" if allowed[0] == "[" else "above"
+    return f"be {side} {least:g}" + (" (inf: no limit)" if allowed[-1] == "]" else "")
