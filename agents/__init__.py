@@ -1,4 +1,4 @@
-"""Learning without threads: rollout, network, actor, objectives, learner."""
+"""The single-threaded agent: rollout, network, actor, objectives, learner."""
 
 from fastweights.agents.actor import Actor, Collected, Decision
 from fastweights.agents.learner import Learner

@@ -28,11 +28,11 @@ class SelfReferentialConfig(DeltaRuleConfig):
     # softmax over so few units hardly depends on its input: queries nearly equal keys, and almost
     # nothing is written (docs/design/self_referential.md).
     input_map: str = "softmax"
-    """Feature map of each head's input: softmax as in the published agents, or identity, with which
-    the core remembers."""
+    """Feature map of each head's input: softmax (as in the published agents) or identity
+    (recommended: with softmax the core remembers little)."""
     # A query goes through the matrix that made it (Irie et al. 2023, appendix C.2).
     start: str = "agents"
-    """Initial weights as in published agents, or languages: small queries, weak writes."""
+    """Initial weights: agents (as published for agents) or languages (small queries, weak writes)."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""

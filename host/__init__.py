@@ -1,4 +1,4 @@
-"""The process, the machine, the terminal and files. Imports no other room."""
+"""Operating-system helpers: processes, hardware, terminal, files. Imports no other room."""
 
 import lazy_loader
 

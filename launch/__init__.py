@@ -1,1 +1,1 @@
-"""Commands: what people type, and their command lines."""
+"""The commands and their option parsers."""

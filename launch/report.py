@@ -46,7 +46,8 @@ class ReportOptions:
     out: Path | None = None
     """Folder to write into (default: RUN/report, or `report` beside several runs)."""
     compare: tuple[str, ...] = ()
-    """Pairs of cores for relative improvements, such as rdn:lstm (default: the paper's six)."""
+    """Pairs of cores for relative improvements, such as rdn:lstm (default: the six pairs of Irie et
+    al. 2021)."""
     title: str = "Fast-weight agents"
     """The report's title."""
 

@@ -99,8 +99,8 @@ class RunOptions(CoreSizes):
     learner_device: str | None = None
     """asynchronous, ray: device that computes gradients (default: --device)."""
     cuda_graphs: bool = False
-    """Replay the acting step as a CUDA graph: 1.8 times as many agent steps a second on an H200,
-    where actions are chosen on it. A core that waits for the GPU cannot be recorded."""
+    """Record the acting step as a CUDA graph: 1.8 times as many agent steps a second on an H200.
+    Needs actions that are chosen on a GPU, and a core that does not synchronise with it."""
     profile: bool = False
     """Write the time of each stage (profile.txt) and a trace for Perfetto (trace.json)."""
     max_refused_updates: int = 10

@@ -46,7 +46,7 @@ class LanguageOptions(LearningOptions):
     """Maximum length of n-grams of tokens whose vectors are added to the token's vector. 1: no
     n-grams, as published."""
     ngram_rows: int = 2**15
-    """Vectors of all bigrams, of all trigrams, ...; n-grams beyond that share them, by a hash."""
+    """Number of hashed vectors for each length of n-grams; more n-grams than that share them."""
     cutoffs: tuple[int, ...] = PUBLISHED_CUTOFFS
     """First words of the adaptive softmax's clusters; cutoffs beyond the vocabulary are dropped."""
     dropout: float = 0.1

@@ -62,7 +62,7 @@ class EvaluateOptions(LanguageEvaluation, Where):
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions(Sampling, Where):
-    """Generate text with a language model, whose memory has one size for texts of any length."""
+    """Generate text with a trained language model."""
 
     prompt: str = ""
     """Text to continue (default: the start of a line)."""
