@@ -37,6 +37,7 @@ ATARI = ("--env", "Qbert", "--stem", "shallow", "--num-envs", "2", "--batch-size
 ATARI = (*ATARI, "--total-steps", "40")
 REUSE = ("--objective", "ppo", "--epochs", "2", "--minibatches", "2", "--optimizer", "adam")
 REUSE = (*REUSE, "--normalize-advantages", "--reduction", "mean", "--learning-rate", "1e-3")
+LIMIT = ("--kl-limit", "1e-4")  # ends some batches early
 TESTED = ("--evaluate-every", "80", "--evaluate-episodes", "2")
 LONG = ("--total-steps", "100000000")
 GROUPS = ("--schedule", "asynchronous", "--env-groups", "1")
@@ -118,8 +119,8 @@ CASES: dict[str, tuple[int, tuple[str, ...], tuple[int, ...], Event | None]] = {
     "mean-two": (2, (*CATCH, "--reduction", "mean"), (), None),
     "atari-one": (1, ATARI, (), None),
     "atari-two": (2, ATARI, (), None),
-    "reuse-one": (1, (*CATCH, *REUSE), (), None),
-    "reuse-two": (2, (*CATCH, *REUSE), (), None),
+    "reuse-one": (1, (*CATCH, *REUSE, *LIMIT), (), None),
+    "reuse-two": (2, (*CATCH, *REUSE, *LIMIT), (), None),
     "asynchronous": (2, (*CATCH, *GROUPS), (), None),
     "interrupted": (2, (*CATCH, *LONG), (1,), signal_self(signal.SIGINT)),
     "long-update": (2, (*CATCH, *LONG, "--micro-batch", "1"), (0, 1), signal_in_a_long_update),

@@ -96,6 +96,10 @@ def test_two_learners_make_the_run_of_one(where, runs):
     assert_replicas_are_equal(runs, f"{where}two")
 
 
+def test_the_kl_limit_ended_some_of_their_batches_and_not_others(runs):
+    assert len({*runs.logs("reuse-two")["gradient_steps"]}) > 1
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize(("one", "several"), [("one", "four"), ("mean-one", "mean-two")])
 def test_four_learners_and_mean_losses_equal_one_learner(one, several, long_runs):
