@@ -32,7 +32,7 @@ class SelfReferentialConfig(DeltaRuleConfig):
     (recommended: with softmax the core remembers little)."""
     # A query goes through the matrix that made it (Irie et al. 2023, appendix C.2).
     start: str = "agents"
-    """Initial weights: agents (as published for agents) or languages (small queries, weak writes)."""
+    """Initial weights: agents (published for agents) or languages (small queries, weak writes)."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""

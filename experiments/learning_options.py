@@ -1,19 +1,20 @@
 """The options that a sequence task's run and a language model's run share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from fastweights.cores import CoreSizes, core_kind, of_core
-from fastweights.host import UserError, contradictions, expanded, typed_command
+from fastweights.host import SEED, UserError, check_range, contradictions, expanded, typed_command
 from fastweights.kernels import check_backend
 from fastweights.records import read_meta
 from fastweights.tasks import TASKS
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearningOptions(CoreSizes):
+class LearningOptions(CoreSizes, ABC):
     """The memory, and where and how a run computes it."""
 
     core: str
@@ -43,18 +44,18 @@ class LearningOptions(CoreSizes):
     )
 
     @property
+    @abstractmethod
     def task_name(self) -> str:
         """The task, as in `meta.json`."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def command(self) -> str:
         """The command that trains on the task."""
-        raise NotImplementedError
 
+    @abstractmethod
     def model(self) -> Any:
         """Return the model's configuration; it has `core` and `core_options`."""
-        raise NotImplementedError
 
     def with_core(self, wanted: Mapping[str, Any]) -> Self:
         """Return these options with other options of the core, by their names in the core."""
@@ -64,9 +65,8 @@ class LearningOptions(CoreSizes):
         """Raise a one-line `ValueError` for a value that is not allowed."""
         core_kind(self.core)
         check_backend(self.kernels)
-        check_seed("--seed", self.seed)
-        if not self.checkpoint_minutes > 0:
-            raise ValueError(f"--checkpoint-minutes must be above 0, not {self.checkpoint_minutes}")
+        check_range("seed", self.seed, SEED)
+        check_range("checkpoint_minutes", self.checkpoint_minutes, "(0, inf]")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -83,9 +83,9 @@ class LearningOptions(CoreSizes):
         return plain
 
     @classmethod
+    @abstractmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """Return the options that `to_dict` described; raise a one-line `ValueError` for others."""
-        raise NotImplementedError
 
     @classmethod
     def of_run(cls, path: Path, command: str) -> Self:
@@ -111,18 +111,12 @@ class LearningOptions(CoreSizes):
             ) from error
 
 
-def check_seed(flag: str, seed: int) -> None:
-    """Raise a one-line `ValueError` for a seed out of range."""
-    if not 0 <= seed < 2**31:
-        raise ValueError(f"{flag} must lie in [0, 2^31), not {seed}")
-
-
 def check_seeds(seeds: Sequence[int]) -> None:
     """Raise a one-line `ValueError` for the seeds of a table that has none, or one twice."""
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError("--seeds needs at least one, and each of them once")
     for seed in seeds:
-        check_seed("--seeds", seed)
+        check_range("seeds", seed, SEED)
 
 
 def differing_learning_options(saved: LearningOptions, asked: LearningOptions) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 import tyro
 
 from fastweights.cores import core_kind
-from fastweights.experiments.learning_options import LearningOptions, check_seed
-from fastweights.host import check_at_least, flag, typed_whole
+from fastweights.experiments.learning_options import LearningOptions
+from fastweights.host import SEED, check_at_least, check_range, flag, typed_whole
 from fastweights.tasks import TASKS, ModelConfig, SequenceModel, Task, TrainerConfig, split_sizes
 
 Question = TypeVar("Question", bound=Task)
@@ -77,9 +77,8 @@ class SequenceOptions(LearningOptions, Generic[Question]):
                 "by the held-out split"
             )
         self._check_test_lengths()
-        check_seed("--data-seed", self.data_seed)
-        if self.core_dropout is not None and not 0 <= self.core_dropout < 1:
-            raise ValueError(f"--core-dropout must lie in [0, 1), not {self.core_dropout}")
+        check_range("data_seed", self.data_seed, SEED)
+        check_range("core_dropout", self.core_dropout, "[0, 1)")
 
     def _check_test_lengths(self) -> None:
         lengths: dict[int, int] = {}  # by the sizes of their strings

@@ -54,6 +54,7 @@ from .provenance import versions as versions
 from .ranges import COUNT as COUNT
 from .ranges import NOT_NEGATIVE as NOT_NEGATIVE
 from .ranges import POSITIVE as POSITIVE
+from .ranges import SEED as SEED
 from .ranges import SHARE as SHARE
 from .ranges import check_range as check_range
 from .stages import STAGES as STAGES

@@ -5,6 +5,7 @@ import math
 from fastweights.host.flag_names import flag
 
 SHARE, NOT_NEGATIVE, POSITIVE, COUNT = "[0, 1]", "[0, inf)", "(0, inf)", "[1, inf)"
+SEED = "[0, 2^31)"
 
 
 def check_range(name: str, value: float | None, allowed: str) -> None:
@@ -18,8 +19,13 @@ def check_range(name: str, value: float | None, allowed: str) -> None:
 
 
 def _ends(allowed: str) -> tuple[float, float]:
-    least, most = allowed[1:-1].split(", ")
-    return float(least), float(most)
+    least, most = map(_number, allowed[1:-1].split(", "))
+    return least, most
+
+
+def _number(text: str) -> float:
+    base, _, exponent = text.partition("^")
+    return float(base) ** float(exponent or 1)
 
 
 def _is_in(value: float, allowed: str) -> bool:

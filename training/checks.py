@@ -4,7 +4,7 @@ import math
 
 from fastweights.agents import unread
 from fastweights.cores import core_kind
-from fastweights.host import POSITIVE, check_at_least, check_range, flag
+from fastweights.host import POSITIVE, SEED, check_at_least, check_range, flag
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
@@ -66,10 +66,8 @@ def _check_run(options: RunOptions) -> None:
         raise ValueError("--xpid needs a name, not an empty one")
     if options.auto_resume and options.xpid is None:
         raise ValueError("--auto-resume needs --xpid: the name of the run to go on with")
-    if not options.checkpoint_minutes > 0:
-        raise ValueError(f"--checkpoint-minutes must be above 0, not {options.checkpoint_minutes}")
-    if not 0 <= options.seed < 2**31:
-        raise ValueError(f"--seed must lie in [0, 2^31), not {options.seed}")
+    check_range("checkpoint_minutes", options.checkpoint_minutes, "(0, inf]")
+    check_range("seed", options.seed, SEED)
 
 
 def _check_reuse(options: RunOptions) -> None:

@@ -3,12 +3,11 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from time import process_time
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from fastweights.agents import Learner, Network
@@ -23,6 +22,14 @@ from fastweights.host import (
     UserError,
 )
 from fastweights.records import Metrics, save_or_warn
+from fastweights.training.exchange import (
+    GAME,
+    LAG,
+    LIFE,
+    WEIGHTS,
+    Exchange,
+    WeightsApart,
+)
 from fastweights.training.feature_variation import FeatureVariation
 from fastweights.training.hashes import Record, digest, record_nothing
 from fastweights.training.layer_checks import checked_layers
@@ -38,7 +45,6 @@ from fastweights.training.schedules.experience import (
 )
 
 _CHECK_EVERY = 100  # updates between checks that all learners hold the same weights
-_GAME, _LIFE, _LAG, _WEIGHTS, _STOP = range(5)  # kinds of report; three numbers follow the kind
 
 
 class Diverged(UserError):
@@ -47,10 +53,6 @@ class Diverged(UserError):
 
 class NothingLearned(UserError):
     """A run reached its end with every update refused."""
-
-
-class WeightsApart(RuntimeError):
-    """The learners no longer hold the same weights."""
 
 
 class WeightsLost(UserError):
@@ -90,8 +92,8 @@ class Training:
     ):
         self.options, self.source, self.metrics, self.stages = options, source, metrics, stages
         self.replicas, self.stop = replicas or Replicas(), stop or StopRequests()
-        self.record, self._meeting = record, _Meeting(self.replicas)
-        self.learner = Learner(network, options.learner, stages, self._meeting, options.seed)
+        self.record, self._exchange = record, Exchange(self.replicas)
+        self.learner = Learner(network, options.learner, stages, self._exchange, options.seed)
         self._reports: list[Sequence[float]] = []  # not sent to the other learners yet
 
     @property
@@ -135,9 +137,9 @@ class Training:
         for experience in rollouts:
             for game in experience.collected.episodes:
                 numbers = (game.episode_return, game.agent_steps, game.emulator_frames)
-                self._reports.append((_GAME, *numbers))
+                self._reports.append((GAME, *numbers))
             for life in experience.collected.lives:
-                self._reports.append((_LIFE, life.life_return, 0, 0))
+                self._reports.append((LIFE, life.life_return, 0, 0))
             yield experience
 
     def _learn(self, batch: Batch) -> dict[str, Any]:
@@ -147,13 +149,13 @@ class Training:
         weights, or the update has a row.
         """
         waiting, lag = self.source.waiting, self.learner.updates - batch.version
-        reports = [*self._reports, (_LAG, lag, 0, 0)]
+        reports = [*self._reports, (LAG, lag, 0, 0)]
         if self.replicas.count > 1 and self.learner.updates % _CHECK_EVERY == 0:
             with self.stages("exchange"):
-                reports.append((_WEIGHTS, _checksum(self.learner.network), 0, 0))
-        self._meeting.tell(reports)
+                reports.append((WEIGHTS, _checksum(self.learner.network), 0, 0))
+        self._exchange.tell(reports)
         losses = self.learner.update(batch.rollout)
-        lag = self._note(self._meeting.heard)
+        lag = self._note(self._exchange.heard)
         with self.stages("optimise"):  # on a GPU, reading a number waits for the whole update
             losses = {name: float(loss) for name, loss in losses.items()}
         with self.stages("log"):
@@ -181,11 +183,11 @@ class Training:
         self._reports.clear()
         largest = 0
         for about, *numbers in reports:
-            if about == _GAME:
+            if about == GAME:
                 self.metrics.add_game(*numbers)
-            elif about == _LIFE:
+            elif about == LIFE:
                 self.metrics.add_life(numbers[0])
-            elif about == _LAG:
+            elif about == LAG:
                 largest = max(largest, int(numbers[0]))
         return largest
 
@@ -195,7 +197,7 @@ class Training:
         Waits until they have their gradients, or leave as well.
         """
         try:
-            self._meeting.leave(request.signal_number)
+            self._exchange.leave(request.signal_number)
         except LostLearner as lost:
             print(f"note: {lost}", file=sys.stderr)
 
@@ -253,51 +255,6 @@ class Training:
         self.metrics.load_state_dict(payload["stats"]["metrics"])
         if "games" in payload and self.replicas.count == 1:
             self.source.restore(payload["games"])
-
-
-class _Meeting:
-    """The exchange between learners, after each has computed a gradient.
-
-    The learner uses it as its `Replicas`. Requests to stop are exchanged here, too.
-    """
-
-    def __init__(self, replicas: Replicas):
-        self.count, self.rank, self._replicas = replicas.count, replicas.rank, replicas
-        self._reports: Sequence[Sequence[float]] = ()  # this learner's, not sent yet
-        self.heard: list[list[float]] = []  # of all learners, since the update began
-        self._over = False
-
-    def tell(self, reports: Sequence[Sequence[float]]) -> None:
-        """Send `reports` with the next sum, the first of an update."""
-        self._reports, self.heard = reports, []
-
-    def sum(self, tensors: Sequence[Tensor]) -> None:
-        """Sum tensors over all learners (see `Replicas.sum`), and collect their reports in `heard`.
-
-        Raises `Interrupted` if a learner leaves, and `WeightsApart`; then nothing is summed.
-        """
-        reports, self._reports = self._reports, ()
-        self._meet(reports)
-        self._replicas.sum(tensors)
-
-    def leave(self, signal_number: int) -> None:
-        """Join the others' next `sum` to report the signal, unless all have seen one."""
-        if not self._over:
-            with suppress(Interrupted):
-                self._meet([(_STOP, signal_number, 0, 0)])
-
-    def _meet(self, reports: Sequence[Sequence[float]]) -> None:
-        now = self._replicas.gather(reports, columns=4)
-        self.heard += now
-        if signals := _told_of(_STOP, now):
-            self._over = True
-            raise Interrupted(int(max(signals)))
-        if len(set(checksums := _told_of(_WEIGHTS, now))) > 1:
-            raise WeightsApart(f"the learners' weights have come apart; checksums: {checksums}")
-
-
-def _told_of(about: int, reports: Sequence[Sequence[float]]) -> list[float]:
-    return [row[1] for row in reports if row[0] == about]
 
 
 def _checksum(network: Network) -> int:

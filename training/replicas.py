@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fastweights.host import UserError, one_line
-from fastweights.training.meeting import meet
+from fastweights.training.rendezvous import meet
 
 _PATIENCE = timedelta(minutes=30)  # wait for a learner that is stopped, or plays test games
 _ROOM = 64  # rows of plain numbers in one exchange; more rows take another exchange

@@ -156,7 +156,7 @@ def test_help_is_help(capsys):
             "at most 1000000",
         ),
         (["--checkpoint-minutes", "0"], "above 0"),
-        (["--checkpoint-minutes", "nan"], "--checkpoint-minutes must be above 0, not nan"),
+        (["--checkpoint-minutes", "nan"], "--checkpoint-minutes must be a number, not nan"),
         (["--evaluate-max-frames", "0"], "--evaluate-max-frames must be at least 1"),
         (["--evaluate-every", "100"], "--evaluate-every needs --evaluate-episodes"),
         (["--evaluate-max-frames", "9"], "--evaluate-max-frames needs --evaluate-episodes"),

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from fastweights.training.meeting import meet
+from fastweights.training.rendezvous import meet
 
 
 @pytest.fixture
