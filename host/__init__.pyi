@@ -51,6 +51,7 @@ from .provenance import machine as machine
 from .provenance import memory_bytes as memory_bytes
 from .provenance import slurm_job as slurm_job
 from .provenance import versions as versions
+from .ranges import BATCH as BATCH
 from .ranges import COUNT as COUNT
 from .ranges import NOT_NEGATIVE as NOT_NEGATIVE
 from .ranges import POSITIVE as POSITIVE

@@ -5,7 +5,7 @@ import math
 from fastweights.host.flag_names import flag
 
 SHARE, NOT_NEGATIVE, POSITIVE, COUNT = "[0, 1]", "[0, inf)", "(0, inf)", "[1, inf)"
-SEED = "[0, 2^31)"
+SEED, BATCH = "[0, 2^31)", "[1, 2^20]"
 
 
 def check_range(name: str, value: float | None, allowed: str) -> None:

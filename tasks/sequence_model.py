@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from fastweights.cores import LARGEST, build_core
+from fastweights.host import check_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +39,7 @@ class SequenceModel(nn.Module):
         most = f"{LARGEST['width']:,}"
         if not 1 <= config.embedding <= LARGEST["width"]:
             raise ValueError(f"--embedding must lie in 1 to {most}, not {config.embedding}")
-        if not 0 <= config.dropout < 1:
-            raise ValueError(f"--dropout must lie in [0, 1), not {config.dropout}")
+        check_range("dropout", config.dropout, "[0, 1)")
         self.embedding = nn.Embedding(words, config.embedding)
         self.core = build_core(config.core, config.embedding, **dict(config.core_options))
         if not 0 <= config.decoder <= LARGEST["width"]:

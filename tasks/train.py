@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from fastweights.host import UserError, check_at_least
+from fastweights.host import BATCH, COUNT, POSITIVE, UserError, check_at_least, check_range
 from fastweights.tasks.gradient_step import gradient_step
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import (
@@ -29,7 +29,6 @@ from fastweights.tasks.sequences import (
 )
 from fastweights.tasks.task import UNASKED
 
-LARGEST_BATCH = 2**20  # sequences
 JUDGED_AT_ONCE = 256  # sequences; fewer if they are long
 LARGEST_FIRST_SHARE = 0.01  # of the first weights in an average that needs no note
 
@@ -68,14 +67,11 @@ class TrainerConfig:
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
-        check_at_least(self, 1, "batch_size", "epochs")
-        if self.batch_size > LARGEST_BATCH:
-            raise ValueError(f"--batch-size must be at most {LARGEST_BATCH}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
+        check_range("batch_size", self.batch_size, BATCH)
+        check_range("epochs", self.epochs, COUNT)
+        check_range("learning_rate", self.learning_rate, POSITIVE)
         check_at_least(self, 0, "clip", "evaluate_every", "patience", "solved_for")
-        if not 0 <= self.average < 1:
-            raise ValueError(f"--average must lie in [0, 1), not {self.average}")
+        check_range("average", self.average, "[0, 1)")
 
 
 class Result(NamedTuple):

@@ -9,7 +9,14 @@ import tyro
 from fastweights.cores import core_kind, preset_of_core
 from fastweights.experiments.learning_options import LearningOptions, differing_learning_options
 from fastweights.experiments.sequence_options import PUBLISHED_MAPS
-from fastweights.host import PRECISIONS, check_at_least, check_kept, one_of, typed_whole
+from fastweights.host import (
+    PRECISIONS,
+    check_at_least,
+    check_kept,
+    check_range,
+    one_of,
+    typed_whole,
+)
 from fastweights.tasks.language_model import (
     POSITIONS,
     PUBLISHED_CUTOFFS,
@@ -87,13 +94,11 @@ class LanguageOptions(LearningOptions):
             one_of(f"--{name}", getattr(self, name), known)
         check_at_least(self, 1, "evaluate_every", "at_once")
         check_at_least(self, 0, "sample_length")
-        if not 0 <= self.initial_std < 1:
-            raise ValueError(f"--initial-std must lie in [0, 1), not {self.initial_std}")
+        check_range("initial_std", self.initial_std, "[0, 1)")
         if not 1 <= self.stride <= self.trainer.span:
             span = self.trainer.span
             raise ValueError(f"--stride must lie in [1, {span}], the span, not {self.stride}")
-        if not 0 < self.held_out < 0.5:
-            raise ValueError(f"--held-out must lie in (0, 0.5), not {self.held_out}")
+        check_range("held_out", self.held_out, "(0, 0.5)")
 
     def model(self) -> LanguageModelConfig:
         """Return the model's configuration."""

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from fastweights.host import NOT_NEGATIVE, check_range
 from fastweights.tasks.language_model.model import LanguageModel
 
 
@@ -23,12 +24,9 @@ class Sampling:
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
-        if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"--temperature must be at least 0, not {self.temperature}")
-        if self.top_k < 0:
-            raise ValueError(f"--top-k must be at least 0, not {self.top_k}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"--top-p must lie in (0, 1], not {self.top_p}")
+        check_range("temperature", self.temperature, NOT_NEGATIVE)
+        check_range("top_k", self.top_k, NOT_NEGATIVE)
+        check_range("top_p", self.top_p, "(0, 1]")
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from fastweights.cores import LARGEST, build_core, core_config, core_kind, sinusoids
-from fastweights.host import one_of
+from fastweights.host import check_range, one_of
 from fastweights.kernels import State, map_state
 from fastweights.tasks.language_model.adaptive_softmax import AdaptiveSoftmax
 from fastweights.tasks.language_model.ngram_vectors import NgramVectors
@@ -64,10 +64,8 @@ class LanguageModel(nn.Module):
     def __init__(self, types: int, config: LanguageModelConfig):
         super().__init__()
         one_of("--positions", config.positions, POSITIONS)
-        if not 0 <= config.dropout < 1:
-            raise ValueError(f"--dropout must lie in [0, 1), not {config.dropout}")
-        if not 0 <= config.initial_std < 1:
-            raise ValueError(f"--initial-std must lie in [0, 1), not {config.initial_std}")
+        check_range("dropout", config.dropout, "[0, 1)")
+        check_range("initial_std", config.initial_std, "[0, 1)")
         if not 1 <= config.span <= LARGEST["window"]:
             raise ValueError(f"--span must lie in 1 to {LARGEST['window']:,}, not {config.span}")
         self.config = config

@@ -16,12 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastweights.host import check_at_least
+from fastweights.host import BATCH, POSITIVE, check_at_least, check_range
 from fastweights.kernels import refilled, tensors_of
 from fastweights.tasks.gradient_step import gradient_step
 from fastweights.tasks.language_model.model import LanguageModel, ModelState, detached
-
-LARGEST_BATCH = 2**20  # columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +45,10 @@ class LanguageTrainerConfig:
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
-        check_at_least(self, 1, "updates", "columns", "span")
+        check_at_least(self, 1, "updates", "span")
         check_at_least(self, 0, "warm_up", "micro_columns", "clip")
-        if self.columns > LARGEST_BATCH:
-            raise ValueError(f"--columns must be at most {LARGEST_BATCH}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise ValueError(f"--learning-rate must be above 0, not {self.learning_rate}")
+        check_range("columns", self.columns, BATCH)
+        check_range("learning_rate", self.learning_rate, POSITIVE)
 
     def note(self) -> str:
         """Return a line about a warm-up that outlasts the training; empty if it does not."""

@@ -320,19 +320,19 @@ def test_without_a_limit_a_long_gradient_is_left_alone():
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"batch_size": 0}, "--batch-size must be at least 1"),
+        ({"batch_size": 0}, r"--batch-size must lie in \[1, 2\^20\]"),
         ({"epochs": 0}, "--epochs must be at least 1"),
         ({"learning_rate": 0.0}, "--learning-rate must be above 0"),
         ({"clip": -1.0}, "--clip must be at least 0"),
         ({"patience": -1}, "--patience must be at least 0"),
         ({"evaluate_every": -1}, "--evaluate-every must be at least 0"),
         ({"solved_for": -1}, "--solved-for must be at least 0"),
-        ({"learning_rate": float("nan")}, "--learning-rate must be above 0"),
-        ({"learning_rate": float("inf")}, "--learning-rate must be above 0"),
+        ({"learning_rate": float("nan")}, "--learning-rate must be a number"),
+        ({"learning_rate": float("inf")}, "--learning-rate must be a number"),
         ({"clip": float("nan")}, "--clip must be at least 0"),
         ({"average": 1.0}, r"--average must lie in \[0, 1\)"),
-        ({"average": float("nan")}, "--average must lie in"),
-        ({"batch_size": 10**18}, "--batch-size must be at most 1048576"),
+        ({"average": float("nan")}, "--average must be a number"),
+        ({"batch_size": 10**18}, r"--batch-size must lie in \[1, 2\^20\]"),
     ],
 )
 def test_impossible_settings(config, says):
