@@ -20,6 +20,7 @@ READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 
+# Range of each number (`host/ranges.py`).
 RANGES = {
     **dict.fromkeys(("total_steps", "epochs", "minibatches"), COUNT),
     **dict.fromkeys(("alpha", "momentum", "gae_lambda", "discounting"), SHARE),
