@@ -1,4 +1,4 @@
-"""Operating-system helpers: processes, hardware, terminal, files. Imports no other room."""
+"""Operating-system helpers: processes, hardware, terminal, files. Imports no other folder of the package."""
 
 import lazy_loader
 
