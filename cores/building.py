@@ -11,7 +11,7 @@ from fastweights.cores.core import Core
 from fastweights.cores.kind import CoreKind
 from fastweights.cores.own_core import check_core, kind_in
 from fastweights.cores.unbounded import remedy, say_once, unbounded_maps
-from fastweights.host import did_you_mean, import_named, typed_values, unknown_name
+from fastweights.host import did_you_mean, import_named, one_line, typed_values, unknown_name
 
 CORES: dict[str, CoreKind] = {
     name: kind for name, kind in vars(registry).items() if isinstance(kind, CoreKind)
@@ -60,6 +60,11 @@ def core_kind(name: str) -> CoreKind:
     Raises:
         ValueError: an unknown name, or one whose module was not imported by `import_core`.
     """
+    if not isinstance(name, str):
+        raise ValueError(
+            f"a core has a name (rdn, my_module:name), and this is a {type(name).__name__}; "
+            "kind.build(input_size, kind.config) makes a core of a kind"
+        )
     if name in CORES:
         return CORES[name]
     if ":" in name:
@@ -82,7 +87,13 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
     """
     if not isinstance(input_size, Integral) or input_size < 1:
         raise ValueError(f"the input size must be a whole number of at least 1, not {input_size!r}")
-    core = core_kind(name).build(input_size, core_config(name, **changes))
+    config = core_config(name, **changes)
+    try:
+        core = core_kind(name).build(input_size, config)
+    except TypeError as error:  # abstract methods, for example
+        if ":" not in name:
+            raise
+        raise ValueError(f"core {name!r} cannot be made: {one_line(str(error))}") from error
     if ":" in name:
         check_core(name, core, input_size)
     if line := growth(name, **changes):

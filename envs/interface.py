@@ -118,6 +118,8 @@ def check_action(action: np.ndarray, num_envs: int, num_actions: int) -> None:
 
     ale-py's vector environment would hang forever after an action out of range.
     """
+    if not isinstance(action, np.ndarray):
+        raise ValueError(f"actions must be an array of NumPy, not {type(action).__name__}")
     if action.shape != (num_envs,) or action.dtype.kind not in "iu":
         raise ValueError(
             f"actions must be integers of shape ({num_envs},), "

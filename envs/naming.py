@@ -2,7 +2,7 @@
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -99,6 +99,14 @@ def _registered() -> set[str]:
     return {name for name, spec in specs if not str(spec.entry_point).startswith("ale_py")}
 
 
+def _registered_by(module: str) -> Iterator[str]:
+    for name, spec in gymnasium.registry.items():
+        made_by = spec.entry_point
+        where = made_by if isinstance(made_by, str) else getattr(made_by, "__module__", "")
+        if where.partition(":")[0].partition(".")[0] == module.partition(".")[0]:
+            yield name
+
+
 def _rom_called(name: str) -> str | None:
     match = _ATARI_SPELLING.fullmatch(name)
     return _roms().get(_squash(match[1])) if match else None
@@ -127,6 +135,10 @@ def _unknown(name: str) -> str:
         missing = importlib.util.find_spec(package) is None
         first = f"which is not installed: pip install {package}, then" if missing else "so give"
         return f"{name} comes with the package {package}, {first} --env {package}:{name}"
+    module, _, own = name.rpartition(":")
+    if module:
+        there = ", ".join(sorted(_registered_by(module))) or "none"
+        return f"{module} registers no game {own!r}; its games: {there}"
     known = (*names(), *_registered())
     spellings = (name, name.removeprefix("ALE/"), _SUFFIXES.sub("", name))
     near = filter(None, (nearest_name(spelling, known) for spelling in spellings))

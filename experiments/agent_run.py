@@ -33,6 +33,7 @@ from fastweights.training import (
     assemble,
     check_name,
     check_options,
+    check_resumed,
     hash_recorder,
     module_arguments,
     notes_on_options,
@@ -52,15 +53,22 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
 
     If torchrun started several processes, this is one of their learners.
 
+    A resumed run stays in its folder and keeps what it computes; `RunOptions.init_from` begins a
+    new one with the weights of another.
+
     Raises:
         UserError: options that are not allowed, a file that cannot be written, or a run that fails;
             one line.
     """
+    with user_input():
+        options = RunOptions.from_dict(options.to_dict())  # checks and converts the types
+        check_options(options)
     if options.tune_memory:
         tune_allocator()
     replicas = Replicas.from_environment()
     with user_input():
-        check_options(options)
+        if saved:
+            check_resumed(saved, options)
         if not saved and replicas.leads:
             check_name(options)
         options, plan = plan_for(options, replicas)

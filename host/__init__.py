@@ -1,4 +1,7 @@
-"""Operating-system helpers: processes, hardware, terminal, files. Imports no other folder of the package."""
+"""Operating-system helpers: processes, hardware, terminal, files.
+
+Imports no other folder of the package.
+"""
 
 import lazy_loader
 

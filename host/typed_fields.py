@@ -6,6 +6,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 _SHOWN = 60  # characters shown of a wrong value
 _REFUSED = object()
 Whole = TypeVar("Whole")
@@ -65,6 +67,8 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
 
 def _as(kind: Any, value: Any) -> Any:
     """Return `value` as a `kind`, or `_REFUSED`."""
+    if isinstance(value, np.generic):  # NumPy's numbers
+        value = value.item()
     origin = get_origin(kind)
     if origin is Literal:
         same = (one for one in get_args(kind) if type(one) is type(value) and one == value)

@@ -85,8 +85,8 @@ def _check(options: ExportOptions) -> Path:
     out = expanded(options.out or Path("agent.onnx"))
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file, such as {out / 'agent.onnx'}")
-    if out.exists() and out.suffix != ".onnx":
-        raise ValueError(f"--out {out} is there already: name a file that ends in .onnx")
+    if out.suffix != ".onnx":
+        raise ValueError(f"--out {out} must end in .onnx (without --format safetensors)")
     check_packages()
     return out
 

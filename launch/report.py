@@ -5,7 +5,7 @@ For example: `python launch/report.py RUN...`.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,13 +20,14 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
 import tyro
 from rich.console import Console
 
-from fastweights.cores import core_kind
+from fastweights.cores import CORES
 from fastweights.evaluation.reports import grouped_runs, open_runs, report_sections, write_report
 from fastweights.host import (
     expanded,
     make_folder,
     one_line,
     one_line_errors,
+    one_of,
     typed_command,
     user_input,
 )
@@ -57,10 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     options = typed_options(ReportOptions, arguments, prog=typed_command("report"))
     with user_input():
-        pairs = [_pair(text) for text in options.compare]
         if not options.runs:
             raise ValueError("name at least one run folder, such as runs/latest")
         runs = open_runs(options.runs)
+        pairs = [_pair(text, {run.core for run in runs}) for text in options.compare]
     for warning in (warning for run in runs for warning in run.warnings):
         print(one_line(f"warning: {warning}"), file=sys.stderr)
     folder = _folder([run.path for run in runs], options.out)
@@ -71,13 +72,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _pair(text: str) -> tuple[str, str]:
-    one, colon, other = text.partition(":")
-    if not colon or one == other:
+def _pair(text: str, trained: Collection[str]) -> tuple[str, str]:
+    """Return the two cores of `text`: known ones, or of the runs; `my_memory:trace` is one name."""
+    names = dict.fromkeys((*CORES, *trained))
+    parts = text.split(":")
+    ways = [(":".join(parts[:cut]), ":".join(parts[cut:])) for cut in range(1, len(parts))]
+    known = [way for way in ways if {*way} <= names.keys()]
+    pair = next(iter(known or ways), ("", ""))
+    if pair[0] == pair[1]:
         raise ValueError(f"--compare takes pairs of different cores such as rdn:lstm, not {text!r}")
-    for core in (one, other):
-        core_kind(core)
-    return one, other
+    for core in pair:
+        one_of("core", core, names)
+    return pair
 
 
 def _folder(runs: Sequence[Path], out: Path | None) -> Path:

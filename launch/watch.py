@@ -61,6 +61,8 @@ class WatchOptions(Named):
     """Maximum length of the film in seconds (default: the whole episode)."""
     protocol: str = "trained"
     """Rules: trained (as in training), full-game, published, machado or noop30."""
+    env_options: tuple[str, ...] = ()
+    """name=value pairs to change in the environment's options, such as corridor=20."""
     action_mode: ActionMode = "argmax"
     """Choice of actions: argmax (the most probable) or sampled (drawn from the policy)."""
     seed: int = TEST_SEEDS.start
@@ -73,7 +75,12 @@ class WatchOptions(Named):
     @property
     def game(self) -> GamePlan:
         """The one game that is filmed."""
-        return GamePlan(protocol=self.protocol, seed=self.seed, num_threads=self.num_threads)
+        return GamePlan(
+            protocol=self.protocol,
+            env_options=self.env_options,
+            seed=self.seed,
+            num_threads=self.num_threads,
+        )
 
 
 @one_line_errors

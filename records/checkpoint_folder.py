@@ -18,6 +18,7 @@ import torch
 
 from fastweights.host import link_or_copy, remove_partials
 from fastweights.records.checkpoints import CheckpointError, cannot_write, load_checkpoint, write
+from fastweights.records.run_folder import runs_near
 
 _NEWEST = 3  # checkpoints to keep, besides the best and the milestones
 MILESTONES = (50_000_000, 200_000_000)  # agent steps of the published figures
@@ -128,7 +129,7 @@ class CheckpointFolder:
             return FoundCheckpoint(path, payload, notes)
         if failures:
             raise failures[0]
-        raise CheckpointError(f"no checkpoint in {self.folder}: check the path, or train it first")
+        raise CheckpointError(f"no checkpoint in {self.folder}: {runs_near(self.folder)}")
 
     def _update_links(self, path: Path, step: int, score: float | None, provisional: bool) -> None:
         link_or_copy(path, self.newest_path)

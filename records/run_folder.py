@@ -106,7 +106,10 @@ def read_meta(path: Path) -> dict[str, Any]:
         hint = runs_near(path)
         raise RunFolderError(f"{path} holds no run (no meta.json): {hint}") from error
     except NotADirectoryError as error:
-        raise RunFolderError(f"{path} is a file: name its run folder, {path.parent}") from error
+        folder = path.parent
+        own = (folder / "meta.json").exists()
+        name = f"its run folder, {folder}" if own else f"run folders, such as {folder}/*/"
+        raise RunFolderError(f"{path} is a file: name {name}") from error
     except OSError as error:
         raise RunFolderError(f"cannot read the run {describe_os_error(error)}") from error
     except ValueError as error:
@@ -133,8 +136,10 @@ def resolved_run(path: Path) -> Path:
 def runs_near(path: Path) -> str:
     """Return a hint where there is no run at `path`: the nearest name, or else the newest run.
 
-    Searches beside `path` and in the folder `runs`.
+    Searches beside `path` and in the folder `runs`. If `path` is a folder of runs, says so.
     """
+    if inside := _metas(path):
+        return f"it holds {len(inside)} runs: name {sorted(inside)[0].parent}, or {path}/*/ for all"
     folders = list(dict.fromkeys((path.parent, Path("runs"))))
     found = [meta.parent for folder in folders for meta in _metas(folder)]
     if near := nearest_name(path.name, [run.name for run in found]):

@@ -1,5 +1,6 @@
 """The options of a training run, for the command line, presets and checkpoints."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -125,6 +126,11 @@ class RunOptions(CoreSizes):
     """Folder name of the run (default: game, core and time)."""
     auto_resume: bool = False
     """Resume the run named by --xpid if there is one; for jobs that are started again."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.env_options, Mapping):
+            pairs = tuple(f"{name}={value}" for name, value in self.env_options.items())
+            object.__setattr__(self, "env_options", pairs)
 
     def network(self, frame_shape: tuple[int, ...], num_actions: int) -> NetworkConfig:
         """Return the network's configuration for an environment's frames and actions."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from fastweights.agents import LearnerConfig
 from fastweights.cores import CORES, of_core, preset_of_core
+from fastweights.envs import resolve
 from fastweights.host import one_of
 from fastweights.training.options import RunOptions
 
@@ -133,7 +134,25 @@ PRESETS = {
 }
 
 
-def preset(name: str, core: str) -> RunOptions:
-    """Return a preset's options; raise a `ValueError` that lists the known for an unknown name."""
+def preset(name: str, core: str, env: str | None = None) -> RunOptions:
+    """Return a preset's options for a core and a game (default: the preset's).
+
+    A preset's environment options belong to its game: another game has none.
+
+    Raises:
+        ValueError: an unknown preset; one line that lists the known.
+    """
     one_of("preset", name, PRESETS)
-    return PRESETS[name](core)
+    options = PRESETS[name](core)
+    if env is None:
+        return options
+    same = _is_same_game(env, options.env)
+    return replace(options, env=env, env_options=options.env_options if same else ())
+
+
+def _is_same_game(one: str, other: str) -> bool:
+    """Return whether two names mean the same game; unknown names are reported later."""
+    try:
+        return one == other or resolve(one)[:2] == resolve(other)[:2]
+    except ValueError:
+        return False

@@ -12,7 +12,7 @@ import tyro
 from fastweights.agents import Learner, Network
 from fastweights.cores import core_arguments, core_config, core_kind, import_core
 from fastweights.envs import resolve
-from fastweights.host import check_contained, flag, git_revision
+from fastweights.host import check_contained, check_kept, expanded, flag, git_revision
 from fastweights.records import (
     AGENT_EXPORT,
     CheckpointError,
@@ -27,7 +27,7 @@ from fastweights.records import (
     run_of,
     runs_near,
 )
-from fastweights.training.options import RunOptions
+from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.torchbeast_model import is_torchbeast, translated
 
 _LIKE_WEIGHTS = ("square_avg", "momentum_buffer", "exp_avg", "exp_avg_sq")  # optimisers' tensors
@@ -150,6 +150,18 @@ def open_agent(
             raise ValueError("its step is not a count")
     check_module(options, env, found.path)
     return SavedAgent(network.eval(), options, found.payload, found.path, found.warnings)
+
+
+def check_resumed(saved: SavedAgent, asked: RunOptions) -> None:
+    """Raise a one-line `ValueError` unless the run can go on with the options `asked`."""
+    check_kept(changed_flags(saved.options, asked))
+    is_same = (asked.savedir, asked.xpid) == (saved.options.savedir, saved.options.xpid)
+    place = expanded(asked.savedir) / (asked.xpid or "")
+    if not is_same and place.resolve() != saved.run.resolve():
+        raise ValueError(
+            f"a resumed run stays where it is, {saved.run}: leave --savedir and --xpid out, or "
+            f"begin a new run with --init-from {saved.run}"
+        )
 
 
 def with_full_path(options: RunOptions) -> RunOptions:

@@ -10,7 +10,7 @@ import tyro
 
 from fastweights.agents import STEMS, LearnerConfig, without_unread
 from fastweights.cores import CORES, core_defaults, import_core
-from fastweights.envs import PROTOCOLS, resolve
+from fastweights.envs import PROTOCOLS
 from fastweights.host import PRECISIONS, HelpLayout, typed_command
 from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import early_options, typed_options
@@ -66,7 +66,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
     core or combination.
     """
     known = peek(arguments)
-    defaults = saved or _of_preset(known)
+    defaults = saved or preset(known.preset or "paper", known.core, known.env)
     command = typed_options(
         CommandLine,
         _with_values(arguments),
@@ -81,22 +81,6 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
     check_engine(command.run, defaults)
     check_options(command.run)
     return command
-
-
-def _of_preset(known: argparse.Namespace) -> RunOptions:
-    """Return a preset's options, without those of its environment if another is played."""
-    options = preset(known.preset or "paper", known.core)
-    if not options.env_options or known.env is None or _is_same_game(known.env, options.env):
-        return options
-    return replace(options, env_options=())
-
-
-def _is_same_game(one: str, other: str) -> bool:
-    """Return whether two names mean the same game; unknown names are reported later."""
-    try:
-        return one == other or resolve(one)[:2] == resolve(other)[:2]
-    except ValueError:
-        return False
 
 
 def _with_values(arguments: Sequence[str]) -> list[str]:

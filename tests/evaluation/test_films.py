@@ -269,6 +269,17 @@ def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
     assert len(imageio.imread(out)) == 2
 
 
+def test_a_film_under_other_options_of_the_environment_says_so(trained, tmp_path, capsys):
+    words = [str(trained), "--frames", "2", "--num-threads", "1"]
+    assert watch.main([*words, "--env-options", "sticky=0.25"]) == 0
+    (path,) = (trained / "clips").glob("*sticky*")
+    path.unlink()
+    capsys.readouterr()
+    assert "unknown Atari option 'stickie'" in error_of(
+        watch.main, [*words, "--env-options", "stickie=0.25"], capsys
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -153,6 +153,7 @@ def test_what_is_no_run_is_one_line(runs, tmp_path, capsys):
         "nowhere": [tmp_path / "nowhere"],
         "such as rdn:lstm": [runs / "rdn-1", "--compare", "rdn"],
         "pairs of different cores": [runs / "rdn-1", "--compare", "lt:lt"],
+        "unknown core 'mine'": [runs / "rdn-1", "--compare", "mine:lt:x"],
         "unknown core 'rnd'": [runs / "rdn-1", "--compare", "rnd:lt"],
         "at least one run": [],
         "--out cannot be made": [runs / "rdn-1", "--out", runs / "rdn-1" / "logs.csv" / "report"],

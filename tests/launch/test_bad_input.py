@@ -9,7 +9,7 @@ import pytest
 import tyro
 from small_runs import StoppingDisplay
 
-from fastweights.launch import atari, evaluate, list_ops, replay, t_maze, watch
+from fastweights.launch import atari, evaluate, list_ops, replay, report, t_maze, watch
 from fastweights.launch.cli.parser import typed_options
 
 FAST = ["--num-threads", "1", "--num-envs", "4", "--batch-size", "4", "--unroll-length", "4"]
@@ -210,6 +210,17 @@ def test_where_there_are_runs_the_nearest_or_the_newest_is_named(trained, monkey
     line = error_of(atari.main, ["--resume", f"{runs}/nope"], capsys)
     assert f"the newest run is {runs}/a" in line
     assert f"did you mean {runs}/a?" in error_of(evaluate.main, [f"{runs}/A"], capsys)
+
+
+def test_a_folder_of_runs_is_no_run(trained, capsys):
+    runs = trained.parent
+    for main, words in ((evaluate.main, [runs]), (atari.main, ["--resume", runs])):
+        line = error_of(main, words, capsys)
+        assert f"it holds 1 runs: name {trained}, or {runs}/*/ for all" in line
+    (runs / "table.md").write_text("")
+    line = error_of(report.main, [trained, runs / "table.md"], capsys)
+    assert f"table.md is a file: name run folders, such as {runs}/*/" in line
+    (runs / "table.md").unlink()
 
 
 def test_training_refuses_to_overwrite_a_run_before_it_makes_a_game(trained, monkeypatch, capsys):

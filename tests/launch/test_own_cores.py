@@ -123,7 +123,8 @@ def test_a_run_is_cut_resumed_and_used_with_the_module_named_again(
         another_process()
         assert main([*words, *NAMED]) == 0
     another_process()
-    assert report.main(["runs/cut", "runs/whole", "--out", "report"]) == 0
+    pair = ("--compare", f"{CORE}:lstm")
+    assert report.main(["runs/cut", "runs/whole", "--out", "report", *pair]) == 0
     assert (
         CORE.replace("_", r"\_") in Path("report/report.md").read_text() and not imported().exists()
     )

@@ -1,10 +1,13 @@
 """`--init-from`: a new run that begins with the weights of another."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 
+from fastweights.experiments import run_agent
+from fastweights.host import UserError
 from fastweights.launch import atari, list_ops, replay
 from fastweights.records import load_checkpoint
 from fastweights.records.log_table import read_logs
@@ -98,6 +101,18 @@ def test_latest_means_the_run_that_is_latest_before_the_new_one(teacher, tmp_pat
     assert run(runs / "second", "--init-from", "runs/latest") == 0
     monkeypatch.chdir(teacher)
     assert replay.main([str(runs / "second")]) == 0
+
+
+def test_python_cannot_resume_with_other_options_or_elsewhere(teacher, tmp_path):
+    saved = open_agent(teacher)
+    shorter = replace(saved.options, env_options={"corridor": 5})
+    elsewhere = replace(saved.options, xpid="pupil")
+    for options, says in ((shorter, "--env-options"), (elsewhere, "--init-from")):
+        with pytest.raises(UserError, match=says):
+            run_agent(options, saved)
+    begun = replace(shorter, init_from=teacher, savedir=tmp_path, xpid="pupil")
+    assert run_agent(begun) == 0
+    assert open_agent(tmp_path / "pupil").options.env_options == ("corridor=5",)
 
 
 def test_a_resumed_run_keeps_its_first_weights(teacher, tmp_path, capsys):

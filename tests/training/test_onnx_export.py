@@ -163,7 +163,8 @@ def test_paths_of_a_state_are_unique():
             ("--format", "safetensors", "--out", "FOLDER"),
             "has other files in it: name a new folder",
         ),
-        (("--out", "FILE"), "is there already: name a file that ends in .onnx"),
+        (("--out", "FILE"), "must end in .onnx (without --format safetensors)"),
+        (("--out", "agent.pt"), "--out agent.pt must end in .onnx"),
         (("--format", "pickle"), "is none of onnx, safetensors"),
     ],
 )
