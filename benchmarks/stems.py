@@ -33,8 +33,8 @@ from benchmarks.machine import describe
 from fastweights import envs
 from fastweights.agents import ImageStem, build_stem
 from fastweights.evaluation import GamePlan
-from fastweights.evaluation.play import environments_of_plan
 from fastweights.evaluation.player import Player
+from fastweights.evaluation.playing import environments_of_plan
 from fastweights.host import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
 from fastweights.training import open_agent

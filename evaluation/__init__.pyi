@@ -20,10 +20,11 @@ from .palette import BLUE as BLUE
 from .palette import COLOURS as COLOURS
 from .palette import ORANGE as ORANGE
 from .pictures import write_clip as write_clip
-from .play import GamePlan as GamePlan
-from .play import check_plan as check_plan
-from .play import check_plays as check_plays
 from .player import ActionMode as ActionMode
+from .playing import GamePlan as GamePlan
+from .playing import check_plan as check_plan
+from .playing import check_plays as check_plays
+from .playing import play as play
 from .printed_tables import comparison_tables as comparison_tables
 from .printed_tables import core_table as core_table
 from .published_scores import PublishedScore as PublishedScore

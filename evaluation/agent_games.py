@@ -8,8 +8,8 @@ from rich.console import Console
 
 from fastweights.evaluation.clips import ClipFormat, make_clip
 from fastweights.evaluation.evaluation_file import Evaluation
-from fastweights.evaluation.play import GamePlan, keep, play, progress_bar
 from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.playing import GamePlan, keep, play, progress_bar
 from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.rules import longest_test
 from fastweights.evaluation.score_summary import remarks

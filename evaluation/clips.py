@@ -10,8 +10,8 @@ import torch
 from fastweights.envs import BrokenEnvironment, Environments
 from fastweights.evaluation.games import film
 from fastweights.evaluation.pictures import write_clip
-from fastweights.evaluation.play import GamePlan, environments_of_plan
 from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.playing import GamePlan, environments_of_plan
 from fastweights.evaluation.rules import in_file_name
 from fastweights.host import UserError
 from fastweights.training import SavedAgent

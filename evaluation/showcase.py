@@ -14,7 +14,7 @@ from fastweights.evaluation.clips import make_clip
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.learning_curves import draw_learning_curve, save_figure
 from fastweights.evaluation.pictures import still
-from fastweights.evaluation.play import keep
+from fastweights.evaluation.playing import keep
 from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.training_returns import measured_unit, shortfall
 from fastweights.evaluation.training_tests import (

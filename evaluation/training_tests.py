@@ -14,7 +14,8 @@ import torch
 
 from fastweights.agents import Network
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in, print_warning
-from fastweights.evaluation.play import (
+from fastweights.evaluation.player import ActionMode
+from fastweights.evaluation.playing import (
     GamePlan,
     Report,
     keep,
@@ -22,7 +23,6 @@ from fastweights.evaluation.play import (
     progress_bar,
     rules_of_plan,
 )
-from fastweights.evaluation.player import ActionMode
 from fastweights.evaluation.rules import changed_rules, longest_test
 from fastweights.evaluation.score_summary import cut_games
 from fastweights.host import UserError

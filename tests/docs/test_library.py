@@ -1,4 +1,4 @@
-"""The examples of docs/library.md, run in order."""
+"""The examples of docs/library.md, run in order, and that of docs/kernels.md."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 from torch.nn.functional import one_hot
 
-PAGE = Path(__file__).parents[2] / "docs" / "library.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "library.md"
 
 
 def test_the_examples_of_the_library_page(tmp_path, monkeypatch):
@@ -23,3 +24,11 @@ def test_the_examples_of_the_library_page(tmp_path, monkeypatch):
     (played,) = names["row"].episodes
     assert played.agent_steps >= 11 and names["row"].is_first.all()
     assert names["agent"].step >= 20_000 and names["run"].resolve().is_relative_to(tmp_path)
+
+
+def test_the_example_of_the_kernels_page():
+    page = DOCS / "kernels.md"
+    (block,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    names: dict = {}
+    exec(compile(block, page, "exec"), names)
+    assert names["y"].shape == (50, 8, 4, 16)

@@ -26,8 +26,8 @@ from fastweights.evaluation.films.memory import heads as matrices
 from fastweights.evaluation.films.moments import Moment, moments
 from fastweights.evaluation.films.screen import Screen
 from fastweights.evaluation.films.timelines import LABEL
-from fastweights.evaluation.play import GamePlan, play
 from fastweights.evaluation.player import Player
+from fastweights.evaluation.playing import GamePlan, play
 from fastweights.launch import atari, watch
 from fastweights.training.saved_agent import open_agent
 from tests.launch.test_bad_input import error_of

@@ -21,8 +21,8 @@ from fastweights.evaluation.games import (
     play_games,
     score_modulus,
 )
-from fastweights.evaluation.play import GamePlan, check_plays, environments_of_plan, play
 from fastweights.evaluation.player import BLOCK, Player
+from fastweights.evaluation.playing import GamePlan, check_plays, environments_of_plan, play
 from fastweights.evaluation.training_tests import games_of
 from fastweights.launch import atari, watch
 from fastweights.training.options import RunOptions

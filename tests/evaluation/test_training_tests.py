@@ -12,7 +12,7 @@ from torch import nn
 from fastweights.agents.network import Network
 from fastweights.envs.catch import Catch
 from fastweights.evaluation.evaluation_file import evaluations_in
-from fastweights.evaluation.play import play
+from fastweights.evaluation.playing import play
 from fastweights.evaluation.training_tests import PeriodicTest, games_of, own_tests
 from fastweights.host.stopping import Interrupted
 from fastweights.launch import atari, evaluate

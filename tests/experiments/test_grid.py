@@ -28,7 +28,9 @@ from fastweights.training.presets import preset
 from tests.experiments.finished_runs import Finished
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
-(EXAMPLE,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+EXAMPLE, OF_AGENTS = re.findall(
+    r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
+)
 
 
 def tiny(core, task):
@@ -49,6 +51,15 @@ def declared(tmp_path, monkeypatch):
     assert small != EXAMPLE
     exec(compile(small, PAGE, "exec"), names)
     return names
+
+
+def test_the_documented_runs_of_agents_start_as_declared(declared):
+    exec(compile(OF_AGENTS, PAGE, "exec"), declared)
+    one = declared["rate_run"](2e-3, "lstm", 2)
+    assert one.options.env == "Catch" and one.options.env_options == ()
+    assert (one.options.learner.learning_rate, one.options.learner.total_steps) == (2e-3, 100_000)
+    assert "--learning-rate" in one.start() and "--preset" in one.start()
+    assert declared["final_return"]({"training": {"recent_full_game_return": 0.5}}) == 0.5
 
 
 def test_the_documented_grid_runs_and_its_files_agree(declared, tmp_path, capsys):

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from fastweights.evaluation.play import progress_bar
+from fastweights.evaluation.playing import progress_bar
 from fastweights.host.progress import ProgressDisplay
 
 ROW = {"recent_full_game_return": 163.9, "total_loss": 0.125, "policy_lag": 0, "games": 3}

@@ -123,8 +123,8 @@ def test_a_run_is_cut_resumed_and_used_with_the_module_named_again(
         another_process()
         assert main([*words, *NAMED]) == 0
     another_process()
-    pair = ("--compare", f"{CORE}:lstm")
-    assert report.main(["runs/cut", "runs/whole", "--out", "report", *pair]) == 0
+    words = ["--out", "report", "--compare", f"{CORE}:lstm"]
+    assert report.main(["runs/cut", "runs/whole", *words]) == 0
     assert (
         CORE.replace("_", r"\_") in Path("report/report.md").read_text() and not imported().exists()
     )
@@ -157,14 +157,13 @@ def test_agents_with_different_memories_are_compared(another_process, capsys):
     train(Path("runs"), "a", *NAMED, *SHORT)
     train(Path("runs"), "b", "--core", "users_memory:slow", *SHORT)
     another_process()
-    capsys.readouterr()
     both = ("--core", "users_memory:slow", *NAMED)
     assert evaluate.main(["runs/a", "runs/b", *both, *FEW]) == 0
     said = capsys.readouterr().out
     assert all(f"episodes: runs/{run}/evaluations/step_000000000060" in said for run in "ab")
     another_process()
-    said = error_of(evaluate.main, capsys, "runs/a", "runs/b", *FEW, *NAMED)
-    assert "add --core users_memory:slow" in said
+    only_one = error_of(evaluate.main, capsys, "runs/a", "runs/b", *FEW, *NAMED)
+    assert "add --core users_memory:slow" in only_one
 
 
 LANGUAGE = (
