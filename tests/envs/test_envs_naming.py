@@ -111,3 +111,20 @@ def test_a_package_that_is_installed_is_to_be_named(tmp_path, monkeypatch):
 def test_the_last_action_is_shown_by_name_and_nothing_is_imported(name, shown, monkeypatch):
     monkeypatch.setattr("importlib.import_module", None)
     assert shows_last_action(name) == shown
+
+
+def test_a_module_s_own_games_are_listed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "games_of_mine.py").write_text(
+        "import gymnasium\n"
+        "class Game(gymnasium.Env): pass\n"
+        "gymnasium.register('Mine-v0', entry_point=Game)\n"
+        "gymnasium.register('Mine-v1', entry_point='games_of_mine:Game')\n"
+    )
+    try:
+        with pytest.raises(ValueError, match="games_of_mine registers no game 'Mine-v2'") as raised:
+            resolve("games_of_mine:Mine-v2")
+        assert "its games: Mine-v0, Mine-v1" in str(raised.value)
+    finally:
+        for name in ("Mine-v0", "Mine-v1"):
+            gymnasium.registry.pop(name, None)
