@@ -35,8 +35,8 @@ SHOWN = {
     "perplexity": "perplexity",
     "positions_per_second": "tokens/s",
     "valid_perplexity": "held-out perplexity",
-    "valid_sequence_accuracy": "held-out sequences",
-    "valid_answer_accuracy": "answers",
+    "valid_sequence_accuracy": "held-out sequence accuracy",
+    "valid_answer_accuracy": "answer accuracy",
 }
 _PLAIN_INTERVAL = 10.0  # seconds between plain lines
 _REDRAW_INTERVAL = 0.1  # seconds
