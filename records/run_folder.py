@@ -138,8 +138,9 @@ def runs_near(path: Path) -> str:
 
     Searches beside `path` and in the folder `runs`. If `path` is a folder of runs, says so.
     """
-    if inside := _metas(path):
-        return f"it holds {len(inside)} runs: name {sorted(inside)[0].parent}, or {path}/*/ for all"
+    if inside := sorted(_metas(path)):
+        several = f"{len(inside)} runs: name {path}/*/ for all, or" if inside[1:] else "a run: name"
+        return f"it holds {several} {inside[0].parent}"
     folders = list(dict.fromkeys((path.parent, Path("runs"))))
     found = [meta.parent for folder in folders for meta in _metas(folder)]
     if near := nearest_name(path.name, [run.name for run in found]):

@@ -189,6 +189,8 @@ def in_one_line(box: str) -> str:
         return f"{message}: did you mean {meant}?"
     # "Error parsing --num-envs: ..." is followed by "--num-envs INT" and its help.
     named, colon, reason = message.removeprefix("Error parsing ").partition(": ")
+    if message.startswith("Error parsing ") and not named.startswith("-"):
+        return reason  # of the check of a part of the options, such as "run.learner"
     if not (shown and shown[0].startswith(named)):
         return message
     *_, reason = re.split(r" - <class '\w+'>: ", reason)  # what is optional could be None as well

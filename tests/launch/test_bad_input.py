@@ -138,7 +138,7 @@ def test_help_is_help(capsys):
         (["--minibatches", "24"], "try --minibatches 8"),
         (["--preset", "quick", "--clip-range", "1"], "--clip-range must lie in (0, 1), not 1"),
         (["--preset", "quick", "--gae-lambda", "1.1"], "--gae-lambda must lie in [0, 1]"),
-        (["--preset", "quick", "--kl-limit", "0"], "--kl-limit must be above 0, not 0"),
+        (["--preset", "quick", "--kl-limit", "0"], "error: --kl-limit must be above 0, not 0"),
         (["--kl-limit", "0.02"], "add --epochs or --minibatches, or leave it out"),
         (["--baseline-cost", "-1"], "--baseline-cost must be at least 0, not -1.0"),
         (["--gae-lambda", "0.9"], "leave --gae-lambda out, or --objective ppo"),
@@ -216,7 +216,7 @@ def test_a_folder_of_runs_is_no_run(trained, capsys):
     runs = trained.parent
     for main, words in ((evaluate.main, [runs]), (atari.main, ["--resume", runs])):
         line = error_of(main, words, capsys)
-        assert f"it holds 1 runs: name {trained}, or {runs}/*/ for all" in line
+        assert f"it holds a run: name {trained}" in line
     (runs / "table.md").write_text("")
     line = error_of(report.main, [trained, runs / "table.md"], capsys)
     assert f"table.md is a file: name run folders, such as {runs}/*/" in line
