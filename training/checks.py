@@ -4,21 +4,17 @@ import math
 
 from fastweights.agents import unread
 from fastweights.cores import core_kind
-from fastweights.host import POSITIVE, SEED, check_at_least, check_range, flag
+from fastweights.host import COUNT, NOT_NEGATIVE, POSITIVE, SEED, check_at_least, check_range, flag
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
-_LEAST = {
-    "num_envs": 1,
-    "batch_size": 1,
-    "unroll_length": 1,
-    "bptt": 1,
-    "env_groups": 1,
-    "max_refused_updates": 1,
-    "queue_size": 0,
-    "evaluate_episodes": 0,
-    "evaluate_every": 0,
-    "evaluate_max_frames": 1,
+_RANGES = {
+    **dict.fromkeys(("num_envs", "batch_size", "unroll_length", "bptt", "env_groups"), COUNT),
+    **dict.fromkeys(("max_refused_updates", "evaluate_max_frames"), COUNT),
+    **dict.fromkeys(("queue_size", "evaluate_episodes", "evaluate_every"), NOT_NEGATIVE),
+    "value_scale": POSITIVE,
+    "checkpoint_minutes": "(0, inf]",
+    "seed": SEED,
 }
 _MOST = 1_000_000  # environments, and rollouts of a batch: their seeds stay below 2^31
 
@@ -27,19 +23,17 @@ def check_options(options: RunOptions) -> None:
     """Raise a one-line `ValueError` for values that are not allowed, alone or together."""
     core_kind(options.core)
     check_backend(options.kernels)
-    _check_counts(options)
+    _check_numbers(options)
     _check_batches(options)
-    check_range("value_scale", options.value_scale, POSITIVE)
     _check_reuse(options)
     _check_run(options)
 
 
-def _check_counts(options: RunOptions) -> None:
+def _check_numbers(options: RunOptions) -> None:
     given = options.to_dict()
-    for name, least in _LEAST.items():
-        value = given[name]
-        if isinstance(value, int) and value < least:
-            raise ValueError(f"{flag(name)} must be at least {least}, not {value}")
+    for name, allowed in _RANGES.items():
+        if given[name] != "full":  # --bptt
+            check_range(name, given[name], allowed)
     for name in ("num_envs", "batch_size"):
         if given[name] > _MOST:
             raise ValueError(f"{flag(name)} must be at most {_MOST}, not {given[name]}")
@@ -66,8 +60,6 @@ def _check_run(options: RunOptions) -> None:
         raise ValueError("--xpid needs a name, not an empty one")
     if options.auto_resume and options.xpid is None:
         raise ValueError("--auto-resume needs --xpid: the name of the run to go on with")
-    check_range("checkpoint_minutes", options.checkpoint_minutes, "(0, inf]")
-    check_range("seed", options.seed, SEED)
 
 
 def _check_reuse(options: RunOptions) -> None:

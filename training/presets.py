@@ -146,8 +146,9 @@ def preset(name: str, core: str, env: str | None = None) -> RunOptions:
     options = PRESETS[name](core)
     if env is None:
         return options
-    same = _is_same_game(env, options.env)
-    return replace(options, env=env, env_options=options.env_options if same else ())
+    if options.env_options and not _is_same_game(env, options.env):
+        options = replace(options, env_options=())
+    return replace(options, env=env)
 
 
 def _is_same_game(one: str, other: str) -> bool:

@@ -131,9 +131,7 @@ def open_agent(
     import_core(core)
     found = _find(resolved_run(path), device, env)
     with fitting(found.path):
-        if task := found.payload["flags"].get("task_name"):
-            raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")
-        options = RunOptions.from_dict(found.payload["flags"])
+        options = _options_of(found)
         check_known_core(options.core, found.path)
         try:
             network = _network(options, found.payload).to(device)
@@ -155,9 +153,10 @@ def open_agent(
 def check_resumed(saved: SavedAgent, asked: RunOptions) -> None:
     """Raise a one-line `ValueError` unless the run can go on with the options `asked`."""
     check_kept(changed_flags(saved.options, asked))
-    is_same = (asked.savedir, asked.xpid) == (saved.options.savedir, saved.options.xpid)
-    place = expanded(asked.savedir) / (asked.xpid or "")
-    if not is_same and place.resolve() != saved.run.resolve():
+    run, before = saved.run.resolve(), saved.options  # the run may have been moved since
+    folder = run.parent if asked.savedir == before.savedir else expanded(asked.savedir)
+    name = run.name if asked.xpid in (None, before.xpid) else asked.xpid
+    if (folder / name).resolve() != run:
         raise ValueError(
             f"a resumed run stays where it is, {saved.run}: leave --savedir and --xpid out, or "
             f"begin a new run with --init-from {saved.run}"
@@ -184,10 +183,7 @@ def take_weights(network: Network, options: RunOptions) -> str | None:
         return None
     found = _find(options.init_from, "cpu", options.env)
     with fitting(found.path):
-        flags, given = found.payload["flags"], found.payload["model_state_dict"]
-        if task := flags.get("task_name"):
-            raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")
-        its_own = RunOptions.from_dict(flags)
+        its_own, given = _options_of(found), found.payload["model_state_dict"]
         odd = _other_network(its_own, options) or _difference(
             _shapes(network.state_dict()), _shapes(given)
         )
@@ -288,6 +284,13 @@ class Named:
                     f"{', '.join(map(str, agents))}: the memory is {', '.join(cores)}, and --core "
                     f"says {core}: an agent keeps its memory; leave --core out"
                 )
+
+
+def _options_of(found: FoundCheckpoint) -> RunOptions:
+    flags = found.payload["flags"]
+    if task := flags.get("task_name"):
+        raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")
+    return RunOptions.from_dict(flags)
 
 
 def _network(options: RunOptions, payload: dict[str, Any]) -> Network:

@@ -3,11 +3,10 @@
 import argparse
 import shlex
 import sys
-from pathlib import Path
 
-from fastweights.host import check_kept, expanded, typed_command
+from fastweights.host import expanded, typed_command
 from fastweights.records import holds_checkpoints, resolved_run, runs_near
-from fastweights.training import RunOptions, SavedAgent, changed_flags, module_arguments, open_agent
+from fastweights.training import SavedAgent, module_arguments, open_agent
 
 
 def saved_run(known: argparse.Namespace) -> SavedAgent | None:
@@ -26,10 +25,6 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
         raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
     elif not path.is_dir():
         raise ValueError(f"--resume {path}: no such run folder; {runs_near(path)}")
-    elif _is_elsewhere(known, path):
-        raise ValueError(
-            "--xpid, --savedir and --resume contradict: a resumed run stays where it is"
-        )
     elif (path / "meta.json").exists() and not holds_checkpoints(path):
         raise ValueError(
             f"--resume {path}: the run ended before its first checkpoint; to begin it again, add "
@@ -42,22 +37,9 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
     return saved
 
 
-def _is_elsewhere(known: argparse.Namespace, path: Path) -> bool:
-    """Return whether the given name or folder differs from those of the run at `path`."""
-    path = path.resolve()
-    given = known.savedir != RunOptions.savedir
-    asked = expanded(known.savedir).resolve() if given else path.parent
-    return asked / (known.xpid or path.name) != path
-
-
 def has_finished(saved: SavedAgent) -> bool:
     """Return whether nothing is left to train."""
     return saved.step >= saved.options.learner.total_steps
-
-
-def check_same(saved: SavedAgent, asked: RunOptions) -> None:
-    """Raise `ValueError`, one line, if `asked` contradicts the run."""
-    check_kept(changed_flags(saved.options, asked))
 
 
 def check_unfinished(saved: SavedAgent) -> None:
